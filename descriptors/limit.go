@@ -1,0 +1,229 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Algorithm says how a limit's window moves.
+type Algorithm uint8
+
+const (
+	// SlidingWindow admits at most Requests in any interval of length Window (multi-level buckets).
+	SlidingWindow Algorithm = iota + 1
+	// FixedWindow admits at most Requests in each epoch-aligned window, as envoyproxy/ratelimit does.
+	FixedWindow
+)
+
+// AlgorithmNames lists what [ParseAlgorithm] takes, for error messages.
+const AlgorithmNames = "sliding_window, fixed_window"
+
+// ParseAlgorithm reads the name that files and the ALGORITHM variable use.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	switch name {
+	case "sliding_window":
+		return SlidingWindow, nil
+	case "fixed_window":
+		return FixedWindow, nil
+	}
+	return 0, fmt.Errorf("%q is not an algorithm: use one of %s", name, AlgorithmNames)
+}
+
+// String is the algorithm's name in files.
+func (a Algorithm) String() string {
+	switch a {
+	case SlidingWindow:
+		return "sliding_window"
+	case FixedWindow:
+		return "fixed_window"
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// Charge says which checks are counted.
+type Charge uint8
+
+const (
+	// ChargeByAlgorithm is the zero value: fixed windows charge always, all others what they admitted.
+	ChargeByAlgorithm Charge = iota
+	// ChargeAdmitted counts a check only if all limits of its descriptor admit it.
+	ChargeAdmitted
+	// ChargeAlways counts a check whatever the verdict.
+	ChargeAlways
+)
+
+// ChargeNames lists what [ParseCharge] takes, for error messages.
+const ChargeNames = "admitted, always"
+
+// ParseCharge reads a rule's charge key.
+func ParseCharge(name string) (Charge, error) {
+	switch name {
+	case "admitted":
+		return ChargeAdmitted, nil
+	case "always":
+		return ChargeAlways, nil
+	}
+	return 0, fmt.Errorf("%q is not a charge: use one of %s", name, ChargeNames)
+}
+
+// Always says whether a check against l is counted even when it is denied, given its rule's charge.
+func (c Charge) Always(l *Limit) bool {
+	if c == ChargeByAlgorithm {
+		return l.Algorithm == FixedWindow
+	}
+	return c == ChargeAlways
+}
+
+// Limit allows Requests hits in a Window. The state behind it belongs to (Algorithm, Window, Precision): changing
+// Requests keeps the count. Make one with [NewLimit], which knows the rules.
+type Limit struct {
+	Requests  uint64        // hits allowed in a window; 0 blocks everything
+	Window    time.Duration // how long a hit counts; from 1 s to 292 years
+	Precision time.Duration // width of the finest bucket of a sliding window; 0 for a fixed one
+	Algorithm Algorithm
+
+	Unit       Unit   // shown in the answer (current_limit.unit)
+	Multiplier uint32 // shown in the answer; Window is Multiplier × Unit; at least 1
+	Name       string // shown in the answer (current_limit.name)
+}
+
+const (
+	day = 24 * time.Hour
+	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
+	maxPrecisions = 100_000
+)
+
+// ladder holds the widths that buckets can have, finest first. Each divides the next.
+var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
+
+// widthNames lists the ladder for error messages.
+const widthNames = "50ms, 1s, 1m, 1h, 1d"
+
+// NewLimit builds a limit of requests per multiplier units. A precision of 0 takes the default for that window.
+// Its errors name what is wrong and what would be right, for a configuration file.
+func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) (Limit, error) {
+	if !u.Known() {
+		return Limit{}, fmt.Errorf("unknown unit: use one of %s", UnitNames)
+	}
+	if multiplier == 0 {
+		return Limit{}, errors.New("unit_multiplier must be at least 1")
+	}
+	if uint64(multiplier) > uint64(math.MaxInt64/u.Duration()) {
+		return Limit{}, fmt.Errorf("a window of %d %ss is longer than 292 years", multiplier, u)
+	}
+	window := time.Duration(multiplier) * u.Duration()
+	l := Limit{Requests: requests, Window: window, Algorithm: a, Unit: u, Multiplier: multiplier}
+	switch a {
+	case FixedWindow:
+		if precision != 0 {
+			return Limit{}, errors.New("precision has no meaning for fixed_window: leave it out")
+		}
+	case SlidingWindow:
+		l.Precision = precision
+		if precision == 0 {
+			l.Precision = ladder[defaultLevels(l.Window).finest]
+		}
+		if err := l.checkPrecision(); err != nil {
+			return Limit{}, err
+		}
+	default:
+		return Limit{}, fmt.Errorf("unknown algorithm: use one of %s", AlgorithmNames)
+	}
+	return l, nil
+}
+
+// checkPrecision refuses a precision that is not a level, not below the window, or too fine for it.
+func (l *Limit) checkPrecision() error {
+	if l.Window > maxPrecisions*day {
+		return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, maxPrecisions)
+	}
+	if levelOf(l.Precision) < 0 {
+		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), widthNames)
+	}
+	if l.Precision >= l.Window {
+		return fmt.Errorf("precision %s must be below the window of %s", brief(l.Precision), brief(l.Window))
+	}
+	if l.Window/l.Precision > maxPrecisions || (l.Window/l.Precision == maxPrecisions && l.Window%l.Precision != 0) {
+		return fmt.Errorf("precision %s is too fine for a window of %s: at most %d buckets fit, so use %s or coarser",
+			brief(l.Precision), brief(l.Window), maxPrecisions, brief(finestFor(l.Window)))
+	}
+	return nil
+}
+
+// brief writes a duration without the zeros of Go's own form: 1d, 1h, 90s as 1m30s.
+func brief(d time.Duration) string {
+	if d%day == 0 && d != 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// SameState says whether l and m would count in the same state under one key.
+func (l *Limit) SameState(m *Limit) bool {
+	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
+}
+
+// String writes the limit as files and tools do: 10/minute, or 10/5minute with a multiplier.
+func (l Limit) String() string {
+	if l.Multiplier > 1 {
+		return fmt.Sprintf("%d/%d%s", l.Requests, l.Multiplier, l.Unit)
+	}
+	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
+}
+
+// Levels are the bucket widths of the limit, finest first; the first is the precision. A fixed window has one level,
+// the window itself. The result is shared: do not change it.
+func (l *Limit) Levels() []time.Duration {
+	if l.Algorithm == FixedWindow {
+		return []time.Duration{l.Window}
+	}
+	finest := levelOf(l.Precision)
+	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]
+}
+
+type levelRange struct{ finest, coarsest int }
+
+// defaultLevels are the indexes into the ladder of a window's finest and coarsest level.
+func defaultLevels(window time.Duration) levelRange {
+	switch {
+	case window <= 10*time.Second:
+		return levelRange{0, 1}
+	case window <= 10*time.Minute:
+		return levelRange{1, 2}
+	case window <= 2*day:
+		return levelRange{2, 3}
+	case window <= 60*day:
+		return levelRange{3, 4}
+	}
+	return levelRange{4, 4}
+}
+
+// levelOf is the ladder's index of a bucket width, -1 if it is not on the ladder.
+func levelOf(width time.Duration) int {
+	for i, w := range ladder {
+		if w == width {
+			return i
+		}
+	}
+	return -1
+}
+
+// finestFor is the finest precision that a window may have.
+func finestFor(window time.Duration) time.Duration {
+	for _, w := range ladder {
+		if (window-1)/w < maxPrecisions {
+			return w
+		}
+	}
+	return ladder[len(ladder)-1]
+}

@@ -1,0 +1,138 @@
+package descriptors
+
+import "strings"
+
+// Found says what a configuration knows about a descriptor.
+type Found uint8
+
+const (
+	// UnknownDomain means that no file configures the domain.
+	UnknownDomain Found = iota
+	// NoRule means that the domain is known, but no rule with a limit matches: the descriptor passes uncounted.
+	NoRule
+	// RuleFound means that Match.Rule applies.
+	RuleFound
+)
+
+// Match is the answer of [Config.Match].
+type Match struct {
+	Found Found
+	Rule  *Rule // set only if a rule was found
+}
+
+// Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
+// value knows no domain. Make one with [Parse].
+type Config struct {
+	domains map[string]*node
+	rules   []*Rule
+}
+
+// node is one level of the match tree: what may follow the entries matched so far.
+type node struct {
+	rule     *Rule            // applies if the descriptor ends here; nil passes it
+	where    string           // file:line, for Explain
+	exact    map[Entry]*node  // configured key and value, patterns included under their own text
+	patterns []pattern        // in the order of the file
+	byKey    map[string]*node // configured key without a value
+}
+
+// pattern is a child whose key or value holds a '*'.
+type pattern struct {
+	key, value string // value "" matches any value
+	next       *node
+}
+
+// Match finds the rule for a descriptor. Each entry takes one step down the domain's tree: to the child with exactly
+// its key and value, else to the first pattern that fits, else to the child with its key and no value. There is no way
+// back up: a rule applies only if the descriptor ends on it. Key and value are compared apart. It allocates nothing.
+func (c *Config) Match(domain string, d Descriptor) Match {
+	n := c.domains[domain]
+	if n == nil {
+		return Match{Found: UnknownDomain}
+	}
+	for i := range d {
+		if n = n.step(&d[i]); n == nil {
+			return Match{Found: NoRule}
+		}
+	}
+	if n.rule == nil {
+		return Match{Found: NoRule}
+	}
+	return Match{Found: RuleFound, Rule: n.rule}
+}
+
+// step is the child that an entry leads to, nil if there is none.
+func (n *node) step(e *Entry) *node {
+	if next := n.exact[*e]; next != nil {
+		return next
+	}
+	for i := range n.patterns {
+		if p := &n.patterns[i]; p.matches(e) {
+			return p.next
+		}
+	}
+	return n.byKey[e.Key]
+}
+
+func (p *pattern) matches(e *Entry) bool {
+	return glob(p.key, e.Key) && (p.value == "" || glob(p.value, e.Value))
+}
+
+// glob says whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan is
+// enough: matching the part before a star as early as possible never spoils what follows it.
+func glob(pattern, s string) bool {
+	head, rest, starred := strings.Cut(pattern, "*")
+	if !starred {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, head) {
+		return false
+	}
+	s = s[len(head):]
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(s, part)
+		}
+		at := strings.Index(s, part)
+		if at < 0 {
+			return false
+		}
+		s, rest = s[at+len(part):], after
+	}
+}
+
+// add hangs a child for a configured key and value below n. If that key and value are already there, it returns the
+// child that they have, and false.
+func (n *node) add(key, value, where string) (child *node, added bool) {
+	id := Entry{Key: key, Value: value}
+	if old := n.exact[id]; old != nil {
+		return old, false
+	}
+	if old := n.byKey[key]; old != nil && value == "" {
+		return old, false
+	}
+	child = &node{where: where}
+	isPattern := strings.Contains(key, "*") || strings.Contains(value, "*")
+	switch {
+	case isPattern:
+		n.patterns = append(n.patterns, pattern{key, value, child})
+	case value == "":
+		if n.byKey == nil {
+			n.byKey = make(map[string]*node)
+		}
+		n.byKey[key] = child
+		return child, true
+	}
+	if n.exact == nil {
+		n.exact = make(map[Entry]*node)
+	}
+	n.exact[id] = child
+	return child, true
+}
+
+// Domains is the number of domains in the configuration.
+func (c *Config) Domains() int { return len(c.domains) }
+
+// Rules lists all rules, in the order of their files. The result is shared: do not change it.
+func (c *Config) Rules() []*Rule { return c.rules }

@@ -1,0 +1,63 @@
+package descriptors
+
+import (
+	"context"
+	"strings"
+)
+
+// Entry is one key and value of a descriptor. The value may be empty, the key may not.
+type Entry struct{ Key, Value string }
+
+// Descriptor is an ordered list of entries, as Envoy sends it.
+type Descriptor []Entry
+
+// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a backslash
+// \\, so the text reads back as the same descriptor unless a key holds an =.
+func (d Descriptor) String() string {
+	var b strings.Builder
+	for i, e := range d {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(entryEscaper.Replace(e.Key))
+		b.WriteByte('=')
+		b.WriteString(entryEscaper.Replace(e.Value))
+	}
+	return b.String()
+}
+
+var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+
+// Rule is what a configuration says about the descriptors that match it. It is immutable and shared by all requests.
+type Rule struct {
+	Path      string  // keys and configured values, percent-escaped: user/path=%2Fpay
+	Where     string  // file:line of its descriptor, for people
+	Limits    []Limit // none if Unlimited
+	Charge    Charge
+	Unlimited bool   // matched, never counted, never denied
+	Shadow    bool   // counted, never denied
+	Message   string // body of the 429; "" sends none
+}
+
+// Source delivers configurations.
+type Source interface {
+	// Run calls apply with each new configuration until ctx ends. An error of apply means that the configuration was
+	// rejected; the last good one stays in force, and Run goes on. Run returns ctx's error, or why it cannot go on.
+	Run(ctx context.Context, apply func(*Config) error) error
+}
+
+// PathSegment escapes one level of a rule's path. The value is left out when the rule has none.
+func PathSegment(key, value string) string {
+	if value == "" {
+		return pathEscaper.Replace(key)
+	}
+	return pathEscaper.Replace(key) + "=" + pathEscaper.Replace(value)
+}
+
+// ReadablePath is a rule's path unescaped, as people are shown it.
+func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
+
+var (
+	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
+	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=")
+)

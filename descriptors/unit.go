@@ -1,0 +1,67 @@
+package descriptors
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Unit is the unit of time that a limit is written in. The numbers are those of Envoy's RateLimitUnit, in requests,
+// responses and xDS alike. Only the answer to Envoy shows a unit; what is enforced is [Limit.Window].
+type Unit uint8
+
+// The units of Envoy's RateLimitUnit. A month is 30 days and a year 365, as in Envoy's own header code.
+const (
+	Second Unit = iota + 1
+	Minute
+	Hour
+	Day
+	Month
+	Year
+	Week
+)
+
+var units = [...]struct {
+	name   string
+	length time.Duration
+}{
+	Second: {"second", time.Second},
+	Minute: {"minute", time.Minute},
+	Hour:   {"hour", time.Hour},
+	Day:    {"day", 24 * time.Hour},
+	Month:  {"month", 30 * 24 * time.Hour},
+	Year:   {"year", 365 * 24 * time.Hour},
+	Week:   {"week", 7 * 24 * time.Hour},
+}
+
+// UnitNames lists what [ParseUnit] takes, shortest unit first, for error messages.
+const UnitNames = "second, minute, hour, day, week, month, year"
+
+// ParseUnit reads a unit's name, in any case.
+func ParseUnit(name string) (Unit, error) {
+	for u := Second; u <= Week; u++ {
+		if strings.EqualFold(name, units[u].name) {
+			return u, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a unit: use one of %s", name, UnitNames)
+}
+
+// Known says whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.
+func (u Unit) Known() bool { return u >= Second && u <= Week }
+
+// Duration is the length of one unit, 0 for an unknown one.
+func (u Unit) Duration() time.Duration {
+	if !u.Known() {
+		return 0
+	}
+	return units[u].length
+}
+
+// String is the unit's name as configuration files write it.
+func (u Unit) String() string {
+	if !u.Known() {
+		return fmt.Sprintf("unit(%d)", uint8(u))
+	}
+	return units[u].name
+}
