@@ -1,0 +1,82 @@
+// Package backend is the contract between the request path and the stores that count. It holds the contract and its
+// types, and nothing else; backend/memory is a store, backend/backendtest the conformance suite that each store passes,
+// backend/window the arithmetic that all of them share.
+package backend
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Op is what a check does to its key.
+type Op uint8
+
+const (
+	// Count asks whether Hits more fit and, as the limits' charge says, counts them.
+	Count Op = iota
+	// Look asks whether a limit is reached and changes nothing.
+	Look
+	// Refund takes Hits back, the newest first, never below zero.
+	Refund
+)
+
+// Never is the RetryIn of a check that asks for more hits than its limit ever allows.
+const Never time.Duration = math.MaxInt64
+
+// Check is one question: may these hits pass under all of these limits? State belongs to the key and, for each
+// limit, to its algorithm, window and precision.
+type Check struct {
+	Key    []byte              // not empty; see descriptors.Match.AppendKey
+	Limits []descriptors.Limit // at least one, no two with the same state; built by descriptors.NewLimit
+	Op     Op
+	Hits   uint64             // ignored by Look
+	Charge descriptors.Charge // zero: each limit by its algorithm
+}
+
+// Decision is the answer to one check.
+type Decision struct {
+	Allowed   bool
+	Strictest int    // index of the limit that the other fields but RetryIn speak of
+	Before    uint64 // hits that counted just before this check
+	Remaining uint64 // hits that would still fit after it; 0 if denied
+
+	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves (0 if nothing counts); for a
+	// denied one it is RetryIn, or if that is Never the time until a whole window has passed.
+	ResetIn time.Duration
+	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, or Never.
+	RetryIn time.Duration
+}
+
+// Counter is a store of counts. All its methods may be called by any number of goroutines.
+type Counter interface {
+	// Decide fills out[i] for checks[i]; the same key twice is charged twice, in order. Each shard is asked at most
+	// once, all at the same time. It returns before ctx's deadline, and counts a check at most once even when a reply
+	// is lost. After it has returned it neither reads checks nor writes out. Its error means misuse or a closed
+	// counter, never a store that is away.
+	Decide(ctx context.Context, checks []Check, out []Decision) error
+	// Close releases what the store holds, after saving what it keeps. Later calls of Decide give ErrClosed.
+	Close() error
+}
+
+// ErrClosed is what Decide gives after Close.
+var ErrClosed = errors.New("counter is closed")
+
+// Valid says what is wrong with a call of Decide, nil if nothing is.
+func Valid(checks []Check, out []Decision) error {
+	if len(out) < len(checks) {
+		return errors.New("backend: fewer decisions than checks")
+	}
+	for i := range checks {
+		if len(checks[i].Key) == 0 {
+			return errors.New("backend: check without a key")
+		}
+		if len(checks[i].Limits) == 0 {
+			return errors.New("backend: check without a limit")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute.
+func testRulings(t *testing.T, open func(t *testing.T) Store) {
+	const whole = 61 * time.Second // a minute and a precision
+	minute := window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	type ask struct {
+		op     backend.Op
+		hits   uint64
+		charge descriptors.Charge
+		want   backend.Decision
+	}
+	for _, tc := range []struct {
+		name string
+		asks []ask
+	}{
+		{"hits up to the limit, then none", []ask{
+			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: whole}},
+			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: whole, RetryIn: whole}},
+			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: whole}},
+			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
+		}},
+		{"a look charges nothing", []ask{
+			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
+		}},
+		{"a refund gives back the newest", []ask{
+			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: whole}},
+			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
+		}},
+		{"more than the limit at once never passes", []ask{
+			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+		}},
+		{"a charge made always counts though denied", []ask{
+			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Allowed: true, Remaining: 1, ResetIn: whole}},
+			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Before: 4, ResetIn: whole, RetryIn: whole}},
+			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: whole, RetryIn: whole}},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := open(t)
+			s.SetTime(minute)
+			limits := []descriptors.Limit{NewLimit(t, 5, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+			for i, a := range tc.asks {
+				c := backend.Check{Key: []byte("key"), Limits: limits, Op: a.op, Hits: a.hits, Charge: a.charge}
+				if got := s.decide(t, c); got != a.want {
+					t.Fatalf("check %d:\ngot  %+v\nwant %+v", i+1, got, a.want)
+				}
+			}
+		})
+	}
+}
+
+func testSameKeyTwice(t *testing.T, s Store) {
+	s.SetTime(start)
+	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	c := backend.Check{Key: []byte("key"), Limits: limits, Hits: 2}
+	var out [2]backend.Decision
+	if err := s.Counter.Decide(context.Background(), []backend.Check{c, c}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	if !out[0].Allowed || out[1].Allowed || out[1].Before != 2 {
+		t.Errorf("two checks of 2 hits of the same key under 3 a minute: %+v; want the first admitted, the second denied", out)
+	}
+}
+
+func testStateFollowsTheLimit(t *testing.T, s Store) {
+	s.SetTime(start)
+	ask := func(l descriptors.Limit) backend.Decision {
+		return s.decide(t, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
+	}
+	sliding := descriptors.SlidingWindow
+	for range 4 {
+		ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0))
+	}
+	if d := ask(NewLimit(t, 3, descriptors.Minute, 1, sliding, 0)); d.Allowed || d.Before != 4 {
+		t.Errorf("10 a minute lowered to 3 at a count of 4: %+v; want the count kept and the check denied", d)
+	}
+	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, sliding, 0)); !d.Allowed || d.Before != 0 {
+		t.Errorf("another window: %+v; want a state of its own", d)
+	}
+	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, sliding, time.Second)); !d.Allowed || d.Before != 0 {
+		t.Errorf("another precision: %+v; want a state of its own", d)
+	}
+	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.FixedWindow, 0)); !d.Allowed || d.Before != 0 {
+		t.Errorf("another algorithm: %+v; want a state of its own", d)
+	}
+	if d := ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0)); d.Before != 4 {
+		t.Errorf("back to the first limit: %+v; want its count of 4 kept", d)
+	}
+}
+
+func testNoKey(t *testing.T, s Store) {
+	s.SetTime(start)
+	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	for _, c := range []backend.Check{
+		{Op: backend.Look}, {Op: backend.Refund, Hits: 3}, {Hits: 4}, {Hits: 0},
+	} {
+		c.Key, c.Limits = fmt.Appendf(nil, "%d %d", c.Op, c.Hits), limits
+		s.decide(t, c)
+		if n := s.Buckets(c.Key); n != 0 {
+			t.Errorf("%+v left %d buckets behind; want none: it counted nothing", c, n)
+		}
+	}
+}
+
+// testManyClients lets 64 clients race for one key; the clock stands still.
+func testManyClients(t *testing.T, s Store) {
+	s.SetTime(start)
+	const n = 1000
+	limits := []descriptors.Limit{
+		NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
+		NewLimit(t, 2*n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+	}
+	var admitted atomic.Int64
+	var clients sync.WaitGroup
+	for range 64 {
+		clients.Go(func() {
+			out := make([]backend.Decision, 1)
+			for range 2 * n / 64 {
+				checks := []backend.Check{{Key: []byte("key"), Limits: limits, Hits: 1}}
+				if err := s.Counter.Decide(context.Background(), checks, out); err != nil {
+					t.Error(err)
+					return
+				}
+				if out[0].Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if got := admitted.Load(); got != n {
+		t.Errorf("64 clients were admitted %d times under a limit of %d", got, n)
+	}
+}
+
+func testMisuse(t *testing.T, s Store) {
+	s.SetTime(start)
+	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	for what, checks := range map[string][]backend.Check{
+		"no key":            {{Limits: limits}},
+		"no limit":          {{Key: []byte("key")}},
+		"too few decisions": {{Key: []byte("key"), Limits: limits}, {Key: []byte("key"), Limits: limits}},
+	} {
+		if err := s.Counter.Decide(context.Background(), checks, make([]backend.Decision, 1)); err == nil {
+			t.Errorf("%s: want an error, got none", what)
+		}
+	}
+	if err := s.Counter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check := []backend.Check{{Key: []byte("key"), Limits: limits}}
+	if err := s.Counter.Decide(context.Background(), check, make([]backend.Decision, 1)); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v; want ErrClosed", err)
+	}
+}

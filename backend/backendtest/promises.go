@@ -1,0 +1,77 @@
+package backendtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// neverOver: in no half-open interval as long as its window do the hits admitted, less refunds, exceed a limit. It is
+// enough to look back from each admission.
+func neverOver(t *testing.T, s *step) {
+	if s.check.Op != backend.Count || !s.got.Allowed {
+		return
+	}
+	for i := range s.check.Limits {
+		l := &s.check.Limits[i]
+		if l.Algorithm == descriptors.FixedWindow || s.check.Charge.Always(l) {
+			continue
+		}
+		if held := s.model.logs[i].least(); held > l.Requests {
+			t.Fatalf("%v: the last window holds %d admitted hits", l, held)
+		}
+	}
+}
+
+// soonBack: an admitted hit stops counting at most one precision after it is a window old, and not before.
+func soonBack(t *testing.T, s *step) { s.model.check(t, s.now) }
+
+// bounded: a key holds no more buckets than can count, and no more than hits where only admitted ones count.
+func bounded(t *testing.T, s *step) {
+	s.model.check(t, s.now)
+	var most, hits uint64
+	for i := range s.check.Limits {
+		l := &s.check.Limits[i]
+		hits += s.model.buckets[i].Sum(s.now)
+		if l.Algorithm == descriptors.FixedWindow {
+			most++
+		} else {
+			most += uint64((l.Window+l.Precision-1)/l.Precision) + 1
+		}
+	}
+	if held := uint64(s.store.Buckets(s.check.Key)); held > min(most, hits) {
+		t.Fatalf("%v: the key holds %d buckets for %d hits; at most %d can count", s.check.Limits, held, hits, most)
+	}
+}
+
+// deniedChangesNothing: after a denial, the same look and the same check give the same answer as before, for limits
+// that charge what they admit.
+func deniedChangesNothing(t *testing.T, s *step) {
+	if s.got.Allowed || s.check.Op != backend.Count {
+		return
+	}
+	for i := range s.check.Limits {
+		if s.check.Charge.Always(&s.check.Limits[i]) {
+			return
+		}
+	}
+	if again := s.store.decide(t, s.check); again != s.got {
+		t.Fatalf("a check was denied with\n%+v, and asked again at the same moment with\n%+v: the denial changed something", s.got, again)
+	}
+}
+
+// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now.
+func oneClock(t *testing.T, s *step) {
+	if s.got.Allowed || s.got.RetryIn == backend.Never {
+		return
+	}
+	var longest time.Duration
+	for i := range s.check.Limits {
+		longest = max(longest, s.check.Limits[i].Window+s.check.Limits[i].Precision)
+	}
+	if s.got.RetryIn > longest || s.got.RetryIn <= 0 {
+		t.Fatalf("%v: denied for %v; a window and a precision are %v", s.check.Limits, s.got.RetryIn, longest)
+	}
+}

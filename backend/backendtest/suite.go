@@ -1,0 +1,67 @@
+// Package backendtest is the conformance suite that every store passes: the five promises as random walks against an
+// exact log and against the literal buckets of package window, the rulings as a table, and many clients at once.
+package backendtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Store is an empty store under test.
+type Store struct {
+	Counter backend.Counter
+	// SetTime sets the store's clock, which stands still in between.
+	SetTime func(window.Instant)
+	// Buckets is how many buckets the store holds for a key, of each limit on its finest level; 0 for a key that it
+	// does not know.
+	Buckets func(key []byte) int
+}
+
+// Options say how long to test.
+type Options struct {
+	Steps int    // random steps of all walks together
+	Seed  uint64 // the same seed gives the same walks
+}
+
+// start is where the clocks of the suite begin: not the start of any bucket.
+var start = window.At(time.Date(2026, 11, 21, 11, 59, 48, 700_000_000, time.UTC))
+
+// Run puts stores to the test. open gives an empty store that lasts until its t ends.
+func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
+	for _, promise := range promises {
+		t.Run(promise.name, func(t *testing.T) {
+			walk(t, open(t), promise, o.Steps/len(promises), o.Seed)
+		})
+	}
+	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
+	t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t)) })
+	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
+	t.Run("LookAndRefundLeaveNoKey", func(t *testing.T) { testNoKey(t, open(t)) })
+	t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t)) })
+	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
+}
+
+// decide asks one check.
+func (s Store) decide(t *testing.T, c backend.Check) backend.Decision {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := s.Counter.Decide(context.Background(), []backend.Check{c}, out[:]); err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	return out[0]
+}
+
+// NewLimit is descriptors.NewLimit for limits that are known to be right.
+func NewLimit(t testing.TB, n uint64, u descriptors.Unit, times uint32, a descriptors.Algorithm, precision time.Duration) descriptors.Limit {
+	t.Helper()
+	l, err := descriptors.NewLimit(n, u, times, a, precision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,120 @@
+package backendtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// promise is one of the five that a store keeps, and how it is seen at a step of a walk.
+type promise struct {
+	name string
+	// backwards is how often, in a hundred steps, the clock steps back.
+	backwards int
+	kept      func(t *testing.T, s *step)
+}
+
+var promises = []promise{
+	{"NeverOverInAnyWindow", 2, neverOver},
+	{"SoonBack", 0, soonBack},
+	{"Bounded", 2, bounded},
+	{"ADeniedCheckChangesNothing", 2, deniedChangesNothing},
+	{"OneClock", 20, oneClock},
+}
+
+// step is one check of a walk, when it has been decided.
+type step struct {
+	store Store
+	model *model
+	check backend.Check
+	now   window.Instant
+	got   backend.Decision
+}
+
+// walk asks a store random checks under a random clock. After each of them the decision must be the model's, and the
+// promise must hold.
+func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
+	for round := 0; steps > 0; round++ {
+		m := newModel(randomRule(t, r))
+		key := fmt.Appendf(nil, "%s/%d", p.name, round)
+		now := start + window.Instant(r.Int64N(1e12))
+		for range min(steps, 200) {
+			steps--
+			now += randomMove(r, m.rule.limits, p.backwards)
+			store.SetTime(now)
+			c := backend.Check{Key: key, Limits: m.rule.limits, Charge: m.rule.charge}
+			c.Op, c.Hits = randomOp(r, m.rule.limits[0].Requests)
+			s := &step{store: store, model: m, check: c, now: now}
+			s.got = store.decide(t, c)
+			if want := m.decide(c.Op, c.Hits, now); s.got != want {
+				t.Fatalf("round %d, %v under %v: the store decides\n%+v; its buckets, read literally, say\n%+v", round, c.Hits, c.Limits, s.got, want)
+			}
+			p.kept(t, s)
+		}
+	}
+}
+
+// randomRule draws one to three limits of few requests, so that all verdicts come up.
+func randomRule(t *testing.T, r *rand.Rand) rule {
+	t.Helper()
+	precisions := []time.Duration{0, 0, 0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
+	charges := []descriptors.Charge{descriptors.ChargeByAlgorithm, descriptors.ChargeByAlgorithm, descriptors.ChargeAdmitted, descriptors.ChargeAlways}
+	out := rule{charge: charges[r.IntN(len(charges))]}
+	for want := 1 + r.IntN(3); len(out.limits) < want; {
+		algorithm, precision := descriptors.SlidingWindow, precisions[r.IntN(len(precisions))]
+		if r.IntN(4) == 0 {
+			algorithm, precision = descriptors.FixedWindow, 0
+		}
+		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
+		taken := false
+		for i := range out.limits {
+			taken = taken || out.limits[i].SameState(&l)
+		}
+		if err == nil && !taken {
+			out.limits = append(out.limits, l)
+		}
+	}
+	return out
+}
+
+// randomMove is how far the clock goes to the next step: mostly a fraction of a window, now and then far past it.
+func randomMove(r *rand.Rand, limits []descriptors.Limit, backwards int) window.Instant {
+	w := limits[r.IntN(len(limits))].Window.Microseconds()
+	switch n := r.IntN(100); {
+	case n < backwards:
+		return -window.Instant(r.Int64N(w))
+	case n < backwards+3:
+		return window.Instant(w + r.Int64N(w))
+	case n < backwards+20:
+		return 0
+	}
+	return window.Instant(r.Int64N(w/8 + 1))
+}
+
+// randomOp draws what a check does, with hits of all sizes.
+func randomOp(r *rand.Rand, n uint64) (backend.Op, uint64) {
+	hits := 1 + r.Uint64N(3)
+	switch r.IntN(40) {
+	case 0:
+		hits = n
+	case 1:
+		hits = n + 1
+	case 2:
+		hits = r.Uint64()
+	case 3:
+		hits = 0
+	}
+	switch r.IntN(10) {
+	case 0:
+		return backend.Refund, hits
+	case 1:
+		return backend.Look, 0
+	}
+	return backend.Count, hits
+}

@@ -1,0 +1,43 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// directory is where one process saves its counters. A lock keeps a second one out, which would overwrite them.
+type directory struct {
+	path string
+	lock *os.File
+}
+
+// lockDirectory makes the directory if it is missing, and proves that it can be written.
+func lockDirectory(path string) (*directory, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
+		return nil, errors.Join(err, f.Close())
+	}
+	return &directory{path: path, lock: f}, nil
+}
+
+// sync makes a rename in the directory outlast a power failure.
+func (d *directory) sync() error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// close gives the directory free.
+func (d *directory) close() error { return d.lock.Close() }

@@ -1,0 +1,90 @@
+package memory
+
+import (
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// entry is a key and the states of its limits. Its shard's lock guards it.
+type entry struct {
+	key     string
+	states  []window.State
+	expires window.Instant // from then on nothing in it counts; 0 if nothing does now
+	reopens window.Instant // until then one more hit is denied; 0 if there is room
+
+	due   window.Instant // its rank in its queue: expires in the open one, reopens in the spent one, or earlier
+	place int32          // its index in the queue
+	spent bool           // which queue
+}
+
+func newEntry(c *backend.Check) *entry {
+	return &entry{key: string(c.Key), states: make([]window.State, 0, len(c.Limits))}
+}
+
+// apply decides a check and brings expires and reopens up to date.
+func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
+	for i := range c.Limits {
+		if e.state(&c.Limits[i]) == nil {
+			e.states = append(e.states, window.NewState(&c.Limits[i]))
+		}
+	}
+	var room [4]window.Count
+	counts := room[:0]
+	for i := range c.Limits {
+		counts = append(counts, e.state(&c.Limits[i]))
+	}
+	var v window.Verdict
+	switch c.Op {
+	case backend.Look:
+		v = window.Look(counts, c.Limits, now)
+	case backend.Refund:
+		v = window.Refund(counts, c.Limits, c.Hits, now)
+	default:
+		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
+	}
+	e.reopens = 0
+	if v.Remaining == 0 {
+		e.reopens = reopening(counts, c.Limits, now)
+	}
+	e.dropExpired(now)
+	return v
+}
+
+// state is the state of limit l, nil if there is none yet.
+func (e *entry) state(l *descriptors.Limit) *window.State {
+	for i := range e.states {
+		if e.states[i].For(l) {
+			return &e.states[i]
+		}
+	}
+	return nil
+}
+
+// reopening is the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
+func reopening(counts []window.Count, limits []descriptors.Limit, now window.Instant) window.Instant {
+	latest := now
+	for i := range limits {
+		if n := limits[i].Requests; n > 0 {
+			latest = max(latest, counts[i].Until(now, n-1))
+		}
+	}
+	if latest == now {
+		return 0
+	}
+	return latest
+}
+
+// dropExpired forgets the states that hold nothing: those of a former configuration, and those that were emptied.
+func (e *entry) dropExpired(now window.Instant) {
+	kept := e.states[:0]
+	e.expires = 0
+	for i := range e.states {
+		if gone := e.states[i].Expires(); gone > now {
+			e.expires = max(e.expires, gone)
+			kept = append(kept, e.states[i])
+		}
+	}
+	clear(e.states[len(kept):])
+	e.states = kept
+}

@@ -1,0 +1,139 @@
+package memory
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/weirproxy/weir/backend/window"
+)
+
+var errTorn = errors.New("the file is torn")
+
+// openDir takes hold of the directory and loads what was saved there. What goes wrong is a warning.
+func (s *Store) openDir() {
+	dir, err := lockDirectory(s.config.Dir)
+	if err != nil {
+		s.config.Log.Warn("counters are not saved: a restart will forget them", "error", err)
+		return
+	}
+	s.dir = dir
+	path := filepath.Join(dir.path, fileName)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = errors.Join(s.read(f), f.Close())
+	}
+	if err != nil {
+		s.config.Log.Warn("not all counters could be loaded: the rest begin at zero", "file", path, "loaded", s.keys.Load(), "error", err)
+		return
+	}
+	s.config.Log.Info("counters loaded", "file", path, "keys", s.keys.Load())
+}
+
+// read loads a file up to its end or to where it is torn.
+func (s *Store) read(f io.Reader) error {
+	r := bufio.NewReaderSize(f, blockSize)
+	first := make([]byte, len(header))
+	if _, err := io.ReadFull(r, first); err != nil || string(first) != header {
+		return fmt.Errorf("it does not begin with %q: another version's, or torn", header)
+	}
+	now := s.now()
+	for {
+		block, err := readBlock(r)
+		if err != nil || len(block) == 0 {
+			return err
+		}
+		if err := s.loadBlock(block, now); err != nil {
+			return err
+		}
+	}
+}
+
+// readBlock returns the next block, empty at the file's proper end.
+func readBlock(r io.Reader) ([]byte, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, errTorn
+	}
+	size := binary.LittleEndian.Uint32(head[:4])
+	if size > maxBlock {
+		return nil, errTorn
+	}
+	block := make([]byte, size)
+	if _, err := io.ReadFull(r, block); err != nil || crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, errTorn
+	}
+	return block, nil
+}
+
+func (s *Store) loadBlock(block []byte, now window.Instant) error {
+	for len(block) > 0 {
+		one, rest, ok := cut(block)
+		if !ok {
+			return errTorn
+		}
+		e, err := decodeEntry(one, now)
+		if err != nil {
+			return err
+		}
+		if e.expires != 0 {
+			s.load(e, now)
+		}
+		block = rest
+	}
+	return nil
+}
+
+// load takes in a saved entry, unless its key is there already.
+func (s *Store) load(e *entry, now window.Instant) {
+	home := s.shardOf([]byte(e.key))
+	sh := &s.shards[home]
+	sh.mu.Lock()
+	_, known := sh.entries[e.key]
+	if !known {
+		sh.insert(e)
+	}
+	sh.mu.Unlock()
+	if !known && s.keys.Add(1) > int64(s.config.MaxKeys) {
+		s.makeRoom(home, e, now)
+	}
+}
+
+func decodeEntry(src []byte, now window.Instant) (*entry, error) {
+	key, src, ok := cut(src)
+	reopens, n := binary.Uvarint(src)
+	if !ok || len(key) == 0 || n <= 0 {
+		return nil, errTorn
+	}
+	src = src[n:]
+	e := &entry{key: string(key), reopens: window.Instant(reopens)}
+	for len(src) > 0 {
+		state, rest, err := window.ReadState(src)
+		if err != nil {
+			return nil, err
+		}
+		state.Sum(now)
+		e.states = append(e.states, state)
+		src = rest
+	}
+	e.dropExpired(now)
+	return e, nil
+}
+
+// cut splits src after the bytes whose length stands in front.
+func cut(src []byte) (part, rest []byte, ok bool) {
+	size, n := binary.Uvarint(src)
+	if n <= 0 || size > uint64(len(src)-n) {
+		return nil, src, false
+	}
+	return src[n : n+int(size)], src[n+int(size):], true
+}

@@ -1,0 +1,176 @@
+// Package memory is the embedded store: counts in this process, bounded by a number of keys, saved to a directory now
+// and then so that a restart forgets little.
+//
+// When it is full, a key that has room left makes way for a new one, the one that expires first; its count is lost. A
+// key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all keys are over their
+// limits does one of them go: the one that reopens first. Both are counted ([Stats]).
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+)
+
+// shards is how many locks the keys are spread over; a power of two.
+const shards = 256
+
+// Config says how a store is to be.
+type Config struct {
+	// MaxKeys is how many keys it holds at most. A key of one limit takes about 250 bytes, and 16 more for each bucket
+	// beyond the first that holds hits. At least 1.
+	MaxKeys int
+	// Dir is where the counters are saved, "" for nowhere. It is made if it is missing.
+	Dir string
+	// SaveEvery is the time between two saves; 0 saves only on Close.
+	SaveEvery time.Duration
+	// Now is the store's clock; nil is the wall clock.
+	Now func() time.Time
+	Log *slog.Logger // nil is slog.Default()
+}
+
+// Stats are totals since the start, but for Keys.
+type Stats struct {
+	Keys        int64  // keys held now
+	EvictedOpen uint64 // keys with room left that were thrown out, with their counts, to make room
+	EvictedOver uint64 // keys over their limit that were thrown out because all were
+}
+
+// Store is a backend.Counter in this process.
+type Store struct {
+	config Config
+	seed   maphash.Seed
+	shards [shards]shard
+
+	keys, evictedOpen, evictedOver atomic.Int64
+
+	closed  atomic.Bool
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	dir     *directory // nil if nothing is saved
+}
+
+var _ backend.Counter = (*Store)(nil)
+
+// Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
+// logged as a warning: the store then counts without it.
+func Open(c Config) (*Store, error) {
+	if c.MaxKeys < 1 {
+		return nil, fmt.Errorf("memory store: room for %d keys; at least 1 is needed", c.MaxKeys)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	s := &Store{config: c, seed: maphash.MakeSeed()}
+	for i := range s.shards {
+		s.shards[i].entries = make(map[string]*entry)
+	}
+	if c.Dir != "" {
+		s.openDir()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.running.Go(func() { s.every(ctx, time.Second, s.sweep) })
+	if s.dir != nil && c.SaveEvery > 0 {
+		s.running.Go(func() { s.every(ctx, c.SaveEvery, s.saveOrWarn) })
+	}
+	return s, nil
+}
+
+// every calls f once an interval until ctx ends.
+func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}
+
+// Close saves the counters and ends the store. Calls of Decide that are under way may go unsaved.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.stop()
+	s.running.Wait()
+	if s.dir == nil {
+		return nil
+	}
+	return errors.Join(s.save(), s.dir.close())
+}
+
+// Stats tells how full the store is and what it threw out.
+func (s *Store) Stats() Stats {
+	return Stats{Keys: s.keys.Load(), EvictedOpen: uint64(s.evictedOpen.Load()), EvictedOver: uint64(s.evictedOver.Load())}
+}
+
+func (s *Store) now() window.Instant { return window.At(s.config.Now()) }
+
+// Decide answers at once; it never waits for anything but the lock of a key's shard.
+func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Valid(checks, out); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	now := s.now()
+	for i := range checks {
+		out[i] = s.decide(&checks[i], now)
+	}
+	return nil
+}
+
+func (s *Store) decide(c *backend.Check, now window.Instant) backend.Decision {
+	home := s.shardOf(c.Key)
+	sh := &s.shards[home]
+	sh.mu.Lock()
+	e := sh.entries[string(c.Key)]
+	known := e != nil
+	if !known {
+		e = newEntry(c)
+	}
+	v := e.apply(c, now)
+	switch {
+	case known && e.expires == 0:
+		sh.remove(e)
+		s.keys.Add(-1)
+	case known:
+		sh.requeue(e)
+	case e.expires != 0:
+		sh.insert(e)
+	}
+	sh.mu.Unlock()
+	if !known && e.expires != 0 && s.keys.Add(1) > int64(s.config.MaxKeys) {
+		s.makeRoom(home, e, now)
+	}
+	return backend.Decision(v)
+}
+
+func (s *Store) shardOf(key []byte) int {
+	return int(maphash.Bytes(s.seed, key) & (shards - 1))
+}
+
+// sweep forgets the keys in which nothing counts any more.
+func (s *Store) sweep() {
+	now := s.now()
+	for i := range s.shards {
+		s.keys.Add(-int64(s.shards[i].expire(now)))
+	}
+}

@@ -1,0 +1,123 @@
+package memory
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/weirproxy/weir/backend/window"
+)
+
+// The file begins with this line. Then come blocks: the length and the CRC-32C of what follows, 4 bytes each, little
+// endian, then whole entries. A block of length 0 ends the file.
+const (
+	header    = "weir counters 1\n"
+	fileName  = "counters"
+	blockSize = 64 << 10
+	maxBlock  = 64 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// saveOrWarn saves in the background, where nobody waits for the error.
+func (s *Store) saveOrWarn() {
+	if err := s.save(); err != nil {
+		s.config.Log.Warn("counters were not saved", "error", err)
+	}
+}
+
+// save writes all counters to a new file and puts it in the old one's place, so that a crash leaves one of the two.
+func (s *Store) save() (err error) {
+	path := filepath.Join(s.dir.path, fileName)
+	f, err := os.Create(path + ".new")
+	if err != nil {
+		return fmt.Errorf("saving counters: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("saving counters to %s: %w", path, err), os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(s.write(f), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return s.dir.sync()
+}
+
+func (s *Store) write(to io.Writer) error {
+	w := bufio.NewWriterSize(to, blockSize)
+	if _, err := w.WriteString(header); err != nil {
+		return err
+	}
+	var buf []byte
+	now := s.now()
+	for i := range s.shards {
+		buf = s.shards[i].encode(buf[:0], now)
+		if err := writeBlocks(w, buf); err != nil {
+			return err
+		}
+	}
+	if err := writeBlock(w, nil); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// encode appends all entries of the shard, each with its length in front.
+func (sh *shard) encode(dst []byte, now window.Instant) []byte {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var one []byte
+	for _, e := range sh.entries {
+		if e.expires <= now {
+			continue
+		}
+		one = e.encode(one[:0])
+		dst = append(binary.AppendUvarint(dst, uint64(len(one))), one...)
+	}
+	return dst
+}
+
+func (e *entry) encode(dst []byte) []byte {
+	dst = append(binary.AppendUvarint(dst, uint64(len(e.key))), e.key...)
+	dst = binary.AppendUvarint(dst, uint64(e.reopens))
+	for i := range e.states {
+		dst = e.states[i].Append(dst)
+	}
+	return dst
+}
+
+// writeBlocks writes entries in blocks of about blockSize, so that a torn file loses little.
+func writeBlocks(w io.Writer, entries []byte) error {
+	for len(entries) > 0 {
+		n := 0
+		for n < blockSize && n < len(entries) {
+			size, width := binary.Uvarint(entries[n:])
+			n += width + int(size)
+		}
+		if err := writeBlock(w, entries[:n]); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func writeBlock(w io.Writer, block []byte) error {
+	var head [8]byte
+	binary.LittleEndian.PutUint32(head[:4], uint32(len(block)))
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(block, castagnoli))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(block)
+	return err
+}

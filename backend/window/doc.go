@@ -1,0 +1,14 @@
+// Package window holds the arithmetic of rate limits, pure: time is an argument, nothing is shared, nothing waits.
+//
+// A hit goes into the bucket of its moment, on every level of a ladder of widths. [Cover] says which buckets make up
+// the last W. [Buckets] keeps them all and reads them literally, as the definition has it; it is the oracle of every
+// store. [State] gives the same counts from the finest level and a running sum; it is what the memory store keeps.
+// [Charge], [Look] and [Refund] are the rulings: what all limits of one descriptor together decide.
+//
+// # Example
+//
+// A day's window with levels of a second, a minute and an hour. At 23:30:33 the oldest moment that counts is 23:30:33
+// of the day before. Its bucket counts whole until all of it is out, so the cover is 27 seconds (23:30:33 to
+// 23:30:59), 29 minutes (23:31 to 23:59) and 24 hours (00 to 23, of which the last is still filling): 80 buckets for
+// 86,400 seconds.
+package window

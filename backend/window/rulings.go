@@ -1,0 +1,121 @@
+package window
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// MaxCount is the most hits that a state holds; what is charged beyond it is dropped. It is the largest integer up to
+// which a Redis script counts exactly.
+const MaxCount = 1<<53 - 1
+
+// Never is the RetryIn of a check that asks for more hits than a limit ever allows.
+const Never time.Duration = math.MaxInt64
+
+// Count is the state of one limit of one key: [State] or [Buckets]. Calls may step back in time; what then lies in the
+// future moves to now.
+type Count interface {
+	// Sum is the number of hits that count at now.
+	Sum(now Instant) uint64
+	// Add counts delta hits at now; a negative delta takes back the newest, at most all of them.
+	Add(now Instant, delta int64)
+	// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+	Until(now Instant, keep uint64) Instant
+}
+
+// Verdict is what the limits of a descriptor decide together. Its fields are those of backend.Decision.
+type Verdict struct {
+	Allowed           bool
+	Strictest         int
+	Before, Remaining uint64
+	ResetIn, RetryIn  time.Duration
+}
+
+// Charge asks whether hits more fit every limit; counts[i] is the state of limits[i]. If all admit them, all count
+// them; if not, only the limits that charge always do.
+func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) Verdict {
+	admitted := true
+	for i := range limits {
+		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Requests)
+	}
+	v := Verdict{Allowed: admitted, Strictest: -1}
+	for i := range limits {
+		before := counts[i].Sum(now)
+		if admitted || charge.Always(&limits[i]) {
+			counts[i].Add(now, int64(min(hits, MaxCount)))
+		}
+		v.weigh(i, counts[i], &limits[i], before, hits, now)
+	}
+	return v
+}
+
+// Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
+// window, as in envoyproxy/ratelimit, iff the count is above the limit.
+func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
+	v := Verdict{Allowed: true, Strictest: -1}
+	for i := range limits {
+		v.Allowed = v.Allowed && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Requests)
+	}
+	for i := range limits {
+		v.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
+	}
+	return v
+}
+
+// Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
+func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) Verdict {
+	v := Verdict{Allowed: true, Strictest: -1}
+	for i := range limits {
+		before := counts[i].Sum(now)
+		counts[i].Add(now, -int64(min(hits, MaxCount)))
+		v.weigh(i, counts[i], &limits[i], before, 0, now)
+	}
+	return v
+}
+
+// weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
+// before is its count when the check came, size the hits of the check, c the state that the check left behind.
+func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+	if v.Allowed {
+		after := c.Sum(now)
+		if remaining := l.Requests - min(after, l.Requests); v.Strictest < 0 || remaining < v.Remaining {
+			v.Strictest, v.Before, v.Remaining = i, before, remaining
+			v.ResetIn = 0
+			if after > 0 {
+				v.ResetIn = now.until(c.Until(now, after-1))
+			}
+		}
+		return
+	}
+	retry, reset := Never, time.Duration(0)
+	if size <= l.Requests {
+		retry = now.until(c.Until(now, l.Requests-size))
+		reset = retry
+	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
+		reset = l.Window
+	}
+	// A limit that admitted this check and charged it all the same may stand in the way of the next one.
+	longest := retry > v.RetryIn
+	v.RetryIn, v.ResetIn = max(v.RetryIn, retry), max(v.ResetIn, reset)
+	if !fits(before, size, l.Requests) && (v.Strictest < 0 || longest) {
+		v.Strictest, v.Before = i, before
+	}
+}
+
+// fits says whether size more hits stay within n, without overflow.
+func fits(before, size, n uint64) bool { return before <= n && size <= n-before }
+
+// lookSize is the size of the check that a look stands for.
+func lookSize(l *descriptors.Limit) uint64 {
+	if l.Algorithm == descriptors.FixedWindow {
+		return 0
+	}
+	return 1
+}
+
+// until is the time from t to a later moment.
+func (t Instant) until(later Instant) time.Duration {
+	return time.Duration(min(later-t, math.MaxInt64/1000)) * time.Microsecond
+}

@@ -1,0 +1,132 @@
+package window
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const noon = Instant(1_763_726_400_000_000) // 2025-11-21 12:00:00 UTC, the start of a minute and of an hour
+
+// states are empty states of these limits, and the interfaces that the rulings take.
+func states(limits []descriptors.Limit) []Count {
+	counts := make([]Count, len(limits))
+	for i := range limits {
+		s := NewState(&limits[i])
+		counts[i] = &s
+	}
+	return counts
+}
+
+func TestRulingsOnOneLimit(t *testing.T) {
+	sliding := []descriptors.Limit{limit(t, 5, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	fixed := []descriptors.Limit{limit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)}
+	zero := []descriptors.Limit{limit(t, 0, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	type call func(c []Count, l []descriptors.Limit) Verdict
+	now := noon + 10e6
+	charge := func(hits uint64) call {
+		return func(c []Count, l []descriptors.Limit) Verdict {
+			return Charge(c, l, hits, descriptors.ChargeByAlgorithm, now)
+		}
+	}
+	always := func(hits uint64) call {
+		return func(c []Count, l []descriptors.Limit) Verdict {
+			return Charge(c, l, hits, descriptors.ChargeAlways, now)
+		}
+	}
+	look := func(c []Count, l []descriptors.Limit) Verdict { return Look(c, l, now) }
+	refund := func(hits uint64) call {
+		return func(c []Count, l []descriptors.Limit) Verdict { return Refund(c, l, hits, now) }
+	}
+	const whole, rest = 61 * time.Second, 50 * time.Second
+	for _, tc := range []struct {
+		name   string
+		limits []descriptors.Limit
+		before []call
+		ask    call
+		want   Verdict
+	}{
+		{"first hit", sliding, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: whole}},
+		{"all at once", sliding, nil, charge(5), Verdict{Allowed: true, Remaining: 0, ResetIn: whole}},
+		{"one too many", sliding, []call{charge(5)}, charge(1), Verdict{Before: 5, ResetIn: whole, RetryIn: whole}},
+		{"never fits", sliding, nil, charge(6), Verdict{ResetIn: time.Minute, RetryIn: Never}},
+		{"never fits on top", sliding, []call{charge(2)}, charge(6), Verdict{Before: 2, ResetIn: whole, RetryIn: Never}},
+		{"blocks everything", zero, nil, charge(1), Verdict{ResetIn: time.Minute, RetryIn: Never}},
+		{"look at nothing", sliding, nil, look, Verdict{Allowed: true, Remaining: 5}},
+		{"look below", sliding, []call{charge(4)}, look, Verdict{Allowed: true, Before: 4, Remaining: 1, ResetIn: whole}},
+		{"look at the limit is over", sliding, []call{charge(5)}, look, Verdict{Before: 5, ResetIn: whole, RetryIn: whole}},
+		{"look at zero", zero, nil, look, Verdict{ResetIn: time.Minute, RetryIn: Never}},
+		{"refund", sliding, []call{charge(4)}, refund(3), Verdict{Allowed: true, Before: 4, Remaining: 4, ResetIn: whole}},
+		{"refund of more than counted", sliding, []call{charge(4)}, refund(1 << 60), Verdict{Allowed: true, Before: 4, Remaining: 5}},
+		{"refund of nothing", sliding, nil, refund(3), Verdict{Allowed: true, Remaining: 5}},
+		{"always charges past the limit", sliding, []call{always(4)}, always(4), Verdict{Before: 4, ResetIn: whole, RetryIn: whole}},
+		{"always, more than fits, later", sliding, []call{always(9)}, look, Verdict{Before: 9, ResetIn: whole, RetryIn: whole}},
+
+		{"fixed: first hit", fixed, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: rest}},
+		{"fixed: denied hits count", fixed, []call{charge(4), charge(3)}, charge(1), Verdict{Before: 7, ResetIn: rest, RetryIn: rest}},
+		{"fixed: look at the limit is not over", fixed, []call{charge(5)}, look, Verdict{Allowed: true, Before: 5, ResetIn: rest}},
+		{"fixed: look above it is", fixed, []call{charge(6)}, look, Verdict{Before: 6, ResetIn: rest, RetryIn: rest}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			counts := states(tc.limits)
+			for _, f := range tc.before {
+				f(counts, tc.limits)
+			}
+			if got := tc.ask(counts, tc.limits); got != tc.want {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAllLimitsOrNone(t *testing.T) {
+	limits := []descriptors.Limit{
+		limit(t, 2, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
+		limit(t, 3, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+		limit(t, 9, descriptors.Day, 1, descriptors.FixedWindow, 0),
+	}
+	counts := states(limits)
+	for i, want := range []bool{true, true, false, false} {
+		if v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon); v.Allowed != want || v.Strictest != 0 {
+			t.Fatalf("hit %d: %+v; want allowed = %v, decided by the minute", i+1, v, want)
+		}
+	}
+	for i, want := range []uint64{2, 2, 4} {
+		if got := counts[i].Sum(noon); got != want {
+			t.Errorf("%v holds %d hits, want %d: a denied check counts only where the charge is always", limits[i], got, want)
+		}
+	}
+	later := noon.Plus(2 * time.Minute)
+	if v := Charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later); v.Allowed || v.Strictest != 1 || v.Before != 2 {
+		t.Errorf("two more hits after the minute: %+v; want them denied by the hour, which holds 2 of 3", v)
+	}
+}
+
+func TestStrictestIsTheLongestWait(t *testing.T) {
+	limits := []descriptors.Limit{
+		limit(t, 1, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
+		limit(t, 1, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+		limit(t, 7, descriptors.Day, 1, descriptors.SlidingWindow, 0),
+	}
+	counts := states(limits)
+	Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	if want := time.Hour + time.Minute; v.Strictest != 1 || v.RetryIn != want || v.ResetIn != want {
+		t.Errorf("%+v; want the hour as the strictest, with a wait of %v", v, want)
+	}
+}
+
+// The wait must be true: a limit that admitted a denied check and charged it may itself deny the next one.
+func TestRetryCountsWhatTheDeniedCheckCharged(t *testing.T) {
+	limits := []descriptors.Limit{
+		limit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
+		limit(t, 2, descriptors.Hour, 1, descriptors.FixedWindow, 0),
+	}
+	counts := states(limits)
+	Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	if v.Allowed || v.Strictest != 0 || v.RetryIn != time.Hour {
+		t.Errorf("%+v; want it denied by the minute, but no hope before the hour ends: it is full now", v)
+	}
+}

@@ -1,0 +1,154 @@
+package window
+
+import (
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// State counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
+// that holds hits, oldest first. Where [Buckets] reads a cover, it drops what has left and returns the sum. A fixed
+// window is the case of one bucket as wide as the window that stops counting when it ends. Reading and adding cost
+// amortised constant time. A State is not for concurrent use. Make one with [NewState].
+type State struct {
+	algorithm descriptors.Algorithm
+	head      uint32 // cells before it have left
+
+	window, precision time.Duration
+
+	sum   uint64
+	cells []cell // room in front of head is used again when the slice is full
+}
+
+type cell struct {
+	bucket int64
+	hits   uint64
+}
+
+// NewState is the empty state of a limit.
+func NewState(l *descriptors.Limit) State {
+	return State{algorithm: l.Algorithm, window: l.Window, precision: l.Precision}
+}
+
+// For says whether this is the state of limit l: the same algorithm, window and precision, whatever the number of
+// requests.
+func (s *State) For(l *descriptors.Limit) bool {
+	return s.algorithm == l.Algorithm && s.window == l.Window && s.precision == l.Precision
+}
+
+// width is the width of a bucket; tail is how long a bucket counts after its end.
+func (s *State) width() Instant {
+	if s.algorithm == descriptors.FixedWindow {
+		return micros(s.window)
+	}
+	return micros(s.precision)
+}
+
+func (s *State) tail() Instant {
+	if s.algorithm == descriptors.FixedWindow {
+		return 0
+	}
+	return micros(s.window)
+}
+
+// leaves is the first moment at which a bucket no longer counts.
+func (s *State) leaves(bucket int64) Instant {
+	width := s.width()
+	return Instant(bucket)*width + width + s.tail()
+}
+
+// Sum is the number of hits that count at now.
+func (s *State) Sum(now Instant) uint64 {
+	if s.sum == 0 {
+		return 0
+	}
+	s.fold(now.index(s.width()))
+	if newest := s.cells[len(s.cells)-1]; s.leaves(newest.bucket) <= now {
+		s.clear()
+		return 0
+	}
+	for s.leaves(s.cells[s.head].bucket) <= now {
+		s.sum -= s.cells[s.head].hits
+		s.head++
+	}
+	return s.sum
+}
+
+// fold moves what lies in later buckets into the live one: the clock stepped back.
+func (s *State) fold(live int64) {
+	var later uint64
+	for len(s.cells) > int(s.head) && s.cells[len(s.cells)-1].bucket > live {
+		later += s.cells[len(s.cells)-1].hits
+		s.cells = s.cells[:len(s.cells)-1]
+	}
+	if later > 0 {
+		s.push(live, later)
+	}
+}
+
+// push counts hits in a bucket that no cell is later than.
+func (s *State) push(bucket int64, hits uint64) {
+	if n := len(s.cells); n > int(s.head) && s.cells[n-1].bucket == bucket {
+		s.cells[n-1].hits += hits
+		return
+	}
+	if s.head > 0 && len(s.cells) == cap(s.cells) {
+		s.cells = s.cells[:copy(s.cells, s.cells[s.head:])]
+		s.head = 0
+	}
+	s.cells = append(s.cells, cell{bucket, hits})
+}
+
+func (s *State) clear() { s.sum, s.head, s.cells = 0, 0, s.cells[:0] }
+
+// Add counts delta hits at now, up to MaxCount in all; a negative delta takes back the newest, at most all of them.
+func (s *State) Add(now Instant, delta int64) {
+	sum := s.Sum(now)
+	if delta < 0 {
+		s.takeBack(uint64(-delta))
+		return
+	}
+	if hits := min(uint64(delta), MaxCount-sum); hits > 0 {
+		s.push(now.index(s.width()), hits)
+		s.sum += hits
+	}
+}
+
+func (s *State) takeBack(hits uint64) {
+	for hits > 0 && s.sum > 0 {
+		newest := &s.cells[len(s.cells)-1]
+		n := min(hits, newest.hits)
+		newest.hits -= n
+		s.sum -= n
+		hits -= n
+		if newest.hits == 0 {
+			s.cells = s.cells[:len(s.cells)-1]
+		}
+	}
+	if s.sum == 0 {
+		s.clear()
+	}
+}
+
+// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+func (s *State) Until(now Instant, keep uint64) Instant {
+	left := s.Sum(now)
+	for i := int(s.head); left > keep; i++ {
+		left -= s.cells[i].hits
+		if left <= keep {
+			return s.leaves(s.cells[i].bucket)
+		}
+	}
+	return now
+}
+
+// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
+func (s *State) Expires() Instant {
+	if s.sum == 0 {
+		return 0
+	}
+	return s.leaves(s.cells[len(s.cells)-1].bucket)
+}
+
+// Cells is the number of cells held.
+func (s *State) Cells() int { return len(s.cells) - int(s.head) }

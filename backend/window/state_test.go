@@ -1,0 +1,146 @@
+package window
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var steps = flag.Int("steps", 300_000, "random steps of the agreement test")
+
+// The running sum of State and the literal reading of Buckets must agree after every step, whatever the clock does.
+func TestStateAgreesWithBuckets(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, uint64(*steps)))
+	for done := 0; done < *steps; {
+		l := randomSliding(t, r)
+		if r.IntN(4) == 0 {
+			l = limit(t, l.Requests, l.Unit, l.Multiplier, descriptors.FixedWindow, 0)
+		}
+		state, buckets := NewState(&l), NewBuckets(&l)
+		now := Instant(1.7e15 + r.Int64N(1e13))
+		for range 300 {
+			done++
+			now += randomStep(r, &l)
+			hits := int64(r.IntN(8)) - 3
+			if r.IntN(50) == 0 {
+				hits *= MaxCount / 2
+			}
+			state.Add(now, hits)
+			buckets.Add(now, hits)
+			if got, want := state.Sum(now), buckets.Sum(now); got != want {
+				t.Fatalf("%v: State counts %d, its buckets %d", l, got, want)
+			}
+			keep := r.Uint64N(6)
+			if got, want := state.Until(now, keep), buckets.Until(now, keep); got != want {
+				t.Fatalf("%v: at most %d count from %d says State, from %d say its buckets", l, keep, got, want)
+			}
+			checkBounds(t, &l, &state, now)
+		}
+	}
+}
+
+// randomStep is a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
+func randomStep(r *rand.Rand, l *descriptors.Limit) Instant {
+	w := int64(micros(l.Window))
+	switch r.IntN(20) {
+	case 0:
+		return Instant(2 * r.Int64N(w))
+	case 1:
+		return -Instant(r.Int64N(w))
+	case 2, 3, 4:
+		return 0
+	}
+	return Instant(r.Int64N(w/10 + 1))
+}
+
+func checkBounds(t *testing.T, l *descriptors.Limit, s *State, now Instant) {
+	t.Helper()
+	most := 1
+	if l.Precision > 0 {
+		most = int((l.Window+l.Precision-1)/l.Precision) + 1
+	}
+	if s.Cells() > most || uint64(s.Cells()) > s.Sum(now) {
+		t.Fatalf("%v holds %d cells for %d hits; at most %d buckets can count", l, s.Cells(), s.Sum(now), most)
+	}
+	if gone := s.Expires(); s.sum > 0 && gone > now+micros(l.Window)+micros(l.Precision) {
+		t.Fatalf("%v expires %d µs from now: longer than its window and a precision", l, gone-now)
+	}
+}
+
+func TestStateSurvivesEncoding(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		l := randomSliding(t, r)
+		s := NewState(&l)
+		now := Instant(1.7e15)
+		for range r.IntN(50) {
+			now += randomStep(r, &l)
+			s.Add(now, int64(1+r.IntN(1000)))
+		}
+		encoded := s.Append([]byte("x"))
+		got, rest, err := ReadState(append(encoded[1:], "rest"...))
+		if err != nil || string(rest) != "rest" {
+			t.Fatalf("reading back: %v, %q left", err, rest)
+		}
+		if !bytes.Equal(got.Append(nil), s.Append(nil)) || got.Sum(now) != s.Sum(now) || !got.For(&l) {
+			t.Fatalf("%v: the state read is not the state written", l)
+		}
+	}
+}
+
+func FuzzReadState(f *testing.F) {
+	l, _ := descriptors.NewLimit(10, descriptors.Minute, 1, descriptors.SlidingWindow, 0)
+	s := NewState(&l)
+	s.Add(1.7e15, 3)
+	s.Add(1.7e15+5e6, 4)
+	f.Add(s.Append(nil))
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, src []byte) {
+		s, rest, err := ReadState(src)
+		if err != nil {
+			return
+		}
+		if len(rest) > len(src) || s.sum > MaxCount {
+			t.Fatalf("a state with %d hits and %d bytes left came out of %d bytes", s.sum, len(rest), len(src))
+		}
+		now := Instant(1.8e15)
+		s.Add(now, 1)
+		s.Until(now, 0)
+		s.Add(now-1e6, -1)
+	})
+}
+
+// One after another in real systems: two a minute, asked at 0:40, 0:50, 1:10, 1:20, 1:40.
+func TestClassicExample(t *testing.T) {
+	asked := []string{"00:00:40", "00:00:50", "00:01:10", "00:01:20", "00:01:40"}
+	for _, tc := range []struct {
+		algorithm descriptors.Algorithm
+		want      []bool
+	}{
+		{descriptors.FixedWindow, []bool{true, true, true, true, false}},
+		{descriptors.SlidingWindow, []bool{true, true, false, false, false}},
+	} {
+		// The fixed window's last answer is a charge of a third hit in the second minute.
+		l := limit(t, 2, descriptors.Minute, 1, tc.algorithm, 0)
+		s := NewState(&l)
+		for i, clock := range asked {
+			v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 "+clock))
+			if v.Allowed != tc.want[i] {
+				t.Errorf("%v: request %d at %s allowed = %v, want %v", tc.algorithm, i+1, clock, v.Allowed, tc.want[i])
+			}
+		}
+		if tc.algorithm == descriptors.SlidingWindow {
+			v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:40.999"))
+			if v.Allowed || v.RetryIn != time.Millisecond {
+				t.Errorf("just before 1:41 allowed = %v, again in %v; want a wait of 1ms", v.Allowed, v.RetryIn)
+			}
+			if v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:41")); !v.Allowed {
+				t.Error("the fifth must be admitted from 1:41 on, one precision after the hit of 0:40 became a minute old")
+			}
+		}
+	}
+}
