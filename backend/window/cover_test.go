@@ -60,7 +60,7 @@ func TestCoverIsSeamless(t *testing.T) {
 		l := randomSliding(t, r)
 		now := Instant(r.Int64N(4e15)) - 1e15
 		width := micros(l.Levels()[0])
-		next := Instant((now-micros(l.Window)).index(width)) * width
+		next := Instant((now - micros(l.Window)).index(width)) * width
 		for _, run := range Cover(nil, l.Levels(), l.Window, now) {
 			w := micros(l.Levels()[run.Level])
 			if begin := Instant(run.First) * w; begin != next {

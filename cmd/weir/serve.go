@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+type serveCmd struct {
+	Config string `placeholder:"DIR" help:"Directory of descriptor files; replaces RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY."`
+}
+
+// Help is what weir serve --help shows below the first sentence.
+func (*serveCmd) Help() string {
+	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
+DATA_DIR, DRAIN_DELAY and more; the README lists them. SIGTERM drains and exits 0; a second one ends at once.`
+}
+
+// Run serves until a signal comes, then drains.
+func (c *serveCmd) Run(ctx context.Context) error {
+	set, err := readSettings()
+	if err != nil {
+		return err
+	}
+	log := set.logger(os.Stderr)
+	metrics := stats.New(buildVersion())
+	store, err := openMemory(&set, metrics, log)
+	if err != nil {
+		return err
+	}
+	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm))
+	health := server.NewHealth()
+	srv, err := server.Listen(set.server(), server.Parts{
+		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	log.Info("weir starts", "version", buildVersion(), "algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
+
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { keepHeadroom(ctx, set.GOGC) })
+	running.Go(func() { c.watch(ctx, &set, limiter, health, metrics, log) })
+	err = srv.Run(ctx, secondSignal(ctx))
+	cancel()
+	running.Wait()
+	return errors.Join(err, store.Close())
+}
+
+func (c *serveCmd) dir(set *settings) string {
+	if c.Config != "" {
+		return c.Config
+	}
+	return set.configDir()
+}
+
+// watch applies the directory's configurations until ctx ends.
+func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
+	source := file.New(c.dir(set), descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)}, log)
+	source.OnError = func(error) { m.ConfigLoaded(false) }
+	err := source.Run(ctx, func(config *descriptors.Config) error {
+		l.Apply(config)
+		h.Configured()
+		m.ConfigLoaded(true)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		log.Error("the configuration is watched no more", "error", err)
+	}
+}
+
+func (s *settings) server() server.Config {
+	return server.Config{
+		GRPCAddress: address(s.GRPCHost, s.GRPCPort), HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
+		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
+		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
+	}
+}
+
+func openMemory(set *settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {
+	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("opening the counters: %w", err)
+	}
+	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.",
+		func() float64 { return float64(store.Stats().Keys) })
+	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if all keys are)."
+	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
+		func() float64 { return float64(store.Stats().EvictedOpen) })
+	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
+		func() float64 { return float64(store.Stats().EvictedOver) })
+	return store, nil
+}
+
+// secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.
+func secondSignal(ctx context.Context) context.Context {
+	second, end := context.WithCancel(context.Background())
+	go func() {
+		<-ctx.Done()
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		<-signals
+		end()
+	}()
+	return second
+}

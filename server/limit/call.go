@@ -1,0 +1,110 @@
+package limit
+
+import (
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Call is one request on its way to a verdict, with the room that it needs. Fill the Request, pass the Call to
+// [Limiter.Decide], read the Verdict; then Reset makes it ready for the next request without a new allocation. A Call
+// is for one goroutine at a time.
+type Call struct {
+	Request
+	Verdict
+
+	pending   []pending
+	checks    []backend.Check
+	decisions []backend.Decision
+	keys      []byte
+	overrides []descriptors.Limit
+}
+
+// pending is what check i must know when its decision comes back.
+type pending struct {
+	descriptor int
+	rule       *descriptors.Rule // nil for an override that no rule matches
+	shadow     bool
+}
+
+// Request is RateLimitRequest in weir's own types.
+type Request struct {
+	Domain      string
+	Hits        uint32 // of descriptors that carry none of their own; 0 means 1
+	Descriptors []Descriptor
+}
+
+// Descriptor is RateLimitDescriptor in weir's own types.
+type Descriptor struct {
+	Entries     descriptors.Descriptor
+	Override    Override
+	HasOverride bool
+	Hits        uint64 // if HasHits; 0 looks and charges nothing
+	HasHits     bool
+	Refund      bool // give the hits back (is_negative_hits)
+}
+
+// Override is a limit that the request itself brings. One that makes no sense is as good as none.
+type Override struct {
+	Requests      uint32
+	Unit          descriptors.Unit // 0 for a unit that weir does not know
+	Multiplier    uint32           // units in the window if HasMultiplier, else 1
+	HasMultiplier bool
+}
+
+// Verdict is RateLimitResponse in weir's own types. It points into its Call.
+type Verdict struct {
+	Over     bool
+	Statuses []Status // one per descriptor, in their order
+	Message  string   // body for the answer to the denied request, "" for none
+}
+
+// Status is the answer for one descriptor.
+type Status struct {
+	Over      bool
+	Unlimited bool               // a rule lets everything pass, uncounted
+	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
+	Remaining uint64
+	ResetIn   time.Duration // not rounded; may be 0
+}
+
+// AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.
+func (r *Request) AddDescriptor() *Descriptor {
+	if len(r.Descriptors) < cap(r.Descriptors) {
+		r.Descriptors = r.Descriptors[:len(r.Descriptors)+1]
+		d := &r.Descriptors[len(r.Descriptors)-1]
+		*d = Descriptor{Entries: d.Entries[:0]}
+		return d
+	}
+	r.Descriptors = append(r.Descriptors, Descriptor{})
+	return &r.Descriptors[len(r.Descriptors)-1]
+}
+
+// maxKept bounds, in descriptors and in bytes of keys, the room that a Call keeps from one request to the next.
+const maxKept, maxKeptKeys = 64, 16 << 10
+
+// Reset empties the call. It keeps no reference to what the request and the rules held.
+func (c *Call) Reset() {
+	if cap(c.Descriptors) > maxKept || cap(c.keys) > maxKeptKeys {
+		*c = Call{}
+		return
+	}
+	for i := range c.Descriptors {
+		entries := c.Descriptors[i].Entries
+		clear(entries)
+		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
+	}
+	clear(c.pending)
+	clear(c.checks)
+	clear(c.Statuses)
+	*c = Call{
+		Request:   Request{Descriptors: c.Descriptors[:0]},
+		Verdict:   Verdict{Statuses: c.Statuses[:0]},
+		pending:   c.pending[:0],
+		checks:    c.checks[:0],
+		decisions: c.decisions[:0],
+		keys:      c.keys[:0],
+		overrides: c.overrides[:0],
+	}
+}

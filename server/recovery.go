@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// recovery turns a panic in a handler into an error of that one call. Nothing is known to panic; it is here so that
+// what is not known cannot end the process.
+type recovery struct {
+	log      *slog.Logger
+	panicked func()
+}
+
+func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	defer r.caught(info.FullMethod, &err)
+	return handle(ctx, req)
+}
+
+func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	defer r.caught(info.FullMethod, &err)
+	return handle(srv, s)
+}
+
+func (r recovery) caught(method string, err *error) {
+	if p := recover(); p != nil {
+		r.panicked()
+		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "internal error")
+	}
+}
+
+// endless ends the streams that would never end of themselves, such as health watches, when ctx does, so that a
+// graceful stop need not wait for their clients.
+func endless(ctx context.Context) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		streamCtx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		return handle(srv, boundStream{s, streamCtx})
+	}
+}
+
+// boundStream is a stream with a context of its own.
+type boundStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is the stream's context, which ends with the server as well.
+func (s boundStream) Context() context.Context { return s.ctx }

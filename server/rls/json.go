@@ -1,0 +1,78 @@
+package rls
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// MaxRequest is the largest request, in bytes, over gRPC or as JSON.
+const MaxRequest = 1 << 20
+
+// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not,
+// 400 if it cannot be understood, 503 if there is no verdict.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		http.Error(w, "the request is longer than 1 MiB", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil {
+		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	var request ratelimit.RateLimitRequest
+	if err := protojson.Unmarshal(body, &request); err != nil {
+		http.Error(w, "the body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	call := s.calls.Get().(*limit.Call)
+	defer s.release(call)
+	var out reply
+	data, err := proto.Marshal(&request)
+	if err == nil {
+		err = decode(data, call)
+	}
+	if err == nil {
+		out, err = s.answer(r.Context(), call)
+	}
+	if err != nil {
+		http.Error(w, status.Convert(err).Message(), httpStatus(err))
+		return
+	}
+	writeJSON(w, out, call.Over)
+}
+
+func httpStatus(err error) int {
+	if status.Code(err) == codes.Unavailable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}
+
+func writeJSON(w http.ResponseWriter, out reply, over bool) {
+	var response ratelimit.RateLimitResponse
+	err := proto.Unmarshal(out, &response)
+	var text []byte
+	if err == nil {
+		text, err = protojson.Marshal(&response)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if over {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(text) // the client is gone if this fails
+}

@@ -1,0 +1,121 @@
+// Package rls speaks Envoy's RateLimitService v3, over gRPC and as JSON. It is the only place where protobuf becomes
+// weir's own types.
+package rls
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	// The descriptor of the service, for reflection, and the messages that /json reads and writes.
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// ServiceName is the gRPC service, as clients and health checks name it.
+const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
+
+const method = "/" + ServiceName + "/ShouldRateLimit"
+
+// Outcome is how a request ended, for the statistics.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	OK Outcome = iota
+	OverLimit
+	Invalid     // the request itself is wrong
+	Unavailable // no verdict could be given
+)
+
+// Observer is told of every request that was answered. It is called on the request path, by many goroutines.
+type Observer interface {
+	Observe(o Outcome, took time.Duration)
+}
+
+// Service answers rate-limit requests.
+type Service struct {
+	limiter  *limit.Limiter
+	observer Observer
+	calls    sync.Pool
+}
+
+// New makes the service.
+func New(l *limit.Limiter, o Observer) *Service {
+	return &Service{limiter: l, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }}}
+}
+
+// Register adds the service to a server that has [NewCodec] as its codec.
+func (s *Service) Register(to grpc.ServiceRegistrar) {
+	to.RegisterService(&grpc.ServiceDesc{
+		ServiceName: ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+		Metadata:    "envoy/service/ratelimit/v3/rls.proto",
+	}, s)
+}
+
+// shouldRateLimit is the method's handler, as grpc-go's generated code would have it.
+func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	s := srv.(*Service)
+	call := s.calls.Get().(*limit.Call)
+	defer s.release(call)
+	if err := decode(call); err != nil {
+		return nil, err
+	}
+	answer := func(ctx context.Context, _ any) (any, error) { return s.answer(ctx, call) }
+	if interceptor == nil {
+		return answer(ctx, call)
+	}
+	return interceptor(ctx, call, &grpc.UnaryServerInfo{Server: s, FullMethod: method}, answer)
+}
+
+func (s *Service) release(c *limit.Call) {
+	c.Reset()
+	s.calls.Put(c)
+}
+
+// answer decides a request and encodes the verdict, so that the call can be used again as soon as it returns.
+func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
+	begin := time.Now()
+	err := s.limiter.Decide(ctx, c)
+	var out reply
+	outcome := outcomeOf(c, err)
+	if err == nil {
+		out = encode(&c.Verdict)
+	} else {
+		err = status.Error(outcome.code(), err.Error())
+	}
+	s.observer.Observe(outcome, time.Since(begin))
+	return out, err
+}
+
+func outcomeOf(c *limit.Call, err error) Outcome {
+	switch {
+	case errors.Is(err, limit.ErrNoDomain), errors.Is(err, limit.ErrNoDescriptors):
+		return Invalid
+	case err != nil:
+		return Unavailable
+	case c.Over:
+		return OverLimit
+	}
+	return OK
+}
+
+func (o Outcome) code() codes.Code {
+	if o == Invalid {
+		return codes.InvalidArgument
+	}
+	return codes.Unavailable
+}
+
+// String is the outcome's name in metrics.
+func (o Outcome) String() string {
+	return [...]string{"ok", "over_limit", "invalid", "unavailable"}[o]
+}

@@ -1,0 +1,177 @@
+// Package server holds weir's listeners together: gRPC, HTTP and the operator's port, from their opening to an orderly
+// end.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rls"
+)
+
+// Config says where to listen and how to end.
+type Config struct {
+	GRPCAddress, HTTPAddress, DebugAddress string // host:port
+
+	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
+	// that clients and load balancers need to hear of it.
+	DrainDelay time.Duration
+	// DrainTimeout bounds the graceful stop that follows. Calls still open are then cut off.
+	DrainTimeout time.Duration
+
+	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
+	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
+}
+
+// Parts are what the server serves.
+type Parts struct {
+	Service  *rls.Service
+	Health   *Health
+	Metrics  http.Handler
+	Panicked func() // called for each panic that was caught
+	Log      *slog.Logger
+}
+
+// Server is the three listeners and what answers on them.
+type Server struct {
+	config                  Config
+	parts                   Parts
+	grpcLis, httpLis, debug net.Listener
+	grpc                    *grpc.Server
+	http, admin             *http.Server
+	endStreams              context.CancelFunc
+}
+
+// Listen opens all ports, so that a wrong address is known before anything runs.
+func Listen(c Config, p Parts) (*Server, error) {
+	s := &Server{config: c, parts: p}
+	for _, l := range []struct {
+		what, address string
+		to            *net.Listener
+	}{
+		{"gRPC", c.GRPCAddress, &s.grpcLis}, {"HTTP", c.HTTPAddress, &s.httpLis}, {"debug", c.DebugAddress, &s.debug},
+	} {
+		lis, err := net.Listen("tcp", l.address)
+		if err != nil {
+			s.closeListeners()
+			return nil, fmt.Errorf("opening the %s port: %w", l.what, err)
+		}
+		*l.to = lis
+	}
+	streams, end := context.WithCancel(context.Background())
+	s.endStreams = end
+	s.grpc = newGRPC(c, p, streams)
+	s.http = newHTTP(httpHandler(p))
+	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics))
+	return s, nil
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range []net.Listener{s.grpcLis, s.httpLis, s.debug} {
+		if l != nil {
+			_ = l.Close() // the error that matters is the one that led here
+		}
+	}
+}
+
+func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
+	r := recovery{p.Log, p.Panicked}
+	g := grpc.NewServer(
+		grpc.ForceServerCodecV2(rls.NewCodec()),
+		grpc.NumStreamWorkers(uint32(2*runtime.GOMAXPROCS(0))),
+		grpc.MaxRecvMsgSize(rls.MaxRequest),
+		grpc.MaxConcurrentStreams(10_000),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(r.unary),
+		grpc.ChainStreamInterceptor(r.stream, endless(streams)),
+	)
+	p.Service.Register(g)
+	healthpb.RegisterHealthServer(g, p.Health.grpc)
+	reflection.Register(g)
+	return g
+}
+
+func newHTTP(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+}
+
+// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
+// well as to send them traffic, so it fails only for one that is about to go.
+func httpHandler(p Parts) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if p.Health.Draining() {
+			http.Error(w, errDraining.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte("OK")) // the client is gone if this fails
+	})
+	mux.Handle("/json", p.Service)
+	return mux
+}
+
+// Run serves until ctx ends or a listener fails, then drains. A second context, kill, cuts the drain short.
+func (s *Server) Run(ctx, kill context.Context) error {
+	failed := make(chan error, 3)
+	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
+	go func() { failed <- ignoreClosed(s.http.Serve(s.httpLis)) }()
+	go func() { failed <- ignoreClosed(s.admin.Serve(s.debug)) }()
+	s.parts.Log.Info("listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
+	select {
+	case err := <-failed:
+		s.grpc.Stop()
+		return errors.Join(fmt.Errorf("a listener failed: %w", err), s.http.Close(), s.admin.Close())
+	case <-ctx.Done():
+	}
+	return s.drain(kill)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// drain ends the server in order: say so, wait until it is heard, let what runs finish, close.
+func (s *Server) drain(kill context.Context) error {
+	s.parts.Health.Drain()
+	s.parts.Log.Info("draining", "delay", s.config.DrainDelay.String(), "timeout", s.config.DrainTimeout.String())
+	select {
+	case <-time.After(s.config.DrainDelay):
+	case <-kill.Done():
+	}
+	bound, cancel := context.WithTimeout(kill, s.config.DrainTimeout)
+	defer cancel()
+	s.endStreams()
+	stopped := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-bound.Done():
+		s.parts.Log.Warn("calls were still open when the drain timed out: they are cut off")
+		s.grpc.Stop()
+		<-stopped
+	}
+	if s.http.Shutdown(bound) != nil {
+		_ = s.http.Close() // the drain has timed out: what is open is cut off
+	}
+	return s.admin.Close()
+}
