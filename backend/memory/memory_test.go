@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", 1_000_000, "random steps of the conformance suite")
+	steps = flag.Int("steps", defaultSteps, "random steps of the conformance suite")
 	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
@@ -26,7 +26,9 @@ func open(t testing.TB, c Config) (*Store, *clock) {
 	t.Helper()
 	clk := new(clock)
 	clk.set(window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
-	c.Now = clk.now
+	if c.Now == nil {
+		c.Now = clk.now
+	}
 	if c.MaxKeys == 0 {
 		c.MaxKeys = 1_000_000
 	}

@@ -45,6 +45,9 @@ func run(args []string) int {
 	if err != nil {
 		return told(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
+	if k.Command() == "call" {
+		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
+	}
 	return told(k.Run())
 }
 

@@ -4,7 +4,6 @@ package rls
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -23,20 +22,9 @@ const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
 const method = "/" + ServiceName + "/ShouldRateLimit"
 
-// Outcome is how a request ended, for the statistics.
-type Outcome uint8
-
-// The outcomes of a request.
-const (
-	OK Outcome = iota
-	OverLimit
-	Invalid     // the request itself is wrong
-	Unavailable // no verdict could be given
-)
-
 // Observer is told of every request that was answered. It is called on the request path, by many goroutines.
 type Observer interface {
-	Observe(o Outcome, took time.Duration)
+	Observe(o limit.Outcome, took time.Duration)
 }
 
 // Service answers rate-limit requests.
@@ -86,36 +74,19 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	begin := time.Now()
 	err := s.limiter.Decide(ctx, c)
 	var out reply
-	outcome := outcomeOf(c, err)
+	outcome := c.Outcome(err)
 	if err == nil {
 		out = encode(&c.Verdict)
 	} else {
-		err = status.Error(outcome.code(), err.Error())
+		err = status.Error(codeOf(outcome), err.Error())
 	}
 	s.observer.Observe(outcome, time.Since(begin))
 	return out, err
 }
 
-func outcomeOf(c *limit.Call, err error) Outcome {
-	switch {
-	case errors.Is(err, limit.ErrNoDomain), errors.Is(err, limit.ErrNoDescriptors):
-		return Invalid
-	case err != nil:
-		return Unavailable
-	case c.Over:
-		return OverLimit
-	}
-	return OK
-}
-
-func (o Outcome) code() codes.Code {
-	if o == Invalid {
+func codeOf(o limit.Outcome) codes.Code {
+	if o == limit.Invalid {
 		return codes.InvalidArgument
 	}
 	return codes.Unavailable
-}
-
-// String is the outcome's name in metrics.
-func (o Outcome) String() string {
-	return [...]string{"ok", "over_limit", "invalid", "unavailable"}[o]
 }

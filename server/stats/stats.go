@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/weirproxy/weir/server/rls"
+	"github.com/weirproxy/weir/server/limit"
 )
 
 // Metrics is the process's metrics. All its methods may be called by any number of goroutines.
 type Metrics struct {
 	registry *prometheus.Registry
-	requests [4]prometheus.Counter // by rls.Outcome
+	requests [limit.Outcomes]prometheus.Counter
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
 	reloads  [2]prometheus.Counter // failed, good
@@ -30,7 +30,7 @@ func New(version string) *Metrics {
 		Help: "Rate-limit requests answered, by outcome.",
 	}, []string{"outcome"})
 	for o := range m.requests {
-		m.requests[o] = requests.WithLabelValues(rls.Outcome(o).String())
+		m.requests[o] = requests.WithLabelValues(limit.Outcome(o).String())
 	}
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
@@ -57,7 +57,7 @@ func New(version string) *Metrics {
 }
 
 // Observe counts a request; it makes Metrics an rls.Observer.
-func (m *Metrics) Observe(o rls.Outcome, took time.Duration) {
+func (m *Metrics) Observe(o limit.Outcome, took time.Duration) {
 	m.requests[o].Inc()
 	m.seconds.Observe(took.Seconds())
 }

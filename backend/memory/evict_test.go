@@ -1,0 +1,185 @@
+package memory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// ask charges hits to a key under n a minute.
+func ask(t testing.TB, s *Store, key string, n, hits uint64) backend.Decision {
+	t.Helper()
+	limits := []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	checks := []backend.Check{{Key: []byte(key), Limits: limits, Hits: hits}}
+	out := make([]backend.Decision, 1)
+	if err := s.Decide(t.Context(), checks, out); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
+}
+
+func TestSpentKeysSurviveAFlood(t *testing.T) {
+	const room = 1000
+	s, clk := open(t, Config{MaxKeys: room})
+	const spent = 300
+	for i := range spent {
+		ask(t, s, "spent "+strconv.Itoa(i), 5, 5)
+	}
+	for i := range 100_000 {
+		if i%1000 == 0 {
+			clk.set(s.now() + 50_000) // 5 s in all: nothing expires
+		}
+		ask(t, s, "flood "+strconv.Itoa(i), 5, 1)
+		if keys := s.Stats().Keys; keys > room {
+			t.Fatalf("%d keys are held; MaxKeys is %d", keys, room)
+		}
+	}
+	for i := range spent {
+		if d := ask(t, s, "spent "+strconv.Itoa(i), 5, 1); d.Allowed {
+			t.Fatalf("spent key %d was let in after a flood: it got a fresh count", i)
+		}
+	}
+	if st := s.Stats(); st.EvictedOver != 0 || st.EvictedOpen != 100_000+spent-room {
+		t.Errorf("%+v; want only keys with room left evicted, %d of them", st, 100_000+spent-room)
+	}
+}
+
+func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
+	s, clk := open(t, Config{MaxKeys: 10})
+	for i := range 10 {
+		ask(t, s, strconv.Itoa((i*7)%10), 1, 1)
+		clk.set(s.now() + 1e6)
+	}
+	ask(t, s, "newcomer", 2, 1)
+	if st := s.Stats(); st.Keys != 10 || st.EvictedOver != 1 || st.EvictedOpen != 0 {
+		t.Fatalf("%+v; want one spent key evicted to make room", st)
+	}
+	if n := s.buckets([]byte("0")); n != 0 {
+		t.Error("key 0 was spent first and reopens first, yet it is still there")
+	}
+	if n := s.buckets([]byte("newcomer")); n != 1 {
+		t.Error("the newcomer itself was thrown out: it would never be limited")
+	}
+	for i := 1; i < 10; i++ {
+		if s.buckets([]byte(strconv.Itoa(i))) == 0 {
+			t.Errorf("key %d went although it reopens later", i)
+		}
+	}
+}
+
+func TestAKeyThatReopenedMakesRoomFirst(t *testing.T) {
+	s, clk := open(t, Config{MaxKeys: 2})
+	ask(t, s, "early", 2, 1)
+	clk.set(s.now() + 30e6)
+	ask(t, s, "early", 2, 1) // spent until its first hit has left
+	ask(t, s, "late", 1, 1)
+	clk.set(s.now() + 35e6) // early has one hit left and room for another
+	ask(t, s, "newcomer", 5, 1)
+	if s.buckets([]byte("early")) != 0 || s.buckets([]byte("late")) == 0 {
+		t.Error("want the key that reopened gone and the spent one kept")
+	}
+}
+
+func TestKeysExpire(t *testing.T) {
+	s, clk := open(t, Config{})
+	for i := range 1000 {
+		ask(t, s, strconv.Itoa(i), uint64(1+i%2), 1)
+		clk.set(s.now() + 1000)
+	}
+	clk.set(s.now() + 30e6)
+	s.sweep()
+	if keys := s.Stats().Keys; keys != 1000 {
+		t.Errorf("%d of 1000 keys are held after half a window; all hits still count", keys)
+	}
+	clk.set(s.now() + 31e6 + 1e6)
+	s.sweep()
+	if keys := s.Stats().Keys; keys != 0 {
+		t.Errorf("%d keys are held in which nothing counts", keys)
+	}
+}
+
+// The queues must agree with the entries after any mixture of checks.
+func TestQueuesStayConsistent(t *testing.T) {
+	s, clk := open(t, Config{MaxKeys: 200})
+	r := rand.New(rand.NewPCG(7, 7))
+	for step := range 50_000 {
+		clk.set(s.now() + window.Instant(r.Int64N(400_000)) - 20_000)
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 1+r.Uint64N(3), descriptors.Second, 1+r.Uint32N(60), descriptors.SlidingWindow, time.Duration(r.IntN(2))*50*time.Millisecond)}
+		c := backend.Check{Key: fmt.Appendf(nil, "%d", r.IntN(400)), Limits: limits, Op: backend.Op(r.IntN(3)), Hits: 1 + r.Uint64N(2)}
+		if err := s.Decide(t.Context(), []backend.Check{c}, make([]backend.Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if step%500 == 0 {
+			s.sweep()
+			checkQueues(t, s)
+		}
+	}
+}
+
+// checkQueues proves the invariants of each shard.
+func checkQueues(t *testing.T, s *Store) {
+	t.Helper()
+	total := 0
+	for i := range s.shards {
+		sh := &s.shards[i]
+		total += len(sh.entries)
+		if queued := len(sh.open) + len(sh.spent); queued != len(sh.entries) {
+			t.Fatalf("shard %d holds %d entries and %d places in its queues", i, len(sh.entries), queued)
+		}
+		for _, e := range sh.entries {
+			if q := *sh.queue(e); q[e.place] != e {
+				t.Fatalf("%q is not at its place", e.key)
+			}
+			if e.due > e.moment() && e.moment() != 0 {
+				t.Fatalf("%q is due %d µs too late: it would be found too late", e.key, e.due-e.moment())
+			}
+		}
+	}
+	if int64(total) != s.Stats().Keys || total > s.config.MaxKeys {
+		t.Fatalf("%d entries, counted as %d, with room for %d", total, s.Stats().Keys, s.config.MaxKeys)
+	}
+}
+
+// TestTenMillionKeys floods a store of the default size, and says what a key costs.
+func TestTenMillionKeys(t *testing.T) {
+	flood := 10_000_000
+	if raceEnabled || testing.Short() {
+		flood = 1_500_000 // past the bound; the whole flood runs without the race detector
+	}
+	s, clk := open(t, Config{MaxKeys: 1_000_000})
+	ask(t, s, "spent", 5, 5)
+	before := heapInUse()
+	for i := range flood {
+		if i%10_000 == 0 {
+			clk.set(s.now() + 30_000) // 30 s in all
+		}
+		ask(t, s, "a user's key of 40 bytes "+strconv.Itoa(100_000_000_000_000+i), 5, 1)
+	}
+	st := s.Stats()
+	perKey := (heapInUse() - before) / st.Keys
+	t.Logf("%d keys held of %d, %d evicted, %d bytes a key", st.Keys, flood, st.EvictedOpen, perKey)
+	if d := ask(t, s, "spent", 5, 1); d.Allowed {
+		t.Error("the spent key was let in after the flood")
+	}
+	if st.Keys > 1_000_000 || st.EvictedOver != 0 {
+		t.Errorf("%+v; want a million keys at most, and no spent one evicted", st)
+	}
+	if perKey > 600 {
+		t.Errorf("a key of one bucket takes %d bytes; the documents promise about 250 and bounds are planned with that", perKey)
+	}
+}
+
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

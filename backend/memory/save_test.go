@@ -1,0 +1,225 @@
+package memory
+
+import (
+	"bytes"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reopen opens a second store on a directory, on the first one's clock, and returns what it logged.
+func reopen(t *testing.T, dir string, clk *clock) (*Store, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	s, err := Open(Config{MaxKeys: 1_000_000, Dir: dir, Now: clk.now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, &log
+}
+
+func TestCountsSurviveARestart(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	const keys = 5000
+	for i := range keys {
+		ask(t, s, "key "+strconv.Itoa(i), 10, uint64(1+i%10))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clk.set(s.now() + 20e6)
+	again, log := reopen(t, dir, clk)
+	if strings.Contains(log.String(), "WARN") {
+		t.Errorf("a good file was complained about: %s", log)
+	}
+	for i := range keys {
+		if d := ask(t, again, "key "+strconv.Itoa(i), 10, 1); d.Before != uint64(1+i%10) {
+			t.Fatalf("key %d had %d hits before the restart and %d after it", i, 1+i%10, d.Before)
+		}
+	}
+	checkQueues(t, again)
+}
+
+func TestWhatExpiredMeanwhileIsNotLoaded(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	ask(t, s, "key", 10, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clk.set(s.now() + 62e6)
+	if again, _ := reopen(t, dir, clk); again.Stats().Keys != 0 {
+		t.Error("a key in which nothing counts any more was loaded")
+	}
+}
+
+func TestSpentKeysStaySpentInASmallerStore(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	ask(t, s, "spent", 5, 5)
+	for i := range 1000 {
+		ask(t, s, strconv.Itoa(i), 5, 1)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := open(t, Config{Dir: dir, MaxKeys: 100, Now: clk.now})
+	if again.Stats().Keys != 100 || ask(t, again, "spent", 5, 1).Allowed {
+		t.Errorf("%+v; want 100 keys, the spent one among them", again.Stats())
+	}
+}
+
+// A file that is cut off or damaged anywhere is a warning; what stands before the damage is kept, and nothing panics.
+func TestATornFileIsAWarning(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	for i := range 3000 {
+		ask(t, s, "a key of some length, so that there are several blocks "+strconv.Itoa(i), 10, 3)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(dir, fileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	for round := range 60 {
+		torn := bytes.Clone(good)
+		at := r.IntN(len(torn))
+		if round%2 == 0 {
+			torn = torn[:at]
+		} else {
+			torn[at] ^= 1 << r.IntN(8)
+		}
+		other := t.TempDir()
+		if err := os.WriteFile(filepath.Join(other, fileName), torn, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		again, log := reopen(t, other, clk)
+		if !strings.Contains(log.String(), "level=WARN") {
+			t.Fatalf("damage at byte %d of %d went unnoticed", at, len(good))
+		}
+		if at > len(good)/2 && again.Stats().Keys < 500 {
+			t.Errorf("damage at byte %d of %d left only %d keys: what stands before it must be kept", at, len(good), again.Stats().Keys)
+		}
+		if d := ask(t, again, "new", 5, 1); !d.Allowed {
+			t.Fatal("the store does not count after a torn file")
+		}
+	}
+}
+
+func TestASecondProcessDoesNotOverwriteTheFirst(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	ask(t, s, "key", 5, 5)
+	second, log := reopen(t, dir, clk)
+	if !strings.Contains(log.String(), "in use by another process") {
+		t.Errorf("want a warning that the directory is in use, got %q", log)
+	}
+	ask(t, second, "other", 5, 5)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if third, _ := reopen(t, dir, clk); ask(t, third, "key", 5, 1).Allowed {
+		t.Error("the first process's counters were lost")
+	}
+}
+
+func TestAnUnusableDirectoryIsAWarning(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, log := reopen(t, filepath.Join(file, "data"), new(clock))
+	if !strings.Contains(log.String(), "counters are not saved") {
+		t.Errorf("want a warning, got %q", log)
+	}
+	if d := ask(t, s, "key", 5, 1); !d.Allowed {
+		t.Error("the store does not count without its directory")
+	}
+}
+
+func TestCountersAreSavedInTime(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(Config{MaxKeys: 10, Dir: dir, SaveEvery: time.Minute, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ask(t, s, "key", 5, 5)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := os.Stat(filepath.Join(dir, fileName)); err != nil {
+			t.Errorf("nothing was saved in a minute: a crash would forget everything: %v", err)
+		}
+	})
+}
+
+// Saving locks one shard at a time; checks go on meanwhile.
+func TestSavingWhileCounting(t *testing.T) {
+	dir := t.TempDir()
+	s, clk := open(t, Config{Dir: dir})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 20_000 {
+			ask(t, s, strconv.Itoa(i%2000), 1_000_000, 1)
+		}
+	}()
+	for saved := false; !saved; {
+		if err := s.save(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			saved = true
+		default:
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, log := reopen(t, dir, clk)
+	if strings.Contains(log.String(), "WARN") || again.Stats().Keys != 2000 {
+		t.Errorf("%d keys of 2000 were saved: %s", again.Stats().Keys, log)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	s, err := Open(Config{MaxKeys: 100, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	ask(f, s, "key", 5, 3)
+	ask(f, s, "other", 5, 5)
+	var file bytes.Buffer
+	if err := s.write(&file); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	f.Fuzz(func(t *testing.T, file []byte) {
+		s, err := Open(Config{MaxKeys: 100, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.read(bytes.NewReader(file)); err == nil && !bytes.HasPrefix(file, []byte(header)) {
+			t.Error("a file without its first line was loaded")
+		}
+		ask(t, s, "key", 5, 1)
+		s.sweep()
+	})
+}

@@ -1,0 +1,41 @@
+package limit
+
+import "errors"
+
+// Outcome is how a request ended, for the statistics.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	OK Outcome = iota
+	OverLimit
+	Invalid     // the request itself is wrong
+	Unavailable // no verdict could be given
+	Outcomes    = int(Unavailable) + 1
+)
+
+// Outcome is how the call ended, given what Decide returned for it.
+func (c *Call) Outcome(err error) Outcome {
+	switch {
+	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
+		return Invalid
+	case err != nil:
+		return Unavailable
+	case c.Over:
+		return OverLimit
+	}
+	return OK
+}
+
+// String is the outcome's name in metrics.
+func (o Outcome) String() string {
+	switch o {
+	case OK:
+		return "ok"
+	case OverLimit:
+		return "over_limit"
+	case Invalid:
+		return "invalid"
+	}
+	return "unavailable"
+}

@@ -1,0 +1,111 @@
+package rls
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// requests are one of each kind of field.
+func requests() []*ratelimit.RateLimitRequest {
+	entry := func(kv ...string) (out []*common.RateLimitDescriptor_Entry) {
+		for i := 0; i < len(kv); i += 2 {
+			out = append(out, &common.RateLimitDescriptor_Entry{Key: kv[i], Value: kv[i+1]})
+		}
+		return out
+	}
+	override := func(n uint32, unit typev3.RateLimitUnit, times *wrapperspb.UInt32Value) *common.RateLimitDescriptor_RateLimitOverride {
+		return &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit, UnitMultiplier: times}
+	}
+	return []*ratelimit.RateLimitRequest{
+		{},
+		{Domain: "shop", HitsAddend: 3, Descriptors: []*common.RateLimitDescriptor{
+			{Entries: entry("user", "ann", "path", "/pay")},
+			{Entries: entry("remote_address", ""), HitsAddend: wrapperspb.UInt64(0)},
+			{Entries: entry("k", "v"), HitsAddend: wrapperspb.UInt64(math.MaxUint64), IsNegativeHits: true},
+			{},
+		}},
+		{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+			{Entries: entry("k", "v"), Limit: override(10, typev3.RateLimitUnit_MINUTE, nil)},
+			{Entries: entry("k", "v"), Limit: override(0, typev3.RateLimitUnit_UNKNOWN, wrapperspb.UInt32(0))},
+			{Entries: entry("k", "v"), Limit: override(math.MaxUint32, 7, wrapperspb.UInt32(5))},
+			{Entries: entry("k", "v"), Limit: override(1, 99, wrapperspb.UInt32(math.MaxUint32))},
+			{Entries: entry("k", "v"), Limit: override(1, -1, nil)},
+			{Entries: entry("k", "v"), Limit: &common.RateLimitDescriptor_RateLimitOverride{}},
+		}},
+		{Domain: strings.Repeat("long", 100), Descriptors: []*common.RateLimitDescriptor{{Entries: entry("k", strings.Repeat("ü", 100))}}},
+	}
+}
+
+// A hand-made decoder is right only as far as it agrees with protobuf's own, on every input.
+func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
+	for _, r := range requests() {
+		data, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(append(data, data...)) // fields that stand twice
+		f.Add(data[:len(data)*2/3])
+	}
+	f.Add([]byte{0x0a, 0x02, 0xff, 0xfe})                               // invalid UTF-8
+	f.Add([]byte{0x08, 0x01, 0x0d, 1, 2, 3, 4, 0x11, 1, 2})             // known numbers, other types
+	f.Add([]byte{0x0b, 0x0c, 0x13, 0x08, 0x01, 0x14, 0x0c})             // groups
+	f.Add(protowire.AppendTag(nil, protowire.MaxValidNumber, 0))        // a field without its value
+	f.Add([]byte{0xfa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}) // a number that is too large
+	f.Add([]byte{0x12, 0x0a, 0x12, 0x03, 0x08, 0x05, 0x10, 0x12, 0x03, 0x1a, 0x00, 0x10, 0x02})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want ratelimit.RateLimitRequest
+		wantErr := proto.Unmarshal(data, &want)
+		var got limit.Call
+		got.AddDescriptor().Entries = descriptors.Descriptor{{Key: "left", Value: "over"}}
+		got.Reset()
+		err := decode(data, &got)
+		if (err != nil) != (wantErr != nil) {
+			t.Fatalf("decode says %v, protobuf says %v", err, wantErr)
+		}
+		if err == nil {
+			compare(t, &got, &want)
+		}
+	})
+}
+
+func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
+	t.Helper()
+	if got.Domain != want.Domain || got.Hits != want.HitsAddend || len(got.Descriptors) != len(want.Descriptors) {
+		t.Fatalf("decoded %q, %d hits, %d descriptors; want %q, %d, %d", got.Domain, got.Hits, len(got.Descriptors),
+			want.Domain, want.HitsAddend, len(want.Descriptors))
+	}
+	for i, w := range want.Descriptors {
+		g := &got.Descriptors[i]
+		if g.HasHits != (w.HitsAddend != nil) || g.Hits != w.HitsAddend.GetValue() || g.Refund != w.IsNegativeHits {
+			t.Fatalf("descriptor %d: %+v; want %v", i, g, w)
+		}
+		o := limit.Override{Requests: w.Limit.GetRequestsPerUnit(), HasMultiplier: w.Limit.GetUnitMultiplier() != nil,
+			Multiplier: w.Limit.GetUnitMultiplier().GetValue()}
+		if u := w.Limit.GetUnit(); u >= 0 && u <= 7 {
+			o.Unit = descriptors.Unit(u)
+		}
+		if g.HasOverride != (w.Limit != nil) || g.Override != o {
+			t.Fatalf("descriptor %d: override %+v; want %+v", i, g.Override, o)
+		}
+		if len(g.Entries) != len(w.Entries) {
+			t.Fatalf("descriptor %d: %d entries, want %d", i, len(g.Entries), len(w.Entries))
+		}
+		for j, e := range w.Entries {
+			if g.Entries[j] != (descriptors.Entry{Key: e.Key, Value: e.Value}) {
+				t.Fatalf("descriptor %d, entry %d: %+v; want %v", i, j, g.Entries[j], e)
+			}
+		}
+	}
+}
