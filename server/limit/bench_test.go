@@ -1,0 +1,31 @@
+package limit_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// BenchmarkDecide is a request of one descriptor under two limits, from match to verdict, on the memory backend.
+func BenchmarkDecide(b *testing.B) {
+	run := func(b *testing.B, value func(i int) string) {
+		l, _ := newLimiter(b)
+		c := new(limit.Call)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			fill(c, value(i))
+			if err := l.Decide(context.Background(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	values := make([]string, 1_000_000)
+	for i := range values {
+		values[i] = strconv.Itoa(i)
+	}
+	b.Run("known key", func(b *testing.B) { run(b, func(i int) string { return values[i%1000] }) })
+	b.Run("denied key", func(b *testing.B) { run(b, func(int) string { return "ann" }) })
+	b.Run("new key", func(b *testing.B) { run(b, func(i int) string { return values[i%len(values)] }) })
+}

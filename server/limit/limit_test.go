@@ -1,0 +1,288 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 10, unit: minute, name: burst}
+      - {requests_per_unit: 500, unit: hour}
+    descriptors:
+      - key: path
+        value: /pay
+        message: slow down
+        rate_limit: {requests_per_unit: 2, unit: minute}
+  - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: trusted, value: "yes"}
+  - {key: epoch, rate_limit: {requests_per_unit: 2, unit: minute, algorithm: fixed_window}}
+  - {key: bytes, rate_limit: {requests_per_unit: 1000, unit: minute}}
+  - {key: strict, charge: admitted, rate_limit: {requests_per_unit: 1000, unit: minute}}
+  - {key: closed, rate_limit: {requests_per_unit: 0, unit: minute}}
+`
+
+// clock stands still until it is moved.
+type clock struct{ nanos atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Unix(0, c.nanos.Load()) }
+
+func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
+	t.Helper()
+	clk := new(clock)
+	clk.nanos.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixNano())
+	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: clk.now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := limit.New(store, descriptors.SlidingWindow)
+	l.Apply(config)
+	return l, clk
+}
+
+// one is a descriptor of one entry.
+func one(key, value string) limit.Descriptor {
+	return limit.Descriptor{Entries: descriptors.Descriptor{{Key: key, Value: value}}}
+}
+
+func with(d limit.Descriptor, change func(*limit.Descriptor)) limit.Descriptor {
+	change(&d)
+	return d
+}
+
+func hits(n uint64) func(*limit.Descriptor) {
+	return func(d *limit.Descriptor) { d.HasHits, d.Hits = true, n }
+}
+
+func refund(n uint64) func(*limit.Descriptor) {
+	return func(d *limit.Descriptor) { d.HasHits, d.Hits, d.Refund = true, n, true }
+}
+
+func override(n uint32, u descriptors.Unit, times uint32) func(*limit.Descriptor) {
+	return func(d *limit.Descriptor) {
+		d.HasOverride, d.Override = true, limit.Override{Requests: n, Unit: u, Multiplier: times, HasMultiplier: true}
+	}
+}
+
+func ask(t *testing.T, l *limit.Limiter, domain string, addend uint32, ds ...limit.Descriptor) *limit.Call {
+	t.Helper()
+	c := &limit.Call{Request: limit.Request{Domain: domain, Hits: addend, Descriptors: ds}}
+	if err := l.Decide(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Statuses) != len(ds) {
+		t.Fatalf("%d statuses for %d descriptors; Envoy relies on one each, in order", len(c.Statuses), len(ds))
+	}
+	return c
+}
+
+// seen is what a status shows, in a form that tables can hold.
+type seen struct {
+	over      bool
+	limit     string // N/UNIT, "unlimited", or "" for none
+	remaining uint64
+}
+
+func see(s limit.Status) seen {
+	out := seen{over: s.Over, remaining: s.Remaining}
+	switch {
+	case s.Unlimited:
+		out.limit = "unlimited"
+	case s.Limit != nil:
+		out.limit = s.Limit.String()
+	}
+	return out
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		domain string
+		addend uint32
+		before []limit.Descriptor // asked first, one by one
+		ask    limit.Descriptor
+		want   seen
+	}{
+		{"the strictest of several limits", "shop", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
+		{"the request's hits", "shop", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
+		{"the descriptor's hits win", "shop", 4, nil, with(one("user", "ann"), hits(2)), seen{false, "10/minute", 8}},
+		{"more hits than the limit", "shop", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"other values count apart", "shop", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
+		{"over", "shop", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"an explicit 0 looks", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), hits(0)), seen{true, "10/minute", 0}},
+		{"a look charges nothing", "shop", 1, []limit.Descriptor{with(one("user", "ann"), hits(0))}, with(one("user", "ann"), hits(0)), seen{false, "10/minute", 10}},
+		{"a refund gives back", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
+		{"a refund of nothing", "shop", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
+		{"an unknown domain passes", "nowhere", 1, nil, one("user", "ann"), seen{}},
+		{"an unknown descriptor passes", "shop", 1, nil, one("nobody", "ann"), seen{}},
+		{"a rule without a limit passes", "shop", 1, nil, one("trusted", "yes"), seen{}},
+		{"unlimited", "shop", 1, nil, one("free", ""), seen{false, "unlimited", 0}},
+		{"no entries", "shop", 1, nil, limit.Descriptor{}, seen{}},
+		{"an empty key", "shop", 1, nil, one("", "ann"), seen{}},
+		{"a limit of 0 blocks", "shop", 1, nil, one("closed", ""), seen{true, "0/minute", 0}},
+		{"a shadow rule shows its limit", "shop", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
+		{"a shadow rule never denies", "shop", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
+
+		{"hits of its own are charged though denied", "shop", 1, []limit.Descriptor{with(one("bytes", ""), hits(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
+		{"unless the rule says otherwise", "shop", 1, []limit.Descriptor{with(one("strict", ""), hits(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
+		{"the request's hits are not charged when denied", "shop", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), hits(0)), seen{false, "1000/minute", 400}},
+		{"a fixed window charges the denied", "shop", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), hits(0)), seen{true, "2/minute", 0}},
+
+		{"an override replaces the limit", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
+		{"an override needs no rule", "shop", 1, nil, with(one("nobody", ""), override(3, descriptors.Week, 1)), seen{false, "3/week", 2}},
+		{"an override needs its domain", "nowhere", 1, nil, with(one("nobody", ""), override(3, descriptors.Week, 1)), seen{}},
+		{"an override is no shadow", "shop", 1, nil, with(one("shadow", ""), override(0, descriptors.Day, 1)), seen{true, "0/day", 0}},
+		{"an override of an unlimited rule", "shop", 1, nil, with(one("free", ""), override(3, descriptors.Day, 1)), seen{false, "3/day", 2}},
+		{"an unknown unit falls back", "shop", 1, nil, with(one("user", "ann"), override(3, 0, 1)), seen{false, "10/minute", 9}},
+		{"a multiplier of 0 falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Hour, 0)), seen{false, "10/minute", 9}},
+		{"a window of over 292 years falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Year, 293)), seen{false, "10/minute", 9}},
+		{"a window of over 100,000 precisions falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_001)), seen{false, "10/minute", 9}},
+		{"a window of 100,000 precisions", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, _ := newLimiter(t)
+			for _, d := range tc.before {
+				ask(t, l, tc.domain, tc.addend, d)
+			}
+			c := ask(t, l, tc.domain, tc.addend, tc.ask)
+			if got := see(c.Statuses[0]); got != tc.want || c.Over != tc.want.over {
+				t.Errorf("got %+v, over all = %v; want %+v", got, c.Over, tc.want)
+			}
+		})
+	}
+}
+
+func TestStatusesKeepTheirOrder(t *testing.T) {
+	l, _ := newLimiter(t)
+	pay := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
+	ask(t, l, "shop", 2, pay)
+	c := ask(t, l, "shop", 1, one("nobody", ""), pay, one("free", ""), one("user", "ann"), one("user", "ann"))
+	want := []seen{{}, {true, "2/minute", 0}, {false, "unlimited", 0}, {false, "10/minute", 9}, {false, "10/minute", 8}}
+	for i := range want {
+		if got := see(c.Statuses[i]); got != want[i] {
+			t.Errorf("status %d is %+v, want %+v", i, got, want[i])
+		}
+	}
+	if !c.Over || c.Message != "slow down" {
+		t.Errorf("over = %v, message %q; want any denial to deny, with that rule's message", c.Over, c.Message)
+	}
+}
+
+func TestTenAMinuteAndFiveHundredAnHour(t *testing.T) {
+	l, clk := newLimiter(t)
+	admitted := 0
+	for minute := range 120 {
+		for range 20 {
+			c := ask(t, l, "shop", 1, one("user", "ann"))
+			if !c.Over {
+				admitted++
+			} else if want := "10/minute"; minute < 49 && c.Statuses[0].Limit.String() != want {
+				t.Fatalf("minute %d: denied by %v, want %s", minute, c.Statuses[0].Limit, want)
+			}
+		}
+		if minute == 55 && (admitted != 500 || see(ask(t, l, "shop", 1, one("user", "ann")).Statuses[0]).limit != "500/hour") {
+			t.Fatalf("%d admitted in the first hour; want 500, and the hour's limit shown", admitted)
+		}
+		clk.nanos.Add(int64(61 * time.Second))
+	}
+	if admitted < 900 || admitted > 1000 {
+		t.Errorf("%d admitted in two hours; want 500 in each", admitted)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	l, _ := newLimiter(t)
+	unconfigured := limit.New(nil, descriptors.SlidingWindow)
+	for _, tc := range []struct {
+		l       *limit.Limiter
+		request limit.Request
+		want    error
+		outcome limit.Outcome
+	}{
+		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
+		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
+		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unavailable},
+	} {
+		c := &limit.Call{Request: tc.request}
+		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Outcome(err) != tc.outcome {
+			t.Errorf("%+v: %v, %v; want %v, %v", tc.request, err, c.Outcome(err), tc.want, tc.outcome)
+		}
+	}
+}
+
+func TestACounterThatFailsIsUnavailable(t *testing.T) {
+	l, _ := newLimiter(t)
+	store, err := memory.Open(memory.Config{MaxKeys: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed := limit.New(store, descriptors.SlidingWindow)
+	closed.Apply(l.Config())
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
+	if err := closed.Decide(t.Context(), c); !errors.Is(err, backend.ErrClosed) || c.Outcome(err) != limit.Unavailable {
+		t.Errorf("a closed counter gives %v, %v", err, c.Outcome(err))
+	}
+}
+
+// fill makes the call's next request, as the decoder does.
+func fill(c *limit.Call, value string) {
+	c.Reset()
+	c.Domain = "shop"
+	d := c.AddDescriptor()
+	d.Entries = append(d.Entries, descriptors.Entry{Key: "user", Value: value})
+}
+
+func TestAKnownKeyCostsNoAllocation(t *testing.T) {
+	l, _ := newLimiter(t)
+	c := new(limit.Call)
+	decide := func() {
+		fill(c, "ann")
+		if err := l.Decide(context.Background(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decide()
+	if n := testing.AllocsPerRun(1000, decide); n != 0 {
+		t.Errorf("a request for a known key allocates %v times; want none: the request path must not feed the collector", n)
+	}
+}
+
+func TestResetForgets(t *testing.T) {
+	l, _ := newLimiter(t)
+	c := new(limit.Call)
+	fill(c, "ann")
+	c.Hits = 10
+	for range 2 {
+		if err := l.Decide(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Reset()
+	if c.Over || c.Hits != 0 || c.Domain != "" || len(c.Descriptors)+len(c.Statuses) != 0 || c.Message != "" {
+		t.Errorf("something of the last request is left: %+v", c)
+	}
+	if d := c.AddDescriptor(); len(d.Entries) != 0 || d.HasHits || d.HasOverride || d.Refund {
+		t.Errorf("something of the last descriptor is left: %+v", d)
+	}
+}

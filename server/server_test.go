@@ -1,0 +1,304 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+const shop = "{domain: shop, descriptors: [{key: user, message: slow down, rate_limit: {requests_per_unit: 2, unit: hour, name: few}}]}"
+
+// running is a server on ports of its own, and a connection to it.
+type running struct {
+	*Server
+	limiter *limit.Limiter
+	health  *Health
+	conn    *grpc.ClientConn
+	stop    context.CancelFunc
+	ended   chan error
+	panics  atomic.Int64
+}
+
+func start(t testing.TB, c Config) *running {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	metrics := stats.New("test")
+	r := &running{limiter: limit.New(store, descriptors.SlidingWindow), health: NewHealth(), ended: make(chan error, 1)}
+	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, metrics), Health: r.health, Metrics: metrics.Handler(),
+		Panicked: func() { r.panics.Add(1) }, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() { r.ended <- r.Run(ctx, context.Background()) }()
+	r.conn, err = grpc.NewClient(r.grpcLis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		r.conn.Close()
+		store.Close()
+	})
+	return r
+}
+
+func (r *running) configure(t testing.TB) {
+	t.Helper()
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.limiter.Apply(config)
+	r.health.Configured()
+}
+
+func request(domain, value string) *ratelimit.RateLimitRequest {
+	return &ratelimit.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: value}}},
+	}}
+}
+
+func TestGRPCAnswers(t *testing.T) {
+	r := start(t, Config{})
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); status.Code(err) != codes.Unavailable {
+		t.Errorf("before the first configuration: %v; want UNAVAILABLE, so that Envoy's failure mode decides", err)
+	}
+	r.configure(t)
+	for i, want := range []ratelimit.RateLimitResponse_Code{1, 1, 2} {
+		got, err := client.ShouldRateLimit(t.Context(), request("shop", "ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := got.Statuses[0]
+		if got.OverallCode != want || s.Code != want || s.CurrentLimit.GetName() != "few" || s.DurationUntilReset.GetSeconds() < 3599 {
+			t.Errorf("request %d: %v; want %v of 2 an hour", i+1, got, want)
+		}
+		if over := want == ratelimit.RateLimitResponse_OVER_LIMIT; over != (string(got.RawBody) == "slow down") {
+			t.Errorf("request %d: body %q; want the rule's message on a denial only", i+1, got.RawBody)
+		}
+	}
+	for text, bad := range map[string]*ratelimit.RateLimitRequest{
+		"rate limit domain must not be empty":          request("", "ann"),
+		"rate limit descriptor list must not be empty": {Domain: "shop"},
+	} {
+		_, err := client.ShouldRateLimit(t.Context(), bad)
+		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != text {
+			t.Errorf("got %v, want INVALID_ARGUMENT with %q", err, text)
+		}
+	}
+	_, err := client.ShouldRateLimit(t.Context(), request("shop", strings.Repeat("x", rls.MaxRequest)))
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
+	}
+}
+
+func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
+	r := start(t, Config{DrainDelay: 300 * time.Millisecond, DrainTimeout: 5 * time.Second})
+	health := healthpb.NewHealthClient(r.conn)
+	check := func(when string, want healthpb.HealthCheckResponse_ServingStatus, ready, healthcheck int) {
+		t.Helper()
+		for _, name := range []string{"", "ratelimit", rls.ServiceName} {
+			got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+			if err != nil || got.Status != want {
+				t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
+			}
+		}
+		if code, _ := get(t, r.debug, "/readyz"); code != ready {
+			t.Errorf("%s: /readyz gives %d, want %d", when, code, ready)
+		}
+		if code, _ := get(t, r.debug, "/livez"); code != 200 {
+			t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
+		}
+		if code, _ := get(t, r.httpLis, "/healthcheck"); code != healthcheck {
+			t.Errorf("%s: /healthcheck gives %d, want %d", when, code, healthcheck)
+		}
+	}
+	check("unconfigured", healthpb.HealthCheckResponse_NOT_SERVING, 503, 200)
+	r.configure(t)
+	check("configured", healthpb.HealthCheckResponse_SERVING, 200, 200)
+	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if got, err := watch.Recv(); err != nil || got.Status != healthpb.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)
+	}
+	check("draining", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+	begin := time.Now()
+	if err := <-r.ended; err != nil {
+		t.Errorf("the drain ended with %v", err)
+	}
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("the drain took %v: an open health watch held it up", took)
+	}
+}
+
+func get(t *testing.T, lis net.Listener, path string) (int, string) {
+	t.Helper()
+	resp, err := http.Get("http://" + lis.Addr().String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
+	r := start(t, Config{DrainDelay: 200 * time.Millisecond, DrainTimeout: 5 * time.Second})
+	r.configure(t)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	leave := make(chan struct{})
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-leave:
+					return
+				default:
+				}
+				if _, err := client.ShouldRateLimit(context.Background(), request("shop", "ann")); err != nil {
+					t.Errorf("a call failed in the drain: %v", err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	r.stop()
+	time.Sleep(100 * time.Millisecond)
+	close(leave)
+	callers.Wait()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	r := start(t, Config{})
+	post := func(body string) (int, string) {
+		t.Helper()
+		resp, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	const ann = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`
+	if code, body := post(ann); code != 503 || !strings.Contains(body, "no rate limit configuration") {
+		t.Errorf("unconfigured: %d %q; want 503 with the reason", code, body)
+	}
+	r.configure(t)
+	for i, want := range []int{200, 200, 429} {
+		if code, body := post(ann); code != want || !strings.Contains(body, `"requestsPerUnit"`) {
+			t.Errorf("request %d: %d %q; want %d with the limit", i+1, code, body, want)
+		}
+	}
+	for what, tc := range map[string]struct {
+		body string
+		code int
+	}{
+		"no domain":     {`{"descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, 400},
+		"no JSON":       {`nonsense`, 400},
+		"unknown field": {`{"domian":"shop"}`, 400},
+		"too long":      {`{"domain":"` + strings.Repeat("x", rls.MaxRequest) + `"}`, 413},
+	} {
+		if code, body := post(tc.body); code != tc.code || len(body) < 10 {
+			t.Errorf("%s: %d %q; want %d with a reason", what, code, body, tc.code)
+		}
+	}
+}
+
+func TestReflectionKnowsTheService(t *testing.T) {
+	r := start(t, Config{})
+	stream, err := reflectionpb.NewServerReflectionClient(r.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: rls.ServiceName}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := stream.Recv(); err != nil || len(got.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+		t.Errorf("reflection answers %v, %v; want the service's file, so that grpcurl works", got, err)
+	}
+}
+
+func TestMetricsCountRequests(t *testing.T) {
+	r := start(t, Config{})
+	r.configure(t)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	for range 3 {
+		if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, text := get(t, r.debug, "/metrics")
+	for _, line := range []string{`weir_requests_total{outcome="ok"} 2`, `weir_requests_total{outcome="over_limit"} 1`, "weir_request_seconds_count 3", "go_goroutines"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+}
+
+func TestATakenPortIsAnError(t *testing.T) {
+	r := start(t, Config{})
+	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.httpLis.Addr().String(), DebugAddress: "127.0.0.1:0"}, Parts{})
+	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
+		t.Errorf("got %v; want an error that names the port", err)
+	}
+}
+
+func TestAPanicCostsOneCall(t *testing.T) {
+	var count int
+	rec := recovery{slog.New(slog.DiscardHandler), func() { count++ }}
+	_, err := rec.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) {
+		panic("a defect")
+	})
+	if status.Code(err) != codes.Internal || count != 1 {
+		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, count)
+	}
+}
