@@ -191,6 +191,15 @@ func (l *Limit) Levels() []time.Duration {
 	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]
 }
 
+// LevelNames are the levels as people write them: 1s, 1m.
+func (l *Limit) LevelNames() []string {
+	var names []string
+	for _, width := range l.Levels() {
+		names = append(names, brief(width))
+	}
+	return names
+}
+
 type levelRange struct{ finest, coarsest int }
 
 // defaultLevels are the indexes into the ladder of a window's finest and coarsest level.

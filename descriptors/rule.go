@@ -11,8 +11,8 @@ type Entry struct{ Key, Value string }
 // Descriptor is an ordered list of entries, as Envoy sends it.
 type Descriptor []Entry
 
-// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a backslash
-// \\, so the text reads back as the same descriptor unless a key holds an =.
+// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a
+// backslash \\, so the text reads back as the same descriptor unless a key holds an =.
 func (d Descriptor) String() string {
 	var b strings.Builder
 	for i, e := range d {
@@ -30,6 +30,7 @@ var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
 
 // Rule is what a configuration says about the descriptors that match it. It is immutable and shared by all requests.
 type Rule struct {
+	Domain    string
 	Path      string  // keys and configured values, percent-escaped: user/path=%2Fpay
 	Where     string  // file:line of its descriptor, for people
 	Limits    []Limit // none if Unlimited

@@ -1,0 +1,233 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// exactly is why a child was taken whose key and value are those of the entry.
+const exactly = "exact"
+
+// maxSiblings is how many children of one level an explanation lists beside the one that was taken.
+const maxSiblings = 10
+
+// Explanation is the account of how [Config.Match] treats a descriptor.
+type Explanation struct {
+	Domain      string
+	DomainWhere string // file:line; "" for an unknown domain
+	Descriptor  Descriptor
+	Steps       []Step // one for each entry, up to the one that no child fits
+	Match       Match  // what Config.Match answers
+	Reason      string // a sentence: why this rule, or why none
+}
+
+// Step is what happened to one entry of the descriptor.
+type Step struct {
+	Entry  Entry
+	Taken  *Child  // nil if no child fits
+	Others []Child // those that fit but were passed over, then those that come nearest
+	More   int     // children that are not listed
+}
+
+// Child is one configured descriptor of a level.
+type Child struct {
+	Key, Value string // the value is "" if the descriptor has none
+	Where      string // file:line
+	Fits       bool
+	Why        string // why it was taken, or why not
+}
+
+// String is the entry as people write it: user=ann.
+func (e Entry) String() string { return e.Key + "=" + e.Value }
+
+// String is the child as a file has it: user=ann, or user alone.
+func (c Child) String() string {
+	if c.Value == "" {
+		return c.Key
+	}
+	return c.Key + "=" + c.Value
+}
+
+// Explain says how a descriptor is matched, level by level, and why it ends on a rule or on none.
+func (c *Config) Explain(domain string, d Descriptor) Explanation {
+	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
+	n := c.domains[domain]
+	if n == nil {
+		x.Reason = printable(c.unknownDomain(domain))
+		return x
+	}
+	x.DomainWhere = n.where
+	for _, e := range d {
+		next := n.step(&e)
+		x.Steps = append(x.Steps, n.explain(e, next))
+		if next == nil {
+			x.Reason = printable(x.noChild(n, e))
+			return x
+		}
+		n = next
+	}
+	x.Reason = printable(x.ended(n))
+	return x
+}
+
+func (c *Config) unknownDomain(domain string) string {
+	if len(c.domains) == 0 {
+		return "No domain is configured at all."
+	}
+	names := make([]string, 0, len(c.domains))
+	for name := range c.domains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if meant := nearest(domain, names); meant != "" {
+		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown(domain), shown(meant))
+	}
+	known := names[:min(len(names), maxSiblings)]
+	for i := range known {
+		known[i] = shown(known[i])
+	}
+	return fmt.Sprintf("No file configures domain %s. The configured ones are %s%s.", shown(domain),
+		strings.Join(known, ", "), andMore(len(names)-len(known)))
+}
+
+// noChild says why entry e cannot go on from n.
+func (x *Explanation) noChild(n *node, e Entry) string {
+	entry := shown(e.String())
+	if len(x.Steps) == 1 {
+		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", shown(x.Domain), entry)
+	}
+	last := x.Steps[len(x.Steps)-2].Taken
+	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", shown(last.String()), last.Where, entry)
+	if len(n.exact)+len(n.byKey) == 0 {
+		reason = fmt.Sprintf("No rule applies: %s (%s) has no descriptors below it, so nothing can fit %s.",
+			shown(last.String()), last.Where, entry)
+	}
+	if n.rule != nil {
+		reason += " Its own limit applies only to descriptors that end there."
+	}
+	return reason + x.passedOver()
+}
+
+// passedOver tells of children that would have fitted an earlier entry: matching never goes back to them.
+func (x *Explanation) passedOver() string {
+	for _, s := range x.Steps[:len(x.Steps)-1] {
+		for _, o := range s.Others {
+			if o.Fits {
+				return fmt.Sprintf(" %s (%s) was passed over before, and matching does not go back.",
+					shown(o.String()), o.Where)
+			}
+		}
+	}
+	return ""
+}
+
+// ended says what it means that the descriptor ends on n.
+func (x *Explanation) ended(n *node) string {
+	if len(x.Steps) == 0 {
+		return "No rule applies: the descriptor has no entries."
+	}
+	last := x.Steps[len(x.Steps)-1].Taken
+	switch {
+	case n.rule != nil:
+		return fmt.Sprintf("Rule %s (%s) applies.", shownPath(n.rule.Path), n.rule.Where)
+	case len(n.exact)+len(n.byKey) > 0:
+		return fmt.Sprintf("No rule applies: the descriptor ends on %s (%s), which has no limit of its own, only below it.",
+			shown(last.String()), last.Where)
+	}
+	return fmt.Sprintf("No rule applies: %s (%s) has no limit, so it lets through what it matches.",
+		shown(last.String()), last.Where)
+}
+
+// explain lists n's children as entry e sees them; next is the one that it leads to.
+func (n *node) explain(e Entry, next *node) Step {
+	s := Step{Entry: e}
+	others := make([]Child, 0, len(n.exact)+len(n.byKey))
+	see := func(c Child, child *node) {
+		if child != next {
+			others = append(others, c)
+			return
+		}
+		c.Fits, c.Why = true, how(c, e)
+		s.Taken = &c
+	}
+	for id, child := range n.exact {
+		see(Child{Key: id.Key, Value: id.Value, Where: child.where}, child)
+	}
+	for key, child := range n.byKey {
+		see(Child{Key: key, Where: child.where}, child)
+	}
+	for i := range others {
+		others[i].compare(e, s.Taken)
+	}
+	slices.SortFunc(others, func(a, b Child) int {
+		return cmp.Or(cmp.Compare(a.rank(e), b.rank(e)), compareWhere(a.Where, b.Where),
+			cmp.Compare(a.String(), b.String()))
+	})
+	s.Others = others[:min(len(others), maxSiblings)]
+	s.More = len(others) - len(s.Others)
+	return s
+}
+
+// how says by which step of the order entry e was led to child c.
+func how(c Child, e Entry) string {
+	switch {
+	case c.Key == e.Key && c.Value == e.Value && (c.Value != "" || c.isPattern()):
+		return exactly
+	case c.isPattern():
+		return "pattern"
+	}
+	return "any value"
+}
+
+func (c *Child) isPattern() bool {
+	return strings.Contains(c.Key, "*") || strings.Contains(c.Value, "*")
+}
+
+// compare sets whether c fits e, and why it was not taken.
+func (c *Child) compare(e Entry, taken *Child) {
+	keyFits, valueFits := glob(c.Key, e.Key), c.Value == "" || glob(c.Value, e.Value)
+	c.Fits = keyFits && valueFits
+	switch {
+	case c.Fits && taken.Why == exactly:
+		c.Why = "fits too, but the exact value goes first"
+	case c.Fits && c.isPattern():
+		c.Why = "fits too, but stands later in the file"
+	case c.Fits:
+		c.Why = "fits too, but a pattern goes before a key alone"
+	case keyFits && strings.Contains(c.Value, "*"):
+		c.Why = "the value does not fit the pattern"
+	case keyFits && strings.EqualFold(c.Value, e.Value):
+		c.Why = "another value: upper and lower case differ"
+	case keyFits:
+		c.Why = "another value"
+	case strings.Contains(c.Key, "*"):
+		c.Why = "the key does not fit the pattern"
+	case strings.EqualFold(c.Key, e.Key):
+		c.Why = "another key: upper and lower case differ"
+	default:
+		c.Why = "another key"
+	}
+}
+
+// rank orders children by how near they come to e.
+func (c *Child) rank(e Entry) int {
+	switch {
+	case c.Fits:
+		return 0
+	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key):
+		return 1
+	}
+	return 2
+}
+
+// compareWhere orders places in one file: line 9 comes before line 12.
+func compareWhere(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
+func andMore(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}

@@ -1,0 +1,336 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// config is a file of one domain with rules of the given number, so that its size tells versions apart.
+func config(domain string, rules int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", domain)
+	for i := range rules {
+		fmt.Fprintf(&b, "- {key: k%d, rate_limit: {unlimited: true}}\n", i)
+	}
+	return b.String()
+}
+
+func write(t *testing.T, text string, path ...string) {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watched is a Dir that runs on the clock of a synctest bubble, and what came of it.
+type watched struct {
+	t *testing.T
+
+	mu      sync.Mutex // protects what follows
+	log     bytes.Buffer
+	applied []*descriptors.Config
+	refuse  error   // what apply answers
+	errs    []error // what OnError was told
+}
+
+// Write takes the log.
+func (w *watched) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+func (w *watched) apply(c *descriptors.Config) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied = append(w.applied, c)
+	return w.refuse
+}
+
+func (w *watched) onError(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errs = append(w.errs, err)
+}
+
+// refuseAll makes apply answer err from now on.
+func (w *watched) refuseAll(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
+}
+
+// watch runs a Dir on dir while test runs.
+func watch(t *testing.T, dir string, test func(t *testing.T, w *watched)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t}
+		d := New(dir, descriptors.Options{}, slog.New(slog.NewTextHandler(w, nil)))
+		d.OnError = w.onError
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx, w.apply) }()
+		synctest.Wait()
+		time.Sleep(interval / 2) // stay clear of the moments of the looks
+		test(t, w)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v, want the context's error", err)
+		}
+	})
+}
+
+// pass lets time go by, and the source do what it does in it.
+func (w *watched) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// expect fails unless a number of configurations was applied, the last one with that many rules.
+func (w *watched) expect(applied, rules int, why string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.applied) != applied {
+		w.t.Fatalf("%s: %d configurations were applied, want %d\n%s", why, len(w.applied), applied, &w.log)
+	}
+	if got := len(w.applied[applied-1].Rules()); got != rules {
+		w.t.Fatalf("%s: the last configuration has %d rules, want %d\n%s", why, got, rules, &w.log)
+	}
+}
+
+// expectLogged fails unless a text was logged that many times.
+func (w *watched) expectLogged(text string, times int) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := strings.Count(w.log.String(), text); got != times {
+		w.t.Fatalf("%q was logged %d times, want %d\n%s", text, got, times, &w.log)
+	}
+}
+
+// expectErrors fails unless OnError was told of these, and of no more.
+func (w *watched) expectErrors(texts ...string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.errs) != len(texts) {
+		w.t.Fatalf("OnError was told %v, want %d errors", w.errs, len(texts))
+	}
+	for i, text := range texts {
+		if !strings.Contains(w.errs[i].Error(), text) {
+			w.t.Errorf("OnError was told %v, want an error …%s…", w.errs[i], text)
+		}
+	}
+}
+
+const promised = 2 * time.Second // a change is in force after this
+
+func TestAChangeIsInForceWithinTwoSeconds(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.expect(1, 1, "the first load waits for nothing")
+		w.pass(time.Minute)
+		w.expect(1, 1, "nothing has changed")
+
+		write(t, config("a", 2), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(2, 2, "a file has changed")
+
+		write(t, config("b", 3), dir, "below", "b")
+		w.pass(promised)
+		w.expect(3, 5, "a file was added in a new directory")
+
+		must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+		w.pass(promised)
+		w.expect(4, 3, "a file was deleted")
+
+		must(t, os.Rename(filepath.Join(dir, "below"), filepath.Join(dir, "other")))
+		w.pass(promised)
+		w.expect(5, 3, "a directory was renamed")
+
+		later := time.Now().Add(time.Hour)
+		must(t, os.Chtimes(filepath.Join(dir, "other", "b"), later, later))
+		w.pass(promised)
+		w.expect(6, 3, "only a file's time has changed")
+
+		write(t, config("a", 9), dir, ".hidden")
+		w.pass(promised)
+		w.expect(6, 3, "hidden names are left out")
+		w.expectLogged("level=INFO", 6)
+		w.expectLogged("level=ERROR", 0)
+	})
+}
+
+func TestABadChangeKeepsTheLastGoodConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		write(t, "domain: a\ndescriptors:\n- {key: k, unti: 1}\n- {key: l, value: [v]}\n- {key: m, shadow_mode: true}\n",
+			dir, "a.yaml")
+		w.pass(time.Minute)
+		w.expect(1, 1, "the change is wrong")
+		w.expectLogged("configuration problem", 3)
+		w.expectLogged("level=WARN", 1)
+		w.expectLogged(`a.yaml:3: domain a, k: unknown key`, 2) // once as a problem, once as the first of two
+		w.expectLogged("configuration not loaded", 1)
+		w.expectLogged(`in_force="the last good one"`, 1)
+		w.expectErrors("2 errors, the first: a.yaml:3: ")
+
+		write(t, config("a", 4), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(2, 4, "it was put right")
+	})
+}
+
+func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	whole := config("a", 50)
+	watch(t, dir, func(t *testing.T, w *watched) {
+		for _, part := range []int{15, 30, 700, len(whole)} { // the first two do not parse
+			write(t, whole[:part], dir, "a.yaml")
+			w.pass(interval)
+			w.expect(1, 1, "the file is still being written")
+		}
+		w.pass(interval)
+		w.expect(2, 50, "the file is complete")
+		w.expectLogged("level=ERROR", 0)
+	})
+}
+
+func TestADirectoryThatNeverRestsIsLoadedAllTheSame(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		for i := range patience + 2 {
+			write(t, config("a", 2+i), dir, "a.yaml")
+			w.pass(interval)
+		}
+		w.expect(2, 2+patience, "it is taken as it is once patience has run out")
+	})
+}
+
+// mount swaps dir to a version of a ConfigMap, in the steps that the kubelet takes.
+func mount(t *testing.T, dir, version, text string) {
+	t.Helper()
+	write(t, text, dir, ".."+version, "shop.yaml")
+	must(t, os.Symlink(".."+version, filepath.Join(dir, "..data_tmp")))
+	old, _ := os.Readlink(filepath.Join(dir, "..data"))
+	must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	if old == "" {
+		must(t, os.Symlink(filepath.Join("..data", "shop.yaml"), filepath.Join(dir, "shop.yaml")))
+		return
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, old)))
+}
+
+func TestAConfigMapMountIsReadOnceAndFollowed(t *testing.T) {
+	dir := t.TempDir()
+	mount(t, dir, "2026_11_21_1", config("shop", 1))
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.expect(1, 1, "the hidden directories must not be read as well: the domain would be there twice")
+		if got := w.applied[0].Rules()[0].Where; got != "shop.yaml:3" {
+			t.Errorf("the rule is at %s, want shop.yaml:3", got)
+		}
+		mount(t, dir, "2026_11_21_2", config("shop", 2))
+		w.pass(promised)
+		w.expect(2, 2, "the link was swapped")
+		mount(t, dir, "2026_11_21_3", config("shop", 2))
+		w.pass(promised)
+		w.expect(3, 2, "the link was swapped to a version of the same size")
+		w.expectLogged("level=ERROR", 0)
+	})
+}
+
+func TestADirectoryThatIsALinkIsFollowed(t *testing.T) {
+	root := t.TempDir()
+	current := filepath.Join(root, "current")
+	write(t, config("a", 1), root, "1", "a.yaml")
+	write(t, config("a", 1), root, "2", "a.yaml")
+	must(t, os.Symlink("1", current))
+	watch(t, current, func(t *testing.T, w *watched) {
+		must(t, os.Symlink("2", current+"_next"))
+		must(t, os.Rename(current+"_next", current))
+		w.pass(promised)
+		w.expect(2, 1, "the link was swapped")
+	})
+}
+
+func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "config")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.pass(time.Minute)
+		w.expectLogged("does not exist: create it", 1)
+		w.expectLogged(`in_force="none yet"`, 1)
+
+		must(t, os.Mkdir(dir, 0o755))
+		w.pass(time.Minute)
+		w.expectLogged("holds no files: put a YAML file into it", 1)
+
+		write(t, config("a", 1), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(1, 1, "the directory has come")
+
+		must(t, os.Rename(dir, dir+"-away"))
+		w.pass(time.Minute)
+		w.expect(1, 1, "the directory has gone: the last good configuration stays")
+		w.expectLogged("does not exist: create it", 2)
+		w.expectLogged(`in_force="the last good one"`, 1)
+
+		must(t, os.Rename(dir+"-away", dir))
+		w.pass(promised)
+		w.expect(2, 1, "the directory is back")
+		w.expectErrors("does not exist", "holds no files", "does not exist")
+	})
+}
+
+func TestARejectedConfigurationIsTriedOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.refuseAll(errors.New("too many rules for this server"))
+		write(t, config("a", 2), dir, "a.yaml")
+		w.pass(time.Minute)
+		w.expect(2, 2, "it must not be tried again until it changes")
+		w.expectLogged("too many rules for this server", 1)
+		w.expectErrors("too many rules for this server")
+		w.refuseAll(nil)
+		write(t, config("a", 3), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(3, 3, "it has changed")
+	})
+}
+
+func TestOnErrorMayBeLeftOut(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := New(filepath.Join(t.TempDir(), "missing"), descriptors.Options{}, slog.New(slog.DiscardHandler))
+	if err := d.Run(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}

@@ -1,0 +1,161 @@
+package file
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// load is Load, and its problems as texts.
+func loadTexts(dir string) (*descriptors.Config, []string, error) {
+	c, problems, err := Load(dir, descriptors.Options{})
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.String())
+	}
+	return c, texts, err
+}
+
+func TestLoadReadsEveryFileBelowADirectory(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "no-ending")
+	write(t, config("c", 1), dir, "x", "y", "c.yml")
+	write(t, config("d", 1), outside, "d")
+	write(t, config("e", 1), outside, "more", "e")
+	write(t, "hidden: [", dir, ".git", "config")
+	write(t, "hidden: [", dir, ".a.yaml.swp")
+	must(t, os.Symlink(filepath.Join(outside, "d"), filepath.Join(dir, "d.yaml")))
+	must(t, os.Symlink(filepath.Join(outside, "more"), filepath.Join(dir, "more")))
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	must(t, err)
+	defer socket.Close()
+
+	c, problems, err := loadTexts(dir)
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("got %v, %v", problems, err)
+	}
+	var got []string
+	for _, r := range c.Rules() {
+		got = append(got, r.Where)
+	}
+	want := "a.yaml:3 d.yaml:3 more/e:3 no-ending:3 x/y/c.yml:3"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got the rules %v, want %v: files with a dot and what is no file are left out", got, want)
+	}
+}
+
+func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "good.yaml")
+	write(t, "domain: b\nx: y", dir, "below", "bad.yaml")
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	must(t, os.Symlink(dir, filepath.Join(dir, "below", "circle")))
+	write(t, "", dir, "huge")
+	must(t, os.Truncate(filepath.Join(dir, "huge"), maxFileSize+1))
+	write(t, config("deep", 1), dir, strings.Repeat("d/", maxDepth+1), "deep.yaml")
+
+	c, problems, err := loadTexts(dir)
+	if c != nil || err != nil {
+		t.Errorf("got %v, %v: a set of which a file cannot be used must not be put in force", c, err)
+	}
+	want := []string{
+		"below/circle: cannot be read: it links back to a directory above it",
+		strings.Repeat("d/", maxDepth) + "d: cannot be read: directories nest deeper than 10 levels",
+		"dangling: cannot be read: no such file or directory",
+		"huge: cannot be read: it is larger than 16 MiB: split it",
+		`below/bad.yaml:2: domain b: unknown key "x" in the file: use one of domain, descriptors`,
+	}
+	if got := strings.Join(problems, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "file", "a.yaml")
+	write(t, ".", dir, "hidden", ".x")
+	for i := range 5 {
+		write(t, "", dir, "huge", fmt.Sprint(i))
+		must(t, os.Truncate(filepath.Join(dir, "huge", fmt.Sprint(i)), maxFileSize))
+	}
+	tests := []struct{ path, want string }{
+		{"missing", "does not exist: create it, or name another one"},
+		{"file/a.yaml", "is not a directory: name the directory that holds the configuration"},
+		{"hidden", "holds no files: put a YAML file into it"},
+		{"huge", "holds more than 10000 files or 64 MiB: is it the right one?"},
+		{"file/a.yaml/x", "cannot be read: "},
+	}
+	for _, test := range tests {
+		path := filepath.Join(dir, test.path)
+		c, problems, err := loadTexts(path)
+		if c != nil || len(problems) > 0 || err == nil || !strings.Contains(err.Error(), test.want) ||
+			!strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, %v, %v; want an error …%s…", test.path, c, problems, err, test.want)
+		}
+	}
+}
+
+func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	s := scan(dir)
+	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
+	if c, problems, err := load(s, dir, descriptors.Options{}); c != nil || err != nil || len(problems) != 1 ||
+		!strings.Contains(problems[0].Text, "larger than 16 MiB") {
+		t.Errorf("got %v, %v, %v", c, problems, err)
+	}
+	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	if c, problems, err := load(s, dir, descriptors.Options{}); c != nil || err != nil || len(problems) != 1 ||
+		!strings.Contains(problems[0].Text, "no such file") {
+		t.Errorf("got %v, %v, %v", c, problems, err)
+	}
+	d := New(dir, descriptors.Options{}, nil)
+	if d.load(s, nil, false) {
+		t.Error("a directory that has changed while it was read must be left alone until it rests")
+	}
+}
+
+// TestTheExampleConfigurationIsRight reads the files that `make run` serves, and asks them what the documents promise.
+func TestTheExampleConfigurationIsRight(t *testing.T) {
+	c, problems, err := Load(filepath.Join("..", "..", "k8s", "base", "config"), descriptors.Options{})
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("the example must have no problems and no warnings: %v, %v", problems, err)
+	}
+	tests := []struct {
+		d    descriptors.Descriptor
+		want string
+	}{
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "[10/minute 500/hour]"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "[5/minute] with a message"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "[] unlimited"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/"}}, "no rule"},
+		{descriptors.Descriptor{{Key: "user", Value: "monitor"}}, "no rule"},
+		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "[100/10minute]"},
+		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "[20/hour]"},
+		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "[1000000/minute] charged always"},
+		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "[1000/minute] in shadow"},
+	}
+	for _, test := range tests {
+		got := "no rule"
+		if r := c.Match("shop", test.d).Rule; r != nil {
+			got = fmt.Sprint(r.Limits)
+			for text, is := range map[string]bool{
+				" with a message": r.Message != "", " unlimited": r.Unlimited, " in shadow": r.Shadow,
+				" charged always": r.Charge == descriptors.ChargeAlways,
+			} {
+				if is {
+					got += text
+				}
+			}
+		}
+		if got != test.want {
+			t.Errorf("%v: got %s, want %s", test.d, got, test.want)
+		}
+	}
+}

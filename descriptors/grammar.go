@@ -1,0 +1,114 @@
+package descriptors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// place is a kind of mapping in a file: what messages call it, and the keys that it may have.
+type place struct {
+	name string
+	keys []string
+}
+
+func (in place) has(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
+}
+
+var (
+	inFile       = place{"the file", []string{"domain", "descriptors"}}
+	inDescriptor = place{"a descriptor", []string{
+		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "charge", "message"}}
+	inRateLimit = place{"rate_limit", []string{
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "unlimited"}}
+	inListItem = place{"an item of rate_limits", []string{
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name"}}
+)
+
+// belongs says where a key goes that stands in the wrong place. A key of several places has the first.
+var belongs = []struct {
+	in    place
+	where string
+}{
+	{inDescriptor, "in a descriptor, beside its key"},
+	{inFile, "at the top of the file"},
+	{inListItem, "inside rate_limit"},
+	{inRateLimit, "only in rate_limit: a descriptor is unlimited or has limits"},
+}
+
+// unsupported are keys of envoyproxy/ratelimit that weir does not read, wherever they stand.
+var unsupported = []string{
+	"quota_mode", "replaces", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
+}
+
+// checkKeys reports the keys of m that cannot stand there.
+func (p *parser) checkKeys(m *mapping, path string) {
+	for _, key := range m.strays {
+		switch name := key.Value; {
+		case key.Kind != yaml.ScalarNode:
+			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
+		case m.in.has(key):
+			p.errorf(key, path, "%s is given twice: first at line %d", name, m.at(name).Line)
+		case slices.Contains(unsupported, name):
+			p.errorf(key, path, "%q is not supported by this version of weir", name)
+		default:
+			p.errorf(key, path, "%s", misplaced(name, m.in))
+		}
+	}
+}
+
+// misplaced says where a key belongs that cannot stand in a place, or what can.
+func misplaced(name string, in place) string {
+	for _, b := range belongs {
+		if slices.Contains(b.in.keys, name) {
+			return fmt.Sprintf("%q does not belong in %s: it goes %s", name, in.name, b.where)
+		}
+	}
+	allowed := strings.Join(in.keys, ", ")
+	if meant := nearest(name, in.keys); meant != "" {
+		allowed += " (did you mean " + meant + "?)"
+	}
+	return fmt.Sprintf("unknown key %s in %s: use one of %s", quoted(name), in.name, allowed)
+}
+
+// nearest is the name that someone who wrote s most likely meant, "" if none is near.
+func nearest(s string, names []string) string {
+	best, meant := 1+min(len(s)/3, 3), ""
+	for _, name := range names {
+		if len(s) > len(name)+best {
+			continue
+		}
+		if d := distance(strings.ToLower(s), name); d < best || (d == best && meant == "") {
+			best, meant = d, name
+		}
+	}
+	return meant
+}
+
+// distance is how many bytes must be changed, added or taken out to make a into b; two swapped neighbours count once.
+func distance(a, b string) int {
+	var before []int // the row before the last
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

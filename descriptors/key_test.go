@@ -1,0 +1,154 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestTheKeyOfTheWorkedExample(t *testing.T) {
+	d := Descriptor{{"user", "ann"}, {"path", "/pay"}}
+	if got, want := string(Match{}.AppendKey(nil, "shop", d)), "4:shop4:user3:ann4:path4:/pay"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAppendKeyAppends(t *testing.T) {
+	if got, want := string(Match{}.AppendKey([]byte("weir:"), "d", Descriptor{{"k", ""}})), "weir:1:d1:k0:"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLongPartsAreHashedAndTaggedApart(t *testing.T) {
+	key := func(value string) string { return string(Match{}.AppendKey(nil, "d", Descriptor{{"k", value}})) }
+	for _, length := range []int{0, 1, 9, 10, 99, 100, 128} {
+		if value := strings.Repeat("v", length); key(value) != fmt.Sprintf("1:d1:k%d:%s", length, value) {
+			t.Errorf("a value of %d bytes is not kept as it is: %s", length, key(value))
+		}
+	}
+	for _, length := range []int{129, 1000, 100_000} {
+		value := strings.Repeat("v", length)
+		sum := sha256.Sum256([]byte(value))
+		hash := "#" + base64.RawURLEncoding.EncodeToString(sum[:])
+		if key(value) != "1:d1:k"+hash {
+			t.Errorf("a value of %d bytes is not hashed: %.200s", length, key(value))
+		}
+		if key(hash) == key(value) {
+			t.Error("a value that spells another one's hash shares its key")
+		}
+	}
+}
+
+// decodeKey reads a key back into its parts; a long part comes back as '#' and its hash.
+func decodeKey(key string) (parts []string, err error) {
+	for key != "" {
+		if key[0] == '#' {
+			if len(key) < 44 {
+				return nil, errors.New("a hash is cut short")
+			}
+			parts, key = append(parts, key[:44]), key[44:]
+			continue
+		}
+		digits, rest, ok := strings.Cut(key, ":")
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if !ok || err != nil || n > maxLiteral || int(n) > len(rest) || strconv.FormatUint(n, 10) != digits {
+			return nil, fmt.Errorf("no length at %.20q", key)
+		}
+		parts, key = append(parts, rest[:n]), rest[n:]
+	}
+	return parts, nil
+}
+
+// checkKey fails unless a descriptor's key reads back as its domain and entries. As the key alone says what it was made
+// of, no two descriptors can have the same.
+func checkKey(t *testing.T, domain string, d Descriptor) {
+	t.Helper()
+	want := []string{domain}
+	for _, e := range d {
+		want = append(want, e.Key, e.Value)
+	}
+	got, err := decodeKey(string(Match{}.AppendKey(nil, domain, d)))
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("the key of %.200q does not read back: %.200q, %v", want, got, err)
+	}
+	for i := range want {
+		if len(want[i]) > maxLiteral {
+			sum := sha256.Sum256([]byte(want[i]))
+			want[i] = "#" + base64.RawURLEncoding.EncodeToString(sum[:])
+		}
+		if got[i] != want[i] {
+			t.Fatalf("part %d reads back as %.200q, want %.200q", i, got[i], want[i])
+		}
+	}
+}
+
+// awkward are texts that keys made in other ways have stumbled over.
+var awkward = []string{
+	"", "a", "_", "a_b", "b_c", "{", "}", "{a}", ":", "1:", "1:a", "4:user", "%", "%25", "#", "/", "=", "\x00", "\x00\x00",
+	"\xff", "\xc3\x28", "0", "10:", "12", "é", "\n", strings.Repeat("v", 128), strings.Repeat("v", 129),
+	"#" + strings.Repeat("A", 43), strings.Repeat("9:", 60), strings.Repeat("x", 100<<10),
+}
+
+func TestNoTwoAwkwardDescriptorsShareAKey(t *testing.T) {
+	seen := make(map[string]string)
+	note := func(domain string, d Descriptor) {
+		key := string(Match{}.AppendKey(nil, domain, d))
+		name := fmt.Sprintf("%q %q", domain, d)
+		if other, ok := seen[key]; ok && other != name {
+			t.Fatalf("%.200s and %.200s share the key %.200q", name, other, key)
+		}
+		seen[key] = name
+	}
+	short := awkward[:len(awkward)-1]
+	for _, a := range short {
+		note(a, nil)
+		for _, b := range short {
+			for _, c := range short {
+				note(a, Descriptor{{b, c}})
+			}
+		}
+	}
+	for _, v := range awkward {
+		for _, w := range short {
+			note("d", Descriptor{{"k", v}, {w, "l"}})
+			note("d", Descriptor{{"k", "l"}, {v, w}})
+			checkKey(t, v, Descriptor{{w, v}, {v, w}})
+		}
+	}
+}
+
+func FuzzKeyIsInjective(f *testing.F) {
+	for i, v := range awkward {
+		f.Add(v, v, awkward[(i+1)%len(awkward)], awkward[(i+2)%len(awkward)], v, uint8(i))
+	}
+	f.Add("shop", "user", "ann", "path", "/pay", uint8(2))
+	f.Fuzz(func(t *testing.T, domain, k1, v1, k2, v2 string, entries uint8) {
+		d := Descriptor{{k1, v1}, {k2, v2}, {v1, k2}}
+		checkKey(t, domain, d[:int(entries)%(len(d)+1)])
+	})
+}
+
+func TestAppendKeyAllocatesNothing(t *testing.T) {
+	d := Descriptor{{"user", "ann"}, {"path", strings.Repeat("/", 128)}}
+	buffer := make([]byte, 0, 512)
+	if n := testing.AllocsPerRun(1000, func() { buffer = Match{}.AppendKey(buffer[:0], "shop", d) }); n != 0 {
+		t.Errorf("%v allocations into a buffer with room, want 0: every request writes its keys", n)
+	}
+}
+
+func BenchmarkAppendKey(b *testing.B) {
+	for name, value := range map[string]string{"short": "/pay", "hashed": strings.Repeat("/", 1000)} {
+		b.Run(name, func(b *testing.B) {
+			d := Descriptor{{"user", "ann"}, {"path", value}}
+			buffer := make([]byte, 0, 512)
+			b.ReportAllocs()
+			for b.Loop() {
+				buffer = Match{}.AppendKey(buffer[:0], "shop", d)
+			}
+		})
+	}
+}

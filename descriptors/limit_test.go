@@ -1,0 +1,255 @@
+package descriptors
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
+	const ms, s, m, h = time.Millisecond, time.Second, time.Minute, time.Hour
+	tests := []struct {
+		unit       Unit
+		multiplier uint32
+		precision  time.Duration // 0: the default
+		want       []time.Duration
+	}{
+		{Second, 1, 0, []time.Duration{50 * ms, s}},
+		{Second, 10, 0, []time.Duration{50 * ms, s}},
+		{Second, 11, 0, []time.Duration{s, m}},
+		{Minute, 1, 0, []time.Duration{s, m}},
+		{Minute, 10, 0, []time.Duration{s, m}},
+		{Second, 601, 0, []time.Duration{m, h}},
+		{Hour, 1, 0, []time.Duration{m, h}},
+		{Day, 2, 0, []time.Duration{m, h}},
+		{Second, 2*86400 + 1, 0, []time.Duration{h, day}},
+		{Week, 1, 0, []time.Duration{h, day}},
+		{Month, 2, 0, []time.Duration{h, day}},
+		{Day, 61, 0, []time.Duration{day}},
+		{Year, 1, 0, []time.Duration{day}},
+		{Year, 273, 0, []time.Duration{day}},
+
+		{Second, 10, s, []time.Duration{s}},
+		{Minute, 1, 50 * ms, []time.Duration{50 * ms, s, m}},
+		{Day, 1, s, []time.Duration{s, m, h}},
+		{Second, 100_000, s, []time.Duration{s, m, h}},
+		{Day, 60, m, []time.Duration{m, h, day}},
+		{Year, 1, h, []time.Duration{h, day}},
+		{Day, 1, h, []time.Duration{h}},
+		{Day, 2, day, []time.Duration{day}},
+	}
+	for _, test := range tests {
+		l := limit(t, 1, test.unit, test.multiplier, SlidingWindow, test.precision)
+		if got := l.Levels(); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%d %s at precision %v: got levels %v, want %v", test.multiplier, test.unit, test.precision, got, test.want)
+		}
+		if l.Precision != test.want[0] {
+			t.Errorf("%d %s: the precision is %v, want that of the finest level, %v", test.multiplier, test.unit, l.Precision,
+				test.want[0])
+		}
+		if want := time.Duration(test.multiplier) * test.unit.Duration(); l.Window != want {
+			t.Errorf("%d %s: the window is %v, want %v", test.multiplier, test.unit, l.Window, want)
+		}
+	}
+}
+
+func TestLevelsAreNamedAsPeopleWriteThem(t *testing.T) {
+	l := limit(t, 1, Minute, 1, SlidingWindow, 50*time.Millisecond)
+	if got, want := strings.Join(l.LevelNames(), " "), "50ms 1s 1m"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAFixedWindowIsOneLevelWithoutPrecision(t *testing.T) {
+	l := limit(t, 5, Hour, 3, FixedWindow, 0)
+	if got := l.Levels(); l.Precision != 0 || len(got) != 1 || got[0] != 3*time.Hour {
+		t.Errorf("got precision %v and levels %v, want 0 and the window alone", l.Precision, got)
+	}
+}
+
+func TestNewLimitRefusesWhatNoStoreCanCount(t *testing.T) {
+	tests := []struct {
+		unit       Unit
+		multiplier uint32
+		algorithm  Algorithm
+		precision  time.Duration
+		want       string
+	}{
+		{0, 1, SlidingWindow, 0, "unknown unit: use one of second, minute"},
+		{Week + 1, 1, FixedWindow, 0, "unknown unit"},
+		{Minute, 0, SlidingWindow, 0, "unit_multiplier must be at least 1"},
+		{Year, 293, FixedWindow, 0, "a window of 293 years is longer than 292 years"},
+		{Month, math.MaxUint32, FixedWindow, 0, "is longer than 292 years"},
+		{Day, 100_001, SlidingWindow, 0, "a window of 100001d is too long for sliding_window: at most 100000 days"},
+		{Year, 292, SlidingWindow, time.Hour, "is too long for sliding_window"},
+		{Minute, 1, 0, 0, "unknown algorithm: use one of sliding_window, fixed_window"},
+		{Minute, 1, FixedWindow, time.Second, "precision has no meaning for fixed_window"},
+		{Minute, 1, SlidingWindow, 2 * time.Second, "precision 2s is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d"},
+		{Minute, 1, SlidingWindow, -time.Second, "is not a bucket width"},
+		{Second, 1, SlidingWindow, time.Second, "precision 1s must be below the window of 1s"},
+		{Hour, 1, SlidingWindow, day, "precision 1d must be below the window of 1h"},
+		{Second, 100_001, SlidingWindow, time.Second,
+			"precision 1s is too fine for a window of 27h46m41s: at most 100000 buckets fit, so use 1m or coarser"},
+		{Year, 10, SlidingWindow, time.Second, "so use 1h or coarser"},
+	}
+	for _, test := range tests {
+		_, err := NewLimit(1, test.unit, test.multiplier, test.algorithm, test.precision)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%d of unit %d, %v, precision %v: got error %v, want …%s…", test.multiplier, test.unit, test.algorithm,
+				test.precision, err, test.want)
+		}
+	}
+}
+
+// TestEveryLimitThatIsAllowedIsCountable walks over windows of all sizes and looks for limits that a store
+// could not count.
+func TestEveryLimitThatIsAllowedIsCountable(t *testing.T) {
+	precisions := append([]time.Duration{0}, ladder[:]...)
+	for window := uint32(1); window < 1<<31; window += 1 + window/97 {
+		for _, precision := range precisions {
+			l, err := NewLimit(1, Second, window, SlidingWindow, precision)
+			if err != nil {
+				if precision == 0 {
+					t.Fatalf("%d s: the default precision is refused: %v", window, err)
+				}
+				continue
+			}
+			if l.Precision >= l.Window || (l.Window+l.Precision-1)/l.Precision > maxPrecisions {
+				t.Fatalf("%d s with precision %v is allowed", window, l.Precision)
+			}
+			levels := l.Levels()
+			for i := 1; i < len(levels); i++ {
+				if levels[i]%levels[i-1] != 0 {
+					t.Fatalf("%d s: level %v does not hold whole buckets of %v", window, levels[i], levels[i-1])
+				}
+			}
+		}
+	}
+}
+
+func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
+	base := limit(t, 10, Minute, 1, SlidingWindow, 0)
+	same := limit(t, 99, Second, 60, SlidingWindow, time.Second)
+	same.Name = "other"
+	if !base.SameState(&same) {
+		t.Error("requests, name and the unit that a window is written in must not change the state")
+	}
+	for _, other := range []Limit{
+		limit(t, 10, Minute, 1, FixedWindow, 0),
+		limit(t, 10, Minute, 2, SlidingWindow, 0),
+		limit(t, 10, Minute, 1, SlidingWindow, 50*time.Millisecond),
+	} {
+		if base.SameState(&other) {
+			t.Errorf("%+v must not share a state with %+v", other, base)
+		}
+	}
+}
+
+func TestLimitsReadAsInFiles(t *testing.T) {
+	for want, l := range map[string]Limit{
+		"10/minute":   limit(t, 10, Minute, 1, FixedWindow, 0),
+		"10/5minute":  limit(t, 10, Minute, 5, FixedWindow, 0),
+		"0/week":      limit(t, 0, Week, 1, SlidingWindow, 0),
+		"7/unit(200)": {Requests: 7, Unit: 200},
+	} {
+		if l.String() != want {
+			t.Errorf("got %s, want %s", l, want)
+		}
+	}
+}
+
+func TestDurationsInMessagesAreBrief(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0s": 0, "50ms": 50 * time.Millisecond, "10s": 10 * time.Second, "1m": time.Minute, "1m30s": 90 * time.Second,
+		"10m": 10 * time.Minute, "1h": time.Hour, "20h": 20 * time.Hour, "1h5m": 65 * time.Minute, "1d": day, "60d": 60 * day,
+		"-1s": -time.Second,
+	} {
+		if got := brief(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
+	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
+	tests := []struct {
+		charge Charge
+		limit  *Limit
+		want   bool
+	}{
+		{ChargeByAlgorithm, &sliding, false},
+		{ChargeByAlgorithm, &fixed, true},
+		{ChargeAdmitted, &sliding, false},
+		{ChargeAdmitted, &fixed, false},
+		{ChargeAlways, &sliding, true},
+		{ChargeAlways, &fixed, true},
+	}
+	for _, test := range tests {
+		if got := test.charge.Always(test.limit); got != test.want {
+			t.Errorf("charge %d of a %v limit: got always = %v, want %v", test.charge, test.limit.Algorithm, got, test.want)
+		}
+	}
+}
+
+func TestNamesOfFilesAreReadAndWritten(t *testing.T) {
+	for _, a := range []Algorithm{SlidingWindow, FixedWindow} {
+		if got, err := ParseAlgorithm(a.String()); got != a || err != nil || !strings.Contains(AlgorithmNames, a.String()) {
+			t.Errorf("algorithm %v does not read back, or messages do not list it: %v, %v", a, got, err)
+		}
+	}
+	for name, want := range map[string]Charge{"admitted": ChargeAdmitted, "always": ChargeAlways} {
+		if got, err := ParseCharge(name); got != want || err != nil || !strings.Contains(ChargeNames, name) {
+			t.Errorf("charge %s: got %v, %v", name, got, err)
+		}
+	}
+	for _, wrong := range []string{"", "ALWAYS", "sliding-window"} {
+		if _, err := ParseAlgorithm(wrong); err == nil {
+			t.Errorf("%q is taken for an algorithm", wrong)
+		}
+		if _, err := ParseCharge(wrong); err == nil {
+			t.Errorf("%q is taken for a charge", wrong)
+		}
+	}
+	if got := fmt.Sprint(Algorithm(9)); got != "algorithm(9)" {
+		t.Errorf("got %s for an algorithm that does not exist", got)
+	}
+}
+
+func TestUnitsAreThoseOfEnvoy(t *testing.T) {
+	numbers := map[string]struct {
+		number Unit
+		length time.Duration
+	}{
+		"second": {1, time.Second}, "minute": {2, time.Minute}, "hour": {3, time.Hour}, "day": {4, day},
+		"month": {5, 30 * day}, "year": {6, 365 * day}, "week": {7, 7 * day},
+	}
+	names := strings.Split(UnitNames, ", ")
+	if len(names) != len(numbers) {
+		t.Fatalf("messages list %s; there are %d units", UnitNames, len(numbers))
+	}
+	for _, name := range names {
+		want := numbers[name]
+		for _, spelling := range []string{name, strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:]} {
+			u, err := ParseUnit(spelling)
+			if u != want.number || err != nil {
+				t.Errorf("%s: got number %d, %v; Envoy's is %d", spelling, u, err, want.number)
+			}
+		}
+		if got := want.number; got.Duration() != want.length || got.String() != name || !got.Known() {
+			t.Errorf("%s: got %v as %q", name, got.Duration(), got)
+		}
+	}
+	for _, u := range []Unit{0, 8, 255} {
+		if u.Known() || u.Duration() != 0 || u.String() != fmt.Sprintf("unit(%d)", uint8(u)) {
+			t.Errorf("unit %d must not be known: %v, %v", uint8(u), u, u.Duration())
+		}
+	}
+	for _, wrong := range []string{"", "minutes", "unknown", "5"} {
+		if _, err := ParseUnit(wrong); err == nil {
+			t.Errorf("%q is taken for a unit", wrong)
+		}
+	}
+}

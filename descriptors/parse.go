@@ -1,0 +1,159 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// File is a configuration file: its name, for messages, and what it holds.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Options are what a configuration does not say itself. The zero value is weir's own default.
+type Options struct {
+	// Algorithm of limits that name none; 0 is SlidingWindow.
+	Algorithm Algorithm
+}
+
+const (
+	// maxDepth is how deep descriptors may nest. It also ends YAML aliases that contain themselves.
+	maxDepth = 100
+	// maxUnfolded bounds what files hold once their YAML aliases are followed, roughly in bytes.
+	maxUnfolded = 64 << 20
+	nodeCost    = 32
+	// maxProblems is how many errors, and how many warnings, are told at most.
+	maxProblems = 1000
+	// maxLimits is how many limits one rule may have: each is checked on every request.
+	maxLimits = 16
+)
+
+// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. Every
+// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of their
+// names.
+func Parse(files []File, o Options) (*Config, Problems) {
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node)}}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	for _, f := range files {
+		p.file, p.domain = f.Name, ""
+		p.readFile(f.Data)
+	}
+	p.problems.sort()
+	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
+		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
+	}
+	if p.errors > 0 {
+		return nil, p.problems
+	}
+	return p.config, p.problems
+}
+
+// parser holds what has been read so far, and where it stands.
+type parser struct {
+	algorithm Algorithm
+	config    *Config
+	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
+
+	problems         Problems
+	errors, warnings int // all of them, told or not
+
+	file, domain string // being read
+}
+
+func (p *parser) readFile(data []byte) {
+	root, ok := p.document(data)
+	if !ok {
+		return
+	}
+	m, ok := p.unchecked(root, inFile, "")
+	if !ok {
+		return
+	}
+	p.domain = p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
+	p.checkKeys(&m, "")
+	top := &node{where: p.where(m.node)}
+	switch other := p.config.domains[p.domain]; {
+	case other != nil:
+		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file",
+			printable(other.where))
+	case p.domain != "":
+		p.config.domains[p.domain] = top
+	}
+	p.descriptors(m, top, "", 1)
+}
+
+// descriptors reads the list of that name below parent, whose path is given. It may be empty.
+func (p *parser) descriptors(m mapping, parent *node, path string, depth int) {
+	list := m.get("descriptors")
+	if list == nil || isNull(list) {
+		return
+	}
+	if depth > maxDepth {
+		p.errorf(m.at("descriptors"), path, "descriptors nest deeper than %d levels", maxDepth)
+		return
+	}
+	for _, item := range p.list(list, "descriptors", path) {
+		p.descriptor(item, parent, path, depth)
+	}
+}
+
+func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) {
+	m, ok := p.unchecked(n, inDescriptor, path)
+	if !ok {
+		return
+	}
+	key := p.needed(m, "key", path, "a descriptor needs a key: it is missing or empty")
+	value := p.text(m, "value", path, maxName)
+	if key == "" {
+		parent, key = &node{}, "?" // what else is wrong is still told
+	}
+	path = joinPath(path, PathSegment(key, value))
+	p.checkKeys(&m, path)
+	if !p.spend(n, len(path)) {
+		return
+	}
+	if v := m.get("value"); v != nil && isNull(v) && v.Value != "" {
+		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text", shown(v.Value))
+	}
+	child, fresh := parent.add(key, value, p.where(n))
+	if !fresh {
+		p.errorf(n, path, "the same key and value are already configured at %s", printable(child.where))
+		child = &node{}
+	}
+	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
+		p.config.rules = append(p.config.rules, child.rule)
+	}
+	p.descriptors(m, child, path, depth+1)
+}
+
+func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file, n.Line) }
+
+func joinPath(parent, segment string) string {
+	if parent == "" {
+		return segment
+	}
+	return parent + "/" + segment
+}
+
+func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
+	if p.errors++; p.errors <= maxProblems {
+		p.problems = append(p.problems, p.problem(at, path, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
+	if p.warnings++; p.warnings <= maxProblems {
+		w := p.problem(at, path, fmt.Sprintf(format, args...))
+		w.Warning = true
+		p.problems = append(p.problems, w)
+	}
+}
+
+func (p *parser) problem(at *yaml.Node, path, text string) Problem {
+	return Problem{File: printable(p.file), Line: at.Line, Domain: shown(p.domain), Path: shownPath(path), Text: text}
+}

@@ -1,0 +1,162 @@
+package descriptors
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHostileFilesAreRefusedQuickly feeds what makes a careless reader run out of memory, stack or time.
+func TestHostileFilesAreRefusedQuickly(t *testing.T) {
+	const head = "domain: d\ndescriptors:\n"
+	bomb := head + "- key: k0\n  descriptors: &l0 [{key: a, rate_limit: {unlimited: true}}, {key: b}, {key: c}]\n"
+	for i := 1; i < 40; i++ {
+		bomb += fmt.Sprintf("- key: k%d\n  descriptors: &l%d [", i, i)
+		for _, k := range "abcd" {
+			bomb += fmt.Sprintf("{key: %c, descriptors: *l%d}, ", k, i-1)
+		}
+		bomb += "]\n"
+	}
+	fan := head + "- key: k\n  descriptors: &x\n"
+	for i := range 200 {
+		fan += fmt.Sprintf("  - {key: %s%d, rate_limit: {unlimited: true}}\n", strings.Repeat("k", 4000), i)
+	}
+	for i := range 200 {
+		fan += fmt.Sprintf("- {key: k%d, descriptors: *x}\n", i)
+	}
+	merges := "x: &m0 {a: b}\n"
+	for i := 1; i < 30; i++ {
+		merges += fmt.Sprintf("y%d: &m%d {<<: [%s]}\n", i, i, strings.Repeat(fmt.Sprintf("*m%d, ", i-1), 9))
+	}
+	deep := strings.Repeat("{key: k, descriptors: [", 101) + strings.Repeat("]}", 101)
+	tests := []struct{ name, text, want string }{
+		{"alias bomb", bomb, "too much configuration: with its YAML aliases followed it takes over 64 MiB"},
+		{"wide aliases of long keys", fan, "too much configuration"},
+		{"merge bomb", merges + "<<: *m29\n" + head, "too much configuration"},
+		{"list that holds itself", "domain: d\ndescriptors: &d [{key: k, descriptors: *d}]", "nest deeper than 100 levels"},
+		{"list that holds itself twice", "domain: d\ndescriptors: &d [{key: k, descriptors: *d}, {key: l, descriptors: *d}]",
+			"nest deeper than 100 levels"},
+		{"descriptor that holds itself", head + "- &d {key: k, descriptors: [*d]}", "nest deeper than 100 levels"},
+		{"merge that holds itself", "&m\n<<: *m\n" + head, "merges nest deeper than 100 levels"},
+		{"merge that holds itself twice", "&m\n<<: [*m, *m]\n" + head, "merges nest deeper than 100 levels"},
+		{"nested descriptors", head + "- " + deep, "nest deeper than 100 levels"},
+		{"nested lists", strings.Repeat("[", 1_000_000), "not valid YAML: exceeded max depth"},
+		{"many nodes", head + "- [" + strings.Repeat("[],", 2_000_000), "more than 1000000 lines or list items"},
+		{"many lines", strings.Repeat("-\n", 2_000_000), "more than 1000000 lines"},
+		{"a huge number", head + "- {key: k, rate_limit: {unit: day, requests_per_unit: " + strings.Repeat("9", 1<<20) + "}}",
+			"requests_per_unit must be a whole number"},
+		{"a huge unit", head + "- {key: k, rate_limit: {requests_per_unit: 1, unit: " + strings.Repeat("u", 1<<20) + "}}",
+			"unit is 1048576 bytes long: at most 4096 are allowed"},
+		{"a huge unknown key", head + "- {key: k, \"" + strings.Repeat("u", 1000) + "\": 1}", "unknown key"},
+		{"a huge message", head + "- {key: k, message: " + strings.Repeat("m", 65537) + ", rate_limit: {unlimited: true}}",
+			"message is 65537 bytes long: at most 65536 are allowed"},
+		{"many mistakes", head + strings.Repeat("- {k: v}\n", 20_000), "and 39000 more problems"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			began := time.Now()
+			c, problems := Parse([]File{{"f", []byte(test.text)}}, Options{})
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("it took %v", took)
+			}
+			var all strings.Builder
+			for _, p := range problems {
+				all.WriteString(p.String() + "\n")
+			}
+			if c != nil || !strings.Contains(all.String(), test.want) || all.Len() > 1<<20 {
+				t.Errorf("got %.2000s\nwant …%s…", all.String(), test.want)
+			}
+		})
+	}
+}
+
+func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
+	text := "domain: d\ndescriptors:\n" + strings.Repeat("- {key: k, shadow_mode: true}\n", 3000)
+	_, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+	if err := problems.Err(); err == nil || strings.Count(err.Error(), "already configured") != 1000 {
+		t.Errorf("want the first 1000 errors, beside 1000 warnings; got %.200v", err)
+	}
+	if last := problems[len(problems)-1]; last.Text != "and 3999 more problems" || !last.Warning {
+		t.Errorf("the last problem must say how many are not told; got %v", last)
+	}
+}
+
+// manyRules is a file of n rules, written the long way.
+func manyRules(n int) []byte {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    rate_limit:\n", i)
+		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
+	}
+	return []byte(b.String())
+}
+
+func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {
+	file := File{"shop.yaml", manyRules(10_000)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	c, problems := Parse([]File{file}, Options{})
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	if len(problems) > 0 || len(c.Rules()) != 10_000 {
+		t.Fatalf("got %v", problems)
+	}
+	t.Logf("%v and %d MiB allocated", took, (after.TotalAlloc-before.TotalAlloc)>>20)
+	if took > 10*time.Second { // 0.2 s is usual; only something quadratic comes near
+		t.Errorf("10,000 rules took %v to read", took)
+	}
+}
+
+// literal is the descriptor that a rule's path spells, and whether each of its levels has a value of its own.
+func literal(path string) (d Descriptor, complete bool) {
+	complete = true
+	for segment := range strings.SplitSeq(path, "/") {
+		key, value, _ := strings.Cut(segment, "=")
+		d = append(d, Entry{ReadablePath(key), ReadablePath(value)})
+		complete = complete && value != ""
+	}
+	return d, complete
+}
+
+func FuzzParse(f *testing.F) {
+	for _, tests := range [][]errorTest{fileErrors, descriptorErrors, limitErrors} {
+		for _, test := range tests {
+			f.Add([]byte(test.text))
+		}
+	}
+	example, err := os.ReadFile(filepath.Join("..", "k8s", "base", "config", "shop.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(example)
+	f.Add([]byte("domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n" +
+		"- {key: l, <<: {rate_limit: *r}}"))
+	f.Add([]byte("domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, problems := Parse([]File{{"f", data}}, Options{})
+		if (c == nil) != (problems.Err() != nil) {
+			t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
+		}
+		for _, p := range problems {
+			if s := p.String(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+				t.Errorf("a problem must be one line and short: %q", s)
+			}
+		}
+		if c == nil {
+			return
+		}
+		for _, r := range c.rules {
+			d, complete := literal(r.Path)
+			if m := c.Match(r.Domain, d); complete && m.Rule != r {
+				t.Errorf("rule %s does not match its own keys and values, which are exact: got %+v", r.Path, m)
+			}
+			checkExplanation(t, c, r.Domain, d)
+		}
+	})
+}

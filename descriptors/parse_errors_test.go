@@ -1,0 +1,150 @@
+package descriptors
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestErrorsSayWhatIsWrongAndWhatWouldBeRight gives the line and the text for each thing that a file can get wrong.
+func TestErrorsSayWhatIsWrongAndWhatWouldBeRight(t *testing.T) {
+	for _, test := range slices.Concat(fileErrors, descriptorErrors, limitErrors) {
+		t.Run(test.name, func(t *testing.T) {
+			c, problems := Parse([]File{{"f", []byte(test.text)}}, Options{})
+			if c != nil {
+				t.Error("a configuration with errors must not be put in force")
+			}
+			if len(problems) != 1 {
+				t.Fatalf("got %d problems, want one, so that each mistake is told once:\n%v", len(problems), problems)
+			}
+			got := problems[0]
+			if got.Line != test.line || !strings.Contains(got.Text, test.want) {
+				t.Errorf("got  line %d: %s\nwant line %d: …%s…", got.Line, got.Text, test.line, test.want)
+			}
+			if strings.Contains(test.text, "domain: d") && test.line > 2 && got.Domain != "d" {
+				t.Errorf("the problem does not name its domain: %v", got)
+			}
+		})
+	}
+}
+
+type errorTest struct {
+	name, text string
+	line       int
+	want       string
+}
+
+var fileErrors = []errorTest{
+	{"empty file", "", 0, "no domain: the file is empty"},
+	{"only a comment", "# nothing\n", 0, "no domain"},
+	{"only a separator", "---\n", 0, "no domain"},
+	{"no domain", "descriptors: []", 1, "no domain: begin the file with domain: and its name"},
+	{"empty domain", "descriptors: []\ndomain: ''", 2, "no domain"},
+	{"null domain", "descriptors: []\ndomain:", 2, "no domain"},
+	{"domain is a list", "descriptors: []\ndomain: [a]", 2, "domain must be a text, not a list"},
+	{"root is a list", "- domain: x", 1, "the file must be a mapping (key: value), not a list"},
+	{"root is a text", "domain", 1, `the file must be a mapping (key: value), not "domain"`},
+	{"broken YAML", "domain: d\ndescriptors: [\n", 2, "not valid YAML: did not find expected node content"},
+	{"tabs", "domain: d\n\tdescriptors: []", 2, "not valid YAML: found a tab character"},
+	{"unknown anchor", "domain: *x", 0, "not valid YAML: unknown anchor 'x' referenced"},
+	{"control character", "domain: \x01", 0, "not valid YAML: control characters are not allowed"},
+	{"two documents", "domain: d\n---\ndomain: e\n", 2, "a second YAML document begins here: keep one document a file"},
+	{"junk behind the document", "domain: d\n]", 1, "not valid YAML"},
+	{"repeated key", "domain: d\ndescriptors: []\ndomain: d", 3, "domain is given twice: first at line 1"},
+	{"key is a list", "domain: d\n[a]: b", 2, "a key in the file must be a word, not a list"},
+	{"key of a descriptor", "domain: d\nkey: k", 2,
+		`"key" does not belong in the file: it goes in a descriptor, beside its key`},
+	{"descriptors is a mapping", "domain: d\ndescriptors: {key: k}", 2, "descriptors must be a list, not a mapping"},
+	{"merge of a text", "domain: d\n<<: x", 2, `<< must name a mapping, not "x"`},
+}
+
+var descriptorErrors = []errorTest{
+	{"not a mapping", "domain: d\ndescriptors:\n- user", 3, `a descriptor must be a mapping (key: value), not "user"`},
+	{"no key", "domain: d\ndescriptors:\n- value: v", 3, "a descriptor needs a key"},
+	{"empty key", "domain: d\ndescriptors:\n- value: v\n  key: ''", 4, "a descriptor needs a key"},
+	{"null key", "domain: d\ndescriptors:\n- key:", 3, "a descriptor needs a key"},
+	{"value is a list", "domain: d\ndescriptors:\n- key: k\n  value: [a, b]", 4, "value must be a text, not a list"},
+	{"long key", "domain: d\ndescriptors:\n- key: k\n  value: " + strings.Repeat("v", 4097), 4,
+		"value is 4097 bytes long: at most 4096 are allowed"},
+	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
+		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
+			"shadow_mode, charge, message (did you mean rate_limit?)"},
+	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
+	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
+		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
+	{"unlimited outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unlimited: true", 4,
+		`"unlimited" does not belong in a descriptor: it goes only in rate_limit`},
+	{"domain in a descriptor", "domain: d\ndescriptors:\n- key: k\n  domain: e", 4,
+		`"domain" does not belong in a descriptor: it goes at the top of the file`},
+	{"quota_mode", "domain: d\ndescriptors:\n- key: k\n  quota_mode: true", 4,
+		`"quota_mode" is not supported by this version of weir`},
+	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
+		`"metadata" is not supported by this version of weir`},
+	{"shadow_mode is a number", "domain: d\ndescriptors:\n- {key: k,\n  shadow_mode: 1, rate_limit: {unlimited: true}}", 4,
+		`shadow_mode must be true or false, not "1"`},
+	{"unknown charge", "domain: d\ndescriptors:\n- {key: k,\n  charge: never,\n  rate_limit: {requests_per_unit: 1, " +
+		"unit: day}}", 4, `charge: "never" is not a charge: use one of admitted, always`},
+	{"both forms", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {requests_per_unit: 1, unit: day}\n" +
+		"  rate_limits: [{requests_per_unit: 1, unit: day}]", 5, "put all limits into rate_limits"},
+	{"empty rate_limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits: []", 4, "rate_limits is empty"},
+	{"null rate_limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits:", 4, "rate_limits must be a list, not empty"},
+	{"null rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit:", 4,
+		"rate_limit must be a mapping (key: value), not empty"},
+	{"same entry twice", "domain: d\ndescriptors:\n- {key: k, value: v}\n- {key: k}\n- {key: k, value: v}", 5,
+		"the same key and value are already configured at f:3"},
+	{"same pattern twice", "domain: d\ndescriptors:\n- {key: k, value: v*}\n- {key: k, value: v*}", 4, "at f:3"},
+	{"near miss", "domain: d\ndescriptors:\n- {key: k}\n- {key: l, descriptors: [\n  {key: m, valeu: v}]}", 5,
+		"(did you mean value?)"},
+}
+
+var limitErrors = []errorTest{
+	inLimit("no unit", "requests_per_unit: 1", "unit is missing: use one of second, minute, hour, day, week, month, year"),
+	inLimit("unknown unit", "requests_per_unit: 1, unit: fortnight", `unit: "fortnight" is not a unit: use one of second`),
+	inLimit("negative", "unit: day, requests_per_unit: -5", `must be a whole number from 0 to 4294967295, not "-5"`),
+	inLimit("too large", "unit: day, requests_per_unit: 4294967296", "must be a whole number from 0 to 4294967295"),
+	inLimit("far too large", "unit: day, requests_per_unit: 99999999999999999999", "must be a whole number"),
+	inLimit("a fraction", "unit: day, requests_per_unit: 10.5", `not "10.5"`),
+	inLimit("a text", "unit: day, requests_per_unit: ten", `not "ten"`),
+	inLimit("a list", "unit: day, requests_per_unit: [1]", "not a list"),
+	inLimit("null", "unit: day, requests_per_unit: ",
+		"requests_per_unit must be a whole number from 0 to 4294967295, not empty"),
+	inLimit("multiplier of 0", "unit: day, requests_per_unit: 1, unit_multiplier: 0",
+		`unit_multiplier must be a whole number from 1 to 4294967295, not "0"`),
+	inLimit("window too long", "unit: year, requests_per_unit: 1, unit_multiplier: 293", "longer than 292 years"),
+	inLimit("unknown algorithm", "unit: day, requests_per_unit: 1, algorithm: gcra",
+		`algorithm: "gcra" is not an algorithm: use one of sliding_window, fixed_window`),
+	inLimit("null algorithm", "unit: day, requests_per_unit: 1, algorithm: ", "is not an algorithm"),
+	inLimit("precision is no width", "unit: day, requests_per_unit: 1, precision: 5m",
+		`precision: "5m" is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d`),
+	inLimit("precision is a number", "unit: day, requests_per_unit: 1, precision: 1", "is not a bucket width"),
+	inLimit("precision of no days", "unit: day, requests_per_unit: 1, precision: 0d", "is not a bucket width"),
+	inLimit("precision of the window", "unit: day, requests_per_unit: 1, precision: 1d",
+		"precision 1d must be below the window of 1d"),
+	inLimit("precision too fine", "unit: day, requests_per_unit: 1, precision: 50ms",
+		"precision 50ms is too fine for a window of 1d: at most 100000 buckets fit, so use 1s or coarser"),
+	inLimit("precision of a fixed window", "unit: day, requests_per_unit: 1, precision: 1h, algorithm: fixed_window",
+		"precision has no meaning for fixed_window"),
+	inLimit("unlimited and unit", "unit: day, unlimited: true", "rate_limit should not specify unit when unlimited"),
+	inLimit("unlimited and precision", "unlimited: true, precision: 1h", "should not specify precision when unlimited"),
+	inLimit("unlimited is a text", "unlimited: maybe, requests_per_unit: 1, unit: day",
+		`unlimited must be true or false, not "maybe"`),
+	inLimit("replaces", "unit: day, requests_per_unit: 1, replaces: [{name: x}]", `"replaces" is not supported`),
+	inLimit("key inside rate_limit", "unit: day, requests_per_unit: 1, value: v",
+		`"value" does not belong in rate_limit: it goes in a descriptor`),
+	{"unlimited in the list", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n" +
+		"  - {requests_per_unit: 1, unit: day}\n  - {requests_per_unit: 1, unit: hour, unlimited: false}", 6,
+		`"unlimited" does not belong in an item of rate_limits: it goes only in rate_limit`},
+	{"item is a text", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n" +
+		"  - {requests_per_unit: 1, unit: day}\n  - x", 6,
+		"an item of rate_limits must be a mapping"},
+	{"one window twice", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n  - {requests_per_unit: 5, unit: minute}\n" +
+		"  - {requests_per_unit: 9, unit: second, unit_multiplier: 60}", 6,
+		"5/minute and 9/60second would share one count (same window, precision and algorithm): keep one"},
+	{"too many limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits: [" + strings.Repeat("{}, ", 17) + "]", 4,
+		"rate_limits lists 17 limits: at most 16 are allowed"},
+}
+
+// inLimit is a file whose fifth line is the one in which a rate_limit goes wrong.
+func inLimit(name, fields, want string) errorTest {
+	return errorTest{name, "domain: d\ndescriptors:\n- key: k\n  rate_limit:\n    {" + fields + "}", 5, want}
+}

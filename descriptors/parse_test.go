@@ -1,0 +1,252 @@
+package descriptors
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// parse reads one file that must be right.
+func parse(t testing.TB, text string) *Config {
+	t.Helper()
+	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{})
+	if len(problems) > 0 {
+		t.Fatalf("the file is right, but has problems:\n%v\n%s", problems, text)
+	}
+	return c
+}
+
+// limit is a limit that must be right.
+func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) Limit {
+	t.Helper()
+	l, err := NewLimit(requests, u, multiplier, a, precision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestParseReadsTheWholeGrammar(t *testing.T) {
+	c := parse(t, `
+domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {name: burst, requests_per_unit: 10, unit: minute}
+      - {requests_per_unit: 500, unit: HOUR, algorithm: fixed_window}
+    descriptors:
+      - key: path
+        value: /pay
+        charge: always
+        shadow_mode: true
+        message: "slow down\n"
+        rate_limit: {requests_per_unit: 5, unit: second, unit_multiplier: 30, precision: 1s}
+  - key: user
+    value: monitor
+  - key: path
+    value: /static/*
+    rate_limit: {unlimited: true, name: free}
+`)
+	burst := limit(t, 10, Minute, 1, SlidingWindow, 0)
+	burst.Name = "burst"
+	want := []Rule{
+		{Domain: "shop", Path: "user", Where: "shop.yaml:4", Limits: []Limit{burst, limit(t, 500, Hour, 1, FixedWindow, 0)}},
+		{
+			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
+			Charge: ChargeAlways, Shadow: true, Message: "slow down\n",
+			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)},
+		},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true},
+	}
+	if got := len(c.Rules()); got != len(want) {
+		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
+	}
+	for i, r := range c.Rules() {
+		if !reflect.DeepEqual(*r, want[i]) {
+			t.Errorf("rule %d:\n got %+v\nwant %+v", i, *r, want[i])
+		}
+	}
+	if c.Domains() != 1 {
+		t.Errorf("got %d domains, want 1", c.Domains())
+	}
+	if m := c.Match("shop", Descriptor{{"user", "monitor"}}); m.Found != NoRule {
+		t.Errorf("a descriptor without a limit lets through what it matches; got %v", m.Found)
+	}
+}
+
+func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
+	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
+	for option, want := range map[Algorithm]Algorithm{
+		0: SlidingWindow, SlidingWindow: SlidingWindow, FixedWindow: FixedWindow,
+	} {
+		c, problems := Parse([]File{file}, Options{Algorithm: option})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if got := c.Rules()[0].Limits[0].Algorithm; got != want {
+			t.Errorf("with the option %v, a limit that names no algorithm has %v, want %v", option, got, want)
+		}
+	}
+}
+
+func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
+	for _, text := range []string{"404", "true", "1.5", "007", "0x1F", "yes", "2026-01-31", "1e3", ".inf"} {
+		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
+		if m := c.Match("7", Descriptor{{text, text}}); m.Found != RuleFound {
+			t.Errorf("key and value %s are not found under that text", text)
+		}
+	}
+}
+
+func TestAnEmptyValueIsNoValue(t *testing.T) {
+	for _, value := range []string{`value: ""`, "value:", ""} {
+		c := parse(t, "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unlimited: true}\n  "+value)
+		if m := c.Match("d", Descriptor{{"k", "anything"}}); m.Found != RuleFound {
+			t.Errorf("%q does not match any value", value)
+		}
+	}
+}
+
+func TestAliasesAndMergesSpareRepetition(t *testing.T) {
+	c := parse(t, `
+domain: d
+descriptors:
+  - key: a
+    rate_limit: &five {requests_per_unit: 5, unit: minute}
+    descriptors: &below
+      - {key: b, rate_limit: *five}
+  - key: c
+    rate_limit: {<<: *five, unit: hour, name: c}
+    descriptors: *below
+  - key: d
+    rate_limit: {<<: [{unit: day}, *five]}
+`)
+	got := map[string]string{}
+	for _, r := range c.Rules() {
+		got[r.Path] = r.Limits[0].String()
+	}
+	want := map[string]string{"a": "5/minute", "a/b": "5/minute", "c": "5/hour", "c/b": "5/minute", "d": "5/day"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
+	body := "\ndescriptors:\n- {key: x, rate_limit: {unlimited: true}}\n- {key: y, rate_limit: {unlimited: true}}\n"
+	files := []File{{"b", []byte("domain: 2" + body)}, {"a", []byte("domain: 1" + body)}}
+	c, problems := Parse(files, Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	var got []string
+	for _, r := range c.Rules() {
+		got = append(got, r.Where)
+	}
+	if want := []string{"a:3", "a:4", "b:3", "b:4"}; !slices.Equal(got, want) {
+		t.Errorf("got the rules %v, want %v", got, want)
+	}
+	if files[0].Name != "b" {
+		t.Error("Parse has sorted its caller's slice")
+	}
+}
+
+func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
+	files := []File{
+		{"b.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n" +
+			"    requests_per_unit: -1\n")},
+		{"c.yaml", []byte("\n")},
+		{"a.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n- key: user\n")},
+	}
+	c, problems := Parse(files, Options{})
+	if c != nil {
+		t.Error("a configuration with errors must not be put in force")
+	}
+	want := []string{
+		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3`,
+		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file`,
+		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
+		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
+			`unit_multiplier, algorithm, precision, name, unlimited (did you mean unit?)`,
+		`b.yaml:6: domain shop, user: requests_per_unit must be a whole number from 0 to 4294967295, not "-1"`,
+		`c.yaml: no domain: the file is empty`,
+	}
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.String())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if err := problems.Err(); err == nil || strings.Count(err.Error(), "\n") != len(want)-1 {
+		t.Errorf("Err must hold one line a problem; got %v", err)
+	}
+}
+
+func TestWarningsDoNotStopAConfiguration(t *testing.T) {
+	const head = "domain: d\ndescriptors:\n"
+	tests := []struct{ name, text, want string }{
+		{"no requests_per_unit", "- {key: k, rate_limit: {unit: day}}",
+			"f:3: domain d, k: requests_per_unit is missing: 0 blocks every request"},
+		{"charge without a limit", "- key: k\n  charge: always",
+			"f:4: domain d, k: charge has no effect on a descriptor without a rate_limit of its own"},
+		{"shadow_mode without a limit", "- key: k\n  shadow_mode: true",
+			"f:4: domain d, k: shadow_mode has no effect on a descriptor without a rate_limit of its own"},
+		{"message of an unlimited rule", "- key: k\n  message: m\n  rate_limit: {unlimited: true}",
+			"f:4: domain d, k: message has no effect on an unlimited descriptor"},
+		{"a null that looks like a text", "- key: k\n  value: null\n",
+			"f:4: domain d, k: value: null is YAML's null, so any value matches: quote it to match the text"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c, problems := Parse([]File{{"f", []byte(head + test.text)}}, Options{})
+			if c == nil {
+				t.Error("a warning must not stop the configuration")
+			}
+			if len(problems) != 1 || problems[0].String() != test.want || !problems[0].Warning {
+				t.Errorf("got %v\nwant one warning: %s", problems, test.want)
+			}
+			if problems.Err() != nil {
+				t.Errorf("a warning is no error; got %v", problems.Err())
+			}
+		})
+	}
+	c, problems := Parse([]File{{"f", []byte(head + "- {key: k, shadow_mode: false}")}}, Options{})
+	if c == nil || len(problems) > 0 {
+		t.Errorf("shadow_mode: false means nothing and is no problem; got %v", problems)
+	}
+}
+
+func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
+	text := "domain: d\ndescriptors:\n- {key: \"a\\nb\\e[31m/=%\", value: \"" + strings.Repeat("x", 4000) + "\", unti: 1}"
+	_, problems := Parse([]File{{"a\nfile", []byte(text)}}, Options{})
+	if len(problems) != 1 {
+		t.Fatalf("got %v, want one problem", problems)
+	}
+	got := problems[0].String()
+	if strings.ContainsAny(got, "\n\x1b") {
+		t.Errorf("a problem must not break the line or move the cursor: %q", got)
+	}
+	if !strings.Contains(got, "a�b�[31m/=%=xxx") || len(got) > 600 {
+		t.Errorf("the path must be readable and cut short; got %q", got)
+	}
+}
+
+func TestProblemsLeaveOutWhatIsNotKnown(t *testing.T) {
+	for want, p := range map[string]Problem{
+		"t":                          {Text: "t"},
+		"f: t":                       {File: "f", Text: "t"},
+		"f:3: t":                     {File: "f", Line: 3, Text: "t"},
+		"f:3: domain d: t":           {File: "f", Line: 3, Domain: "d", Text: "t"},
+		"f:3: domain d, a/b=/pay: t": {File: "f", Line: 3, Domain: "d", Path: "a/b=/pay", Text: "t"},
+		"f:3: a: t":                  {File: "f", Line: 3, Path: "a", Text: "t"},
+	} {
+		if got := fmt.Sprint(p); got != want || p.Error() != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package descriptors
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Problem is one thing that is wrong in a configuration file. Its texts are short and printable, whatever the file
+// holds.
+type Problem struct {
+	File    string
+	Line    int    // from 1; 0 if no line is known
+	Domain  string // "" outside a domain
+	Path    string // of the descriptor, readable; "" outside one
+	Text    string // what is wrong, and what would be right
+	Warning bool   // the file can be used, but does hardly what its author meant
+}
+
+// Error is the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			b.WriteString(":" + strconv.Itoa(p.Line))
+		}
+		b.WriteString(": ")
+	}
+	switch {
+	case p.Domain != "" && p.Path != "":
+		b.WriteString("domain " + p.Domain + ", " + p.Path + ": ")
+	case p.Domain != "":
+		b.WriteString("domain " + p.Domain + ": ")
+	case p.Path != "":
+		b.WriteString(p.Path + ": ")
+	}
+	b.WriteString(p.Text)
+	return b.String()
+}
+
+// String is the same as [Problem.Error].
+func (p Problem) String() string { return p.Error() }
+
+// Problems are what [Parse] found, by file and line.
+type Problems []Problem
+
+// Err joins all problems that are not warnings, one a line. It is nil if there is none.
+func (ps Problems) Err() error {
+	var errs []error
+	for _, p := range ps {
+		if !p.Warning {
+			errs = append(errs, p)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (ps Problems) sort() {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+}
+
+// maxShown is how many bytes of a text from outside a message repeats.
+const maxShown = 120
+
+// short cuts a text from outside to what a message can repeat.
+func short(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:maxShown], ""), len(s))
+}
+
+// printable replaces what could break the line or move the cursor of a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// shown is a text from outside as one line of a terminal or a log can hold it.
+func shown(s string) string { return printable(short(s)) }
+
+// quoted is the same between quotes.
+func quoted(s string) string { return strconv.Quote(short(s)) }
+
+// shownPath is a rule's path, readable and fit for a message.
+func shownPath(path string) string { return shown(ReadablePath(path)) }

@@ -1,0 +1,149 @@
+package descriptors
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// rule reads what a descriptor says about the requests that end on it. It is nil if the descriptor has no limit.
+func (p *parser) rule(m mapping, path, where string) *Rule {
+	r := &Rule{
+		Domain:  p.domain,
+		Path:    path,
+		Where:   where,
+		Shadow:  p.flag(m, "shadow_mode", path),
+		Charge:  word(p, m, "charge", path, ParseCharge),
+		Message: p.text(m, "message", path, maxMessage),
+	}
+	one, many := m.get("rate_limit"), m.get("rate_limits")
+	if one != nil && many != nil {
+		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: put all limits into rate_limits")
+	}
+	if many != nil {
+		r.Limits = p.limits(many, path)
+	}
+	if one != nil {
+		r.Unlimited = p.rateLimit(one, r, path)
+	}
+	switch {
+	case r.Unlimited:
+		p.warnIdle(m, r, "on an unlimited descriptor")
+	case one == nil && many == nil:
+		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own")
+		return nil
+	}
+	return r
+}
+
+// warnIdle warns of what only a limit gives a meaning.
+func (p *parser) warnIdle(m mapping, r *Rule, why string) {
+	for _, name := range []string{"charge", "message", "shadow_mode"} {
+		if n := m.get(name); n != nil && (name != "shadow_mode" || r.Shadow) {
+			p.warnf(n, r.Path, "%s has no effect %s", name, why)
+		}
+	}
+}
+
+// rateLimit reads the rate_limit of r, and says whether it is unlimited.
+func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
+	m, ok := p.mapping(n, inRateLimit, path)
+	if !ok {
+		return false
+	}
+	if !p.flag(m, "unlimited", path) {
+		if l, ok := p.limit(m, path); ok {
+			r.Limits = append(r.Limits, l)
+		}
+		return false
+	}
+	for _, name := range inListItem.keys {
+		if name != "name" && m.get(name) != nil {
+			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
+		}
+	}
+	return true
+}
+
+// limits reads a rate_limits list.
+func (p *parser) limits(n *yaml.Node, path string) []Limit {
+	before := p.errors
+	items := p.list(n, "rate_limits", path)
+	switch {
+	case len(items) == 0 && p.errors == before:
+		p.errorf(n, path, "rate_limits is empty: list at least one limit, or leave it out")
+	case len(items) > maxLimits:
+		p.errorf(n, path, "rate_limits lists %d limits: at most %d are allowed", len(items), maxLimits)
+		return nil
+	}
+	var all []Limit
+	for _, item := range items {
+		m, ok := p.mapping(item, inListItem, path)
+		if !ok {
+			continue
+		}
+		l, ok := p.limit(m, path)
+		if !ok {
+			continue
+		}
+		for i := range all {
+			if all[i].SameState(&l) {
+				p.errorf(m.node, path, "%s and %s would share one count (same window, precision and algorithm): keep one",
+					all[i], l)
+				break
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// limit reads what rate_limit and an item of rate_limits have in common.
+func (p *parser) limit(m mapping, path string) (Limit, bool) {
+	before := p.errors
+	if m.get("requests_per_unit") == nil {
+		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
+	}
+	if m.get("unit") == nil {
+		p.errorf(m.node, path, "unit is missing: use one of %s", UnitNames)
+	}
+	requests := p.whole(m, "requests_per_unit", path, 0)
+	unit := word(p, m, "unit", path, ParseUnit)
+	multiplier := uint32(1)
+	if m.get("unit_multiplier") != nil {
+		multiplier = p.whole(m, "unit_multiplier", path, 1)
+	}
+	algorithm := p.algorithm
+	if m.get("algorithm") != nil {
+		algorithm = word(p, m, "algorithm", path, ParseAlgorithm)
+	}
+	precision := word(p, m, "precision", path, parsePrecision)
+	name := p.text(m, "name", path, maxName)
+	if p.errors > before {
+		return Limit{}, false
+	}
+	l, err := NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
+	if err != nil {
+		p.errorf(m.node, path, "%v", err)
+		return Limit{}, false
+	}
+	l.Name = name
+	return l, true
+}
+
+// parsePrecision reads a bucket width: a duration of Go's, or a number of days as in 1d.
+func parsePrecision(text string) (time.Duration, error) {
+	width, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		width = time.Duration(n) * day
+	}
+	if err != nil || levelOf(width) < 0 {
+		return 0, fmt.Errorf("%q is not a bucket width: use one of %s", text, widthNames)
+	}
+	return width, nil
+}

@@ -1,0 +1,288 @@
+package descriptors
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxMarks bounds the YAML nodes of a file, and so the memory that reading it takes.
+	maxMarks = 1_000_000
+	// maxName is the length of keys, values and names, in bytes; maxMessage that of a message.
+	maxName    = 4096
+	maxMessage = 64 << 10
+)
+
+// document reads the one YAML document of a file and returns its root.
+func (p *parser) document(data []byte) (*yaml.Node, bool) {
+	if marks(data) > maxMarks {
+		p.errorf(&yaml.Node{}, "", "more than %d lines or list items: split the file", maxMarks)
+		return nil, false
+	}
+	var first, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) || (err == nil && isNull(first.Content[0])) {
+		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
+		return nil, false
+	}
+	if err == nil {
+		err = decoder.Decode(&second)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return first.Content[0], true
+	case err == nil:
+		p.errorf(&second, "", "a second YAML document begins here: keep one document a file")
+	default:
+		line, text := syntaxError(err)
+		p.errorf(&yaml.Node{Line: line}, "", "not valid YAML: %s", text)
+	}
+	return nil, false
+}
+
+// marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
+func marks(data []byte) int {
+	n := 0
+	for i, c := range data {
+		switch c {
+		case '\n', '\r', ',', '[', '{':
+			n++
+		case '-', '?':
+			if i+1 < len(data) && (data[i+1] == ' ' || data[i+1] == '\t') {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// syntaxError takes the line out of an error of the YAML library.
+func syntaxError(err error) (line int, text string) {
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, after, ok := strings.Cut(rest, ": "); ok {
+			if line, err = strconv.Atoi(number); err == nil {
+				text = after
+			}
+		}
+	}
+	return line, shown(text)
+}
+
+// spend counts what has been read. It says false, after one error, once the files unfold to more than can be meant.
+func (p *parser) spend(at *yaml.Node, cost int) bool {
+	within := p.unfolded <= maxUnfolded
+	p.unfolded += cost
+	if within && p.unfolded > maxUnfolded {
+		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxUnfolded>>20)
+	}
+	return p.unfolded <= maxUnfolded
+}
+
+// mapping is a YAML mapping, read for one place of a file.
+type mapping struct {
+	node   *yaml.Node
+	in     place
+	fields []field      // keys that the place has, once
+	strays []*yaml.Node // all other keys, and those given again
+}
+
+type field struct{ key, value *yaml.Node }
+
+// get is the value of a key, nil if the mapping has none.
+func (m *mapping) get(name string) *yaml.Node {
+	for i := range m.fields {
+		if m.fields[i].key.Value == name {
+			return m.fields[i].value
+		}
+	}
+	return nil
+}
+
+// at is where a message about a key points to: the key, or the mapping that lacks it.
+func (m *mapping) at(name string) *yaml.Node {
+	for i := range m.fields {
+		if m.fields[i].key.Value == name {
+			return m.fields[i].key
+		}
+	}
+	return m.node
+}
+
+// mapping reads n as a mapping and reports each key that is unknown there or given twice. It says false if there is
+// nothing to go on with.
+func (p *parser) mapping(n *yaml.Node, in place, path string) (mapping, bool) {
+	m, ok := p.unchecked(n, in, path)
+	p.checkKeys(&m, path)
+	return m, ok
+}
+
+// unchecked is mapping before it reports keys, for a mapping that has to be read before its path is known.
+func (p *parser) unchecked(n *yaml.Node, in place, path string) (mapping, bool) {
+	n = follow(n)
+	if n.Kind != yaml.MappingNode {
+		p.errorf(n, path, "%s must be a mapping (key: value), not %s", in.name, describe(n))
+		return mapping{}, false
+	}
+	m := mapping{node: n, in: in}
+	p.collect(&m, n, path, 0)
+	return m, p.unfolded <= maxUnfolded
+}
+
+// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. What m has already stays.
+func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
+	if depth > maxDepth {
+		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		return
+	}
+	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
+		key, value := follow(n.Content[i]), follow(n.Content[i+1])
+		switch known := m.in.has(key); {
+		case isMerge(key):
+		case known && m.get(key.Value) == nil:
+			m.fields = append(m.fields, field{key, value})
+		case !known || depth == 0:
+			m.strays = append(m.strays, key)
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if isMerge(n.Content[i]) {
+			p.merge(m, follow(n.Content[i+1]), path, depth+1)
+		}
+	}
+}
+
+// merge adds what a merge key names: a mapping, or a list of them of which the first wins.
+func (p *parser) merge(m *mapping, n *yaml.Node, path string, depth int) {
+	sources := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		sources = p.list(n, "<<", path)
+	}
+	for _, source := range sources {
+		if source = follow(source); source.Kind != yaml.MappingNode {
+			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
+			continue
+		}
+		p.collect(m, source, path, depth)
+	}
+}
+
+// list is the items of n; a message calls it name.
+func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		p.errorf(n, path, "%s must be a list, not %s", name, describe(n))
+		return nil
+	}
+	if !p.spend(n, nodeCost*len(n.Content)) {
+		return nil
+	}
+	return n.Content
+}
+
+// text is a field's text as it is written: 404 and true are texts, null and a missing field are "".
+func (p *parser) text(m mapping, name, path string, limit int) string {
+	n := m.get(name)
+	switch {
+	case n == nil || isNull(n):
+		return ""
+	case n.Kind != yaml.ScalarNode:
+		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
+		return ""
+	case len(n.Value) > limit:
+		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
+		return ""
+	}
+	return n.Value
+}
+
+// needed is a text that cannot be left out; missing says so.
+func (p *parser) needed(m mapping, name, path, missing string) string {
+	before := p.errors
+	text := p.text(m, name, path, maxName)
+	if text == "" && p.errors == before {
+		p.errorf(m.at(name), path, "%s", missing)
+	}
+	return text
+}
+
+// word is a field that parse understands, the zero value if it is missing or wrong.
+func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) T {
+	var zero T
+	n := m.get(name)
+	if n == nil {
+		return zero
+	}
+	before := p.errors
+	text := p.text(m, name, path, maxName)
+	if p.errors > before {
+		return zero
+	}
+	v, err := parse(short(text))
+	if err != nil {
+		p.errorf(n, path, "%s: %v", name, err)
+		return zero
+	}
+	return v
+}
+
+// flag is a field that is true or false, or one of the words that YAML 1.1 has for these. Without it, it is false.
+func (p *parser) flag(m mapping, name, path string) bool {
+	n := m.get(name)
+	if n == nil {
+		return false
+	}
+	if n.Kind == yaml.ScalarNode && len(n.Value) <= len("false") {
+		switch strings.ToLower(n.Value) {
+		case "true", "yes", "on":
+			return true
+		case "false", "no", "off":
+			return false
+		}
+	}
+	p.errorf(n, path, "%s must be true or false, not %s", name, describe(n))
+	return false
+}
+
+// whole is a field that is a whole number of 32 bits and at least least. Without it, it is 0.
+func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
+	n := m.get(name)
+	if n == nil {
+		return 0
+	}
+	var v uint32
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
+		p.errorf(n, path, "%s must be a whole number from %d to 4294967295, not %s", name, least, describe(n))
+		return 0
+	}
+	return v
+}
+
+// follow is what an alias stands for, or n itself.
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool  { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!merge" }
+
+// describe says for a message what stands at n.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case isNull(n):
+		return "empty"
+	}
+	return quoted(n.Value)
+}
