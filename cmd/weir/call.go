@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// exitCode is an error that has already been told to the user: the process ends with it and prints nothing more.
+type exitCode int
+
+// What weir call ends with.
+const (
+	exitOver  exitCode = 1 // a call was over a limit
+	exitError exitCode = 2 // a flag was wrong, or a call failed
+)
+
+// Error shows the code, for logs; people have been told the reason.
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// callCmd asks a rate-limit service once, or many times, and prints what it answered.
+type callCmd struct {
+	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, plaintext."`
+	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
+	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
+	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
+	Refund     bool          `help:"Give the hits back instead of counting them."`
+	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
+	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
+	JSON       bool          `name:"json" help:"Print one JSON object."`
+
+	Rate        float64       `group:"Many calls" placeholder:"R" help:"Calls a second; without it, all that it answers."`
+	For         time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on; without it, until Ctrl-C."`
+	Keys        uint64        `group:"Many calls" default:"1" help:"Put -0 to -(K-1) behind the last value."`
+	Concurrency int           `group:"Many calls" default:"16" help:"Most calls out at once."`
+
+	stdout, stderr io.Writer `kong:"-"` // nil: those of the process
+}
+
+// Help is what `weir call --help` shows below the first sentence.
+func (*callCmd) Help() string {
+	return `Asks as Envoy does, and tells the verdict, the limit, what remains and when to come back. Exit code: 0 OK,
+1 over a limit, 2 an error, which is told on stderr. In a descriptor the first = of an entry separates key and value,
+\, is a comma and \\ a backslash.
+
+    weir call --domain shop --descriptor user=ann
+    weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
+    weir call --domain shop --descriptor user=ann --rate 2 --for 30s
+
+With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
+and a summary. With --keys K the last value of each descriptor gets -0, -1, … -(K-1) in turn. Exit code then: 2 if a
+call failed, else 1 if one was over. Percentiles are of answered calls, rounded up by at most 1.6 %.
+
+--json prints, for one call:
+
+    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers
+    each status: descriptor, code, limit, requests_per_unit, unit, unit_multiplier, name, remaining, reset_seconds
+    (limit and unit are "" where no limit applies; remaining is then 4294967295 if the rule says unlimited)
+
+and for many:
+
+    sent, ok, over, errors, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
+    error_codes {CODE: {count, message}}, timeline {width_seconds, ok, over, errors}`
+}
+
+// Run asks, prints the answer and gives an exitCode unless all was OK.
+func (c *callCmd) Run(ctx context.Context) error {
+	if c.stdout == nil {
+		c.stdout = os.Stdout
+	}
+	if c.stderr == nil {
+		c.stderr = os.Stderr
+	}
+	err := c.run(ctx)
+	var code exitCode
+	if err == nil || errors.As(err, &code) {
+		return err
+	}
+	fmt.Fprintf(c.stderr, "weir call: %s\n", printable(err.Error()))
+	return exitError
+}
+
+func (c *callCmd) run(ctx context.Context) error {
+	q, err := c.question()
+	if err != nil {
+		return err
+	}
+	if err := c.checkFlags(); err != nil {
+		return err
+	}
+	target, err := dial(c.Addr, c.Timeout)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	if c.Rate > 0 || c.For > 0 {
+		return c.callMany(ctx, q, target)
+	}
+	return c.callOnce(ctx, q, target)
+}
+
+// question reads the flags that say what to ask. Its errors name the flag and what it wants.
+func (c *callCmd) question() (*question, error) {
+	if c.Domain == "" {
+		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
+	}
+	if len(c.Descriptor) == 0 {
+		return nil, errors.New("--descriptor is missing: say what to ask about, as in --descriptor user=ann")
+	}
+	if c.Refund && c.Hits == 0 {
+		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
+	}
+	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
+	for _, text := range c.Descriptor {
+		d, err := parseDescriptor(text)
+		if err != nil {
+			return nil, fmt.Errorf("--descriptor: %w", err)
+		}
+		if err := checkUTF8(text); err != nil {
+			return nil, fmt.Errorf("--descriptor: %w", err)
+		}
+		q.descriptors = append(q.descriptors, d)
+	}
+	if err := checkUTF8(c.Domain); err != nil {
+		return nil, fmt.Errorf("--domain: %w", err)
+	}
+	if c.Limit != "" {
+		l, err := parseLimit(c.Limit)
+		if err != nil {
+			return nil, fmt.Errorf("--limit: %w", err)
+		}
+		q.limit = &l
+	}
+	return q, nil
+}
+
+// checkUTF8 refuses what gRPC cannot carry. Kong has by now put U+FFFD in the place of bytes that are not UTF-8: to ask
+// about that instead would be an answer to another question.
+func checkUTF8(text string) error {
+	if strings.ContainsRune(text, utf8.RuneError) {
+		return fmt.Errorf("%q is not UTF-8 (or holds U+FFFD), and gRPC carries nothing else", text)
+	}
+	return nil
+}
+
+// The bounds of what a series takes: below the least rate a year holds too few calls to mean anything.
+const (
+	minRate, maxRate = 0.001, 1_000_000
+	maxConcurrency   = 10_000
+)
+
+// checkFlags says what is wrong with the flags that say whom to ask, how often and how long.
+func (c *callCmd) checkFlags() error {
+	if _, port, err := net.SplitHostPort(c.Addr); err != nil || port == "" {
+		return fmt.Errorf("--addr %q is not HOST:PORT", c.Addr)
+	}
+	if c.Timeout <= 0 {
+		return fmt.Errorf("--timeout %v must be above 0", c.Timeout)
+	}
+	if c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate) {
+		return fmt.Errorf("--rate %v must lie between %v and %d calls a second", c.Rate, minRate, maxRate)
+	}
+	if c.For < 0 {
+		return fmt.Errorf("--for %v must be above 0", c.For)
+	}
+	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
+		return fmt.Errorf("--concurrency %d must lie between 1 and %d", c.Concurrency, maxConcurrency)
+	}
+	if c.Keys == 0 {
+		return errors.New("--keys 0 leaves nothing to ask about: give 1 or more")
+	}
+	if c.Keys > 1 && c.Rate == 0 && c.For == 0 {
+		return errors.New("--keys is for many calls: add --for, --rate or both")
+	}
+	return nil
+}
