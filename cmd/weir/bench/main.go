@@ -1,0 +1,116 @@
+// Command bench measures what a request costs weir, in floors.
+//
+// The floor is a plain grpc-go server whose handler returns a constant answer: what any server built on grpc-go pays
+// before it has decided anything. The bench starts it and weir as child processes and sends both the same load:
+// encoded requests, keys spread over ten thousand values, on two connections with 16 requests in flight each. In each
+// of several rounds the floor and then every scenario gets its turn. A scenario's cost is the CPU time that the
+// server's process used, user and system, by the kernel's clock of that process, divided by the requests it answered
+// meanwhile; in floors, divided by the floor's cost in the same round. Latencies are taken under that full load and
+// then at half of the rate that it reached, on a timetable that does not wait for answers: a request counts from the
+// moment it was due. Answers are checked, so that a server with other rules yields an error and not a fine figure.
+//
+// All scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
+// the keys of all. With --addr any other rate-limit service can stand in its place if it has the rules of
+// descriptors.yaml.
+//
+// Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent
+// from one run to the next; only ratios within one run mean anything, and those still move by a tenth or two. That is
+// why the report gives medians of interleaved rounds with their spread, and why a missed budget is told but never
+// fails the run.
+//
+// CPU time of another process can be read on Linux only; elsewhere the bench says so and ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+// floorArgument as first argument makes this binary the floor server.
+const floorArgument = "floor"
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == floorArgument {
+		exitOn(serveFloor(os.Args[2], os.Stdin))
+		return
+	}
+	o, err := parseOptions(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	exitOn(err)
+	debug.SetGCPercent(400) // the client's garbage collector should take little from the servers
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = run(ctx, o, os.Stdout, os.Stderr)
+	stop()
+	exitOn(err)
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures as the options say. The table goes to out, a line for each measurement to progress.
+func run(ctx context.Context, o options, out, progress io.Writer) error {
+	chosen, err := choose(scenarios(), o.Only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "weir-bench-")
+	if err != nil {
+		return fmt.Errorf("directory for the servers: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a rest in the temporary directory does no harm
+
+	floor, err := startFloor(ctx, o.Connections, dir)
+	if err != nil {
+		return err
+	}
+	defer floor.close()
+	subject := floor
+	if len(chosen) > 1 {
+		if subject, err = o.subject(ctx, dir, progress); err != nil {
+			return err
+		}
+		defer subject.close()
+	}
+	m := measurement{options: o, scenarios: chosen, floor: floor, subject: subject, progress: progress}
+	outcomes, err := m.rounds(ctx)
+	if err != nil {
+		return err
+	}
+	r := newReport(o, subject.name, outcomes)
+	if err := r.write(out); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if o.JSON == "" {
+		return nil
+	}
+	return r.save(o.JSON)
+}
+
+// subject is the server to measure: the one that the options point at, or a weir started for it.
+func (o options) subject(ctx context.Context, dir string, progress io.Writer) (*server, error) {
+	if o.Addr != "" {
+		return connect(ctx, &server{name: o.Addr, addr: o.Addr, pid: o.PID}, o.Connections)
+	}
+	binary := o.Binary
+	if binary == "" {
+		_, _ = fmt.Fprintln(progress, "building weir")
+		var err error
+		if binary, err = buildWeir(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	return startWeir(ctx, binary, o.Env, o.Connections, dir)
+}

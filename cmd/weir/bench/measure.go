@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// measurement is one run of the bench: every scenario in every round.
+type measurement struct {
+	options        options
+	scenarios      []scenario // the floor is the first
+	floor, subject *server
+	progress       io.Writer
+}
+
+// outcome is all that was measured of one scenario.
+type outcome struct {
+	scenario
+	Rounds []round `json:"rounds"`
+}
+
+// round is what one scenario showed in one round.
+type round struct {
+	Unpaced       sample  `json:"unpaced"`
+	HalfLoad      *sample `json:"half_load,omitempty"`
+	Floors        float64 `json:"floors,omitempty"`         // CPU of a request at full load, over the floor's
+	ResidentBytes int64   `json:"resident_bytes,omitempty"` // the server's memory afterwards
+}
+
+// rounds measures everything. The rounds are interleaved, so that a machine that slows down for a while slows all of
+// them.
+func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
+	outcomes := make([]outcome, len(m.scenarios))
+	loads := make([]*load, len(m.scenarios))
+	for i, s := range m.scenarios {
+		requests, err := s.requests(m.options.Keys)
+		if err != nil {
+			return nil, err
+		}
+		server := m.subject
+		if s.Name == floorName {
+			server = m.floor
+		}
+		outcomes[i].scenario = s
+		loads[i] = &load{server: server, inFlight: m.options.InFlight, requests: requests, want: s.Want}
+	}
+	for n := range m.options.Rounds {
+		var floorCPU float64
+		for i, s := range m.scenarios {
+			r, err := m.round(ctx, s, loads[i])
+			if err != nil {
+				return nil, fmt.Errorf("scenario %s, round %d: %w", s.Name, n+1, err)
+			}
+			if s.Name == floorName {
+				floorCPU = r.Unpaced.CPUMicros
+			}
+			if floorCPU > 0 {
+				r.Floors = r.Unpaced.CPUMicros / floorCPU
+			}
+			outcomes[i].Rounds = append(outcomes[i].Rounds, r)
+			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-32s %7.0f requests/s  %5.1f µs  %.2f floors\n",
+				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors)
+		}
+	}
+	return outcomes, nil
+}
+
+// round probes the server and measures one scenario at full and at half load.
+func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, error) {
+	var r round
+	err := s.probe(ctx, l.server.conns[0])
+	if err != nil {
+		return r, err
+	}
+	full := phase{warmUp: m.options.WarmUp, measure: m.options.Measure}
+	if r.Unpaced, err = l.run(ctx, full); err != nil {
+		return r, fmt.Errorf("full load: %w", err)
+	}
+	if m.options.HalfLoad > 0 {
+		half := phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: r.Unpaced.RequestsPerSecond / 2}
+		paced, err := l.run(ctx, half)
+		if err != nil {
+			return r, fmt.Errorf("half load: %w", err)
+		}
+		r.HalfLoad = &paced
+	}
+	r.ResidentBytes, err = l.server.resident()
+	return r, err
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	Rounds                    int
+	Measure, HalfLoad, WarmUp time.Duration // HalfLoad 0 leaves the half load out
+	Connections, InFlight     int           // InFlight is that of each connection
+	Keys                      int
+	Only                      []string // names of scenarios; none: all
+	Binary                    string   // "": built from this module
+	Env                       []string // NAME=VALUE, for weir
+	Addr                      string   // "": weir is started
+	PID                       int      // of the process at Addr; 0: unknown
+	JSON                      string   // "": no file is written
+}
+
+// parseOptions reads the command line and refuses what cannot be measured. What is wrong, and the help, also go to out.
+func parseOptions(args []string, out io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(out)
+	f.IntVar(&o.Rounds, "rounds", 5, "rounds; each measures the floor and every scenario once")
+	f.DurationVar(&o.Measure, "measure", 3*time.Second, "how long to measure at full load")
+	f.DurationVar(&o.HalfLoad, "half-load", 2*time.Second, "how long to measure at half load; 0 leaves it out")
+	f.DurationVar(&o.WarmUp, "warm-up", 500*time.Millisecond, "load before each measurement that is not counted")
+	f.IntVar(&o.Connections, "connections", 2, "connections to the server")
+	f.IntVar(&o.InFlight, "in-flight", 16, "requests in flight on each connection")
+	f.IntVar(&o.Keys, "keys", 10_000, "values that the keys are spread over")
+	f.StringVar(&o.Binary, "binary", "", "the weir `file` to measure; by default it is built from this module")
+	f.StringVar(&o.Addr, "addr", "", "measure what serves at this `host:port`, with the rules of descriptors.yaml")
+	f.IntVar(&o.PID, "pid", 0, "the process at --addr; without it there are no figures of CPU and memory")
+	f.StringVar(&o.JSON, "json", "", "write everything that was measured to this `file`")
+	f.Func("only", "only the floor and these `scenarios`, by commas: "+scenarioNames(), func(names string) error {
+		o.Only = append(o.Only, strings.Split(names, ",")...)
+		return nil
+	})
+	f.Func("env", "a `NAME=VALUE` for the environment of weir; may be repeated", func(setting string) error {
+		o.Env = append(o.Env, setting)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	if f.NArg() > 0 {
+		return options{}, fmt.Errorf("%q is not expected: everything is said with flags", f.Arg(0))
+	}
+	return o, o.validate()
+}
+
+// validate refuses options with which nothing can be measured.
+func (o options) validate() error {
+	for _, count := range []struct {
+		flag  string
+		value int
+	}{{"--rounds", o.Rounds}, {"--connections", o.Connections}, {"--in-flight", o.InFlight}, {"--keys", o.Keys}} {
+		if count.value < 1 {
+			return fmt.Errorf("%s is %d: it must be at least 1", count.flag, count.value)
+		}
+	}
+	if o.Measure <= 0 {
+		return fmt.Errorf("--measure is %s: it must be longer than 0", o.Measure)
+	}
+	if o.HalfLoad < 0 || o.WarmUp < 0 {
+		return fmt.Errorf("--half-load %s, --warm-up %s: neither may be negative", o.HalfLoad, o.WarmUp)
+	}
+	if o.PID != 0 && o.Addr == "" {
+		return fmt.Errorf("--pid %d: it says whose CPU to read, so it needs --addr", o.PID)
+	}
+	return nil
+}

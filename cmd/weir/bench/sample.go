@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// toleratedWrong is how many answers bear one wrong verdict: a window that begins anew in mid-run admits a few.
+const toleratedWrong = 1000
+
+// sample is what one phase measured.
+type sample struct {
+	Answered          uint64  `json:"answered"`
+	Seconds           float64 `json:"seconds"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	CPUMicros         float64 `json:"cpu_us_per_request,omitempty"` // of the server; 0 if its process is unknown
+	P50Millis         float64 `json:"p50_ms"`
+	P99Millis         float64 `json:"p99_ms"`
+	LateP50Millis     float64 `json:"client_late_p50_ms,omitempty"` // how long after they were due requests were sent;
+	LateP99Millis     float64 `json:"client_late_p99_ms,omitempty"` // 0 if unpaced
+}
+
+// newSample puts together what a server did between two readings and what the workers saw of it.
+func newSample(before, after reading, workers []*worker) (sample, error) {
+	var latencies, late []time.Duration
+	var wrong int
+	var example error
+	for _, w := range workers {
+		latencies = append(latencies, w.latencies...)
+		late = append(late, w.late...)
+		if w.wrong > 0 {
+			wrong += w.wrong
+			example = fmt.Errorf("%s instead of %s", w.wrongVerdict, w.want)
+		}
+	}
+	answered := after.answered - before.answered
+	if answered == 0 || len(latencies) == 0 {
+		return sample{}, errors.New("no request was answered")
+	}
+	if wrong*toleratedWrong > len(latencies) {
+		return sample{}, fmt.Errorf("%d of %d answers had a wrong verdict: %w", wrong, len(latencies), example)
+	}
+	slices.Sort(latencies)
+	slices.Sort(late)
+	elapsed := after.at.Sub(before.at).Seconds()
+	return sample{
+		Answered:          answered,
+		Seconds:           elapsed,
+		RequestsPerSecond: float64(answered) / elapsed,
+		CPUMicros:         float64((after.cpu - before.cpu).Nanoseconds()) / 1e3 / float64(answered),
+		P50Millis:         millis(percentile(latencies, 0.5)),
+		P99Millis:         millis(percentile(latencies, 0.99)),
+		LateP50Millis:     millis(percentile(late, 0.5)),
+		LateP99Millis:     millis(percentile(late, 0.99)),
+	}, nil
+}
+
+func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
