@@ -33,6 +33,8 @@ type Config struct {
 
 	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
+
+	Profiles bool // serve /debug/pprof/ on the debug port
 }
 
 // Parts are what the server serves.
@@ -74,7 +76,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s.endStreams = end
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics))
+	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, c.Profiles))
 	return s, nil
 }
 

@@ -53,6 +53,24 @@ func TestCoverOfADayBySeconds(t *testing.T) {
 	}
 }
 
+// The worked examples of the two READMEs.
+func TestCoverOfTheExamples(t *testing.T) {
+	now := at("2026-11-21 12:00:33.2")
+	for _, tc := range []struct {
+		unit         descriptors.Unit
+		fine, coarse int64
+	}{{descriptors.Minute, 27, 1}, {descriptors.Hour, 0, 2}} {
+		l := limit(t, 10, tc.unit, 1, descriptors.SlidingWindow, 0)
+		var got [2]int64
+		for _, run := range Cover(nil, l.Levels(), l.Window, now) {
+			got[run.Level] += run.Count
+		}
+		if want := [2]int64{tc.fine, tc.coarse}; got != want {
+			t.Errorf("the last %v has %v fine and coarse buckets; the READMEs say %v", tc.unit, got, want)
+		}
+	}
+}
+
 // The cover must hold each finest bucket from the trailing one to the live one exactly once, and nothing older.
 func TestCoverIsSeamless(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -88,6 +88,7 @@ func (s *settings) server() server.Config {
 		GRPCAddress: address(s.GRPCHost, s.GRPCPort), HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
 		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
+		Profiles: s.Profiles,
 	}
 }
 

@@ -24,6 +24,7 @@ type settings struct {
 	GRPCPort  uint16 `envconfig:"GRPC_PORT" default:"8081"`
 	DebugHost string `envconfig:"DEBUG_HOST" default:"0.0.0.0"`
 	DebugPort uint16 `envconfig:"DEBUG_PORT" default:"6070"`
+	Profiles  bool   `envconfig:"DEBUG_PPROF"`
 
 	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
 	MaxConnectionAgeGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h"`

@@ -4,6 +4,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 )
 
 // Readiness says why the process should get no traffic, nil if it should.
@@ -11,8 +12,9 @@ type Readiness interface {
 	Ready() error
 }
 
-// Handler serves /livez, /readyz and /metrics, and lists them on /.
-func Handler(r Readiness, metrics http.Handler) http.Handler {
+// Handler serves /livez, /readyz and /metrics, and lists them on /. With profiles it serves /debug/pprof/ too, which lets
+// whoever reaches the port slow the process down.
+func Handler(r Readiness, metrics http.Handler, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
@@ -30,5 +32,12 @@ func Handler(r Readiness, metrics http.Handler) http.Handler {
 			"/readyz   200 from the first configuration until a shutdown\n"+
 			"/metrics  Prometheus metrics\n")
 	})
+	if profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }

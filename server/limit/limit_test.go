@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -205,6 +206,38 @@ func TestTenAMinuteAndFiveHundredAnHour(t *testing.T) {
 	}
 	if admitted < 900 || admitted > 1000 {
 		t.Errorf("%d admitted in two hours; want 500 in each", admitted)
+	}
+}
+
+// The worked example that README.md opens with.
+func TestTheExampleOfTheReadme(t *testing.T) {
+	l, clk := newLimiter(t)
+	at := func(clock string) {
+		moment, err := time.Parse(time.RFC3339Nano, "2026-11-21T"+clock+"Z")
+		if err != nil {
+			t.Fatal(err)
+		}
+		clk.nanos.Store(moment.UnixNano())
+	}
+	for i := range 33 {
+		at(fmt.Sprintf("11:%02d:00", 5+i))
+		ask(t, l, "shop", 1, one("user", "ann"))
+	}
+	for i := range 7 {
+		at(fmt.Sprintf("12:00:%02d", 1+4*i))
+		ask(t, l, "shop", 1, one("user", "ann"))
+	}
+	at("12:00:33.2")
+	c := ask(t, l, "shop", 1, one("user", "ann"))
+	want := seen{false, "10/minute", 2}
+	if got := see(c.Statuses[0]); got != want || c.Statuses[0].ResetIn != 28800*time.Millisecond {
+		t.Errorf("got %+v, resets in %v; the README says %+v, 29 s", got, c.Statuses[0].ResetIn, want)
+	}
+	for range 2 {
+		ask(t, l, "shop", 1, one("user", "ann"))
+	}
+	if !ask(t, l, "shop", 1, one("user", "ann")).Over {
+		t.Error("the README says that three requests later it is over")
 	}
 }
 

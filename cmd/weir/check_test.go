@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// check runs weir check on one file and returns its exit code and what it printed.
+func check(t *testing.T, file string, change func(*checkCmd)) (int, string, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	c := &checkCmd{Dir: dir, stdout: &stdout, stderr: &stderr}
+	if change != nil {
+		change(c)
+	}
+	err := c.Run()
+	var code exitCode
+	if err != nil && !errors.As(err, &code) {
+		return 2, stdout.String(), err.Error()
+	}
+	return int(code), stdout.String(), stderr.String()
+}
+
+const goodShop = `domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 10, unit: minute}
+      - {requests_per_unit: 500, unit: hour, unit_multiplier: 2}
+    descriptors:
+      - {key: path, value: /pay, message: slow down, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: fixed_window}}
+`
+
+func TestCheckPrintsPathsAndLimits(t *testing.T) {
+	code, out, errs := check(t, goodShop, nil)
+	if code != 0 || errs != "" {
+		t.Fatalf("exit code %d, %s", code, errs)
+	}
+	for _, want := range []string{"user", "10/minute, 500/2hour", "user/path=/pay", "5/minute", "OK: 1 domain, 2 rules"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the list lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestCheckNamesEveryFault(t *testing.T) {
+	code, _, errs := check(t, strings.NewReplacer("10", "-1", "5, unit: minute", "5, unti: minute").Replace(goodShop), nil)
+	if code != 1 || !strings.Contains(errs, "shop.yaml:5") || !strings.Contains(errs, "shop.yaml:8") || !strings.Contains(errs, "unti") {
+		t.Errorf("exit code %d, %s; want 1 and both lines", code, errs)
+	}
+}
+
+func TestStrictTakesWarningsForErrors(t *testing.T) {
+	const dubious = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: minute}}\n"
+	if code, _, errs := check(t, dubious, nil); code != 0 || !strings.Contains(errs, "warning: shop.yaml:3") {
+		t.Errorf("exit code %d, %q; want 0 and a warning", code, errs)
+	}
+	if code, _, errs := check(t, dubious, func(c *checkCmd) { c.Strict = true }); code != 1 || !strings.Contains(errs, "error: shop.yaml:3") {
+		t.Errorf("with --strict: exit code %d, %q; want 1 and an error", code, errs)
+	}
+}
+
+func TestCheckOfAMissingDirectory(t *testing.T) {
+	code, _, errs := check(t, goodShop, func(c *checkCmd) { c.Dir = "/no/such/directory" })
+	if code != 1 || !strings.Contains(errs, "/no/such/directory") {
+		t.Errorf("exit code %d, %q; want 1 and the directory named", code, errs)
+	}
+}
+
+func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
+	explain := func(d string) func(*checkCmd) { return func(c *checkCmd) { c.Explain = d } }
+	code, out, errs := check(t, goodShop, explain("user=ann,path=/pay"))
+	for _, want := range []string{"rule", "user/path=/pay (shop.yaml:8)", "5/minute  fixed_window, denied hits count too", `"4:shop4:user3:ann4:path4:/pay"`, `"slow down"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %s: the explanation lacks %q:\n%s", code, errs, want, out)
+		}
+	}
+	if _, out, _ := check(t, goodShop, explain("user=ann")); !strings.Contains(out, "sliding_window, buckets of 1s, 1m") {
+		t.Errorf("the explanation lacks the buckets:\n%s", out)
+	}
+	if code, out, _ := check(t, goodShop, explain("path=/pay")); code != 0 || !strings.Contains(out, "No rule applies") {
+		t.Errorf("exit code %d:\n%s\nwant 0 and the reason why no rule applies", code, out)
+	}
+	if code, _, errs := check(t, goodShop, explain("user")); code != 2 || !strings.Contains(errs, "--explain") {
+		t.Errorf("a descriptor without =: exit code %d, %q; want 2 and the flag named", code, errs)
+	}
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"go/ast"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const houseModule = "github.com/weirproxy/weir/"
+
+// houseRoom says what a package may import. Packages are written as go does: "server" is one package, "server/..." also
+// all below it, "..." any.
+type houseRoom struct {
+	packages  string
+	weir      []string // weir's own packages
+	libraries []string // others' libraries; the standard library is free to all
+	why       string
+}
+
+var anyLibrary = []string{"..."}
+
+// houseRooms is read from the top; the first that fits a package holds. As each room is held to what its own files
+// import, what it reaches through others follows.
+var houseRooms = []houseRoom{
+	{"descriptors", nil, []string{"go.yaml.in/yaml/..."},
+		"everything speaks its vocabulary, so whatever it imported would be everywhere"},
+	{"descriptors/...", []string{"descriptors"}, anyLibrary,
+		"a source of configuration knows the vocabulary, not who uses it"},
+	{"backend", []string{"descriptors"}, nil,
+		"it is the contract between the request path and the stores, and nothing else"},
+	{"backend/window", []string{"descriptors"}, nil,
+		"it is pure arithmetic, the oracle of every store"},
+	{"backend/history", []string{"descriptors"}, nil,
+		"it is pure arithmetic, the oracle of every history store"},
+	{"backend/memory", []string{"descriptors", "backend", "backend/window"}, nil,
+		"the embedded default works without any service or library"},
+	{"backend/redis/...",
+		[]string{"descriptors", "backend", "backend/window", "backend/history", "backend/redis/..."}, anyLibrary,
+		"a store knows its contract, not another store and not who asks it"},
+	{"backend/...", []string{"descriptors", "backend", "backend/window", "backend/history"}, anyLibrary,
+		"a store knows its contract, not another store and not who asks it"},
+	{"server/limit", []string{"descriptors", "backend", "server/hits"}, nil,
+		"the request path knows no wire format and no metrics library, so that each can change without it"},
+	{"server/hits", []string{"descriptors", "backend/history"}, nil,
+		"it is on the request path, where an atomic add is all that is paid for"},
+	{"server/admin", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits"}, anyLibrary,
+		"the rooms of the server do not know each other: package server joins them"},
+	{"server", []string{"descriptors", "backend", "server/..."}, anyLibrary,
+		"it gets its store as the contract: which one it is, cmd/weir decides"},
+	{"server/...", []string{"descriptors", "backend", "server/limit", "server/hits"}, anyLibrary,
+		"the rooms of the server do not know each other: package server joins them"},
+	{"cmd/weir/...", []string{"descriptors/...", "backend/...", "server/..."}, anyLibrary,
+		"it puts the parts together, and nothing imports it"},
+}
+
+// houseLibraries names those that must not spread, and the only rooms that may import them.
+var houseLibraries = []struct {
+	paths []string
+	rooms []string
+	why   string
+}{
+	{[]string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/...",
+		"github.com/envoyproxy/go-control-plane/..."},
+		[]string{"server/...", "descriptors/xds/...", "cmd/weir/..."},
+		"wire formats stay at the edge, where they are turned into weir's own types"},
+	{[]string{"github.com/kelseyhightower/envconfig", "github.com/alecthomas/kong"},
+		[]string{"cmd/weir"},
+		"what people configure is read in one place"},
+	{[]string{"github.com/prometheus/..."},
+		[]string{"server", "server/stats/...", "cmd/weir/..."},
+		"metrics are made in one place, from counts that the request path keeps without a library"},
+	{[]string{"github.com/redis/go-redis/..."},
+		[]string{"backend/redis/...", "backend/backendtest/..."},
+		"it repeats commands in ways that count twice; the code that knows how to stop it is in one place"},
+}
+
+func checkRooms(f *houseFile) []string {
+	if f.isTest() {
+		return nil
+	}
+	at := slices.IndexFunc(houseRooms, func(r houseRoom) bool { return covers(r.packages, f.room) })
+	if at < 0 {
+		return []string{f.broken(f.tree.Package, "package %s is in no room that the table of rooms knows: say there what it "+
+			"may import, and why, so that the parts stay apart", f.room)}
+	}
+	r := houseRooms[at]
+	var broken []string
+	for _, spec := range f.tree.Imports {
+		imported := importPath(spec)
+		own, isOwn := strings.CutPrefix(imported, houseModule)
+		switch {
+		case isOwn && !coversAny(r.weir, own):
+			broken = append(broken, f.broken(spec.Pos(), "%s imports %s, but of weir's packages it may import only %s: %s",
+				f.room, own, enumerate(r.weir), r.why))
+		case !isOwn && !isStandard(imported) && !coversAny(r.libraries, imported):
+			broken = append(broken, f.broken(spec.Pos(), "%s imports %s, but of libraries it may import only the standard "+
+				"one and %s: %s", f.room, imported, enumerate(r.libraries), r.why))
+		}
+	}
+	return broken
+}
+
+func checkLibraries(f *houseFile) []string {
+	if f.isTest() {
+		return nil
+	}
+	var broken []string
+	for _, spec := range f.tree.Imports {
+		for _, l := range houseLibraries {
+			if coversAny(l.paths, importPath(spec)) && !coversAny(l.rooms, f.room) {
+				broken = append(broken, f.broken(spec.Pos(), "%s imports %s, which only %s may: %s",
+					f.room, importPath(spec), enumerate(l.rooms), l.why))
+			}
+		}
+	}
+	return broken
+}
+
+// environmentReaders are the functions through which a setting could slip past cmd/weir.
+var environmentReaders = map[string][]string{
+	"os":      {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
+	"syscall": {"Getenv", "Environ"},
+}
+
+func checkEnvironment(f *houseFile) []string {
+	if f.isTest() || covers("cmd/weir/...", f.room) {
+		return nil
+	}
+	readers := make(map[string][]string) // by the name that the package has in this file
+	for _, spec := range f.tree.Imports {
+		name := importPath(spec)
+		functions := environmentReaders[name]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		readers[name] = functions
+	}
+	var broken []string
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if p, ok := s.X.(*ast.Ident); ok && slices.Contains(readers[p.Name], s.Sel.Name) {
+				broken = append(broken, f.broken(s.Pos(), "%s.%s reads the environment, which only cmd/weir does: "+
+					"a setting read elsewhere is in no table and cannot be tested", p.Name, s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return broken
+}
+
+// covers says whether a pattern ("server", "server/...", "...") stands for a package.
+func covers(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	below, open := strings.CutSuffix(pattern, "/...")
+	return pkg == below || open && strings.HasPrefix(pkg, below+"/")
+}
+
+func coversAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, pkg) })
+}
+
+// isStandard says whether an import is of the standard library: only others' paths begin with a host's name.
+func isStandard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	unquoted, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+	return unquoted
+}
+
+func enumerate(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+var importExamples = []houseExample{
+	{
+		promise: "descriptors may read YAML",
+		file:    "descriptors/a.go",
+		src:     `package descriptors; import ("strings"; "go.yaml.in/yaml/v3")`,
+	}, {
+		promise: "descriptors imports nothing else of others",
+		file:    "descriptors/a.go",
+		src:     `package descriptors; import "github.com/fsnotify/fsnotify"`,
+		rule:    "rooms import only what they may",
+		want:    "descriptors/a.go:1: descriptors imports github.com/fsnotify/fsnotify, but of libraries",
+	}, {
+		promise: "a store does not know the server",
+		file:    "backend/memory/a.go",
+		src:     "package memory\n\nimport \"github.com/weirproxy/weir/server/limit\"",
+		rule:    "rooms import only what they may",
+		want:    "backend/memory/a.go:3: backend/memory imports server/limit, but of weir's packages",
+	}, {
+		promise: "a store's tests may import what they need",
+		file:    "backend/memory/a_test.go",
+		src:     `package memory; import "github.com/weirproxy/weir/backend/backendtest"`,
+	}, {
+		promise: "the server does not choose its store",
+		file:    "server/a.go",
+		src:     `package server; import "github.com/weirproxy/weir/backend/memory"`,
+		rule:    "rooms import only what they may",
+		want:    "it gets its store as the contract",
+	}, {
+		promise: "the rooms of the server do not know each other",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "github.com/weirproxy/weir/server/stats"`,
+		rule:    "rooms import only what they may",
+		want:    "package server joins them",
+	}, {
+		promise: "a package outside all rooms is noticed",
+		file:    "pkg/stuff/a.go",
+		src:     `package stuff`,
+		rule:    "rooms import only what they may",
+		want:    "package pkg/stuff is in no room",
+	}, {
+		promise: "the wire format is known at the edge",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "google.golang.org/grpc/codes"`,
+	}, {
+		promise: "the wire format is not known to a source of configuration that has none",
+		file:    "descriptors/file/a.go",
+		src:     `package file; import "google.golang.org/protobuf/proto"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only server/..., descriptors/xds/..., cmd/weir/... may",
+	}, {
+		promise: "Prometheus stays in server/stats",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "github.com/prometheus/client_golang/prometheus"`,
+		rule:    "libraries stay in their rooms",
+		want:    "metrics are made in one place",
+	}, {
+		promise: "go-redis stays with the Redis store",
+		file:    "cmd/weir/a.go",
+		src:     `package main; import "github.com/redis/go-redis/v9"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only backend/redis/..., backend/backendtest/... may",
+	}, {
+		promise: "envconfig is for the binary, not for what lies below it",
+		file:    "cmd/weir/bench/a.go",
+		src:     `package main; import "github.com/kelseyhightower/envconfig"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only cmd/weir may",
+	}, {
+		promise: "the environment is read in cmd/weir",
+		file:    "cmd/weir/a.go",
+		src:     `package main; import "os"; var level = os.Getenv("LOG_LEVEL")`,
+	}, {
+		promise: "the environment is read nowhere else, whatever os is called there",
+		file:    "server/stats/a.go",
+		src:     `package stats; import sys "os"; var _, found = sys.LookupEnv("LOG_LEVEL")`,
+		rule:    "only cmd/weir reads the environment",
+		want:    "server/stats/a.go:1: sys.LookupEnv reads the environment",
+	},
+}

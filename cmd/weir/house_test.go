@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// These tests keep the house: they read all Go files of the module and hold them to the rules that make the parts
+// replaceable and the code pleasant to read. A rule that stands in the way is discussed, not worked around.
+
+// houseFile is one Go file of the module, parsed.
+type houseFile struct {
+	name  string // path inside the module, with slashes
+	room  string // path of its package inside the module
+	lines int
+	set   *token.FileSet
+	tree  *ast.File
+}
+
+// houseRule looks at one file and says what breaks the rule: where, what and why it matters.
+type houseRule func(*houseFile) []string
+
+var houseRules = map[string]houseRule{
+	"rooms import only what they may":               checkRooms,
+	"libraries stay in their rooms":                 checkLibraries,
+	"only cmd/weir reads the environment":           checkEnvironment,
+	"exported names are explained":                  checkExported,
+	"files and functions are short":                 checkSizes,
+	"a panic has its reason on its line":            checkPanics,
+	"packages and types are named for what they do": checkNames,
+	"no test is skipped":                            checkSkips,
+}
+
+func TestTheHouseIsKept(t *testing.T) {
+	files := readHouse(t, filepath.Join("..", ".."))
+	for name, check := range houseRules {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range files {
+				for _, broken := range check(f) {
+					t.Error(broken)
+				}
+			}
+		})
+	}
+	t.Run("each package is introduced once", func(t *testing.T) {
+		for _, broken := range checkIntroductions(files) {
+			t.Error(broken)
+		}
+	})
+}
+
+// readHouse parses all Go files of the module at root. Hidden folders, test data and modules of their own are not its
+// code.
+func readHouse(t *testing.T, root string) []*houseFile {
+	t.Helper()
+	var files []*houseFile
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != root && foreignFolder(name) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(name) != ".go" {
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		f, err := parseHouse(filepath.ToSlash(inside), string(src))
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("reading the module's files: %v", err)
+	}
+	if len(files) < 10 {
+		t.Fatalf("found only %d Go files under %s: these tests look in the wrong place and prove nothing", len(files), root)
+	}
+	return files
+}
+
+func foreignFolder(name string) bool {
+	base := filepath.Base(name)
+	if strings.HasPrefix(base, ".") || base == "testdata" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil
+}
+
+// parseHouse parses one file. Its name says which package it belongs to.
+func parseHouse(name, src string) (*houseFile, error) {
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	return &houseFile{
+		name:  name,
+		room:  path.Dir(name),
+		lines: strings.Count(src, "\n"),
+		set:   set,
+		tree:  tree,
+	}, nil
+}
+
+func (f *houseFile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
+
+func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }
+
+// broken writes one finding as file:line: what, so that editors can jump to it.
+func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
+	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
+}
+
+// TestHouseRulesCatch proves that the rules bite: each example breaks exactly one, or none.
+func TestHouseRulesCatch(t *testing.T) {
+	for _, example := range append(importExamples, styleExamples...) {
+		t.Run(example.promise, func(t *testing.T) {
+			f, err := parseHouse(example.file, example.src)
+			if err != nil {
+				t.Fatalf("the example does not parse: %v", err)
+			}
+			for name, check := range houseRules {
+				got := strings.Join(check(f), "\n")
+				switch {
+				case name != example.rule && got != "":
+					t.Errorf("rule %q complains about an example that keeps it:\n%s", name, got)
+				case name == example.rule && !strings.Contains(got, example.want):
+					t.Errorf("rule %q says %q, want it to say %q: a rule that catches nothing keeps nothing", name, got, example.want)
+				}
+			}
+		})
+	}
+}
+
+// houseExample is a small file that breaks one rule; without a rule it keeps all.
+type houseExample struct {
+	promise, file, src string
+	rule, want         string
+}

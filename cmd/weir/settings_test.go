@@ -1,0 +1,74 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+func TestDefaults(t *testing.T) {
+	s, err := readSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.GRPCPort != 8081 || s.Port != 8080 || s.DebugPort != 6070 || s.MemoryMaxKeys != 1_000_000 || s.DataDir != "./weir-data" ||
+		s.DrainDelay != 5*time.Second || s.DrainTimeout != 20*time.Second || s.Algorithm != algorithm(descriptors.SlidingWindow) {
+		t.Errorf("the defaults are part of what people rely on; got %+v", s)
+	}
+	if dir := s.configDir(); dir != "/srv/runtime_data/current/config" {
+		t.Errorf("the default directory is %s; want the one that envoyproxy/ratelimit reads", dir)
+	}
+}
+
+func TestAWrongVariableIsNamed(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"GRPC_PORT", "eighty", "GRPC_PORT"},
+		{"GRPC_PORT", "70000", "GRPC_PORT"},
+		{"ALGORITHM", "leaky", "use one of sliding_window, fixed_window"},
+		{"LOG_LEVEL", "loud", "use one of debug, info, warning, error"},
+		{"LOG_FORMAT", "xml", "use text or json"},
+		{"DRAIN_DELAY", "5", "DRAIN_DELAY"},
+		{"DRAIN_DELAY", "-5s", "DRAIN_DELAY=-5s: it cannot be negative"},
+		{"MEMORY_MAX_KEYS", "0", "MEMORY_MAX_KEYS=0: at least 1"},
+		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache"`},
+		{"REDIS_URL", "redis:6379", "REDIS_URL is set"},
+	} {
+		t.Run(tc.name+"="+tc.value, func(t *testing.T) {
+			t.Setenv(tc.name, tc.value)
+			if _, err := readSettings(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v; want an error that says %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLogLevelsOfTheIncumbent(t *testing.T) {
+	for name, want := range map[string]slog.Level{
+		"trace": slog.LevelDebug, "DEBUG": slog.LevelDebug, "info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError,
+	} {
+		var l logLevel
+		if err := l.Decode(name); err != nil || slog.Level(l) != want {
+			t.Errorf("LOG_LEVEL=%s gives %v, %v; want %v", name, slog.Level(l), err, want)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for host, want := range map[string]string{"0.0.0.0": "0.0.0.0:8081", "::": "[::]:8081", "[::1]": "[::1]:8081", "": ":8081"} {
+		if got := address(host, 8081); got != want {
+			t.Errorf("host %q gives %s, want %s", host, got, want)
+		}
+	}
+}
+
+func TestHeadroomShrinksBesideAFullStore(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 64 << 20: 200, 1 << 30: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("with %d bytes live the pace is %d %%, want %d %%", live, got, want)
+		}
+	}
+}
