@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,4 +183,19 @@ func heapInUse() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// A key that several clients bring at once must be counted once, or the bound on keys drifts.
+func TestOneNewKeyOfManyClientsIsOneKey(t *testing.T) {
+	s, _ := open(t, Config{MaxKeys: 50})
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for i := range 2000 {
+				ask(t, s, strconv.Itoa(i), 100, 1)
+			}
+		})
+	}
+	clients.Wait()
+	checkQueues(t, s)
 }

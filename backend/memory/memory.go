@@ -147,17 +147,18 @@ func (s *Store) decide(c *backend.Check, now window.Instant) backend.Decision {
 		e = newEntry(c)
 	}
 	v := e.apply(c, now)
+	added := !known && e.expires != 0
 	switch {
 	case known && e.expires == 0:
 		sh.remove(e)
 		s.keys.Add(-1)
 	case known:
 		sh.requeue(e)
-	case e.expires != 0:
+	case added:
 		sh.insert(e)
 	}
 	sh.mu.Unlock()
-	if !known && e.expires != 0 && s.keys.Add(1) > int64(s.config.MaxKeys) {
+	if added && s.keys.Add(1) > int64(s.config.MaxKeys) {
 		s.makeRoom(home, e, now)
 	}
 	return backend.Decision(v)

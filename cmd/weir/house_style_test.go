@@ -234,7 +234,8 @@ var styleExamples = []houseExample{
 		promise: "explained names are fine, and what nobody can reach needs no comment",
 		file:    "server/rls/a.go",
 		src: "package rls\n\n// These are the outcomes.\nconst (\n\tWithin = iota\n\tOver\n)\n\n" +
-			"// T is a thing.\ntype T struct{}\n\n// Do does it.\nfunc (t *T) Do() {}\n\ntype hidden struct{}\n\nfunc (hidden) Do() {}\n",
+			"// T is a thing.\ntype T struct{}\n\n// Do does it.\nfunc (t *T) Do() {}\n\n" +
+			"type hidden struct{}\n\nfunc (hidden) Do() {}\n",
 	}, {
 		promise: "an exported method without a comment is found",
 		file:    "server/rls/a.go",

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,7 +130,7 @@ func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
 
 // TestHouseRulesCatch proves that the rules bite: each example breaks exactly one, or none.
 func TestHouseRulesCatch(t *testing.T) {
-	for _, example := range append(importExamples, styleExamples...) {
+	for _, example := range slices.Concat(importExamples, styleExamples) {
 		t.Run(example.promise, func(t *testing.T) {
 			f, err := parseHouse(example.file, example.src)
 			if err != nil {

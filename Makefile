@@ -1,0 +1,52 @@
+# weir's commands. `make` alone lists them; a fresh machine needs Go and make, `make test` fetches the rest.
+
+.DEFAULT_GOAL := help
+SHELL         := bash -o pipefail
+.PHONY: help build run tools test lint fuzz bench clean
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME ?= 20s
+
+# What holds Go files. The top-level names of this repository are fixed, so the list is.
+GO_DIRS := backend cmd descriptors server
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/weir, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+
+run: build ## serve the example configuration on this machine, counting in memory
+	@echo
+	@echo "Paste this in another terminal to see a limit being hit:"
+	@echo
+	@echo "    $(CURDIR)/bin/weir call --addr 127.0.0.1:8081 --domain shop --descriptor 'user=ann' --rate 2 --for 15s"
+	@echo
+	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
+	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config
+
+tools: ## what make test needs beside Go: a C compiler and a real Envoy
+	@GO=$(GO) .ci/tools
+
+test: tools lint ## everything: with the race detector and a real Envoy, long walks without it, each fuzz target shortly
+	$(GO) test -race -shuffle=on -timeout 20m ./...
+	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
+	@GO=$(GO) .ci/fuzz 5s
+
+lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
+	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
+		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@GO=$(GO) VULN=$(VULN) .ci/vuln
+
+fuzz: ## each fuzz target for FUZZTIME (20s)
+	@GO=$(GO) .ci/fuzz $(FUZZTIME)
+
+bench: ## server CPU per request beside a floor server, then the Go benchmarks
+	$(GO) run ./cmd/weir/bench
+	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
+
+clean: ## remove what make built and installed; counters in weir-data stay
+	rm -rf bin .tools

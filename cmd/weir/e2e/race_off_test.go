@@ -1,0 +1,6 @@
+//go:build !race
+
+package e2e_test
+
+// raceDetector says whether these tests run with the race detector; then weir is built with it, too.
+const raceDetector = false

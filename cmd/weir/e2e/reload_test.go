@@ -1,0 +1,61 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestAChangedFileIsInForceWithinTwoSecondsAndABrokenOneChangesNothing(t *testing.T) {
+	t.Parallel()
+	rules := func(perHour int) string {
+		return fmt.Sprintf(`
+- key: plan
+  value: basic
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: %d }
+`, perHour)
+	}
+	w := startWeir(t, rules(1_000_000))
+	c := w.client(t)
+	inForce := func(perHour uint32) error {
+		status, err := c.look("basic", "ann")
+		if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != perHour {
+			err = fmt.Errorf("the limit in force is %v, want %d per hour", status.GetCurrentLimit(), perHour)
+		}
+		return err
+	}
+	if err := inForce(1_000_000); err != nil {
+		t.Fatalf("before any change: %v", err)
+	}
+	running := startLoad(t, w, 2, func(c *client) error {
+		status, err := c.hit("basic", "ann")
+		if err == nil && status.CurrentLimit == nil {
+			err = errors.New("a request was answered without a limit, as if there were no configuration")
+		}
+		return err
+	})
+
+	w.configure(t, rules(5))
+	eventually(t, 2*time.Second, "a changed file is in force within 2 s", func() error { return inForce(5) })
+	if status, err := c.hit("basic", "ann"); err != nil || status.Code.String() != "OVER_LIMIT" {
+		t.Errorf("with more than 5 hits counted, a limit lowered to 5 answers %v (%v), want OVER_LIMIT: a reload keeps "+
+			"the counts", status, err)
+	}
+
+	w.configure(t, "- key: plan\n  no_such_key: 7\n")
+	for broken := time.Now(); time.Since(broken) < 2500*time.Millisecond; time.Sleep(50 * time.Millisecond) {
+		if err := inForce(5); err != nil {
+			t.Fatalf("after a broken file the last good one stays in force, but: %v", err)
+		}
+	}
+	if err := wantStatus(w.admin+"/readyz", 200); err != nil {
+		t.Errorf("a broken file must not take weir out of service: %v", err)
+	}
+
+	w.configure(t, rules(2_000_000))
+	eventually(t, 2*time.Second, "a mended file is in force within 2 s", func() error { return inForce(2_000_000) })
+	running.wantNoFailures(t, "clients during a reload")
+}

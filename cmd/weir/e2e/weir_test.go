@@ -1,0 +1,126 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// weir is a running weir serve with a configuration of one file.
+type weir struct {
+	*process
+	config   string // its --config folder
+	data     string // its DATA_DIR
+	grpcPort int
+	admin    string // URL of its admin port
+	env      []string
+}
+
+// startWeir serves the rules, which are those of domain shop, and waits until it is ready. Settings are NAME=value.
+func startWeir(t *testing.T, rules string, settings ...string) *weir {
+	t.Helper()
+	readSources(t)
+	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: freePort(t)}
+	debugPort := freePort(t)
+	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
+	w.env = append([]string{
+		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", w.grpcPort),
+		"HOST=127.0.0.1", fmt.Sprint("PORT=", freePort(t)),
+		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
+		"DATA_DIR=" + w.data,
+	}, settings...)
+	w.configure(t, rules)
+	w.start(t)
+	return w
+}
+
+// start runs weir serve, again after a kill.
+func (w *weir) start(t *testing.T) {
+	t.Helper()
+	w.process = start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
+	w.awaitStart(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
+}
+
+// configure replaces the configuration in one step, so that weir never sees half a file.
+func (w *weir) configure(t *testing.T, rules string) {
+	t.Helper()
+	next := filepath.Join(t.TempDir(), "shop.yaml")
+	if err := os.WriteFile(next, []byte("domain: shop\ndescriptors:\n"+rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(w.config, "shop.yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *weir) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(w.grpcPort)) }
+
+// client asks weir as Envoy does, without Envoy's care: it watches no health and repeats nothing.
+type client struct {
+	conn *grpc.ClientConn
+	rls  rlspb.RateLimitServiceClient
+}
+
+func (w *weir) client(t *testing.T) *client {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+w.addr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	if err != nil {
+		t.Fatalf("making a client of %s: %v", w.addr(), err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &client{conn: conn, rls: rlspb.NewRateLimitServiceClient(conn)}
+}
+
+// hit asks for one hit of a user under a plan.
+func (c *client) hit(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	return c.ask(describe(plan, user))
+}
+
+// look asks without counting.
+func (c *client) look(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	d := describe(plan, user)
+	d.HitsAddend = wrapperspb.UInt64(0)
+	return c.ask(d)
+}
+
+// refund gives hits back.
+func (c *client) refund(hits uint64, plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	d := describe(plan, user)
+	d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), true
+	return c.ask(d)
+}
+
+// ask sends one descriptor. A call that takes longer than Envoy's patience in these tests has failed.
+func (c *client) ask(d *descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	answer, err := c.rls.ShouldRateLimit(ctx, &rlspb.RateLimitRequest{
+		Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{d},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(answer.Statuses); n != 1 {
+		return nil, fmt.Errorf("one descriptor was answered with %d statuses", n)
+	}
+	return answer.Statuses[0], nil
+}
+
+// describe is the descriptor that the tests' Envoy makes of a plan and a user.
+func describe(plan, user string) *descriptorpb.RateLimitDescriptor {
+	return &descriptorpb.RateLimitDescriptor{Entries: []*descriptorpb.RateLimitDescriptor_Entry{
+		{Key: "plan", Value: plan}, {Key: "user", Value: user},
+	}}
+}
