@@ -1,7 +1,8 @@
 # weir's commands. `make` alone lists them; a fresh machine needs Go and make, `make test` fetches the rest.
 
 .DEFAULT_GOAL := help
-SHELL         := bash -o pipefail
+SHELL         := bash
+.SHELLFLAGS   := -o pipefail -c
 .PHONY: help build run tools test lint fuzz bench clean
 
 GO       ?= go
