@@ -97,7 +97,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
-		grpc.MaxConcurrentStreams(10_000),
+		grpc.MaxConcurrentStreams(1000),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/kelseyhightower/envconfig"
+
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 )
@@ -38,9 +40,11 @@ func (c *checkCmd) Run() error {
 	if c.stdout == nil {
 		c.stdout, c.stderr = os.Stdout, os.Stderr
 	}
-	set, err := readSettings()
-	if err != nil {
-		return err
+	var set struct {
+		Algorithm algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+	}
+	if err := envconfig.Process("", &set); err != nil {
+		return explainSetting(err)
 	}
 	config, problems, err := file.Load(c.Dir, descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)})
 	if err != nil {
