@@ -6,6 +6,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -40,12 +41,13 @@ type Check struct {
 // Decision is the answer to one check.
 type Decision struct {
 	Allowed   bool
-	Strictest int    // index of the limit that the other fields but RetryIn speak of
+	Strictest int    // index of the limit that Before and Remaining speak of, and ResetIn if allowed
 	Before    uint64 // hits that counted just before this check
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
 	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves (0 if nothing counts); for a
-	// denied one it is RetryIn, or if that is Never the time until a whole window has passed.
+	// denied one it is RetryIn. Where that is Never, it is the time until all that counts now is gone, or the window if
+	// nothing counts.
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, or Never.
 	RetryIn time.Duration
@@ -76,6 +78,11 @@ func Valid(checks []Check, out []Decision) error {
 		}
 		if len(checks[i].Limits) == 0 {
 			return errors.New("backend: check without a limit")
+		}
+		for j := range checks[i].Limits {
+			if l := &checks[i].Limits[j]; l.Window <= 0 || l.Precision <= 0 && l.Algorithm != descriptors.FixedWindow {
+				return fmt.Errorf("backend: limit %d of a check was not made by NewLimit: %+v", j, *l)
+			}
 		}
 	}
 	return nil

@@ -6,9 +6,12 @@ import (
 	"strconv"
 )
 
-// maxLiteral is the longest part that a key holds as it is; longer ones are hashed, so that no request can make a
-// key long.
-const maxLiteral = 128
+const (
+	// maxLiteral is the longest part, in bytes, that a key holds as it is; longer ones are hashed.
+	maxLiteral = 128
+	// maxKey is the longest key, in bytes; of a longer one only its hash is used, so that no request makes a key long.
+	maxKey = 1024
+)
 
 // appendPart writes one part of a key so that no two lists of parts give the same bytes: a short part as its length,
 // a colon and its bytes; a long one as '#' and 43 characters of its SHA-256. A length starts with a digit, so the two
@@ -25,13 +28,18 @@ func appendPart(dst []byte, part string) []byte {
 
 // AppendKey appends the key under which a descriptor's hits are counted: its domain, then each entry's key and value.
 // user=ann, path=/pay in domain shop gives 4:shop4:user3:ann4:path4:/pay. Different descriptors never share a key,
-// whatever bytes they hold (long parts: up to a collision of SHA-256). It allocates only to grow dst and to hash parts
-// of over 128 bytes.
+// whatever bytes they hold (where parts of over 128 bytes or keys of over 1 KiB are hashed: up to a collision of
+// SHA-256). It allocates only to grow dst and to hash parts.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
+	begin := len(dst)
 	dst = appendPart(dst, domain)
 	for i := range d {
 		dst = appendPart(dst, d[i].Key)
 		dst = appendPart(dst, d[i].Value)
+	}
+	if len(dst)-begin > maxKey {
+		sum := sha256.Sum256(dst[begin:])
+		dst = base64.RawURLEncoding.AppendEncode(append(dst[:begin], "##"...), sum[:]) // no part begins with two
 	}
 	return dst
 }

@@ -152,3 +152,22 @@ func BenchmarkAppendKey(b *testing.B) {
 		})
 	}
 }
+
+// A request may bring any number of entries. The key must stay short, and still tell them apart.
+func TestNoRequestMakesAKeyLong(t *testing.T) {
+	long := make(Descriptor, 4000)
+	for i := range long {
+		long[i] = Entry{strings.Repeat("k", 100), strings.Repeat("v", 100)}
+	}
+	seen := map[string]int{}
+	for n := 1; n <= len(long); n += 7 {
+		key := string(Match{}.AppendKey([]byte("in front of it"), "shop", long[:n]))
+		if len(key) > len("in front of it")+maxKey {
+			t.Fatalf("%d entries make a key of %d bytes; at most %d are allowed", n, len(key), maxKey)
+		}
+		if other, known := seen[key]; known {
+			t.Fatalf("%d and %d entries have the same key", n, other)
+		}
+		seen[key] = n
+	}
+}

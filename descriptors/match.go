@@ -1,6 +1,10 @@
 package descriptors
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Found says what a configuration knows about a descriptor.
 type Found uint8
@@ -133,6 +137,9 @@ func (n *node) add(key, value, where string) (child *node, added bool) {
 
 // Domains is the number of domains in the configuration.
 func (c *Config) Domains() int { return len(c.domains) }
+
+// DomainNames lists the domains, sorted.
+func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }
 
 // Rules lists all rules, in the order of their files. The result is shared: do not change it.
 func (c *Config) Rules() []*Rule { return c.rules }

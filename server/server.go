@@ -129,7 +129,7 @@ func httpHandler(p Parts) http.Handler {
 	return mux
 }
 
-// Run serves until ctx ends or a listener fails, then drains. A second context, kill, cuts the drain short.
+// Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.
 func (s *Server) Run(ctx, kill context.Context) error {
 	failed := make(chan error, 3)
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
@@ -163,6 +163,8 @@ func (s *Server) drain(kill context.Context) error {
 	bound, cancel := context.WithTimeout(kill, s.config.DrainTimeout)
 	defer cancel()
 	s.endStreams()
+	http := make(chan error, 1)
+	go func() { http <- s.http.Shutdown(bound) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -175,7 +177,7 @@ func (s *Server) drain(kill context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
-	if s.http.Shutdown(bound) != nil {
+	if <-http != nil {
 		_ = s.http.Close() // the drain has timed out: what is open is cut off
 	}
 	return s.admin.Close()

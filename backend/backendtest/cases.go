@@ -160,6 +160,7 @@ func testMisuse(t *testing.T, s Store) {
 	for what, checks := range map[string][]backend.Check{
 		"no key":            {{Limits: limits}},
 		"no limit":          {{Key: []byte("key")}},
+		"no true limit":     {{Key: []byte("key"), Limits: make([]descriptors.Limit, 1)}},
 		"too few decisions": {{Key: []byte("key"), Limits: limits}, {Key: []byte("key"), Limits: limits}},
 	} {
 		if err := s.Counter.Decide(context.Background(), checks, make([]backend.Decision, 1)); err == nil {

@@ -1,7 +1,11 @@
 package backendtest
 
 import (
+	"cmp"
+	"math/bits"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
@@ -30,34 +34,91 @@ func newModel(r rule) *model {
 	return m
 }
 
-// decide is the decision that the store should come to. It takes the hits into the logs as well.
+// decide is the decision that the store should come to, said as plainly as the rulings are. It takes the hits into the
+// buckets and the logs.
 func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.Decision {
-	counts := make([]window.Count, len(m.buckets))
-	before := make([]uint64, len(m.buckets))
+	before, denying := make([]uint64, len(m.buckets)), []int(nil)
 	for i, b := range m.buckets {
-		counts[i] = b
 		before[i] = b.Sum(now)
 		m.logs[i].tick(now)
-	}
-	var v window.Verdict
-	switch op {
-	case backend.Look:
-		v = window.Look(counts, m.rule.limits, now)
-	case backend.Refund:
-		v = window.Refund(counts, m.rule.limits, hits, now)
-		for i := range m.logs {
-			m.logs[i].takeBack(min(hits, before[i]))
+		if op != backend.Refund && over(before[i], m.size(i, op, hits), m.rule.limits[i].Requests) {
+			denying = append(denying, i)
 		}
-	case backend.Count:
-		v = window.Charge(counts, m.rule.limits, hits, m.rule.charge, now)
-		for i := range m.logs {
-			if v.Allowed || m.rule.charge.Always(&m.rule.limits[i]) {
-				m.logs[i].count(min(hits, window.MaxCount-before[i]))
+	}
+	for i := range m.buckets {
+		switch charged := len(denying) == 0 || m.rule.charge.Always(&m.rule.limits[i]); {
+		case op == backend.Refund:
+			m.logs[i].takeBack(min(hits, before[i]))
+			m.buckets[i].Add(now, -int64(min(hits, window.MaxCount)))
+		case op == backend.Count && charged:
+			m.logs[i].count(min(hits, window.MaxCount-before[i]))
+			m.buckets[i].Add(now, int64(min(hits, window.MaxCount)))
+		}
+	}
+	if len(denying) > 0 {
+		return m.denial(denying, before, op, hits, now)
+	}
+	return m.admission(before, now)
+}
+
+// over says whether a count and some hits are more than n together.
+func over(before, hits, n uint64) bool {
+	sum, carry := bits.Add64(before, hits, 0)
+	return carry > 0 || sum > n
+}
+
+// size is how many hits must fit a limit.
+func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
+	switch {
+	case op == backend.Count:
+		return hits
+	case m.rule.limits[i].Algorithm == descriptors.FixedWindow:
+		return 0
+	}
+	return 1
+}
+
+// admission speaks for the limit with the least left.
+func (m *model) admission(before []uint64, now window.Instant) backend.Decision {
+	all := make([]backend.Decision, len(m.buckets))
+	for i, b := range m.buckets {
+		after := b.Sum(now)
+		d := backend.Decision{Allowed: true, Strictest: i, Before: before[i]}
+		if after < m.rule.limits[i].Requests {
+			d.Remaining = m.rule.limits[i].Requests - after
+		}
+		if after > 0 {
+			d.ResetIn = span(now, b.Until(now, after-1))
+		}
+		all[i] = d
+	}
+	return slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+}
+
+// denial speaks for the denying limit with the longest wait. The caller has to wait for all limits.
+func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
+	waits, out := make([]time.Duration, len(m.buckets)), backend.Decision{}
+	for i, b := range m.buckets {
+		l, size := &m.rule.limits[i], m.size(i, op, hits)
+		reset := l.Window
+		switch {
+		case size <= l.Requests:
+			waits[i] = span(now, b.Until(now, l.Requests-size))
+			reset = waits[i]
+		default:
+			waits[i] = backend.Never
+			if b.Sum(now) > 0 {
+				reset = span(now, b.Until(now, 0))
 			}
 		}
+		out.ResetIn, out.RetryIn = max(out.ResetIn, reset), max(out.RetryIn, waits[i])
 	}
-	return backend.Decision(v)
+	out.Strictest = slices.MaxFunc(denying, func(a, b int) int { return cmp.Compare(waits[a], waits[b]) })
+	out.Before = before[out.Strictest]
+	return out
 }
+
+func span(from, to window.Instant) time.Duration { return time.Duration(to-from) * time.Microsecond }
 
 // check compares the literal buckets with the exact logs: the buckets may hold a hit too long, but by no more than a
 // precision, and never let one go too early.

@@ -46,7 +46,7 @@ func bounded(t *testing.T, s *step) {
 	}
 }
 
-// deniedChangesNothing: after a denial, the same look and the same check give the same answer as before, for limits
+// deniedChangesNothing: after a denial the same check gives the same answer again, and no bucket came or went, for limits
 // that charge what they admit.
 func deniedChangesNothing(t *testing.T, s *step) {
 	if s.got.Allowed || s.check.Op != backend.Count {
@@ -57,8 +57,20 @@ func deniedChangesNothing(t *testing.T, s *step) {
 			return
 		}
 	}
+	buckets := s.store.Buckets(s.check.Key)
 	if again := s.store.decide(t, s.check); again != s.got {
-		t.Fatalf("a check was denied with\n%+v, and asked again at the same moment with\n%+v: the denial changed something", s.got, again)
+		t.Fatalf("a check was denied with\n%+v, and asked again at the same moment with\n%+v: the denial changed something",
+			s.got, again)
+	}
+	if now := s.store.Buckets(s.check.Key); now != buckets {
+		t.Fatalf("a denied check left %d buckets where there were %d", now, buckets)
+	}
+	for i := range s.check.Limits {
+		one := s.check
+		one.Limits, one.Op = s.check.Limits[i:i+1], backend.Look
+		if got, want := s.store.decide(t, one).Before, s.model.buckets[i].Sum(s.now); got != want {
+			t.Fatalf("after a denial %v counts %d hits, want %d: none of the limits may count it", s.check.Limits[i], got, want)
+		}
 	}
 }
 

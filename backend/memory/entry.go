@@ -75,6 +75,16 @@ func reopening(counts []window.Count, limits []descriptors.Limit, now window.Ins
 	return latest
 }
 
+// rewind moves what lies after now into now. When the entry reopens is not known without its limits: at the latest when
+// nothing in it counts.
+func (e *entry) rewind(now window.Instant) {
+	for i := range e.states {
+		e.states[i].Sum(now)
+	}
+	e.dropExpired(now)
+	e.reopens = min(e.reopens, e.expires)
+}
+
 // dropExpired forgets the states that hold nothing: those of a former configuration, and those that were emptied.
 func (e *entry) dropExpired(now window.Instant) {
 	kept := e.states[:0]
@@ -82,7 +92,9 @@ func (e *entry) dropExpired(now window.Instant) {
 	for i := range e.states {
 		if gone := e.states[i].Expires(); gone > now {
 			e.expires = max(e.expires, gone)
-			kept = append(kept, e.states[i])
+			if kept = kept[:len(kept)+1]; len(kept) <= i {
+				kept[len(kept)-1] = e.states[i]
+			}
 		}
 	}
 	clear(e.states[len(kept):])

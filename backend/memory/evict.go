@@ -6,26 +6,39 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// makeRoom throws one key out, not the one that just came: of the keys with room left the first to expire in the
-// newcomer's shard, else in another shard; if all keys are over their limits, the one that reopens first.
+// makeRoom throws keys out until no more than MaxKeys are held, but not the one that just came.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
+	for s.keys.Load() > int64(s.config.MaxKeys) && s.evictOne(home, newcomer, now) {
+	}
+}
+
+// evictOne throws one key out: of the keys with room left the first to expire in the newcomer's shard, else in another
+// shard; if all keys are over their limits, the one that reopens first. It says false if there is no key but the
+// newcomer. Where several reopen at once, the search begins at the newcomer's shard, so that none is preferred.
+func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
 	for i := range shards {
 		if s.shards[(home+i)&(shards-1)].evictOpen(newcomer, now) {
 			s.keys.Add(-1)
 			s.evictedOpen.Add(1)
-			return
+			return true
 		}
 	}
-	first, earliest := -1, window.Instant(0)
-	for i := range s.shards {
-		if at, any := s.shards[i].nextReopening(newcomer, now); any && (first < 0 || at < earliest) {
-			first, earliest = i, at
+	var first *shard
+	var earliest window.Instant
+	for i := range shards {
+		sh := &s.shards[(home+i)&(shards-1)]
+		if at, any := sh.nextReopening(newcomer, now); any && (first == nil || at < earliest) {
+			first, earliest = sh, at
 		}
 	}
-	if first >= 0 && s.shards[first].evictSpent(newcomer, now) {
+	if first == nil {
+		return false
+	}
+	if first.evictSpent(newcomer, now) { // unless another goroutine was faster
 		s.keys.Add(-1)
 		s.evictedOver.Add(1)
 	}
+	return true
 }
 
 // evictOpen throws out the key with room left that expires first, if there is one.

@@ -33,7 +33,8 @@ func (s *Store) openDir() {
 		err = errors.Join(s.read(f), f.Close())
 	}
 	if err != nil {
-		s.config.Log.Warn("not all counters could be loaded: the rest begin at zero", "file", path, "loaded", s.keys.Load(), "error", err)
+		s.config.Log.Warn("not all counters could be loaded: the rest begin at zero, and the file is kept as .torn",
+			"file", path, "loaded", s.keys.Load(), "error", errors.Join(err, os.Rename(path, path+".torn")))
 		return
 	}
 	s.config.Log.Info("counters loaded", "file", path, "keys", s.keys.Load())
@@ -101,11 +102,10 @@ func (s *Store) load(e *entry, now window.Instant) {
 	_, known := sh.entries[e.key]
 	if !known {
 		sh.insert(e)
+		s.keys.Add(1)
 	}
 	sh.mu.Unlock()
-	if !known && s.keys.Add(1) > int64(s.config.MaxKeys) {
-		s.makeRoom(home, e, now)
-	}
+	s.makeRoom(home, e, now)
 }
 
 func decodeEntry(src []byte, now window.Instant) (*entry, error) {
@@ -126,6 +126,7 @@ func decodeEntry(src []byte, now window.Instant) (*entry, error) {
 		src = rest
 	}
 	e.dropExpired(now)
+	e.reopens = min(e.reopens, e.expires)
 	return e, nil
 }
 

@@ -25,8 +25,8 @@ const shards = 256
 
 // Config says how a store is to be.
 type Config struct {
-	// MaxKeys is how many keys it holds at most. A key of one limit takes about 250 bytes, and 16 more for each bucket
-	// beyond the first that holds hits. At least 1.
+	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 270 bytes, and 16 more
+	// for each bucket beyond the first that holds hits. At least 1.
 	MaxKeys int
 	// Dir is where the counters are saved, "" for nowhere. It is made if it is missing.
 	Dir string
@@ -51,6 +51,7 @@ type Store struct {
 	shards [shards]shard
 
 	keys, evictedOpen, evictedOver atomic.Int64
+	swept                          atomic.Int64 // when, by the store's clock
 
 	closed  atomic.Bool
 	stop    context.CancelFunc
@@ -82,7 +83,7 @@ func Open(c Config) (*Store, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.running.Go(func() { s.every(ctx, time.Second, s.sweep) })
-	if s.dir != nil && c.SaveEvery > 0 {
+	if c.Dir != "" && c.SaveEvery > 0 {
 		s.running.Go(func() { s.every(ctx, c.SaveEvery, s.saveOrWarn) })
 	}
 	return s, nil
@@ -130,48 +131,66 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 	if s.closed.Load() {
 		return backend.ErrClosed
 	}
-	now := s.now()
 	for i := range checks {
-		out[i] = s.decide(&checks[i], now)
+		out[i] = backend.Decision(s.decide(&checks[i]))
 	}
 	return nil
 }
 
-func (s *Store) decide(c *backend.Check, now window.Instant) backend.Decision {
+func (s *Store) decide(c *backend.Check) window.Verdict {
 	home := s.shardOf(c.Key)
-	sh := &s.shards[home]
-	sh.mu.Lock()
-	e := sh.entries[string(c.Key)]
-	known := e != nil
-	if !known {
-		e = newEntry(c)
+	v, added, now := s.decideIn(&s.shards[home], c)
+	if added != nil {
+		s.makeRoom(home, added, now)
 	}
-	v := e.apply(c, now)
-	added := !known && e.expires != 0
-	switch {
-	case known && e.expires == 0:
+	return v
+}
+
+// decideIn decides a check in its key's shard. It returns the entry if that is new. The clock is read under the lock:
+// read before it, a goroutine that had to wait would seem to step back, and fold newer hits into an old bucket.
+func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *entry, now window.Instant) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now = s.now()
+	e := sh.entries[string(c.Key)]
+	if e == nil {
+		e = newEntry(c)
+		if v = e.apply(c, now); e.expires != 0 {
+			sh.insert(e)
+			s.keys.Add(1)
+			added = e
+		}
+		return v, added, now
+	}
+	if v = e.apply(c, now); e.expires == 0 {
 		sh.remove(e)
 		s.keys.Add(-1)
-	case known:
+	} else {
 		sh.requeue(e)
-	case added:
-		sh.insert(e)
 	}
-	sh.mu.Unlock()
-	if added && s.keys.Add(1) > int64(s.config.MaxKeys) {
-		s.makeRoom(home, e, now)
-	}
-	return backend.Decision(v)
+	return v, nil, now
 }
 
 func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep forgets the keys in which nothing counts any more.
+// sweep forgets the keys in which nothing counts any more. If the clock has stepped back since the last sweep, every key
+// is put right first: one that nobody asks for would keep a moment of the future else, and its place with it.
 func (s *Store) sweep() {
-	now := s.now()
+	now := int64(s.now())
+	back := now < s.swept.Swap(now)
 	for i := range s.shards {
-		s.keys.Add(-int64(s.shards[i].expire(now)))
+		sh := &s.shards[i]
+		if back {
+			sh.rewind(s.now)
+		}
+		for {
+			n := sh.expire(s.now)
+			s.keys.Add(-int64(n))
+			if n < expireAtOnce {
+				break
+			}
+		}
 	}
 }

@@ -24,32 +24,40 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// saveOrWarn saves in the background, where nobody waits for the error.
+// saveOrWarn saves in the background, where nobody waits for the error. A directory that another process had, the one
+// that this one replaces perhaps, is asked for again.
 func (s *Store) saveOrWarn() {
+	if s.dir == nil {
+		dir, err := lockDirectory(s.config.Dir)
+		if err != nil {
+			return // the warning was given at the start
+		}
+		s.config.Log.Info("counters are saved from now on", "dir", dir.path)
+		s.dir = dir
+	}
 	if err := s.save(); err != nil {
 		s.config.Log.Warn("counters were not saved", "error", err)
 	}
 }
 
 // save writes all counters to a new file and puts it in the old one's place, so that a crash leaves one of the two.
-func (s *Store) save() (err error) {
+func (s *Store) save() error {
 	path := filepath.Join(s.dir.path, fileName)
 	f, err := os.Create(path + ".new")
 	if err != nil {
 		return fmt.Errorf("saving counters: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("saving counters to %s: %w", path, err), os.Remove(f.Name()))
-		}
-	}()
-	if err := errors.Join(s.write(f), f.Sync(), f.Close()); err != nil {
-		return err
+	err = errors.Join(s.write(f), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("saving counters to %s: %w", path, err), os.Remove(f.Name()))
 	}
-	return s.dir.sync()
+	if err := s.dir.sync(); err != nil {
+		return fmt.Errorf("saving counters to %s: %w", path, err)
+	}
+	return nil
 }
 
 func (s *Store) write(to io.Writer) error {

@@ -9,7 +9,8 @@ import (
 
 // shard holds the keys of one lock. Each key stands in one of two queues: open, by the moment it expires, or spent,
 // by the moment it reopens. A hit that only moves that moment later leaves the queue as it is: an entry's due may be
-// too early, never too late, and whoever takes an entry from the front puts it right first.
+// too early, never too late, and whoever takes an entry from the front puts it right first. Whoever changes entries
+// reads the clock under the lock, or a goroutine that had to wait would seem to step back in time.
 type shard struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -76,21 +77,36 @@ func (sh *shard) front(q *queue, now window.Instant) *entry {
 	return nil
 }
 
-// expire removes the keys in which nothing counts at now and says how many they were.
-func (sh *shard) expire(now window.Instant) int {
+// expireAtOnce is how many keys expire removes in one hold of the lock.
+const expireAtOnce = 256
+
+// expire removes keys in which nothing counts by the clock, expireAtOnce at most, and says how many they were.
+func (sh *shard) expire(clock func() window.Instant) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	now := clock()
 	n := 0
 	for len(sh.spent) > 0 && sh.spent[0].due <= now {
 		sh.front(&sh.spent, now)
 	}
-	for len(sh.open) > 0 && sh.open[0].due <= now {
+	for len(sh.open) > 0 && sh.open[0].due <= now && n < expireAtOnce {
 		if e := sh.front(&sh.open, now); e != nil && e.expires <= now {
 			sh.remove(e)
 			n++
 		}
 	}
 	return n
+}
+
+// rewind moves what lies after the clock's now into now, in every entry.
+func (sh *shard) rewind(clock func() window.Instant) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := clock()
+	for _, e := range sh.entries {
+		e.rewind(now)
+		sh.requeue(e)
+	}
 }
 
 // queue is a heap of entries, the earliest due first.

@@ -40,7 +40,7 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 	for i := range limits {
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Requests)
 	}
-	v := Verdict{Allowed: admitted, Strictest: -1}
+	v := newWeighing(admitted)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		if admitted || charge.Always(&limits[i]) {
@@ -48,36 +48,47 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 		}
 		v.weigh(i, counts[i], &limits[i], before, hits, now)
 	}
-	return v
+	return v.Verdict
 }
 
 // Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
 // window, as in envoyproxy/ratelimit, iff the count is above the limit.
 func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
-	v := Verdict{Allowed: true, Strictest: -1}
+	passes := true
 	for i := range limits {
-		v.Allowed = v.Allowed && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Requests)
+		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Requests)
 	}
+	v := newWeighing(passes)
 	for i := range limits {
 		v.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
 	}
-	return v
+	return v.Verdict
 }
 
 // Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
 func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) Verdict {
-	v := Verdict{Allowed: true, Strictest: -1}
+	v := newWeighing(true)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		counts[i].Add(now, -int64(min(hits, MaxCount)))
 		v.weigh(i, counts[i], &limits[i], before, 0, now)
 	}
-	return v
+	return v.Verdict
+}
+
+// weighing is a verdict that has not seen all limits yet.
+type weighing struct {
+	Verdict
+	denial time.Duration // the longest wait among the limits that deny
+}
+
+func newWeighing(allowed bool) weighing {
+	return weighing{Verdict: Verdict{Allowed: allowed, Strictest: -1}}
 }
 
 // weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
-func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+func (v *weighing) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
 	if v.Allowed {
 		after := c.Sum(now)
 		if remaining := l.Requests - min(after, l.Requests); v.Strictest < 0 || remaining < v.Remaining {
@@ -97,10 +108,9 @@ func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint6
 		reset = l.Window
 	}
 	// A limit that admitted this check and charged it all the same may stand in the way of the next one.
-	longest := retry > v.RetryIn
 	v.RetryIn, v.ResetIn = max(v.RetryIn, retry), max(v.ResetIn, reset)
-	if !fits(before, size, l.Requests) && (v.Strictest < 0 || longest) {
-		v.Strictest, v.Before = i, before
+	if !fits(before, size, l.Requests) && (v.Strictest < 0 || retry > v.denial) {
+		v.Strictest, v.Before, v.denial = i, before, retry
 	}
 }
 

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -128,5 +129,48 @@ func TestRetryCountsWhatTheDeniedCheckCharged(t *testing.T) {
 	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	if v.Allowed || v.Strictest != 0 || v.RetryIn != time.Hour {
 		t.Errorf("%+v; want it denied by the minute, but no hope before the hour ends: it is full now", v)
+	}
+}
+
+// Where several limits deny, the strictest is the one with the longest wait, even if another one, that admitted the
+// check and charged it, makes the caller wait longer still.
+func TestStrictestIsADenyingLimit(t *testing.T) {
+	limits := []descriptors.Limit{
+		limit(t, 10, descriptors.Day, 1, descriptors.FixedWindow, 0),
+		limit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
+		limit(t, 1, descriptors.Hour, 1, descriptors.FixedWindow, 0),
+	}
+	counts := states(limits)
+	counts[0].Add(noon, 9)
+	counts[1].Add(noon, 1)
+	counts[2].Add(noon, 1)
+	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	if v.Strictest != 2 || v.RetryIn != 12*time.Hour {
+		t.Errorf("%+v; want the hour, which denies longest, and a wait until midnight, as the day is full now", v)
+	}
+}
+
+// The wait is exact: a check of the same size fits after it, and not a microsecond before.
+func TestRetryInIsExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for range 20_000 {
+		limits := []descriptors.Limit{randomSliding(t, r), randomSliding(t, r)}
+		counts, now := states(limits), noon
+		for range 30 {
+			now += randomStep(r, &limits[r.IntN(2)])
+			hits := 1 + r.Uint64N(4)
+			v := Charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
+			if v.Allowed || v.RetryIn == Never {
+				continue
+			}
+			after := now.Plus(v.RetryIn)
+			if early := Charge(counts, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
+				t.Fatalf("%v: told to wait %v, admitted a microsecond earlier", limits, v.RetryIn)
+			}
+			if late := Charge(counts, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
+				t.Fatalf("%v: denied after waiting the %v that it was told", limits, v.RetryIn)
+			}
+			now = after
+		}
 	}
 }

@@ -17,7 +17,7 @@ type State struct {
 	window, precision time.Duration
 
 	sum   uint64
-	cells []cell // room in front of head is used again when the slice is full
+	cells []cell // when the slice is full, the room in front of head is used again if it is a quarter or more
 }
 
 type cell struct {
@@ -92,7 +92,7 @@ func (s *State) push(bucket int64, hits uint64) {
 		s.cells[n-1].hits += hits
 		return
 	}
-	if s.head > 0 && len(s.cells) == cap(s.cells) {
+	if len(s.cells) == cap(s.cells) && int(s.head) >= (len(s.cells)+3)/4 && s.head > 0 {
 		s.cells = s.cells[:copy(s.cells, s.cells[s.head:])]
 		s.head = 0
 	}
@@ -133,13 +133,26 @@ func (s *State) takeBack(hits uint64) {
 // Until is the first moment, now or later, at which at most keep of the hits that count now still do.
 func (s *State) Until(now Instant, keep uint64) Instant {
 	left := s.Sum(now)
-	for i := int(s.head); left > keep; i++ {
-		left -= s.cells[i].hits
-		if left <= keep {
-			return s.leaves(s.cells[i].bucket)
-		}
+	if left <= keep {
+		return now
 	}
-	return now
+	if keep < left/2 {
+		return s.leaves(s.cells[s.fromNewest(keep)].bucket)
+	}
+	i := int(s.head)
+	for left -= s.cells[i].hits; left > keep; left -= s.cells[i].hits {
+		i++
+	}
+	return s.leaves(s.cells[i].bucket)
+}
+
+// fromNewest is the newest cell from which on more than keep hits are held.
+func (s *State) fromNewest(keep uint64) int {
+	i := len(s.cells) - 1
+	for held := s.cells[i].hits; held <= keep; held += s.cells[i].hits {
+		i--
+	}
+	return i
 }
 
 // Expires is the first moment from which nothing in the state counts, 0 if nothing does now.

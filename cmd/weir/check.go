@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -161,10 +160,11 @@ func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
 	if c.Domain != "" {
 		return c.Domain, nil
 	}
-	if rules := config.Rules(); config.Domains() == 1 && len(rules) > 0 {
-		return rules[0].Domain, nil
+	names := config.DomainNames()
+	if len(names) == 1 {
+		return names[0], nil
 	}
-	return "", errors.New("--explain needs --domain: there is more than one")
+	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
 }
 
 // describeLimit is a limit with all that decides how it counts.

@@ -81,7 +81,8 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return &r.Descriptors[len(r.Descriptors)-1]
 }
 
-// maxKept bounds, in descriptors and in bytes of keys, the room that a Call keeps from one request to the next.
+// maxKept bounds the descriptors, and the entries of each, that a Call keeps room for from one request to the next;
+// maxKeptKeys the bytes of keys.
 const maxKept, maxKeptKeys = 64, 16 << 10
 
 // Reset empties the call. It keeps no reference to what the request and the rules held.
@@ -93,6 +94,9 @@ func (c *Call) Reset() {
 	for i := range c.Descriptors {
 		entries := c.Descriptors[i].Entries
 		clear(entries)
+		if cap(entries) > maxKept {
+			entries = nil
+		}
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
 	clear(c.pending)

@@ -319,3 +319,14 @@ func TestResetForgets(t *testing.T) {
 		t.Errorf("something of the last descriptor is left: %+v", d)
 	}
 }
+
+// One huge request must not make every later one carry its room.
+func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
+	c := new(limit.Call)
+	d := c.AddDescriptor()
+	d.Entries = make(descriptors.Descriptor, 100_000)
+	c.Reset()
+	if d := c.AddDescriptor(); cap(d.Entries) > 1000 {
+		t.Errorf("room for %d entries is kept", cap(d.Entries))
+	}
+}

@@ -52,7 +52,7 @@ func appendStatus(dst []byte, s *limit.Status) []byte {
 	return closeMessage(dst, begin)
 }
 
-// appendLimit writes the fields of a RateLimit. Its unit's numbers are weir's own.
+// appendLimit writes the fields of a RateLimit. weir's units have the wire's numbers.
 func appendLimit(dst []byte, l *descriptors.Limit) []byte {
 	dst = appendVarint(dst, 1, min(l.Requests, math.MaxUint32))
 	dst = appendVarint(dst, 2, uint64(l.Unit))

@@ -49,15 +49,17 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// shouldRateLimit is the method's handler, as grpc-go's generated code would have it.
+// shouldRateLimit is the method's handler, as grpc-go has it, but for the moment of decoding.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	call := s.calls.Get().(*limit.Call)
 	defer s.release(call)
-	if err := decode(call); err != nil {
-		return nil, err
+	answer := func(ctx context.Context, _ any) (any, error) { // decodes as well, so that interceptors see a panic there
+		if err := decode(call); err != nil {
+			return nil, err
+		}
+		return s.answer(ctx, call)
 	}
-	answer := func(ctx context.Context, _ any) (any, error) { return s.answer(ctx, call) }
 	if interceptor == nil {
 		return answer(ctx, call)
 	}
