@@ -22,7 +22,7 @@ run: build ## serve the example configuration on this machine, counting in memor
 	@echo
 	@echo "Paste this in another terminal to see a limit being hit:"
 	@echo
-	@echo "    $(CURDIR)/bin/weir call --addr 127.0.0.1:8081 --domain shop --descriptor 'user=ann' --rate 2 --for 15s"
+	@echo "    $(CURDIR)/bin/weir call --addr 127.0.0.1:$${GRPC_PORT:-8081} --domain shop --descriptor 'user=ann' --rate 2 --for 15s"
 	@echo
 	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
 	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config

@@ -41,7 +41,7 @@ type Check struct {
 // Decision is the answer to one check.
 type Decision struct {
 	Allowed   bool
-	Strictest int    // index of the limit that Before and Remaining speak of, and ResetIn if allowed
+	Strictest int    // index of the limit that the other fields speak of
 	Before    uint64 // hits that counted just before this check
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 

@@ -29,7 +29,11 @@ type Match struct {
 type Config struct {
 	domains map[string]*node
 	rules   []*Rule
+	passes  []Pass
 }
+
+// Pass is a descriptor with neither a limit nor descriptors below it: what it matches passes, uncounted.
+type Pass struct{ Domain, Path, Where string }
 
 // node is one level of the match tree: what may follow the entries matched so far.
 type node struct {
@@ -140,6 +144,9 @@ func (c *Config) Domains() int { return len(c.domains) }
 
 // DomainNames lists the domains, sorted.
 func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }
+
+// Passes lists what passes without a rule, in the order of the files. The result is shared: do not change it.
+func (c *Config) Passes() []Pass { return c.passes }
 
 // Rules lists all rules, in the order of their files. The result is shared: do not change it.
 func (c *Config) Rules() []*Rule { return c.rules }

@@ -129,6 +129,9 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 		p.config.rules = append(p.config.rules, child.rule)
 	}
 	p.descriptors(m, child, path, depth+1)
+	if child.rule == nil && child.exact == nil && child.byKey == nil {
+		p.config.passes = append(p.config.passes, Pass{Domain: p.domain, Path: path, Where: p.where(n)})
+	}
 }
 
 func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file, n.Line) }

@@ -13,6 +13,7 @@ import (
 var (
 	errUnconfigured = errors.New("no rate limit configuration loaded")
 	errDraining     = errors.New("draining")
+	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
 // Health is whether this process wants traffic: it does from its first configuration until it drains. gRPC health

@@ -160,7 +160,7 @@ func (s *Server) drain(kill context.Context) error {
 	case <-time.After(s.config.DrainDelay):
 	case <-kill.Done():
 	}
-	bound, cancel := context.WithTimeout(kill, s.config.DrainTimeout)
+	bound, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
 	defer cancel()
 	s.endStreams()
 	http := make(chan error, 1)
@@ -173,7 +173,7 @@ func (s *Server) drain(kill context.Context) error {
 	select {
 	case <-stopped:
 	case <-bound.Done():
-		s.parts.Log.Warn("calls were still open when the drain timed out: they are cut off")
+		s.parts.Log.Warn("calls that are still open are cut off", "reason", context.Cause(bound))
 		s.grpc.Stop()
 		<-stopped
 	}

@@ -95,11 +95,11 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 	return slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
 }
 
-// denial speaks for the denying limit with the longest wait. The caller has to wait for all limits.
+// denial speaks for the denying limit with the longest wait.
 func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
-	waits, out := make([]time.Duration, len(m.buckets)), backend.Decision{}
-	for i, b := range m.buckets {
-		l, size := &m.rule.limits[i], m.size(i, op, hits)
+	waits, out := make(map[int]time.Duration), backend.Decision{}
+	for _, i := range denying {
+		l, b, size := &m.rule.limits[i], m.buckets[i], m.size(i, op, hits)
 		reset := l.Window
 		switch {
 		case size <= l.Requests:
@@ -111,10 +111,10 @@ func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint6
 				reset = span(now, b.Until(now, 0))
 			}
 		}
-		out.ResetIn, out.RetryIn = max(out.ResetIn, reset), max(out.RetryIn, waits[i])
+		out.ResetIn = max(out.ResetIn, reset)
 	}
 	out.Strictest = slices.MaxFunc(denying, func(a, b int) int { return cmp.Compare(waits[a], waits[b]) })
-	out.Before = before[out.Strictest]
+	out.Before, out.RetryIn = before[out.Strictest], waits[out.Strictest]
 	return out
 }
 

@@ -40,7 +40,7 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 	for i := range limits {
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Requests)
 	}
-	v := newWeighing(admitted)
+	v := begun(admitted)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		if admitted || charge.Always(&limits[i]) {
@@ -48,7 +48,7 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 		}
 		v.weigh(i, counts[i], &limits[i], before, hits, now)
 	}
-	return v.Verdict
+	return v
 }
 
 // Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
@@ -58,37 +58,30 @@ func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
 	for i := range limits {
 		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Requests)
 	}
-	v := newWeighing(passes)
+	v := begun(passes)
 	for i := range limits {
 		v.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
 	}
-	return v.Verdict
+	return v
 }
 
 // Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
 func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) Verdict {
-	v := newWeighing(true)
+	v := begun(true)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		counts[i].Add(now, -int64(min(hits, MaxCount)))
 		v.weigh(i, counts[i], &limits[i], before, 0, now)
 	}
-	return v.Verdict
+	return v
 }
 
-// weighing is a verdict that has not seen all limits yet.
-type weighing struct {
-	Verdict
-	denial time.Duration // the longest wait among the limits that deny
-}
-
-func newWeighing(allowed bool) weighing {
-	return weighing{Verdict: Verdict{Allowed: allowed, Strictest: -1}}
-}
+// begun is a verdict that has seen no limit yet.
+func begun(allowed bool) Verdict { return Verdict{Allowed: allowed, Strictest: -1} }
 
 // weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
-func (v *weighing) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
 	if v.Allowed {
 		after := c.Sum(now)
 		if remaining := l.Requests - min(after, l.Requests); v.Strictest < 0 || remaining < v.Remaining {
@@ -100,6 +93,9 @@ func (v *weighing) weigh(i int, c Count, l *descriptors.Limit, before, size uint
 		}
 		return
 	}
+	if fits(before, size, l.Requests) {
+		return
+	}
 	retry, reset := Never, time.Duration(0)
 	if size <= l.Requests {
 		retry = now.until(c.Until(now, l.Requests-size))
@@ -107,11 +103,10 @@ func (v *weighing) weigh(i int, c Count, l *descriptors.Limit, before, size uint
 	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
 		reset = l.Window
 	}
-	// A limit that admitted this check and charged it all the same may stand in the way of the next one.
-	v.RetryIn, v.ResetIn = max(v.RetryIn, retry), max(v.ResetIn, reset)
-	if !fits(before, size, l.Requests) && (v.Strictest < 0 || retry > v.denial) {
-		v.Strictest, v.Before, v.denial = i, before, retry
+	if v.Strictest < 0 || retry > v.RetryIn {
+		v.Strictest, v.Before, v.RetryIn = i, before, retry
 	}
+	v.ResetIn = max(v.ResetIn, reset)
 }
 
 // fits says whether size more hits stay within n, without overflow.

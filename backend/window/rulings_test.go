@@ -118,8 +118,8 @@ func TestStrictestIsTheLongestWait(t *testing.T) {
 	}
 }
 
-// The wait must be true: a limit that admitted a denied check and charged it may itself deny the next one.
-func TestRetryCountsWhatTheDeniedCheckCharged(t *testing.T) {
+// Only denying limits speak, also where another one, that admitted the check and charged it, is full now.
+func TestRetryIsThatOfTheDenyingLimits(t *testing.T) {
 	limits := []descriptors.Limit{
 		limit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
 		limit(t, 2, descriptors.Hour, 1, descriptors.FixedWindow, 0),
@@ -127,13 +127,12 @@ func TestRetryCountsWhatTheDeniedCheckCharged(t *testing.T) {
 	counts := states(limits)
 	Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Allowed || v.Strictest != 0 || v.RetryIn != time.Hour {
-		t.Errorf("%+v; want it denied by the minute, but no hope before the hour ends: it is full now", v)
+	if v.Allowed || v.Strictest != 0 || v.RetryIn != time.Minute || v.ResetIn != time.Minute {
+		t.Errorf("%+v; want it denied by the minute, for a minute", v)
 	}
 }
 
-// Where several limits deny, the strictest is the one with the longest wait, even if another one, that admitted the
-// check and charged it, makes the caller wait longer still.
+// Where several limits deny, the strictest is the one with the longest wait.
 func TestStrictestIsADenyingLimit(t *testing.T) {
 	limits := []descriptors.Limit{
 		limit(t, 10, descriptors.Day, 1, descriptors.FixedWindow, 0),
@@ -145,8 +144,8 @@ func TestStrictestIsADenyingLimit(t *testing.T) {
 	counts[1].Add(noon, 1)
 	counts[2].Add(noon, 1)
 	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Strictest != 2 || v.RetryIn != 12*time.Hour {
-		t.Errorf("%+v; want the hour, which denies longest, and a wait until midnight, as the day is full now", v)
+	if v.Strictest != 2 || v.RetryIn != time.Hour {
+		t.Errorf("%+v; want the hour, which denies longest", v)
 	}
 }
 

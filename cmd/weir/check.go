@@ -72,7 +72,7 @@ func (c *checkCmd) report(problems descriptors.Problems) bool {
 		}
 	}
 	if errs > 0 {
-		fmt.Fprintf(c.stderr, "%s: %d errors, %d warnings\n", c.Dir, errs, warnings)
+		fmt.Fprintf(c.stderr, "%s: %s, %s\n", c.Dir, count(errs, "error"), count(warnings, "warning"))
 	}
 	return errs == 0
 }
@@ -80,13 +80,18 @@ func (c *checkCmd) report(problems descriptors.Problems) bool {
 // list prints each rule's path and limits.
 func (c *checkCmd) list(config *descriptors.Config) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	domain := ""
-	for _, r := range config.Rules() {
-		if r.Domain != domain {
-			domain = r.Domain
-			fmt.Fprintln(w, domain)
+	for _, domain := range config.DomainNames() {
+		fmt.Fprintln(w, printable(domain))
+		for _, r := range config.Rules() {
+			if r.Domain == domain {
+				fmt.Fprintf(w, "  %s\t%s\n", printable(descriptors.ReadablePath(r.Path)), describeRule(r))
+			}
 		}
-		fmt.Fprintf(w, "  %s\t%s\n", descriptors.ReadablePath(r.Path), describeRule(r))
+		for _, p := range config.Passes() {
+			if p.Domain == domain {
+				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printable(descriptors.ReadablePath(p.Path)))
+			}
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -133,7 +138,10 @@ func (c *checkCmd) explain(config *descriptors.Config) error {
 		return err
 	}
 	rule := x.Match.Rule
-	if rule == nil {
+	switch {
+	case x.Match.Found == descriptors.UnknownDomain:
+		return exitError
+	case rule == nil:
 		return nil
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)

@@ -1,35 +1,37 @@
 package main
 
 import (
-	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 )
 
 // headroom is how much garbage weir lets pile up, in bytes, before it is collected: enough that collecting costs
 // little at thousands of requests a second, and little beside the counters of a full memory store.
 const headroom = 128 << 20
 
-// keepHeadroom sets the collector's pace to the headroom, as far as 400 % of what is live, and at least 100 %. It does
+// keepHeadroom sets the collector's pace to the headroom, as far as 400 % of what is live, and at least 100 %. The pace
+// follows what is live after each collection; slower, and a store that fills quickly would grow far beyond it. It does
 // nothing if the user has set GOGC.
-func keepHeadroom(ctx context.Context, gogc string) {
+func keepHeadroom(gogc string) {
 	if gogc != "" {
 		return
 	}
-	debug.SetGCPercent(400)
-	tick := time.NewTicker(10 * time.Second)
-	defer tick.Stop()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			metrics.Read(live)
-			debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
-		}
-	}
+	debug.SetGCPercent(gcPercent(0))
+	afterEachCollection(func() {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
+	})
+}
+
+// afterEachCollection calls f after each collection from now on, by leaving something to collect.
+func afterEachCollection(f func()) {
+	garbage := new([16]byte)
+	runtime.AddCleanup(garbage, func(struct{}) {
+		f()
+		afterEachCollection(f)
+	}, struct{}{})
 }
 
 func gcPercent(live uint64) int {

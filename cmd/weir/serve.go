@@ -36,6 +36,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	log := set.logger(os.Stderr)
+	if err := unsupported(os.Getenv, log); err != nil {
+		return err
+	}
+	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
 	store, err := openMemory(&set, metrics, log)
 	if err != nil {
@@ -53,12 +57,13 @@ func (c *serveCmd) Run(ctx context.Context) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { keepHeadroom(ctx, set.GOGC) })
 	running.Go(func() { c.watch(ctx, &set, limiter, health, metrics, log) })
 	err = srv.Run(ctx, secondSignal(ctx))
 	cancel()
 	running.Wait()
-	return errors.Join(err, store.Close())
+	err = errors.Join(err, store.Close())
+	log.Info("weir ends", "error", err)
+	return err
 }
 
 func (c *serveCmd) dir(set *settings) string {
@@ -109,13 +114,13 @@ func openMemory(set *settings, metrics *stats.Metrics, log *slog.Logger) (*memor
 
 // secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.
 func secondSignal(ctx context.Context) context.Context {
-	second, end := context.WithCancel(context.Background())
+	second, end := context.WithCancelCause(context.Background())
 	go func() {
 		<-ctx.Done()
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		<-signals
-		end()
+		end(errors.New("a second signal came"))
 	}()
 	return second
 }

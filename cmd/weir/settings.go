@@ -61,7 +61,13 @@ func readSettings() (settings, error) {
 
 // explainSetting says envconfig's error in the words of someone who sets variables.
 func explainSetting(err error) error {
-	if wrong, ok := err.(*envconfig.ParseError); ok {
+	wrong, ok := err.(*envconfig.ParseError)
+	switch {
+	case ok && wrong.TypeName == "uint16":
+		return fmt.Errorf("environment variable %s=%q: a port is a number from 0 to 65535", wrong.KeyName, wrong.Value)
+	case ok && wrong.TypeName == "int":
+		return fmt.Errorf("environment variable %s=%q: use a whole number", wrong.KeyName, wrong.Value)
+	case ok:
 		return fmt.Errorf("environment variable %s=%q: %w", wrong.KeyName, wrong.Value, wrong.Err)
 	}
 	return fmt.Errorf("environment: %w", err)

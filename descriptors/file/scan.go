@@ -40,7 +40,7 @@ func (s snapshot) same(t snapshot) bool {
 	}
 	return slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, func(a, b found) bool {
 		return a.name == b.name && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime()) &&
-			os.SameFile(a.info, b.info)
+			changed(a.info) == changed(b.info) && os.SameFile(a.info, b.info)
 	})
 }
 

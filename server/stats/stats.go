@@ -19,7 +19,8 @@ type Metrics struct {
 	requests [limit.Outcomes]prometheus.Counter
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
-	reloads  [2]prometheus.Counter // failed, good
+	reloads  [2]prometheus.Counter // rejected, applied
+	current  prometheus.Gauge
 }
 
 // New makes the metrics of a process of this version.
@@ -46,13 +47,17 @@ func New(version string) *Metrics {
 		Help: "Configurations read, by whether they were put in force.",
 	}, []string{"result"})
 	m.reloads = [2]prometheus.Counter{reloads.WithLabelValues("rejected"), reloads.WithLabelValues("applied")}
+	m.current = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_config_current",
+		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
+	})
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "weir_build_info",
 		Help:        "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		requests, m.seconds, m.panics, reloads, build)
+		requests, m.seconds, m.panics, reloads, m.current, build)
 	return m
 }
 
@@ -69,8 +74,10 @@ func (m *Metrics) Panicked() { m.panics.Inc() }
 func (m *Metrics) ConfigLoaded(applied bool) {
 	if applied {
 		m.reloads[1].Inc()
+		m.current.Set(1)
 	} else {
 		m.reloads[0].Inc()
+		m.current.Set(0)
 	}
 }
 
