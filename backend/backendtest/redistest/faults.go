@@ -1,0 +1,112 @@
+package redistest
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Direction says which half of a connection a fault is for.
+type Direction int
+
+// The directions.
+const (
+	Requests Direction = iota // from clients to Redis
+	Replies                   // from Redis to clients
+)
+
+// Action is what a trap does with the request that springs it, and with its connection.
+type Action int
+
+// The actions. The first two end before Redis hears of the request, the others after it has executed it.
+const (
+	ResetBefore  Action = iota // the request is not forwarded; the connection is reset
+	CloseBefore                // the request is not forwarded; the connection is closed
+	SwallowReply               // nothing comes back any more, and the connection stays open
+	ResetAfter                 // in place of the reply, the connection is reset
+	CloseAfter                 // in place of the reply, the connection is closed
+)
+
+// unlimited is a number of bytes or requests that is never reached.
+const unlimited = -1
+
+// faults are the faults that a proxy has now.
+type faults struct {
+	delay    [2]time.Duration
+	left     [2]int // bytes that may pass before all others are dropped
+	requests int    // that a connection may send
+	traps    []trap
+}
+
+type trap struct {
+	command string // any if empty
+	action  Action
+	sprung  chan struct{}
+}
+
+func noFaults() faults { return faults{left: [2]int{unlimited, unlimited}, requests: unlimited} }
+
+// Delay holds back the bytes of a direction, each for d from its arrival. Their number is not limited: it is the
+// latency of a line, not a slow one.
+func (p *FaultProxy) Delay(dir Direction, d time.Duration) {
+	p.change(func(f *faults) { f.delay[dir] = d })
+}
+
+// Drop loses what goes in a direction from now on, and the news that the sender has closed. A connection that has lost
+// something stays mute in that direction also after Heal: going on in the middle would forge answers.
+func (p *FaultProxy) Drop(dir Direction) { p.DropAfter(dir, 0) }
+
+// DropAfter is Drop after n more bytes, of all connections together: it tears the message that holds the next one.
+func (p *FaultProxy) DropAfter(dir Direction, n int) {
+	p.change(func(f *faults) { f.left[dir] = n })
+}
+
+// CloseAfterRequests lets every connection, counted from its beginning, send k requests; the next one is not forwarded
+// and closes the connection. What is written together passes as a whole if its first request may.
+func (p *FaultProxy) CloseAfterRequests(k int) { p.change(func(f *faults) { f.requests = k }) }
+
+// Trap waits for the next request of a command, such as EVALSHA, or of any if command is empty, and acts on it once.
+// The channel is closed when it has: after SwallowReply, ResetAfter and CloseAfter, Redis has then executed the
+// request. A pipeline that holds the request goes the same way as a whole, but for what was written before it.
+func (p *FaultProxy) Trap(command string, action Action) <-chan struct{} {
+	sprung := make(chan struct{})
+	p.change(func(f *faults) {
+		f.traps = append(f.traps, trap{strings.ToUpper(command), action, sprung})
+	})
+	return sprung
+}
+
+// Heal ends all faults, but Refuse, which Accept ends, and for connections that are mute.
+func (p *FaultProxy) Heal() { p.change(func(f *faults) { *f = noFaults() }) }
+
+func (p *FaultProxy) change(do func(*faults)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do(&p.faults)
+}
+
+// spring takes out the first trap for one of the commands. Opaque data may be any command.
+func (f *faults) spring(commands []string, opaque bool) (trap, bool) {
+	at := slices.IndexFunc(f.traps, func(t trap) bool {
+		if t.command == "" {
+			return opaque || len(commands) > 0
+		}
+		return slices.Contains(commands, t.command)
+	})
+	if at < 0 {
+		return trap{}, false
+	}
+	t := f.traps[at]
+	f.traps = slices.Delete(f.traps, at, at+1)
+	return t, true
+}
+
+// pass cuts data to what may still pass in a direction.
+func (f *faults) pass(dir Direction, data []byte) []byte {
+	if f.left[dir] == unlimited {
+		return data
+	}
+	n := min(len(data), f.left[dir])
+	f.left[dir] -= n
+	return data[:n]
+}

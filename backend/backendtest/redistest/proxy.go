@@ -1,0 +1,173 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// FaultProxy stands between clients and one Redis and breaks their connections in chosen ways. Without a fault it
+// changes nothing. Faults are switched while connections are open and hold for all of them, until Heal.
+//
+// It follows Redis's protocol to count and tell requests; of TLS it sees no more than bytes.
+type FaultProxy struct {
+	Addr string // host:port, where clients connect
+
+	network, target string
+	done            sync.WaitGroup // all goroutines
+
+	mu       sync.Mutex // guards all below
+	listener net.Listener
+	closed   bool
+	links    map[*link]struct{}
+	faults   faults
+	counts   Counts
+	requests map[string]int // by command
+}
+
+// Counts are what has gone through a proxy since it began.
+type Counts struct {
+	Connections  int // that were accepted
+	Open         int // that are open now
+	Requests     int // commands, each of a pipeline counted, also those that were dropped
+	RequestBytes int // that came from clients
+	ReplyBytes   int // that came from Redis
+}
+
+// Proxy starts a proxy to a Redis at host:port or at the path of a unix socket.
+func Proxy(t testing.TB, target string) *FaultProxy {
+	t.Helper()
+	p, err := StartProxy(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// StartProxy is Proxy for longer than a test. The caller closes it.
+func StartProxy(target string) (*FaultProxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &FaultProxy{
+		Addr: l.Addr().String(), network: "tcp", target: target, listener: l,
+		links: make(map[*link]struct{}), faults: noFaults(), requests: make(map[string]int),
+	}
+	if strings.HasPrefix(target, "/") {
+		p.network = "unix"
+	}
+	p.done.Go(func() { p.accept(l) })
+	return p, nil
+}
+
+// accept takes connections until the listener is closed.
+func (p *FaultProxy) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return // it was closed: it has no other reason to fail on a loopback
+		}
+		p.done.Go(func() { p.serve(client.(*net.TCPConn)) })
+	}
+}
+
+// serve connects a client to Redis until one of them goes.
+func (p *FaultProxy) serve(client *net.TCPConn) {
+	redis, err := net.DialTimeout(p.network, p.target, askTime)
+	if err != nil {
+		reset(client) // as near to a refusal as it gets after the connection was accepted
+		return
+	}
+	l := &link{proxy: p, client: client, redis: redis, gone: make(chan struct{})}
+	p.mu.Lock()
+	p.counts.Connections++
+	p.links[l] = struct{}{}
+	if p.closed {
+		l.end(reset)
+	}
+	p.mu.Unlock()
+	l.run()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+// Counts gives the counts until now.
+func (p *FaultProxy) Counts() Counts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	counts := p.counts
+	counts.Open = len(p.links)
+	return counts
+}
+
+// Requests is how many requests of a command, such as EVALSHA, clients have sent.
+func (p *FaultProxy) Requests(command string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests[strings.ToUpper(command)]
+}
+
+// Refuse closes the listener: new connections are refused, open ones stay.
+func (p *FaultProxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		_ = p.listener.Close() // it was open, and nothing can be done if that fails
+		p.listener = nil
+	}
+}
+
+// Accept ends Refuse. It fails the test if somebody else took the port meanwhile.
+func (p *FaultProxy) Accept(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	accepts := p.listener != nil
+	p.mu.Unlock()
+	if accepts {
+		return
+	}
+	var l net.Listener
+	mustAwait(t, "the proxy has its port again", func(context.Context) (err error) {
+		l, err = net.Listen("tcp", p.Addr)
+		return err
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener = l
+	p.done.Go(func() { p.accept(l) })
+}
+
+// ResetAll ends all open connections with a TCP reset.
+func (p *FaultProxy) ResetAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.end(reset)
+	}
+}
+
+// Close ends everything.
+func (p *FaultProxy) Close() {
+	p.Refuse()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.ResetAll()
+	p.done.Wait()
+}
+
+// reset closes a connection so that its peer gets ECONNRESET.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // it fails only on a connection that is closed
+	}
+	hangUp(c)
+}
+
+// hangUp closes a connection so that its peer reads its end.
+func hangUp(c net.Conn) { _ = c.Close() } // there is nothing more to lose

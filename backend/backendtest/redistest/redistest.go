@@ -1,0 +1,105 @@
+// Package redistest runs real Redis processes for tests: one server, a primary with a replica and sentinels, a cluster,
+// or independent nodes; and a proxy that breaks the connections to them in chosen ways. It takes the redis-server on
+// PATH, else a valkey-server, and fails without either.
+//
+// Single, Sentinel, Cluster, Ring and Proxy give what lasts until its test ends, and show what the processes printed if
+// it failed. The functions named Start do the same for a whole package: its TestMain starts once and closes at the end.
+// Processes listen on free ports of 127.0.0.1 and keep nothing on disk unless asked to. On Linux they die with the
+// process of the tests, however that ends. All methods may be called from many goroutines at once, but for those that
+// change a set of servers (Failover, MigrateSlot and their like): one of these at a time.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// startTime is how long a process may take until it is ready, on a busy machine.
+	startTime = 30 * time.Second
+	// settleTime is how long servers may take until they agree with each other.
+	settleTime = 30 * time.Second
+	// askTime is how long a server may take to answer a question of this package.
+	askTime = 2 * time.Second
+)
+
+// findBinary prefers Redis, as Debian has it, to Valkey.
+func findBinary() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if binary, err := exec.LookPath(name); err == nil {
+			return binary, nil
+		}
+	}
+	return "", errors.New("redis-server is not on PATH: run make tools")
+}
+
+// closer is what Start functions give.
+type closer interface {
+	Close()
+	Log() string
+}
+
+// keep starts something in a folder of its own and ends it with its test. The folder's name is short, as the path of a
+// unix socket has to be.
+func keep[T closer](t testing.TB, start func(dir string) (T, error)) T {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what stays is for the system's own cleaning
+	kept, err := start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		kept.Close()
+		if t.Failed() {
+			t.Log(kept.Log())
+		}
+	})
+	return kept
+}
+
+// all runs f for 0 to n-1 at once and joins the errors.
+func all(n int, f func(i int) error) error {
+	failed := make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { failed[i] = f(i) })
+	}
+	running.Wait()
+	return errors.Join(failed...)
+}
+
+// await polls until check is content.
+func await(promise string, check func(context.Context) error) error {
+	deadline := time.Now().Add(settleTime)
+	for {
+		last := time.Now().After(deadline)
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		err := check(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if last {
+			return fmt.Errorf("not within %v: %s: %w", settleTime, promise, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// mustAwait is await for a test.
+func mustAwait(t testing.TB, promise string, check func(context.Context) error) {
+	t.Helper()
+	if err := await(promise, check); err != nil {
+		t.Fatal(err)
+	}
+}

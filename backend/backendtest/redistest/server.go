@@ -1,0 +1,297 @@
+package redistest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Server is one process. It keeps its address when it is killed and started again.
+type Server struct {
+	Addr   string        // host:port
+	Socket string        // the path of its unix socket, empty without WithUnixSocket
+	TLS    *Certificates // nil without WithTLS
+
+	name   string // for logs
+	dir    string
+	binary string
+	args   []string
+	ready  string // what it prints when it is
+	client *redis.Client
+	log    output
+
+	mu      sync.Mutex
+	process *process
+	frozen  bool
+}
+
+// Single starts one server.
+func Single(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	return keep(t, func(dir string) (*Server, error) { return StartSingle(dir, options...) })
+}
+
+// StartSingle starts one server, whose files are in dir, a folder that exists and stays the caller's.
+func StartSingle(dir string, options ...Option) (*Server, error) {
+	s, err := newSettings(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return startServer(dir, "redis", s)
+}
+
+// Ring starts n independent servers.
+func Ring(t testing.TB, n int, options ...Option) []*Server {
+	t.Helper()
+	return keep(t, func(dir string) (servers, error) { return StartRing(dir, n, options...) })
+}
+
+// StartRing starts n independent servers, whose files are in dir. The caller closes each.
+func StartRing(dir string, n int, options ...Option) ([]*Server, error) {
+	s, err := newSettings(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return startServers(dir, "node", n, s)
+}
+
+// startServers starts n servers at once, or none.
+func startServers(dir, name string, n int, s settings) (servers, error) {
+	started := make(servers, n)
+	err := all(n, func(i int) (err error) {
+		name := fmt.Sprint(name, "-", i)
+		started[i], err = startServer(filepath.Join(dir, name), name, s)
+		return err
+	})
+	if err != nil {
+		started.Close()
+		return nil, err
+	}
+	return started, nil
+}
+
+// startServer starts a server on the first port that is really free.
+func startServer(dir, name string, settings settings) (*Server, error) {
+	binary, err := findBinary()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "redis.conf")
+	s := &Server{
+		TLS: settings.certificates, name: name, dir: dir, binary: binary, args: []string{file},
+		ready: "eady to accept connections",
+	}
+	if settings.sentinel {
+		s.args, s.ready = append(s.args, "--sentinel"), "Sentinel ID is"
+	}
+	if settings.socket {
+		s.Socket = filepath.Join(dir, "redis.sock")
+	}
+	for range 20 {
+		port, err := freePort(settings.cluster)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, []byte(settings.config(port, s.Socket)), 0o600); err != nil {
+			return nil, err
+		}
+		s.Addr = fmt.Sprint("127.0.0.1:", port)
+		s.process, err = run(&s.log, s.ready, dir, binary, s.args...)
+		if err == nil {
+			s.client = s.newClient(settings)
+			return s, nil
+		}
+		if !errors.Is(err, errTaken) {
+			return nil, fmt.Errorf("starting %s: %w", name, err)
+		}
+	}
+	return nil, fmt.Errorf("starting %s: 20 free ports were all taken by others before it had them", name)
+}
+
+func (s *Server) newClient(settings settings) *redis.Client {
+	user, password := settings.login()
+	var config *tls.Config
+	if s.TLS != nil {
+		config = s.TLS.Client()
+	}
+	return redis.NewClient(&redis.Options{
+		Addr: s.Addr, Username: user, Password: password, TLSConfig: config,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: askTime, ContextTimeoutEnabled: true,
+		// Nothing that a test did not ask for shall be in the server's counts.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// Client is for a test's own commands: it may do everything, sends each at most once and reconnects after a Restart.
+// The server closes it.
+func (s *Server) Client() *redis.Client { return s.client }
+
+// Kill ends the server as kill -9 does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process.kill()
+}
+
+// Stop freezes the server until Cont: the kernel accepts connections and bytes for it, and nobody answers.
+func (s *Server) Stop() { s.freeze(true) }
+
+// Cont lets a server that was stopped go on.
+func (s *Server) Cont() { s.freeze(false) }
+
+func (s *Server) freeze(frozen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
+	if frozen {
+		s.process.signal(syscall.SIGSTOP)
+	} else {
+		s.process.signal(syscall.SIGCONT)
+	}
+}
+
+// Running says whether the server has not ended. One that is stopped runs.
+func (s *Server) Running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.running()
+}
+
+// awake says whether the server can answer.
+func (s *Server) awake() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.running() && !s.frozen
+}
+
+// Restart kills the server if it runs and starts it again, with the same address and configuration. What was in memory
+// is lost, unless WithConfig asked for persistence.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process.kill()
+	s.frozen = false
+	for deadline := time.Now().Add(startTime); ; {
+		process, err := run(&s.log, s.ready, s.dir, s.binary, s.args...)
+		if err == nil {
+			s.process = process
+			return
+		}
+		if !errors.Is(err, errTaken) || time.Now().After(deadline) {
+			t.Fatalf("starting %s at %s again: %v", s.name, s.Addr, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Close ends the server and its client.
+func (s *Server) Close() {
+	_ = s.client.Close() // nobody waits for its answers any more
+	s.Kill()
+}
+
+// Log is what the server printed, in all its runs.
+func (s *Server) Log() string { return fmt.Sprintf("%s at %s printed:\n%s", s.name, s.Addr, &s.log) }
+
+// Info reads a section of INFO, such as "stats". Asking is itself a command and a read: it is in the counts of the next
+// time.
+func (s *Server) Info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := s.client.Info(ctx, section).Result()
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for INFO %s: %w", s.name, section, err)
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+// Stat is an integer of INFO, such as total_commands_processed or total_reads_processed. Between two calls it grows by
+// one for asking.
+func (s *Server) Stat(t testing.TB, name string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s.mustInfo(t)[name], 10, 64)
+	if err != nil {
+		t.Fatalf("%s has no integer %s in its INFO: %v", s.name, name, err)
+	}
+	return n
+}
+
+// CPU is how much processor time the server has used since it started.
+func (s *Server) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	fields := s.mustInfo(t)
+	var used time.Duration
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		d, err := time.ParseDuration(fields[name] + "s")
+		if err != nil {
+			t.Fatalf("%s has no seconds in %s of its INFO: %v", s.name, name, err)
+		}
+		used += d
+	}
+	return used
+}
+
+func (s *Server) mustInfo(t testing.TB) map[string]string {
+	t.Helper()
+	fields, err := s.Info(context.Background(), "everything")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// servers end together.
+type servers []*Server
+
+// Close ends those that were started.
+func (list servers) Close() {
+	for _, s := range list {
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+// Log is what all of them printed.
+func (list servers) Log() string {
+	var text strings.Builder
+	for _, s := range list {
+		fmt.Fprintln(&text, s.Log())
+	}
+	return text.String()
+}
+
+// awake are those that can answer.
+func (list servers) awake() servers {
+	return slices.DeleteFunc(slices.Clone(list), func(s *Server) bool { return !s.awake() })
+}
+
+func addrs(of servers) []string {
+	var addrs []string
+	for _, s := range of {
+		addrs = append(addrs, s.Addr)
+	}
+	return addrs
+}
