@@ -1,0 +1,9 @@
+-- What the parts of this script share. All times are in microseconds.
+
+local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
+local floor, max, min = math.floor, math.max, math.min
+
+local COUNT, LOOK, REFUND = 0, 1, 2
+local SLIDING, FIXED = 1, 2
+local NEVER = -1
+local MAX_COUNT = 9007199254740991

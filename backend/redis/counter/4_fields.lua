@@ -1,0 +1,80 @@
+-- A key is a hash. Its fields are read at most once, and written together at the end of a check.
+
+local Fields = {}
+Fields.__index = Fields
+
+-- open reads the first field of each limit.
+local function open(key, limits)
+	local f = setmetatable({key = key, values = {}, written = false, cleared = false}, Fields)
+	if #limits == 1 then
+		local name = limits[1].name
+		f.values[name] = call('HGET', key, name)
+		return f
+	end
+	local names = {}
+	for i, l in ipairs(limits) do
+		names[i] = l.name
+	end
+	for i, value in ipairs(call('HMGET', key, unpack(names))) do
+		f.values[names[i]] = value
+	end
+	return f
+end
+
+-- get returns a field's value, false if there is none.
+function Fields:get(name)
+	local v = self.values[name]
+	if v == nil then
+		v = call('HGET', self.key, name)
+		self.values[name] = v
+	end
+	return v
+end
+
+function Fields:set(name, value)
+	if self.values[name] ~= value then
+		self.values[name] = value
+		self.written = self.written or {}
+		self.written[name] = value
+	end
+	if self.cleared then
+		self.cleared[name] = nil
+	end
+end
+
+-- clear removes a field.
+function Fields:clear(name)
+	self.values[name] = false
+	self.cleared = self.cleared or {}
+	self.cleared[name] = true
+	if self.written then
+		self.written[name] = nil
+	end
+end
+
+-- save writes what was set and cleared. needed is for how many milliseconds from now the key must last, nil if that has
+-- not changed.
+function Fields:save(needed)
+	if self.written then
+		local set = {}
+		for name, value in pairs(self.written) do
+			set[#set + 1] = name
+			set[#set + 1] = value
+		end
+		if #set > 0 then
+			call('HSET', self.key, unpack(set))
+		end
+	end
+	if self.cleared then
+		local names = {}
+		for name in pairs(self.cleared) do
+			names[#names + 1] = name
+		end
+		if #names > 0 then
+			call('HDEL', self.key, unpack(names))
+		end
+	end
+	if needed and call('PTTL', self.key) < needed then
+		call('PEXPIRE', self.key, needed)
+	end
+end

@@ -1,0 +1,30 @@
+-- A call: KEYS are the keys of checks, ARGV the time in microseconds, or nothing for the server's, and the checks. The
+-- reply has a string for each check: its decision, or '!' and what went wrong with it.
+
+local decide
+
+-- one decides a check. The general way is put together only when it is needed: making its functions costs more than
+-- most checks.
+local function one(key, packed, now)
+	local decision = quick(key, packed, now)
+	if decision then
+		return decision
+	end
+	decide = decide or general()
+	return decide(key, packed, now)
+end
+
+local now = tonumber(ARGV[1])
+if not now then
+	local time = call('TIME')
+	now = time[1] * 1000000 + time[2]
+end
+local reply = {}
+for i = 1, #KEYS do
+	local ok, decision = pcall(one, KEYS[i], ARGV[i + 1], now)
+	if not ok then
+		decision = '!' .. tostring(type(decision) == 'table' and decision.err or decision)
+	end
+	reply[i] = decision
+end
+return reply

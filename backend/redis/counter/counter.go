@@ -1,0 +1,158 @@
+// Package counter is how weir counts in a Redis server: the script that decides checks there, what it is asked, and
+// what it answers. It talks to no server itself.
+//
+// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them; see
+// KEYS.md. It decides as package window does, step for step.
+package counter
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+//go:embed *.lua
+var parts embed.FS
+
+var source, sha = join()
+
+// join puts the parts of the script together, in the order of their names. Parts 3 to 8 become one function, general,
+// which makes their functions only when it is called.
+func join() (string, string) {
+	entries, err := parts.ReadDir(".")
+	var b strings.Builder
+	for _, e := range entries {
+		part, readErr := parts.ReadFile(e.Name())
+		err = errors.Join(err, readErr)
+		switch e.Name()[0] {
+		case '3':
+			b.WriteString("local function general()\n")
+		case '9':
+			b.WriteString("return decide\nend\n")
+		}
+		b.Write(part)
+	}
+	if err != nil {
+		return "", err.Error() // embedded files can always be read
+	}
+	sum := sha1.Sum([]byte(b.String()))
+	return b.String(), hex.EncodeToString(sum[:])
+}
+
+// Source is the script, for SCRIPT LOAD.
+func Source() string { return source }
+
+// SHA is the script's name, for EVALSHA.
+func SHA() string { return sha }
+
+// AppendKey appends the Redis key of a check's key: weir:{hash}key. The hash tag is a hash of the whole key, so that no
+// request chooses a slot, and one domain spreads over all.
+func AppendKey(dst, key []byte) []byte {
+	var sum [8]byte
+	binary.BigEndian.PutUint64(sum[:], xxhash.Sum64(key))
+	dst = append(dst, "weir:{"...)
+	dst = base64.RawURLEncoding.AppendEncode(dst, sum[:])
+	dst = append(dst, '}')
+	return append(dst, key...)
+}
+
+// AppendArg appends what a check asks the script.
+func AppendArg(dst []byte, c *backend.Check) []byte {
+	dst = append(dst, byte(c.Op))
+	dst = append56(dst, min(c.Hits, window.MaxCount+1))
+	dst = append(dst, byte(len(c.Limits)))
+	for i := range c.Limits {
+		dst = appendLimit(dst, &c.Limits[i], c.Charge)
+	}
+	return dst
+}
+
+func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []byte {
+	always := byte(0)
+	if charge.Always(l) {
+		always = 1
+	}
+	dst = append(dst, byte(l.Algorithm), always)
+	dst = append56(dst, min(l.Requests, window.MaxCount))
+	dst = append56(dst, micros(l.Window))
+	levels := l.Levels()
+	dst = append56(dst, micros(levels[0]))
+	at := len(dst)
+	dst = appendName(append(dst, 0), l)
+	dst[at] = byte(len(dst) - at - 1)
+	dst = append(dst, byte(7*len(levels)))
+	for _, width := range levels {
+		dst = append56(dst, micros(width))
+	}
+	return dst
+}
+
+// appendName appends the name of a limit's field. State belongs to (algorithm, window, precision), so the name holds
+// these: f60 is a fixed window of a minute, s1o0.1m a sliding one of 3600 s (in base 36) with buckets of 1m.
+func appendName(dst []byte, l *descriptors.Limit) []byte {
+	if l.Algorithm == descriptors.FixedWindow {
+		return strconv.AppendInt(append(dst, 'f'), int64(l.Window/time.Second), 36)
+	}
+	dst = strconv.AppendInt(append(dst, 's'), int64(l.Window/time.Second), 36)
+	return append(dst, precisionNames[l.Precision]...)
+}
+
+// precisionNames end a field's name; no digit, as the number of a level follows.
+var precisionNames = map[time.Duration]string{
+	50 * time.Millisecond: "t", time.Second: "s", time.Minute: "m", time.Hour: "h", 24 * time.Hour: "d",
+}
+
+func micros(d time.Duration) uint64 {
+	return min(uint64(d/time.Microsecond), window.MaxCount)
+}
+
+// append56 appends seven bytes, little endian, as the script's struct library reads them.
+func append56(dst []byte, v uint64) []byte {
+	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
+}
+
+// replySize is the length of a decision in the reply.
+const replySize = 2 + 4*8
+
+// Decode reads one string of the reply. Its error is the script's, for a check that was not counted.
+func Decode(reply string, c *backend.Check) (backend.Decision, error) {
+	if text, failed := strings.CutPrefix(reply, "!"); failed {
+		return backend.Decision{}, errors.New(text)
+	}
+	if len(reply) != replySize || int(reply[1]) >= len(c.Limits) {
+		return backend.Decision{}, fmt.Errorf("the script answered %q, which is no decision", reply)
+	}
+	number := func(i int) float64 {
+		var bits uint64
+		for b := range 8 {
+			bits |= uint64(reply[2+8*i+b]) << (8 * b)
+		}
+		return math.Float64frombits(bits)
+	}
+	d := backend.Decision{
+		Allowed: reply[0] == 1, Strictest: int(reply[1]),
+		Before: uint64(number(0)), Remaining: uint64(number(1)), ResetIn: duration(number(2)), RetryIn: backend.Never,
+	}
+	if retry := number(3); retry >= 0 {
+		d.RetryIn = duration(retry)
+	}
+	return d, nil
+}
+
+func duration(micros float64) time.Duration {
+	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
+}

@@ -1,0 +1,135 @@
+package counter
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var (
+	steps = flag.Int("steps", 20_000, "random steps of the conformance suite")
+	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+)
+
+// plain is the shortest way to the script: one EVALSHA a check, one server.
+type plain struct {
+	client *redis.Client
+	now    atomic.Int64
+	closed atomic.Bool
+}
+
+func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Valid(checks, out); err != nil {
+		return err
+	}
+	if p.closed.Load() {
+		return backend.ErrClosed
+	}
+	for i := range checks {
+		c := &checks[i]
+		key := string(AppendKey(nil, c.Key))
+		reply, err := p.client.EvalSha(ctx, SHA(), []string{key}, p.now.Load(), AppendArg(nil, c)).StringSlice()
+		if err != nil {
+			return err
+		}
+		if out[i], err = Decode(reply[0], c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *plain) Close() error {
+	p.closed.Store(true)
+	return nil
+}
+
+// buckets counts the finest buckets of all states that a key holds.
+func (p *plain) buckets(t *testing.T, key []byte) int {
+	fields, err := p.client.HGetAll(t.Context(), string(AppendKey(nil, key))).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for name, l := range limitsByName() {
+		if fields[name] != "" {
+			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])
+		}
+	}
+	return n
+}
+
+// limitsByName are the limits that the suite draws from, by the names of their fields.
+var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
+	all := make(map[string]descriptors.Limit)
+	for u := descriptors.Second; u <= descriptors.Week; u++ {
+		for times := range uint32(60) {
+			for _, p := range []time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				if l, err := descriptors.NewLimit(1, u, 1+times, descriptors.SlidingWindow, p); err == nil {
+					all[string(appendName(nil, &l))] = l
+				}
+			}
+			if l, err := descriptors.NewLimit(1, u, 1+times, descriptors.FixedWindow, 0); err == nil {
+				all[string(appendName(nil, &l))] = l
+			}
+		}
+	}
+	return all
+})
+
+func startRedis(t testing.TB) *redis.Client {
+	t.Helper()
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Fatal("redis-server is not on PATH: run make tools")
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	server := exec.Command(binary, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no")
+	server.Dir = t.TempDir()
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1})
+	t.Cleanup(func() {
+		client.Close()
+		server.Process.Signal(os.Interrupt)
+		server.Wait()
+	})
+	for begin := time.Now(); client.Ping(t.Context()).Err() != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("redis-server does not answer")
+		}
+	}
+	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
+		t.Fatalf("the script does not load: %v", err)
+	}
+	return client
+}
+
+func TestConformance(t *testing.T) {
+	client := startRedis(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p := &plain{client: client}
+		return backendtest.Store{
+			Counter: p,
+			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
+			Buckets: func(key []byte) int { return p.buckets(t, key) },
+		}
+	}, backendtest.Options{Steps: *steps, Seed: *seed})
+}
