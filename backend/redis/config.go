@@ -1,0 +1,190 @@
+// Package redis counts in Redis servers that all replicas of weir share: one, a primary with sentinels, a cluster, or a
+// ring of independent ones.
+//
+// A topology says which server owns a key. Checks for the same server go there together, as one call of the script in
+// package counter; each is counted at most once, whatever becomes of the connection.
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Type is how the servers belong together.
+type Type uint8
+
+const (
+	// Single is one server.
+	Single Type = iota
+	// Sentinel is a primary with replicas; sentinels say which one is the primary.
+	Sentinel
+	// Cluster is a Redis Cluster.
+	Cluster
+	// Ring is a number of servers that know nothing of each other; keys are placed on them by consistent hashing.
+	Ring
+)
+
+var typeNames = []string{"single", "sentinel", "cluster", "ring"}
+
+// ParseType reads single, sentinel, cluster or ring, in any case.
+func ParseType(name string) (Type, error) {
+	if i := slices.Index(typeNames, strings.ToLower(name)); i >= 0 {
+		return Type(i), nil
+	}
+	return 0, fmt.Errorf("%q is no type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+}
+
+// String gives the name that ParseType reads.
+func (t Type) String() string { return nameOf(typeNames, int(t)) }
+
+// NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
+// heartbeats, about two seconds, and as back with the first that it answers.
+type NodeLoss uint8
+
+const (
+	// Remap moves the keys of a lost node to the others, where they start from nothing, until it is back.
+	Remap NodeLoss = iota
+	// Pin leaves them where they are: they cannot be counted until the node is back.
+	Pin
+)
+
+var nodeLossNames = []string{"remap", "pin"}
+
+// ParseNodeLoss reads remap or pin, in any case.
+func ParseNodeLoss(name string) (NodeLoss, error) {
+	if i := slices.Index(nodeLossNames, strings.ToLower(name)); i >= 0 {
+		return NodeLoss(i), nil
+	}
+	return 0, fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
+}
+
+// String gives the name that ParseNodeLoss reads.
+func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
+}
+
+const (
+	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
+	DefaultPoolSize = 20
+
+	// DefaultTimeout is longer than a handshake with TLS between zones or a pause of Redis while it forks takes, and
+	// short enough that a caller without a deadline of its own does not hang on a server that is gone.
+	DefaultTimeout = 500 * time.Millisecond
+)
+
+// Config is how Redis is reached. The zero value of a field is its default.
+type Config struct {
+	// Type is Single by default.
+	Type Type
+
+	// URL names the servers:
+	//
+	//	single    host:port, redis://[user:password@]host[:port][/db], rediss:// for TLS, or the path of a unix socket
+	//	sentinel  name,host:port,host:port   the primary's name, then sentinels
+	//	cluster   one server or more, separated by commas, each as for single
+	//	ring      all servers, likewise; their order does not matter, but their addresses as written do: keys are placed
+	//	          by them, so 10.0.0.1:6379 and redis-1:6379 are different nodes, while scheme and credentials are no
+	//	          part of it
+	//
+	// Credentials in a URL go before Auth and AuthFile.
+	URL string
+
+	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. For a ring it is looked at
+	// every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is logged.
+	URLFile string
+
+	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL.
+	SocketType string
+
+	// Auth is password or user:password.
+	Auth string
+
+	// AuthFile holds what Auth would. It is read for every new connection, so a change needs no restart; connections
+	// that are open stay, as Redis lets them.
+	AuthFile string
+
+	// SentinelAuth is password or user:password for the sentinels.
+	SentinelAuth string
+
+	// TLS is for all connections, those to sentinels included.
+	TLS TLSConfig
+
+	// PoolSize is the most connections to one server, DefaultPoolSize by default. Below 18, batches wait for each other.
+	PoolSize int
+
+	// Timeout is the longest that connecting (with the TLS handshake), one write, one read, or the wait for a connection
+	// may each take, whatever the deadline of the caller; DefaultTimeout by default.
+	Timeout time.Duration
+
+	// NodeLoss is for Ring only, Remap by default.
+	NodeLoss NodeLoss
+
+	// Now gives the time in decimal microseconds. It is for tests; nil is the clock of each server.
+	Now func() string
+
+	// Log is slog.Default() by default.
+	Log *slog.Logger
+}
+
+// withDefaults checks what needs no server and fills in the defaults.
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Type > Ring:
+		return c, fmt.Errorf("redis: type %d: use one of %s", c.Type, strings.Join(typeNames, ", "))
+	case c.NodeLoss > Pin:
+		return c, fmt.Errorf("redis: node loss %d: use remap or pin", c.NodeLoss)
+	case c.SocketType != "" && c.SocketType != "tcp" && c.SocketType != "unix":
+		return c, fmt.Errorf("redis: socket type %q: use tcp or unix, or leave it to the URL", c.SocketType)
+	case c.Auth != "" && c.AuthFile != "":
+		return c, errors.New("redis: there are credentials and a file of credentials: use one of them")
+	case c.PoolSize < 0:
+		return c, fmt.Errorf("redis: pool size %d: at least 1 is needed", c.PoolSize)
+	case c.Timeout < 0:
+		return c, fmt.Errorf("redis: timeout %v: it cannot be negative", c.Timeout)
+	case c.URL == "" && c.URLFile == "":
+		return c, errors.New("redis: no URL says where it is")
+	}
+	if c.PoolSize == 0 {
+		c.PoolSize = DefaultPoolSize
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c, nil
+}
+
+// readURL gives the URL, or what its file holds now.
+func (c Config) readURL() (string, error) {
+	if c.URLFile == "" {
+		return c.URL, nil
+	}
+	content, err := os.ReadFile(c.URLFile)
+	if err != nil {
+		return "", fmt.Errorf("redis: the file that holds its URL: %w", err)
+	}
+	return string(content), nil
+}
+
+// blame says which setting an error about the URL is about. The URL itself may hold a password.
+func (c Config) blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.URLFile != "" {
+		return fmt.Errorf("redis: %s URL in %s: %w", c.Type, c.URLFile, err)
+	}
+	return fmt.Errorf("redis: %s URL: %w", c.Type, err)
+}

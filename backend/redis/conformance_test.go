@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"flag"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var (
+	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each topology")
+	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+)
+
+// topologies starts servers of each kind and says how they are reached.
+var topologies = map[Type]func(t *testing.T) Config{
+	Single: func(t *testing.T) Config { return Config{URL: redistest.Single(t).Addr} },
+	Sentinel: func(t *testing.T) Config {
+		set := redistest.Sentinel(t)
+		return Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
+	},
+	Cluster: func(t *testing.T) Config { return Config{URL: strings.Join(redistest.Cluster(t).Addrs(), ",")} },
+	Ring: func(t *testing.T) Config {
+		var addrs []string
+		for _, s := range redistest.Ring(t, 3) {
+			addrs = append(addrs, s.Addr)
+		}
+		return Config{URL: strings.Join(addrs, ",")}
+	},
+}
+
+// opened is a store on a clock of its own.
+func opened(t *testing.T, kind Type, c Config, now *atomic.Int64) *Store {
+	t.Helper()
+	c.Type, c.Timeout, c.Log = kind, 5*time.Second, slog.New(slog.DiscardHandler)
+	if now != nil {
+		c.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+	}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for begin := time.Now(); s.Ready() != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("the servers cannot be used: %v", s.Ready())
+		}
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) {
+			c := start(t)
+			var round atomic.Int64
+			backendtest.Run(t, func(t *testing.T) backendtest.Store {
+				now := new(atomic.Int64)
+				s := opened(t, kind, c, now)
+				own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
+				return backendtest.Store{
+					Counter: apart{s, own},
+					SetTime: func(at window.Instant) { now.Store(int64(at)) },
+					Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
+				}
+			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed})
+		})
+	}
+}
+
+// bucketsOf is how many buckets a key holds, of all its limits on their finest level.
+func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
+	t.Helper()
+	name := counter.AppendKey(nil, key)
+	client, err := s.topology.shard(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := client.HGetAll(t.Context(), string(name)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range limitsOfTheSuite() {
+		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
+	}
+	return n
+}
+
+// limitsOfTheSuite are the limits that the suite draws from, each state once.
+var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
+	seen := make(map[descriptors.Limit]bool)
+	for u := descriptors.Second; u <= descriptors.Week; u++ {
+		for times := range uint32(4) {
+			for _, p := range []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+					l, err := descriptors.NewLimit(1, u, 1+times, a, p)
+					state := descriptors.Limit{Window: l.Window, Precision: l.Precision, Algorithm: a}
+					if err == nil && !seen[state] {
+						seen[state] = true
+						all = append(all, l)
+					}
+				}
+			}
+		}
+	}
+	return all
+})
+
+func TestExactlyNAmongThreeProcesses(t *testing.T) {
+	const n = 1000
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) {
+			c := start(t)
+			limits := []descriptors.Limit{
+				backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+				backendtest.NewLimit(t, 2*n, descriptors.Day, 1, descriptors.SlidingWindow, 0),
+			}
+			var admitted atomic.Int64
+			var clients sync.WaitGroup
+			for range 3 {
+				s := opened(t, kind, c, nil)
+				for range 64 / 3 {
+					clients.Go(func() {
+						out := make([]backend.Decision, 1)
+						for range 60 {
+							checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
+							if err := s.Decide(t.Context(), checks, out); err != nil {
+								t.Error(err)
+								return
+							}
+							if out[0].Allowed {
+								admitted.Add(1)
+							}
+						}
+					})
+				}
+			}
+			clients.Wait()
+			if got := admitted.Load(); got != n {
+				t.Errorf("%d were admitted under a limit of %d", got, n)
+			}
+		})
+	}
+}

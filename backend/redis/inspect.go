@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var _ backend.Inspector = (*Store)(nil)
+
+// maxRedirects is how often an operator's question follows a redirect.
+const maxRedirects = 5
+
+// Inspect tells what a key holds, by the clock of its server. It reads the key whole: this is for people, not for the
+// request path.
+func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	name := string(counter.AppendKey(nil, key))
+	var fields *goredis.MapStringStringCmd
+	var clock *goredis.TimeCmd
+	err := s.onOwner(ctx, name, func(p goredis.Pipeliner) {
+		fields, clock = p.HGetAll(ctx, name), p.Time(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := clock.Val()
+	if text := s.now(); text != "" {
+		micros, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redis: the clock tells %q: %w", text, err)
+		}
+		now = time.UnixMicro(micros)
+	}
+	counts := make([]backend.LimitCount, 0, len(limits))
+	for i := range limits {
+		levels := counter.Buckets(fields.Val(), &limits[i], window.At(now))
+		counts = append(counts, backend.NewLimitCount(limits[i], levels, now))
+	}
+	return counts, nil
+}
+
+// Reset removes a key.
+func (s *Store) Reset(ctx context.Context, key []byte) error {
+	name := string(counter.AppendKey(nil, key))
+	return s.onOwner(ctx, name, func(p goredis.Pipeliner) { p.Unlink(ctx, name) })
+}
+
+// onOwner runs commands on the server that owns a Redis key. The first is about the key, and all may safely run twice.
+// It takes the store's timeout at most. Its error wraps ErrUnavailable, or is ErrClosed.
+func (s *Store) onOwner(ctx context.Context, name string, queue func(goredis.Pipeliner)) error {
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	client, err := s.topology.shard([]byte(name))
+	asking := false
+	for try := 1; err == nil; try++ {
+		pipe := client.Pipeline()
+		if asking {
+			_ = pipe.Process(ctx, goredis.NewStatusCmd(ctx, "asking")) // queues it
+		}
+		queue(pipe)
+		if _, err = pipe.Exec(ctx); err == nil {
+			return nil
+		}
+		fate, addr := judge(err, true)
+		if s.redirects == nil || fate != moved && fate != asked || try > maxRedirects {
+			break
+		}
+		if asking = fate == asked; !asking {
+			s.redirects.reload()
+		}
+		client, err = s.redirects.at(client, addr)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}

@@ -1,0 +1,190 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// probeOnly probes the one server of a topology.
+func probeOnly(t *testing.T, on topology) error {
+	t.Helper()
+	servers, err := on.servers(context.Background())
+	if err != nil || len(servers) != 1 {
+		t.Fatalf("the servers are %v, %v; want one", servers, err)
+	}
+	return probe(context.Background(), servers[0])
+}
+
+func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	if err := probeOnly(t, on); err != nil {
+		t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
+	}
+	client, _ := on.shard(nil)
+	for _, op := range []backend.Op{backend.Count, backend.Count, backend.Look, backend.Refund} {
+		limit, err := descriptors.NewLimit(10, descriptors.Day, 1, descriptors.SlidingWindow, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := backend.Check{Key: []byte("a"), Limits: []descriptors.Limit{limit}, Op: op, Hits: 2}
+		reply, err := client.EvalSha(context.Background(), counter.SHA(), []string{string(keyNumber(1))}, "",
+			counter.AppendArg(nil, &check)).StringSlice()
+		if err != nil {
+			t.Fatalf("operation %d: %v", op, err)
+		}
+		if _, err := counter.Decode(reply[0], &check); err != nil {
+			t.Errorf("operation %d: %v", op, err)
+		}
+	}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret))
+	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	grant := func(rules ...string) {
+		t.Helper()
+		all := append([]string{"reset", "on", ">" + secret}, rules...)
+		if err := s.Client().ACLSetUser(context.Background(), "ann", all...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := "ACL SETUSER ann " + strings.Join(countingRules(), " ")
+	for _, missing := range countingRules() {
+		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
+		err := probeOnly(t, on)
+		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
+			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)
+		}
+		if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(countingRules()...)
+	if err := probeOnly(t, on); err != nil {
+		t.Errorf("with all of them: %v", err)
+	}
+}
+
+func TestAProbeExplainsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	locked := redistest.Single(t, redistest.WithPassword(secret))
+	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
+	node := redistest.Cluster(t)
+	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), string(probeKey(0))).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := node.Nodes[0]
+	if first < 16384/3 { // it is the first node's own
+		other = node.Nodes[1]
+	}
+	tests := []struct {
+		what   string
+		config Config
+		want   string
+	}{
+		{"no password", Config{URL: locked.Addr}, "the credentials are missing or wrong"},
+		{"a wrong password", Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
+		{"a replica", Config{URL: readonly.Addr}, "it is a replica: name the primary"},
+		{"a node of a cluster", Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
+		{"nobody", Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
+	}
+	for _, test := range tests {
+		on, _ := openTopology(t, test.config)
+		if err := probeOnly(t, on); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
+		}
+	}
+
+	on, _ := openTopology(t, Config{Type: Cluster, URL: node.Nodes[5].Addr})
+	if r := probeAll(context.Background(), on); r.err != nil || r.fine != 3 {
+		t.Errorf("of a cluster's three primaries %d can count, %v", r.fine, r.err)
+	}
+}
+
+func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	on, _ := openTopology(t, Config{Type: Cluster, URL: s.Addr, Auth: "ann:" + secret})
+	_, err := on.servers(context.Background())
+	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
+	}
+}
+
+// watched is watch until the end of the test.
+func watched(t *testing.T, on topology, log *logged) *status {
+	t.Helper()
+	s := watch(on, slog.New(slog.NewTextHandler(log, nil)))
+	t.Cleanup(s.close)
+	return s
+}
+
+func TestItIsReadyOnceAServerCanCount(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t)
+	s.Kill()
+	on, log := openTopology(t, Config{URL: s.Addr})
+	status := watched(t, on, log)
+	eventually(t, "that the server is away is known", func() error {
+		if err := status.ready(); errors.Is(err, errNotProbed) || err == nil {
+			return fmt.Errorf("ready says %w", err)
+		}
+		return nil
+	})
+	s.Restart(t)
+	took := eventually(t, "the server is found", status.ready)
+	t.Logf("%v after it came", took)
+	eventually(t, "it is logged", func() error { return contains(log, `msg="redis can count" servers=1`) })
+	if n := strings.Count(log.String(), "redis cannot count everywhere"); n != 1 {
+		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
+	}
+	s.Kill()
+	if err := status.ready(); err != nil {
+		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
+	}
+}
+
+func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
+	t.Parallel()
+	node := redistest.Single(t)
+	on, log := openTopology(t, Config{Type: Ring, URL: node.Addr + ",127.0.0.1:1"})
+	status := watched(t, on, log)
+	eventually(t, "the node that is well suffices", status.ready)
+	if err := contains(log, "servers_that_can=1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheScriptIsThereAfterAProbe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t)
+	on, _ := openTopology(t, Config{URL: s.Addr})
+	if err := probeOnly(t, on); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if there, err := s.Client().ScriptExists(ctx, counter.SHA()).Result(); err != nil || !there[0] {
+		t.Errorf("the script is there: %v, %v", there, err)
+	}
+	ttl, err := s.Client().PTTL(ctx, string(probeKey(0))).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) || ttl > 10*time.Second || ttl == -1 {
+		t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
+	}
+}

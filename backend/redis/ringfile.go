@@ -1,0 +1,67 @@
+package redis
+
+import (
+	"os"
+	"slices"
+	"time"
+)
+
+// fileInterval is how often the file of a ring's nodes is read. It is small, so reading it costs less than a watch that
+// has to understand how each platform replaces files.
+const fileInterval = time.Second
+
+// follow keeps the ring as the file says, until the ring is closed. A file that cannot be used is logged once and
+// changes nothing.
+func (r *ring) follow(file, list string) {
+	ticker := time.NewTicker(fileInterval)
+	defer ticker.Stop()
+	var trouble string
+	for {
+		select {
+		case <-ticker.C:
+		case <-r.ctx.Done():
+			return
+		}
+		content, err := os.ReadFile(file)
+		if err == nil && string(content) == list && trouble == "" {
+			continue
+		}
+		if err == nil {
+			err = r.apply(string(content))
+		}
+		if err == nil {
+			if trouble != "" {
+				r.log.Info("the file of the ring's nodes can be used again", "file", file)
+			}
+			list, trouble = string(content), ""
+		} else if trouble != err.Error() {
+			trouble = err.Error()
+			r.log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", file, "error", err)
+		}
+	}
+}
+
+// apply makes the nodes of a list the ring's.
+func (r *ring) apply(list string) error {
+	targets, err := parseNodes(list)
+	if err != nil {
+		return err
+	}
+	before := r.names()
+	r.set(targets)
+	if after := r.names(); !slices.Equal(before, after) {
+		r.log.Info("the ring has other nodes", "before", before, "now", after)
+	}
+	return nil
+}
+
+func (r *ring) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := make([]string, 0, len(r.current))
+	for _, n := range r.current {
+		names = append(names, n.name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,171 @@
+package redis
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// stub is a server that says what a test wants, and remembers what it was asked. Real servers cannot be made to answer
+// most errors on demand.
+type stub struct {
+	addr string
+	// answer gives the reply to the n-th command of its kind, from 1: RESP, "" for none at all, or hangUp.
+	answer func(n int, command []string) string
+	// greeting is how long it takes to greet a new connection.
+	greeting time.Duration
+
+	mu    sync.Mutex
+	asked map[string]int
+	lines []string // each command in the order of arrival
+	conns []*net.TCPConn
+}
+
+const (
+	hangUp = "hang up" // closes the connection
+	reset  = "reset"   // and forgets what was sent
+)
+
+// ones is the script's reply for so many checks.
+func ones(command []string) string {
+	n, _ := strconv.Atoi(command[2])
+	return fmt.Sprintf("*%d\r\n", n) + strings.Repeat("$1\r\n1\r\n", n)
+}
+
+func newStub(t *testing.T, answer func(n int, command []string) string) *stub {
+	t.Helper()
+	return serveStub(t, "127.0.0.1:0", answer)
+}
+
+func serveStub(t *testing.T, addr string, answer func(n int, command []string) string) *stub {
+	t.Helper()
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stub{addr: listener.Addr().String(), answer: answer, asked: make(map[string]int)}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns = append(s.conns, conn.(*net.TCPConn))
+			s.mu.Unlock()
+			serving.Go(func() { s.serve(conn.(*net.TCPConn)) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		s.mu.Lock()
+		for _, conn := range s.conns {
+			_ = conn.Close()
+		}
+		s.mu.Unlock()
+		serving.Wait()
+	})
+	return s
+}
+
+func (s *stub) serve(conn *net.TCPConn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		name := strings.ToLower(command[0])
+		s.mu.Lock()
+		s.asked[name]++
+		n := s.asked[name]
+		s.lines = append(s.lines, name)
+		s.mu.Unlock()
+		reply := "+OK\r\n"
+		if name == "hello" {
+			time.Sleep(s.greeting)
+			reply = "-ERR unknown command\r\n" // go-redis then speaks RESP2
+		} else if r := s.answer(n, command); r != "+OK\r\n" {
+			reply = r
+		}
+		switch reply {
+		case reset:
+			_ = conn.SetLinger(0)
+			return
+		case hangUp:
+			return
+		}
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+	}
+}
+
+func readCommand(in *bufio.Reader) ([]string, error) {
+	var n int
+	if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
+		return nil, err
+	}
+	command := make([]string, n)
+	for i := range command {
+		var size int
+		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+2)
+		if _, err := io.ReadFull(in, text); err != nil {
+			return nil, err
+		}
+		command[i] = string(text[:size])
+	}
+	return command, nil
+}
+
+// count is how often a command has arrived.
+func (s *stub) count(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[name]
+}
+
+// commands are all that have arrived, but for the greetings.
+func (s *stub) commands() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lines []string
+	for _, line := range s.lines {
+		if line != "hello" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
+}
+
+// client is one as topologies make them.
+func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+	t.Helper()
+	config, err := Config{URL: addr, Timeout: timeout}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := newTopology(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = made.close() })
+	client, err := made.shard(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
