@@ -5,29 +5,6 @@ import (
 	"strings"
 )
 
-// Entry is one key and value of a descriptor. The value may be empty, the key may not.
-type Entry struct{ Key, Value string }
-
-// Descriptor is an ordered list of entries, as Envoy sends it.
-type Descriptor []Entry
-
-// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a
-// backslash \\, so the text reads back as the same descriptor unless a key holds an =.
-func (d Descriptor) String() string {
-	var b strings.Builder
-	for i, e := range d {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(entryEscaper.Replace(e.Key))
-		b.WriteByte('=')
-		b.WriteString(entryEscaper.Replace(e.Value))
-	}
-	return b.String()
-}
-
-var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
-
 // Rule is what a configuration says about the descriptors that match it. It is immutable and shared by all requests.
 type Rule struct {
 	Domain    string

@@ -45,7 +45,8 @@ type Parts struct {
 	Service  *rls.Service
 	Health   *Health
 	Metrics  http.Handler
-	Panicked func() // called for each panic that was caught
+	Counters *admin.Counters // nil serves none
+	Panicked func()          // called for each panic that was caught
 	Log      *slog.Logger
 }
 
@@ -79,7 +80,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s.endStreams = end
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, c.Profiles))
+	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, c.Profiles))
 	return s, nil
 }
 

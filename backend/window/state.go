@@ -1,6 +1,7 @@
 package window
 
 import (
+	"iter"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -165,3 +166,16 @@ func (s *State) Expires() Instant {
 
 // Cells is the number of cells held.
 func (s *State) Cells() int { return len(s.cells) - int(s.head) }
+
+// Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets, after
+// a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
+func (s *State) Buckets(now Instant) iter.Seq2[Instant, uint64] {
+	return func(yield func(Instant, uint64) bool) {
+		live := now.index(s.width())
+		for _, c := range s.cells[s.head:] {
+			if s.leaves(c.bucket) > now && !yield(Instant(min(c.bucket, live))*s.width(), c.hits) {
+				return
+			}
+		}
+	}
+}

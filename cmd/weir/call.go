@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // exitCode is an error that has already been told to the user: the process ends with it and prints nothing more.
@@ -118,7 +120,7 @@ func (c *callCmd) question() (*question, error) {
 	}
 	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
 	for _, text := range c.Descriptor {
-		d, err := parseDescriptor(text)
+		d, err := descriptors.ParseDescriptor(text)
 		if err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}

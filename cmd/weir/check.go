@@ -125,7 +125,7 @@ func describeRule(r *descriptors.Rule) string {
 
 // explain prints what a descriptor gets and why.
 func (c *checkCmd) explain(config *descriptors.Config) error {
-	d, err := parseDescriptor(c.Explain)
+	d, err := descriptors.ParseDescriptor(c.Explain)
 	if err != nil {
 		return fmt.Errorf("--explain: %w", err)
 	}

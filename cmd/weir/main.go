@@ -17,10 +17,11 @@ import (
 var version string
 
 type commands struct {
-	Serve   serveCmd   `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check   checkCmd   `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
-	Call    callCmd    `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve    serveCmd    `cmd:"" help:"Answer Envoy's rate-limit requests."`
+	Check    checkCmd    `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
+	Call     callCmd     `cmd:"" help:"Ask a rate-limit service, once or many times."`
+	Counters countersCmd `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 func main() {

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -41,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	}
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
-	store, err := openMemory(&set, metrics, log)
+	store, err := openStore(ctx, &set, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -49,11 +51,13 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
 		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	log.Info("weir starts", "version", buildVersion(), "algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
+	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
+		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
 
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -95,6 +99,25 @@ func (s *settings) server() server.Config {
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
 		Profiles: s.Profiles,
 	}
+}
+
+// guard is who may change counters.
+func (s *settings) guard() admin.Guard {
+	return admin.Guard{TokenFile: s.TokenFile, Host: s.DebugHost}
+}
+
+// store is what both stores are.
+type store interface {
+	backend.Counter
+	backend.Inspector
+}
+
+// openStore opens the store that BACKEND_TYPE names.
+func openStore(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (store, error) {
+	if set.BackendType == "redis" {
+		return openRedis(ctx, set, metrics, log)
+	}
+	return openMemory(set, metrics, log)
 }
 
 func openMemory(set *settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {

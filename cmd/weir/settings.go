@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,6 +26,7 @@ type settings struct {
 	DebugHost string `envconfig:"DEBUG_HOST" default:"0.0.0.0"`
 	DebugPort uint16 `envconfig:"DEBUG_PORT" default:"6070"`
 	Profiles  bool   `envconfig:"DEBUG_PPROF"`
+	TokenFile string `envconfig:"ADMIN_TOKEN_FILE"`
 
 	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
 	MaxConnectionAgeGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h"`
@@ -34,8 +36,9 @@ type settings struct {
 	RuntimeAppdirectory string `envconfig:"RUNTIME_APPDIRECTORY" default:"config"`
 
 	Algorithm   algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
-	BackendType string    `envconfig:"BACKEND_TYPE" default:"memory"`
-	RedisURL    string    `envconfig:"REDIS_URL"`
+	BackendType string    `envconfig:"BACKEND_TYPE"`
+
+	Redis redisSettings
 
 	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
 	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
@@ -74,11 +77,20 @@ func explainSetting(err error) error {
 }
 
 func (s *settings) check() error {
-	if s.BackendType != "memory" {
-		return fmt.Errorf("environment variable BACKEND_TYPE=%q: this version of weir counts in memory only", s.BackendType)
+	if s.BackendType == "" {
+		s.BackendType = "memory"
+		if s.Redis.URL != "" || s.Redis.URLFile != "" {
+			s.BackendType = "redis"
+		}
 	}
-	if s.RedisURL != "" {
-		return fmt.Errorf("environment variable REDIS_URL is set, but this version of weir counts in memory only: unset it")
+	if s.BackendType != "memory" && s.BackendType != "redis" {
+		return fmt.Errorf("environment variable BACKEND_TYPE=%q: use memory or redis", s.BackendType)
+	}
+	if s.BackendType == "redis" && s.Redis.URL == "" && s.Redis.URLFile == "" {
+		return errors.New("environment variable BACKEND_TYPE=redis: REDIS_URL or REDIS_URL_FILE must say where Redis is")
+	}
+	if err := s.guard().Check(); err != nil {
+		return fmt.Errorf("environment variable %w", err)
 	}
 	if s.MemoryMaxKeys < 1 {
 		return fmt.Errorf("environment variable MEMORY_MAX_KEYS=%d: at least 1 is needed", s.MemoryMaxKeys)

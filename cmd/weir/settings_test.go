@@ -33,8 +33,10 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"DRAIN_DELAY", "5", "DRAIN_DELAY"},
 		{"DRAIN_DELAY", "-5s", "DRAIN_DELAY=-5s: it cannot be negative"},
 		{"MEMORY_MAX_KEYS", "0", "MEMORY_MAX_KEYS=0: at least 1"},
-		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache"`},
-		{"REDIS_URL", "redis:6379", "REDIS_URL is set"},
+		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache": use memory or redis`},
+		{"BACKEND_TYPE", "redis", "REDIS_URL or REDIS_URL_FILE must say where Redis is"},
+		{"REDIS_TYPE", "mesh", "use one of single, sentinel, cluster, ring"},
+		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {
 			t.Setenv(tc.name, tc.value)

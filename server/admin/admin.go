@@ -1,4 +1,4 @@
-// Package admin is the operator's port: whether the process lives, whether it wants traffic, and its metrics.
+// Package admin is the operator's port: whether the process lives, whether it wants traffic, its metrics, and its counters.
 package admin
 
 import (
@@ -12,9 +12,9 @@ type Readiness interface {
 	Ready() error
 }
 
-// Handler serves /livez, /readyz and /metrics, and lists them on /. With profiles it serves /debug/pprof/ too, which lets
-// whoever reaches the port slow the process down.
-func Handler(r Readiness, metrics http.Handler, profiles bool) http.Handler {
+// Handler serves /livez, /readyz and /metrics, and lists them on /. If c is not nil it serves /api/v1/counters. With
+// profiles it serves /debug/pprof/ too, which lets whoever reaches the port slow the process down.
+func Handler(r Readiness, metrics http.Handler, c *Counters, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
@@ -30,8 +30,12 @@ func Handler(r Readiness, metrics http.Handler, profiles bool) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "/livez    200 while the process runs\n"+
 			"/readyz   200 from the first configuration until a shutdown\n"+
-			"/metrics  Prometheus metrics\n")
+			"/metrics  Prometheus metrics\n"+
+			"/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n")
 	})
+	if c != nil {
+		c.register(mux)
+	}
 	if profiles {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -1,0 +1,198 @@
+package backendtest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Inspected is a store whose counters can be looked at, on a clock of the test.
+type Inspected struct {
+	backend.Counter
+	backend.Inspector
+	SetTime func(window.Instant)
+}
+
+// inspectedAt is half past noon and 33 seconds.
+var inspectedAt = time.Date(2026, 11, 21, 12, 30, 33, 0, time.UTC)
+
+// Inspection holds what an operator is promised: the buckets of each level, what a grant and a reset leave, and that
+// looking changes nothing. It closes the store.
+func Inspection(t *testing.T, s Inspected) {
+	t.Helper()
+	i := &inspection{Inspected: s, key: []byte("4:shop4:user3:ann"), limits: []descriptors.Limit{
+		NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
+		NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+		NewLimit(t, 600, descriptors.Hour, 1, descriptors.FixedWindow, 0),
+	}}
+	t.Run("a key that nobody has asked about holds nothing", func(t *testing.T) {
+		i.at(0)
+		i.want(t, 0, 0, [][]uint64{{}, {}})
+		i.want(t, 1, 0, [][]uint64{{}, {}})
+		i.want(t, 2, 0, [][]uint64{{}})
+	})
+	t.Run("each level holds all hits", func(t *testing.T) { i.levels(t) })
+	t.Run("a grant takes the newest hits", func(t *testing.T) {
+		i.do(t, backend.Refund, 4)
+		i.want(t, 0, 26*time.Second, [][]uint64{{2}, {2}})
+		i.want(t, 1, 59*time.Minute+24*time.Second, [][]uint64{{3, 2}, {5}})
+		i.want(t, 2, 28*time.Minute+24*time.Second, [][]uint64{{5}})
+	})
+	t.Run("a reset forgets all", func(t *testing.T) {
+		for range 2 { // a key that is missing is no error
+			if err := i.Reset(t.Context(), i.key); err != nil {
+				t.Fatal(err)
+			}
+			i.want(t, 0, 0, [][]uint64{{}, {}})
+			i.want(t, 1, 0, [][]uint64{{}, {}})
+		}
+	})
+	t.Run("what is listed is what counts", func(t *testing.T) { i.walk(t) })
+	if err := i.Reset(t.Context(), i.key); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Reset(t.Context(), i.key); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a closed store answers a reset with %v, want ErrClosed", err)
+	}
+	if _, err := i.Inspect(t.Context(), i.key, i.limits); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a closed store answers a look with %v, want ErrClosed", err)
+	}
+}
+
+type inspection struct {
+	Inspected
+	key    []byte
+	limits []descriptors.Limit
+	now    time.Time
+}
+
+func (i *inspection) at(since time.Duration) {
+	i.now = inspectedAt.Add(since)
+	i.SetTime(window.At(i.now))
+}
+
+func (i *inspection) do(t *testing.T, op backend.Op, hits uint64) {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := i.Decide(t.Context(), []backend.Check{{Key: i.key, Limits: i.limits, Op: op, Hits: hits}}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (i *inspection) inspect(t *testing.T) []backend.LimitCount {
+	t.Helper()
+	counts, err := i.Inspect(t.Context(), i.key, i.limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(counts) != len(i.limits) {
+		t.Fatalf("%d limits are told of, want %d", len(counts), len(i.limits))
+	}
+	return counts
+}
+
+// levels counts hits at 12:30:33, 12:31:01 and 12:31:05, and looks at them until 12:31:36.
+func (i *inspection) levels(t *testing.T) {
+	i.at(0)
+	i.do(t, backend.Count, 3)
+	i.at(28 * time.Second)
+	i.do(t, backend.Count, 2)
+	i.at(32 * time.Second)
+	i.do(t, backend.Count, 4)
+	for range 2 { // looking changes nothing
+		i.want(t, 0, 29*time.Second, [][]uint64{{3, 2, 4}, {3, 6}})
+		i.want(t, 1, 59*time.Minute+55*time.Second, [][]uint64{{3, 6}, {9}})
+		i.want(t, 2, 28*time.Minute+55*time.Second, [][]uint64{{9}})
+	}
+	minutes := i.inspect(t)[0].Levels[1]
+	if got, want := minutes[0].Begin, time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC); !got.Equal(want) || minutes[0].Width != time.Minute {
+		t.Errorf("the first bucket of a minute begins at %v and lasts %v, want %v and a minute", got, minutes[0].Width, want)
+	}
+	i.at(60*time.Second + 999*time.Millisecond)
+	i.want(t, 0, time.Millisecond, [][]uint64{{3, 2, 4}, {3, 6}}) // the oldest second counts whole until all of it is out
+	i.at(61 * time.Second)
+	i.want(t, 0, 28*time.Second, [][]uint64{{2, 4}, {6}})
+	i.at(63 * time.Second)
+}
+
+// want holds limit n to hits on each level, and to when the oldest leaves.
+func (i *inspection) want(t *testing.T, n int, reset time.Duration, levels [][]uint64) {
+	t.Helper()
+	c := i.inspect(t)[n]
+	got := make([][]uint64, len(c.Levels))
+	var sum uint64
+	for level, buckets := range c.Levels {
+		got[level] = []uint64{}
+		for _, b := range buckets {
+			got[level] = append(got[level], b.Hits)
+			if level == 0 {
+				sum += b.Hits
+			}
+		}
+	}
+	if !reflect.DeepEqual(got, levels) || c.Hits != sum || c.ResetIn != reset {
+		t.Errorf("at %s, %v (%v) shows %d hits %v, reset in %v; want %v, reset in %v", i.now.Format(time.TimeOnly),
+			c.Limit, c.Limit.Algorithm, c.Hits, got, c.ResetIn, levels, reset)
+	}
+}
+
+// walk counts and refunds at random, with steps back of the clock, and holds what is listed against a look.
+func (i *inspection) walk(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	since := time.Hour
+	for step := range 400 {
+		since += time.Duration(random.Int64N(int64(40 * time.Second)))
+		if random.IntN(20) == 0 {
+			since -= 50 * time.Second
+		}
+		i.at(since)
+		i.do(t, []backend.Op{backend.Count, backend.Count, backend.Refund}[random.IntN(3)], random.Uint64N(4))
+		since += time.Duration(random.Int64N(int64(20 * time.Second)))
+		i.at(since)
+		counts := i.inspect(t)
+		for n := range counts {
+			i.agree(t, step, &counts[n])
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// agree holds a limit's count against a look at it, and each level against the finest.
+func (i *inspection) agree(t *testing.T, step int, c *backend.LimitCount) {
+	t.Helper()
+	var out [1]backend.Decision
+	look := []backend.Check{{Key: i.key, Limits: []descriptors.Limit{c.Limit}, Op: backend.Look}}
+	if err := i.Decide(t.Context(), look, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Before != c.Hits || out[0].Remaining != c.Remaining() {
+		t.Errorf("step %d: %v shows %d hits, %d remaining; a look says %d and %d", step, c.Limit, c.Hits, c.Remaining(),
+			out[0].Before, out[0].Remaining)
+	}
+	if out[0].Allowed && out[0].ResetIn != c.ResetIn {
+		t.Errorf("step %d: %v resets in %v; a look says %v", step, c.Limit, c.ResetIn, out[0].ResetIn)
+	}
+	for level, buckets := range c.Levels {
+		var sum uint64
+		for n, b := range buckets {
+			sum += b.Hits
+			if b.Hits == 0 || n > 0 && !buckets[n-1].Begin.Before(b.Begin) {
+				t.Errorf("step %d: level %d of %v is not in order or holds an empty bucket: %v", step, level, c.Limit, buckets)
+			}
+		}
+		if sum != c.Hits {
+			t.Errorf("step %d: level %d of %v holds %d hits of %d: %v", step, level, c.Limit, sum, c.Hits, buckets)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package backend
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Inspector is the operator's way to the counters of one key; requests take Counter's. Its methods may be called by any
+// number of goroutines. Hits are given back by a Refund of the Counter.
+type Inspector interface {
+	// Inspect tells what counts now under each of the limits, in their order. It changes nothing. A key that nobody has
+	// asked about holds no hits. Its error tells of a store that is away or closed.
+	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]LimitCount, error)
+	// Reset forgets all that is counted for a key, under whatever limit. Its error tells of a store that is away or
+	// closed; whether the key was reset is then unknown.
+	Reset(ctx context.Context, key []byte) error
+}
+
+// LimitCount is what a key holds of one limit.
+type LimitCount struct {
+	Limit   descriptors.Limit
+	Hits    uint64        // that count now
+	ResetIn time.Duration // until the oldest counted bucket leaves; 0 if nothing counts
+	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first
+}
+
+// Bucket is a bucket that holds hits.
+type Bucket struct {
+	Begin time.Time // UTC
+	Width time.Duration
+	Hits  uint64
+}
+
+// NewLimitCount sums up the buckets of a limit, of which all count at now.
+func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitCount {
+	c := LimitCount{Limit: l, Levels: levels}
+	for _, b := range levels[0] {
+		c.Hits += b.Hits
+	}
+	if c.Hits == 0 {
+		return c
+	}
+	leaves := levels[0][0].Begin.Add(levels[0][0].Width)
+	if l.Algorithm != descriptors.FixedWindow {
+		leaves = leaves.Add(l.Window)
+	}
+	c.ResetIn = max(0, leaves.Sub(now))
+	return c
+}
+
+// Remaining is how many more hits fit.
+func (c *LimitCount) Remaining() uint64 { return c.Limit.Requests - min(c.Limit.Requests, c.Hits) }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
+func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
+	t.Helper()
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(goodShop)}},
+		descriptors.Options{Algorithm: descriptors.SlidingWindow})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
+	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	limiter := limit.New(store, descriptors.SlidingWindow)
+	limiter.Apply(config)
+	hit := func(hits uint64) {
+		d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
+		m := config.Match("shop", d)
+		checks := []backend.Check{{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: hits}}
+		if err := store.Decide(t.Context(), checks, make([]backend.Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hit(3)
+	now = now.Add(21 * time.Second)
+	hit(6)
+	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(),
+		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, false))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// annsCounters are the flags that ask a port about ann, and what is printed.
+func annsCounters(s *httptest.Server) (countersTarget, *bytes.Buffer) {
+	out := new(bytes.Buffer)
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", Admin: s.Listener.Addr().String(), Timeout: 5 * time.Second,
+		stdout: out, zone: time.UTC}, out
+}
+
+func TestCountersGetShowsBucketsByLevel(t *testing.T) {
+	target, out := annsCounters(countersPort(t, admin.Guard{}))
+	if err := (&countersGetCmd{target}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `shop user=ann   rule user
+
+10/minute   9 of 10, 1 remaining, resets in 40s
+  1s    12:00:12  3  ███████████████
+        12:00:33  6  ██████████████████████████████
+  1m    2026-11-21 12:00  9  ██████████████████████████████
+
+500/2hour   9 of 500, 491 remaining, resets in 2h
+  1m    2026-11-21 12:00  9  ██████████████████████████████
+  1h    2026-11-21 12:00  9  ██████████████████████████████
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+}
+
+func TestCountersAreChanged(t *testing.T) {
+	target, out := annsCounters(countersPort(t, admin.Guard{Host: "127.0.0.1"}))
+	if err := (&countersGrantCmd{target, 4}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const granted = `Gave 4 hits back.
+shop user=ann   rule user
+10/minute   5 of 10, 5 remaining, resets in 40s
+500/2hour   5 of 500, 495 remaining, resets in 2h
+`
+	if out.String() != granted {
+		t.Errorf("got\n%s\nwant\n%s", out, granted)
+	}
+	out.Reset()
+	if err := (&countersResetCmd{target}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const reset = `Reset.
+shop user=ann   rule user
+10/minute   0 of 10, 10 remaining
+500/2hour   0 of 500, 500 remaining
+`
+	if out.String() != reset {
+		t.Errorf("got\n%s\nwant\n%s", out, reset)
+	}
+}
+
+func TestCountersPrintWhatThePortAnswers(t *testing.T) {
+	target, out := annsCounters(countersPort(t, admin.Guard{}))
+	target.JSON = true
+	if err := (&countersGetCmd{target}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var answer admin.CountersAnswer
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil || answer.Limits[0].Hits != 9 || answer.Key != "4:shop4:user3:ann" {
+		t.Errorf("--json prints %s (%v)", out, err)
+	}
+}
+
+func TestCountersErrorsAreSentences(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open, guarded := countersPort(t, admin.Guard{}), countersPort(t, admin.Guard{TokenFile: token})
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	for _, c := range []struct {
+		promise string
+		port    *httptest.Server
+		change  func(*countersResetCmd)
+		want    string
+	}{
+		{"nobody listens", open, func(c *countersResetCmd) { c.Admin = gone.Addr().String() },
+			gone.Addr().String() + ": connect: connection refused"},
+		{"writes are not open", open, func(*countersResetCmd) {},
+			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
+		{"no token", guarded, func(*countersResetCmd) {}, "--token-file"},
+		{"the token", guarded, func(c *countersResetCmd) { c.TokenFile = token }, ""},
+		{"a token file that is missing", guarded, func(c *countersResetCmd) { c.TokenFile = token + "x" }, "--token-file: open"},
+		{"an address without a port", open, func(c *countersResetCmd) { c.Admin = "localhost" }, "is not HOST:PORT"},
+		{"an unknown domain", guarded, func(c *countersResetCmd) { c.Domain, c.TokenFile = "shp", token }, "Did you mean shop?"},
+		{"a torn descriptor", open, func(c *countersResetCmd) { c.Descriptor = "user" }, `has no "="`},
+		{"no time", open, func(c *countersResetCmd) { c.Timeout = 0 }, "--timeout"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			target, _ := annsCounters(c.port)
+			cmd := &countersResetCmd{target}
+			c.change(cmd)
+			err := cmd.Run(t.Context())
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || told(err) != 2 {
+				t.Errorf("got %v, want an error with %q and exit code 2", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCountersShowTheNewestOfManyBuckets(t *testing.T) {
+	level := admin.LevelAnswer{Width: "50ms"}
+	for i := range maxBucketRows + 2 {
+		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: 1795262400 + float64(i)/20, Hits: 100})
+	}
+	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
+		{Limit: "9999/second", Hits: 6200, Levels: []admin.LevelAnswer{level}}}}}
+	lines := strings.Split(v.String(), "\n")
+	if want := "  50ms  … 2 earlier buckets hold 200 hits (--json lists them)"; lines[3] != want {
+		t.Errorf("got %q, want %q", lines[3], want)
+	}
+	if want := "        12:00:00.10  100  "; !strings.HasPrefix(lines[4], want) {
+		t.Errorf("got %q, want %q first", lines[4], want)
+	}
+	if len(lines) != 3+1+maxBucketRows+1 {
+		t.Errorf("%d lines; a terminal must not be flooded", len(lines))
+	}
+}

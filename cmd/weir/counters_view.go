@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/admin"
+)
+
+const (
+	// maxBucketRows is how many buckets of a level are shown: the newest.
+	maxBucketRows = 60
+	// barWidth is the length of a level's longest bar, in columns.
+	barWidth = 30
+)
+
+// countersView shows counters to people:
+//
+//	shop user=ann   rule user
+//
+//	10/minute   7 of 10, 3 remaining, resets in 29s
+//	  1s    12:00:12  3  ███████
+//	        12:00:33  4  ██████████
+//	  1m    2026-11-21 12:00  7  ██████████
+type countersView struct {
+	answer admin.CountersAnswer
+	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out
+	zone   *time.Location
+	paint  paint
+}
+
+// String is the view, over several lines.
+func (v *countersView) String() string {
+	var b strings.Builder
+	if v.done != "" {
+		fmt.Fprintln(&b, v.done)
+	}
+	fmt.Fprintf(&b, "%s %s   %s\n", printable(v.answer.Domain), printable(v.answer.Descriptor),
+		v.paint.dim("rule "+printable(descriptors.ReadablePath(v.answer.Path))))
+	for i := range v.answer.Limits {
+		l := &v.answer.Limits[i]
+		if v.done == "" {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s   %s\n", printable(l.Limit), v.standing(l))
+		if v.done == "" {
+			for j := range l.Levels {
+				v.level(&b, &l.Levels[j])
+			}
+		}
+	}
+	return b.String()
+}
+
+// standing is how full a limit is.
+func (v *countersView) standing(l *admin.LimitAnswer) string {
+	requests, _, _ := strings.Cut(l.Limit, "/")
+	remaining := fmt.Sprintf("%d remaining", l.Remaining)
+	if l.Remaining == 0 {
+		remaining = v.paint.red(remaining)
+	}
+	out := fmt.Sprintf("%d of %s, %s", l.Hits, printable(requests), remaining)
+	if l.Hits > 0 {
+		out += ", resets in " + span(l.ResetSeconds)
+	}
+	return out
+}
+
+// level appends a level's buckets, one a line.
+func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
+	label := printable(l.Width)
+	buckets := l.Buckets
+	if hidden := len(buckets) - maxBucketRows; hidden > 0 {
+		var hits uint64
+		for _, bucket := range buckets[:hidden] {
+			hits += bucket.Hits
+		}
+		fmt.Fprintf(b, "  %-4s  … %d earlier buckets hold %s (--json lists them)\n", label, hidden, count(int(hits), "hit"))
+		label, buckets = "", buckets[hidden:]
+	}
+	most, digits := uint64(1), 1
+	for _, bucket := range buckets {
+		most = max(most, bucket.Hits)
+		digits = max(digits, len(fmt.Sprint(bucket.Hits)))
+	}
+	layout := layoutOf(l.Width)
+	for _, bucket := range buckets {
+		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
+		bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
+		fmt.Fprintf(b, "  %-4s  %s  %*d  %s\n", label, begin, digits, bucket.Hits, v.paint.dim(bar))
+		label = ""
+	}
+}
+
+// layoutOf is how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
+func layoutOf(width string) string {
+	switch width {
+	case "50ms":
+		return "15:04:05.00"
+	case "1s":
+		return "15:04:05"
+	}
+	return "2006-01-02 15:04"
+}

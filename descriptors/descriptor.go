@@ -1,0 +1,70 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Entry is one key and value of a descriptor. The value may be empty, the key may not.
+type Entry struct{ Key, Value string }
+
+// Descriptor is an ordered list of entries, as Envoy sends it.
+type Descriptor []Entry
+
+// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a
+// backslash \\, so the text reads back as the same descriptor unless a key holds an =.
+func (d Descriptor) String() string {
+	var b strings.Builder
+	for i, e := range d {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(entryEscaper.Replace(e.Key))
+		b.WriteByte('=')
+		b.WriteString(entryEscaper.Replace(e.Value))
+	}
+	return b.String()
+}
+
+var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+
+// ParseDescriptor reads a descriptor as [Descriptor.String] writes it: entries key=value, separated by
+// commas. The first = of an entry separates, \, is a comma and \\ a backslash; any other backslash stands for itself.
+func ParseDescriptor(text string) (Descriptor, error) {
+	if text == "" {
+		return nil, errors.New("it is empty: write key=value,key=value")
+	}
+	var d Descriptor
+	for _, entry := range splitEntries(text) {
+		key, value, found := strings.Cut(entry, "=")
+		if !found {
+			return nil, fmt.Errorf(`%q in %q has no "=": write key=value, and a comma inside a value as \,`, entry, text)
+		}
+		if key == "" {
+			return nil, fmt.Errorf(`%q in %q has no key before its "="`, entry, text)
+		}
+		d = append(d, Entry{Key: entryUnescaper.Replace(key), Value: entryUnescaper.Replace(value)})
+	}
+	return d, nil
+}
+
+var entryUnescaper = strings.NewReplacer(`\\`, `\`, `\,`, `,`)
+
+// splitEntries cuts text at its commas, but not at escaped ones. The parts are still escaped.
+func splitEntries(text string) []string {
+	var parts []string
+	start := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			if i+1 < len(text) && (text[i+1] == '\\' || text[i+1] == ',') {
+				i++
+			}
+		case ',':
+			parts = append(parts, text[start:i])
+			start = i + 1
+		}
+	}
+	return append(parts, text[start:])
+}

@@ -1,0 +1,237 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// maxQuery is the longest query that is read, in bytes; maxGrant the most hits that are given back at once.
+const (
+	maxQuery = 16 << 10
+	maxGrant = 1<<53 - 1
+)
+
+// Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, and POST to
+// /grant gives hits back. All fields are needed.
+type Counters struct {
+	Rules     Rules
+	Counter   backend.Counter // takes hits back
+	Inspector backend.Inspector
+	Guard     Guard
+	Log       *slog.Logger // hears of every change
+}
+
+// Rules knows the configuration in force, nil before the first.
+type Rules interface {
+	Config() *descriptors.Config
+}
+
+// question is what a request is about.
+type question struct {
+	domain     string
+	descriptor descriptors.Descriptor
+	rule       *descriptors.Rule
+	key        []byte
+	hits       uint64 // of a grant
+}
+
+// refusal is an error with its HTTP status; the text is a sentence for the client.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (e *refusal) Error() string { return e.text }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+func (c *Counters) register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /api/v1/counters", c.get)
+	mux.HandleFunc("DELETE /api/v1/counters", c.change("reset", func(r *http.Request, q *question) error {
+		return c.Inspector.Reset(r.Context(), q.key)
+	}))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.change("grant", c.grant, "hits"))
+}
+
+func (c *Counters) get(w http.ResponseWriter, r *http.Request) {
+	q, err := c.read(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	c.show(w, r, q)
+}
+
+// change is a handler that changes counters and then shows them. It takes the parameters given beside those of get.
+func (c *Counters) change(what string, do func(*http.Request, *question) error, parameters ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := c.Guard.allow(r); err != nil {
+			fail(w, err)
+			return
+		}
+		q, err := c.read(r, parameters...)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path,
+			"descriptor", q.descriptor.String())
+		if what == "grant" {
+			log = log.With("hits", q.hits)
+		}
+		if err := do(r, q); err != nil {
+			log.Warn("counters may not have changed", "error", err)
+			fail(w, err)
+			return
+		}
+		log.Info("counters changed")
+		c.show(w, r, q)
+	}
+}
+
+func (c *Counters) grant(r *http.Request, q *question) error {
+	var out [1]backend.Decision
+	return c.Counter.Decide(r.Context(), []backend.Check{{
+		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
+	}}, out[:])
+}
+
+// read finds out what a request is about. It refuses parameters that it does not know: a mistyped one would be left out
+// silently else.
+func (c *Counters) read(r *http.Request, more ...string) (*question, error) {
+	if len(r.URL.RawQuery) > maxQuery {
+		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "The query cannot be read: %v.", err)
+	}
+	known := append([]string{"domain", "descriptor"}, more...)
+	for name, given := range values {
+		if !slices.Contains(known, name) || len(given) != 1 || !utf8.ValidString(given[0]) {
+			return nil, refuse(http.StatusBadRequest, "Parameter %q is unknown, given twice, or not UTF-8: give each of %q once.",
+				name, known)
+		}
+	}
+	q := &question{domain: values.Get("domain"), hits: 1}
+	if q.domain == "" {
+		return nil, refuse(http.StatusBadRequest, "domain is missing: name the domain that the rules stand in.")
+	}
+	if q.descriptor, err = descriptors.ParseDescriptor(values.Get("descriptor")); err != nil {
+		return nil, refuse(http.StatusBadRequest, "descriptor: %v.", err)
+	}
+	if values.Has("hits") {
+		q.hits, err = strconv.ParseUint(values.Get("hits"), 10, 64)
+		if err != nil || q.hits < 1 || q.hits > maxGrant {
+			return nil, refuse(http.StatusBadRequest, "hits must be a whole number from 1 to %d, not %q.",
+				uint64(maxGrant), values.Get("hits"))
+		}
+	}
+	return q, c.match(q)
+}
+
+// match finds the rule under which a descriptor is counted.
+func (c *Counters) match(q *question) error {
+	config := c.Rules.Config()
+	if config == nil {
+		return refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
+	}
+	m := config.Match(q.domain, q.descriptor)
+	switch {
+	case m.Rule == nil:
+		return refuse(http.StatusNotFound, "%s Nothing is counted for %q; weir check DIR --explain shows why.",
+			config.Explain(q.domain, q.descriptor).Reason, q.descriptor)
+	case len(m.Rule.Limits) == 0:
+		return refuse(http.StatusNotFound, "Rule %q (%s) is unlimited, so nothing is counted for %q; weir check DIR --explain shows it.",
+			descriptors.ReadablePath(m.Rule.Path), m.Rule.Where, q.descriptor)
+	}
+	q.rule, q.key = m.Rule, m.AppendKey(nil, q.domain, q.descriptor)
+	return nil
+}
+
+func (c *Counters) show(w http.ResponseWriter, r *http.Request, q *question) {
+	counts, err := c.Inspector.Inspect(r.Context(), q.key, q.rule.Limits)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(answerTo(q, counts)) // the client is gone if this fails
+}
+
+// fail answers with an error; those that are no refusals are the store's.
+func fail(w http.ResponseWriter, err error) {
+	var known *refusal
+	if errors.As(err, &known) {
+		http.Error(w, known.text, known.status)
+		return
+	}
+	http.Error(w, "The counters cannot be reached: "+err.Error(), http.StatusServiceUnavailable)
+}
+
+// CountersAnswer is what /api/v1/counters says of a descriptor.
+type CountersAnswer struct {
+	Domain     string        `json:"domain"`
+	Descriptor string        `json:"descriptor"`
+	Path       string        `json:"path"`
+	Key        string        `json:"key"`
+	Limits     []LimitAnswer `json:"limits"`
+}
+
+// LimitAnswer is one of its limits.
+type LimitAnswer struct {
+	Limit        string        `json:"limit"` // 10/minute
+	Algorithm    string        `json:"algorithm"`
+	Hits         uint64        `json:"hits"`
+	Remaining    uint64        `json:"remaining"`
+	ResetSeconds int64         `json:"reset_seconds"` // until the oldest bucket leaves, rounded up; 0 if nothing counts
+	Levels       []LevelAnswer `json:"levels"`        // finest first
+}
+
+// LevelAnswer is the buckets of one width.
+type LevelAnswer struct {
+	Width   string         `json:"width"`   // 1s
+	Buckets []BucketAnswer `json:"buckets"` // those that hold hits, oldest first
+}
+
+// BucketAnswer is a bucket that holds hits.
+type BucketAnswer struct {
+	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms
+	Hits  uint64  `json:"hits"`
+}
+
+func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
+	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
+	for i := range counts {
+		n := &counts[i]
+		l := LimitAnswer{
+			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Hits: n.Hits, Remaining: n.Remaining(),
+			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second),
+		}
+		for level, width := range n.Limit.LevelNames() {
+			buckets := make([]BucketAnswer, 0, len(n.Levels[level]))
+			for _, b := range n.Levels[level] {
+				buckets = append(buckets, BucketAnswer{float64(b.Begin.UnixMicro()) / 1e6, b.Hits})
+			}
+			l.Levels = append(l.Levels, LevelAnswer{width, buckets})
+		}
+		a.Limits = append(a.Limits, l)
+	}
+	return a
+}

@@ -1,0 +1,253 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const shop = `domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 10, unit: minute}
+      - {requests_per_unit: 500, unit: hour}
+  - {key: friend, rate_limit: {unlimited: true}}
+`
+
+var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
+
+// fixed is a configuration that does not change.
+type fixed struct{ config *descriptors.Config }
+
+func (f fixed) Config() *descriptors.Config { return f.config }
+
+// port is an admin port over a memory store whose clock stands at noon, and what it logged.
+type port struct {
+	http.Handler
+	counters *Counters
+	logged   bytes.Buffer
+}
+
+func newPort(t *testing.T, g Guard) *port {
+	t.Helper()
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}},
+		descriptors.Options{Algorithm: descriptors.SlidingWindow})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	p := &port{}
+	p.counters = &Counters{Rules: fixed{config}, Counter: store, Inspector: store, Guard: g,
+		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
+	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, false)
+	return p
+}
+
+type ready struct{}
+
+func (ready) Ready() error { return nil }
+
+// hit counts hits of user=ann.
+func (p *port) hit(t *testing.T, hits uint64) {
+	t.Helper()
+	d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
+	m := p.counters.Rules.Config().Match("shop", d)
+	checks := []backend.Check{{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: hits}}
+	if err := p.counters.Counter.Decide(t.Context(), checks, make([]backend.Decision, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends a request to localhost and returns the status and the body.
+func (p *port) ask(method, target string, change ...func(*http.Request)) (int, string) {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "localhost:6070"
+	for _, f := range change {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+func bearer(token string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+}
+
+const ann = "?domain=shop&descriptor=user=ann"
+
+func TestCountersAreShownByLevel(t *testing.T) {
+	p := newPort(t, Guard{})
+	p.hit(t, 7)
+	code, body := p.ask("GET", "/api/v1/counters"+ann)
+	const want = `{"domain":"shop","descriptor":"user=ann","path":"user","key":"4:shop4:user3:ann","limits":[` +
+		`{"limit":"10/minute","algorithm":"sliding_window","hits":7,"remaining":3,"reset_seconds":61,"levels":[` +
+		`{"width":"1s","buckets":[{"start":1795262433,"hits":7}]},{"width":"1m","buckets":[{"start":1795262400,"hits":7}]}]},` +
+		`{"limit":"500/hour","algorithm":"sliding_window","hits":7,"remaining":493,"reset_seconds":3627,"levels":[` +
+		`{"width":"1m","buckets":[{"start":1795262400,"hits":7}]},{"width":"1h","buckets":[{"start":1795262400,"hits":7}]}]}]}`
+	if code != 200 || body != want {
+		t.Errorf("got %d\n%s\nwant\n%s\nScripts read this form.", code, body, want)
+	}
+	if _, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=user=bob"); strings.Contains(body, "null") {
+		t.Errorf("a key without hits is shown with null where scripts expect a list: %s", body)
+	}
+}
+
+func TestQuestionsThatCannotBeAnswered(t *testing.T) {
+	p := newPort(t, Guard{Host: "127.0.0.1"})
+	for _, c := range []struct {
+		promise, method, target string
+		code                    int
+		want                    string
+	}{
+		{"an unknown domain", "GET", "?domain=shp&descriptor=user=ann", 404, "Did you mean shop?"},
+		{"a descriptor without a rule", "GET", "?domain=shop&descriptor=usr=ann", 404, "weir check DIR --explain"},
+		{"an unlimited rule", "GET", "?domain=shop&descriptor=friend=bo", 404, `Rule "friend" (shop.yaml:7) is unlimited`},
+		{"no domain", "GET", "?descriptor=user=ann", 400, "domain is missing"},
+		{"no descriptor", "GET", "?domain=shop", 400, "descriptor: it is empty"},
+		{"a torn descriptor", "GET", "?domain=shop&descriptor=user", 400, `has no "="`},
+		{"a mistyped parameter", "POST", "/grant" + ann + "&hit=3", 400, `"hit" is unknown`},
+		{"hits where none are taken", "DELETE", ann + "&hits=3", 400, `"hits" is unknown`},
+		{"a parameter given twice", "GET", ann + "&domain=other", 400, "given twice"},
+		{"bytes that are not UTF-8", "GET", "?domain=shop&descriptor=user=%ff", 400, "not UTF-8"},
+		{"a query that cannot be read", "GET", "?domain=%zz", 400, "cannot be read"},
+		{"a query without end", "GET", ann + strings.Repeat("n", maxQuery), 400, "longer than"},
+		{"no hits to grant", "POST", "/grant" + ann + "&hits=0", 400, "whole number from 1"},
+		{"hits that are no number", "POST", "/grant" + ann + "&hits=-1", 400, `not "-1"`},
+		{"a write that the address does not take", "POST", ann, 405, "Method Not Allowed"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			code, body := p.ask(c.method, "/api/v1/counters"+c.target)
+			if code != c.code || !strings.Contains(body, c.want) {
+				t.Errorf("%s %s gave %d %q, want %d with %q", c.method, c.target, code, body, c.code, c.want)
+			}
+		})
+	}
+	p.counters.Rules = fixed{}
+	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
+		t.Errorf("without a configuration: %d %s, want 503", code, body)
+	}
+	p = newPort(t, Guard{})
+	p.counters.Counter.Close()
+	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 || !strings.Contains(body, "cannot be reached") {
+		t.Errorf("with a store that is away: %d %s, want 503", code, body)
+	}
+}
+
+func TestWritesAreGuarded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("secret\n")
+	withFile := Guard{TokenFile: file, Host: "127.0.0.1"}
+	web := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
+	rebound := func(r *http.Request) { r.Host = "evil.example:6070" }
+	basic := func(r *http.Request) { r.Header.Set("Authorization", "Basic secret") }
+	none := func(*http.Request) {}
+	for _, c := range []struct {
+		promise string
+		guard   Guard
+		change  func(*http.Request)
+		code    int
+		want    string
+	}{
+		{"all addresses, no token", Guard{Host: "0.0.0.0"}, none, 403, unguarded},
+		{"no address is all addresses", Guard{}, none, 403, unguarded},
+		{"a token does not help where none is expected", Guard{Host: "10.0.0.7"}, bearer("secret"), 403, unguarded},
+		{"a loopback address", Guard{Host: "127.0.0.1"}, none, 200, ""},
+		{"a loopback address in brackets", Guard{Host: "[::1]"}, none, 200, ""},
+		{"localhost", Guard{Host: "localhost"}, none, 200, ""},
+		{"a web page on a loopback address", Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
+		{"a name that was pointed to a loopback address", Guard{Host: "127.0.0.1"}, rebound, 403, "evil.example"},
+		{"the token", withFile, bearer("secret"), 200, ""},
+		{"another token", withFile, bearer("Secret"), 403, badToken},
+		{"an empty token", withFile, bearer(""), 403, badToken},
+		{"no token, though on a loopback address", withFile, none, 403, badToken},
+		{"the token under another scheme", withFile, basic, 403, badToken},
+		{"a file that is gone", Guard{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			p := newPort(t, c.guard)
+			for method, path := range map[string]string{"DELETE": "", "POST": "/grant"} {
+				code, body := p.ask(method, "/api/v1/counters"+path+ann, c.change)
+				if code != c.code || !strings.Contains(body, c.want) {
+					t.Errorf("%s gave %d %q, want %d with %q", method, code, body, c.code, c.want)
+				}
+			}
+			if p.logged.Len() > 0 != (c.code == 200) {
+				t.Errorf("logged: %s; every write must leave a trace, and only those", &p.logged)
+			}
+			if code, _ := p.ask("GET", "/api/v1/counters"+ann); code != 200 {
+				t.Errorf("a look gave %d; it needs no token", code)
+			}
+		})
+	}
+	t.Run("a token that has changed", func(t *testing.T) {
+		p := newPort(t, withFile)
+		for _, token := range []string{"second", "third"} {
+			write(token)
+			if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer(token)); code != 200 {
+				t.Errorf("the new token gave %d %s; a rotation must not need a restart", code, body)
+			}
+		}
+		if code, _ := p.ask("DELETE", "/api/v1/counters"+ann, bearer("second")); code != 403 {
+			t.Errorf("the old token gave %d, want 403", code)
+		}
+		write(" \n")
+		if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer("")); code != 403 || withFile.Check() == nil {
+			t.Errorf("an empty file gave %d %s: it must let nobody write", code, body)
+		}
+	})
+}
+
+func TestWritesChangeAndAreLogged(t *testing.T) {
+	p := newPort(t, Guard{Host: "127.0.0.1"})
+	p.hit(t, 7)
+	for _, c := range []struct {
+		method, target string
+		hits           uint64
+		logged         string
+	}{
+		{"POST", "/grant" + ann + "&hits=3", 4, "what=grant domain=shop path=user descriptor=user=ann hits=3"},
+		{"POST", "/grant" + ann, 3, "hits=1"},
+		{"POST", "/grant" + ann + "&hits=9007199254740991", 0, "hits=9007199254740991"},
+		{"DELETE", ann, 0, "what=reset domain=shop path=user descriptor=user=ann"},
+	} {
+		p.logged.Reset()
+		code, body := p.ask(c.method, "/api/v1/counters"+c.target)
+		var got CountersAnswer
+		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 {
+			t.Fatalf("%s %s gave %d %s", c.method, c.target, code, body)
+		}
+		if got.Limits[0].Hits != c.hits || got.Limits[1].Hits != c.hits {
+			t.Errorf("%s %s leaves %+v, want %d hits", c.method, c.target, got.Limits, c.hits)
+		}
+		log := strings.ReplaceAll(p.logged.String(), `"`, "")
+		if !strings.Contains(log, "counters changed who=192.0.2.1:1234") || !strings.Contains(log, c.logged) {
+			t.Errorf("%s %s is logged as %s, want who (192.0.2.1:1234) and %s", c.method, c.target, log, c.logged)
+		}
+	}
+	p.hit(t, 2)
+	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
+		t.Errorf("a reset gave %d %s", code, body)
+	}
+}
