@@ -1,0 +1,191 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+func TestThreeReplicasOnOneRedisAdmitExactlyTheLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 1000
+	server := redistest.Single(t)
+	rules := fmt.Sprintf(`
+- key: plan
+  value: shared
+  descriptors:
+  - key: user
+    rate_limits:
+    - { unit: hour, requests_per_unit: %d }
+    - { unit: day, requests_per_unit: %d }
+`, limit, 2*limit)
+	var admitted, answered atomic.Int64
+	var clients sync.WaitGroup
+	for range 3 {
+		w := startWeir(t, rules, "REDIS_URL="+server.Addr)
+		for range 64 / 3 {
+			c := w.client(t)
+			clients.Go(func() {
+				for range 40 {
+					s, err := c.hit("shared", "ann")
+					if err != nil {
+						t.Errorf("a call failed: %v", err)
+						return
+					}
+					answered.Add(1)
+					if s.Code.String() == "OK" {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	clients.Wait()
+	if got := admitted.Load(); got != limit || answered.Load() <= limit {
+		t.Errorf("three replicas admitted %d of %d requests, want exactly %d", got, answered.Load(), limit)
+	}
+}
+
+func TestAnAnswerComesInTimeWhetherOrNotRedisIsThere(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	w := startWeir(t, `
+- key: plan
+  value: basic
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 100000 }
+`, "REDIS_URL="+server.Addr)
+	c := w.client(t)
+	wants := func(when string, want codes.Code) func() error {
+		return func() error {
+			began := time.Now()
+			_, err := c.hit("basic", "ann")
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: a call took %v: nobody waits for that", when, took)
+			}
+			if status.Code(err) != want {
+				return fmt.Errorf("%s: a call was answered %v, want %v", when, err, want)
+			}
+			return nil
+		}
+	}
+	eventually(t, 10*time.Second, "Redis counts", wants("with Redis", codes.OK))
+	server.Kill()
+	eventually(t, 10*time.Second, "Redis is gone", wants("without Redis", codes.Unavailable))
+	if err := wantStatus(w.admin+"/livez", 200); err != nil {
+		t.Errorf("without Redis weir is alive, and must not be restarted: %v", err)
+	}
+	server.Restart(t)
+	eventually(t, 10*time.Second, "Redis is back", wants("with Redis again", codes.OK))
+	server.Stop()
+	eventually(t, 10*time.Second, "Redis hangs", wants("while Redis hangs", codes.Unavailable))
+	server.Cont()
+	eventually(t, 10*time.Second, "Redis goes on", wants("when Redis goes on", codes.OK))
+}
+
+func TestWeirStartsAndWaitsWhereThereIsNoRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	server.Kill()
+	w := startWeir(t, `
+- key: plan
+  value: basic
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 100 }
+`, "REDIS_URL="+server.Addr)
+	c := w.client(t)
+	if _, err := c.hit("basic", "ann"); status.Code(err) != codes.Unavailable {
+		t.Errorf("without Redis a call is answered %v, want UNAVAILABLE", err)
+	}
+	server.Restart(t)
+	eventually(t, 10*time.Second, "weir finds Redis when it comes", func() error {
+		_, err := c.hit("basic", "ann")
+		return err
+	})
+}
+
+// A fourth node joins a ring of three through the file, under load.
+func TestANodeJoinsTheRingUnderLoadAndOnlyItsKeysMove(t *testing.T) {
+	t.Parallel()
+	const keys = 30_000
+	nodes := redistest.Ring(t, 4)
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	list := filepath.Join(t.TempDir(), "nodes")
+	write := func(n int) {
+		t.Helper()
+		if err := os.WriteFile(list+".new", []byte(strings.Join(addrs[:n], "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(list+".new", list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(3)
+	w := startWeir(t, `
+- key: plan
+  value: large
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 1000000 }
+`, "REDIS_TYPE=ring", "REDIS_URL_FILE="+list)
+	eventually(t, 10*time.Second, "the ring answers", func() error {
+		_, err := w.client(t).hit("large", "first")
+		return err
+	})
+	hitAll := func() {
+		var workers sync.WaitGroup
+		for worker := range 32 {
+			c := w.client(t)
+			workers.Go(func() {
+				for i := worker; i < keys; i += 32 {
+					if _, err := c.hit("large", fmt.Sprint(i)); err != nil {
+						t.Errorf("key %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		workers.Wait()
+	}
+	hitAll()
+	running := startLoad(t, w, 4, func(c *client) error {
+		_, err := c.hit("large", "load")
+		return err
+	})
+	write(4)
+	time.Sleep(2500 * time.Millisecond) // the file is looked at every second, the new node pinged
+	hitAll()
+	running.wantNoFailures(t, "a node that joins the ring")
+	moved, err := nodes[3].Client().DBSize(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a fourth node took over %d of %d keys (a quarter is %d)", moved, keys, keys/4)
+	if moved == 0 || moved > keys*13/40 {
+		t.Errorf("%d of %d keys moved to the new node, want about a quarter and at most 1.3 quarters", moved, keys)
+	}
+	for i, n := range nodes[:3] {
+		held, err := n.Client().DBSize(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spread := float64(held)/(keys/3) - 1; spread > 0.15 || spread < -0.15 {
+			t.Errorf("node %d held %d of %d keys in a ring of three, want a third within 15 %%", i, held, keys)
+		}
+	}
+}
