@@ -27,10 +27,10 @@ run: build ## serve the example configuration on this machine, counting in memor
 	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
 	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config
 
-tools: ## what make test needs beside Go: a C compiler and a real Envoy
+tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 	@GO=$(GO) .ci/tools
 
-test: tools lint ## everything: with the race detector and a real Envoy, long walks without it, each fuzz target shortly
+test: tools lint ## everything: with the race detector, a real Envoy and Redis, long walks without it, each fuzz target shortly
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
 	@GO=$(GO) .ci/fuzz 5s

@@ -72,11 +72,12 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 type reading struct {
 	at       time.Time
 	cpu      time.Duration
+	store    time.Duration // CPU of the Redis behind the server; 0 without one
 	answered uint64
 }
 
-// read waits until the given moment, then reads the server's CPU clock and the count of answers, one right after the
-// other.
+// read waits until the given moment, then reads the CPU clocks of the server and its Redis and the count of answers,
+// one right after the other.
 func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) (reading, error) {
 	select {
 	case <-time.After(time.Until(at)):
@@ -84,7 +85,9 @@ func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) 
 		return reading{}, context.Cause(ctx)
 	}
 	cpu, err := l.server.cpu()
-	return reading{at: time.Now(), cpu: cpu, answered: answered.Load()}, err
+	store, storeErr := l.server.store.cpu()
+	r := reading{at: time.Now(), cpu: cpu, store: store, answered: answered.Load()}
+	return r, errors.Join(err, storeErr)
 }
 
 // worker keeps one request in flight.

@@ -9,9 +9,11 @@
 // then at half of the rate that it reached, on a timetable that does not wait for answers: a request counts from the
 // moment it was due. Answers are checked, so that a server with other rules yields an error and not a fine figure.
 //
-// All scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
-// the keys of all. With --addr any other rate-limit service can stand in its place if it has the rules of
-// descriptors.yaml.
+// Some scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
+// the keys of all; the others against a second one, whose store is a redis-server that the bench starts as well. What a
+// request costs that redis-server is given in INCRBYs: its CPU time in the same phase, over what one of 32 pipelined
+// INCRBYs cost it right before. With --addr any other rate-limit service can stand in the place of the first weir if it
+// has the rules of descriptors.yaml; the scenarios on Redis are then left out.
 //
 // Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent
 // from one run to the next; only ratios within one run mean anything, and those still move by a tenth or two. That is
@@ -62,7 +64,7 @@ func exitOn(err error) {
 
 // run measures as the options say. The table goes to out, a line for each measurement to progress.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
-	chosen, err := choose(scenarios(), o.Only)
+	chosen, err := o.chosen()
 	if err != nil {
 		return err
 	}
@@ -72,24 +74,17 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a rest in the temporary directory does no harm
 
-	floor, err := startFloor(ctx, o.Connections, dir)
+	started, err := startServers(ctx, o, chosen, dir, progress)
+	defer started.close()
 	if err != nil {
 		return err
 	}
-	defer floor.close()
-	subject := floor
-	if len(chosen) > 1 {
-		if subject, err = o.subject(ctx, dir, progress); err != nil {
-			return err
-		}
-		defer subject.close()
-	}
-	m := measurement{options: o, scenarios: chosen, floor: floor, subject: subject, progress: progress}
+	m := measurement{options: o, scenarios: chosen, servers: started, progress: progress}
 	outcomes, err := m.rounds(ctx)
 	if err != nil {
 		return err
 	}
-	r := newReport(o, subject.name, outcomes)
+	r := newReport(o, started.name(), outcomes)
 	if err := r.write(out); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -97,20 +92,4 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		return nil
 	}
 	return r.save(o.JSON)
-}
-
-// subject is the server to measure: the one that the options point at, or a weir started for it.
-func (o options) subject(ctx context.Context, dir string, progress io.Writer) (*server, error) {
-	if o.Addr != "" {
-		return connect(ctx, &server{name: o.Addr, addr: o.Addr, pid: o.PID}, o.Connections)
-	}
-	binary := o.Binary
-	if binary == "" {
-		_, _ = fmt.Fprintln(progress, "building weir")
-		var err error
-		if binary, err = buildWeir(ctx, dir); err != nil {
-			return nil, err
-		}
-	}
-	return startWeir(ctx, binary, o.Env, o.Connections, dir)
 }

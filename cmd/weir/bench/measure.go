@@ -8,10 +8,10 @@ import (
 
 // measurement is one run of the bench: every scenario in every round.
 type measurement struct {
-	options        options
-	scenarios      []scenario // the floor is the first
-	floor, subject *server
-	progress       io.Writer
+	options   options
+	scenarios []scenario // the floor is the first
+	servers   servers
+	progress  io.Writer
 }
 
 // outcome is all that was measured of one scenario.
@@ -25,6 +25,8 @@ type round struct {
 	Unpaced       sample  `json:"unpaced"`
 	HalfLoad      *sample `json:"half_load,omitempty"`
 	Floors        float64 `json:"floors,omitempty"`         // CPU of a request at full load, over the floor's
+	IncrByMicros  float64 `json:"incrby_us,omitempty"`      // Redis CPU of one INCRBY, right before
+	IncrBys       float64 `json:"incrbys,omitempty"`        // Redis CPU of a request at full load, over that
 	ResidentBytes int64   `json:"resident_bytes,omitempty"` // the server's memory afterwards
 }
 
@@ -38,12 +40,8 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		server := m.subject
-		if s.Name == floorName {
-			server = m.floor
-		}
 		outcomes[i].scenario = s
-		loads[i] = &load{server: server, inFlight: m.options.InFlight, requests: requests, want: s.Want}
+		loads[i] = &load{server: m.servers.of(s), inFlight: m.options.InFlight, requests: requests, want: s.Want}
 	}
 	for n := range m.options.Rounds {
 		var floorCPU float64
@@ -59,11 +57,19 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 				r.Floors = r.Unpaced.CPUMicros / floorCPU
 			}
 			outcomes[i].Rounds = append(outcomes[i].Rounds, r)
-			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-32s %7.0f requests/s  %5.1f µs  %.2f floors\n",
-				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors)
+			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-36s %7.0f requests/s  %5.1f µs  %.2f floors%s\n",
+				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors, r.onRedis())
 		}
 	}
 	return outcomes, nil
+}
+
+// onRedis is what the progress says of a round's cost in Redis.
+func (r round) onRedis() string {
+	if r.IncrBys == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
 }
 
 // round probes the server and measures one scenario at full and at half load.
@@ -73,9 +79,17 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if err != nil {
 		return r, err
 	}
+	if store := l.server.store; store != nil {
+		if r.IncrByMicros, err = store.yardstick(ctx, m.options.Keys, m.options.Measure); err != nil {
+			return r, err
+		}
+	}
 	full := phase{warmUp: m.options.WarmUp, measure: m.options.Measure}
 	if r.Unpaced, err = l.run(ctx, full); err != nil {
 		return r, fmt.Errorf("full load: %w", err)
+	}
+	if r.IncrByMicros > 0 {
+		r.IncrBys = r.Unpaced.RedisMicros / r.IncrByMicros
 	}
 	if m.options.HalfLoad > 0 {
 		half := phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: r.Unpaced.RequestsPerSecond / 2}

@@ -19,6 +19,7 @@ type options struct {
 	Env                       []string // NAME=VALUE, for weir
 	Addr                      string   // "": weir is started
 	PID                       int      // of the process at Addr; 0: unknown
+	NoRedis                   bool     // leaves out the scenarios on Redis; so does Addr
 	JSON                      string   // "": no file is written
 }
 
@@ -37,6 +38,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.Binary, "binary", "", "the weir `file` to measure; by default it is built from this module")
 	f.StringVar(&o.Addr, "addr", "", "measure what serves at this `host:port`, with the rules of descriptors.yaml")
 	f.IntVar(&o.PID, "pid", 0, "the process at --addr; without it there are no figures of CPU and memory")
+	f.BoolVar(&o.NoRedis, "no-redis", false, "leave out the scenarios on Redis, which need a redis-server; so does --addr")
 	f.StringVar(&o.JSON, "json", "", "write everything that was measured to this `file`")
 	f.Func("only", "only the floor and these `scenarios`, by commas: "+scenarioNames(), func(names string) error {
 		o.Only = append(o.Only, strings.Split(names, ",")...)

@@ -32,6 +32,8 @@ type summary struct {
 	RequestsPerSecond spread `json:"requests_per_second"`
 	CPUMicros         spread `json:"cpu_us_per_request"`
 	Floors            spread `json:"floors"`
+	RedisMicros       spread `json:"redis_cpu_us_per_request"`
+	IncrBys           spread `json:"incrbys"`
 	P50Millis         spread `json:"p50_ms"`
 	P99Millis         spread `json:"p99_ms"`
 	HalfP50Millis     spread `json:"half_load_p50_ms"`
@@ -74,6 +76,8 @@ func summarize(o outcome) summary {
 		RequestsPerSecond: over(o.Rounds, func(r round) float64 { return r.Unpaced.RequestsPerSecond }),
 		CPUMicros:         over(o.Rounds, func(r round) float64 { return r.Unpaced.CPUMicros }),
 		Floors:            over(o.Rounds, func(r round) float64 { return r.Floors }),
+		RedisMicros:       over(o.Rounds, func(r round) float64 { return r.Unpaced.RedisMicros }),
+		IncrBys:           over(o.Rounds, func(r round) float64 { return r.IncrBys }),
 		P50Millis:         over(o.Rounds, func(r round) float64 { return r.Unpaced.P50Millis }),
 		P99Millis:         over(o.Rounds, func(r round) float64 { return r.Unpaced.P99Millis }),
 		HalfP50Millis:     over(paced, func(r round) float64 { return r.HalfLoad.P50Millis }),
@@ -85,20 +89,24 @@ func summarize(o outcome) summary {
 		s.ResidentBytes = o.Rounds[len(o.Rounds)-1].ResidentBytes
 	}
 	s.Verdict = budgetVerdict(o.Budget, s.Floors.Median)
+	if o.RedisBudget > 0 {
+		s.Verdict += "; Redis " + budgetVerdict(o.RedisBudget, s.IncrBys.Median)
+	}
 	return s
 }
 
-// budgetVerdict says in words whether a cost in floors keeps a budget. A cost of 0 is unknown, a budget of 0 is none.
-func budgetVerdict(budget, floors float64) string {
+// budgetVerdict says in words whether a cost, in floors or in INCRBYs, keeps a budget. A cost of 0 is unknown, a budget
+// of 0 is none.
+func budgetVerdict(budget, cost float64) string {
 	switch {
 	case budget == 0:
 		return ""
-	case floors == 0:
+	case cost == 0:
 		return fmt.Sprintf("%.2f: unknown", budget)
-	case floors <= budget:
+	case cost <= budget:
 		return fmt.Sprintf("%.2f: met", budget)
 	default: // rounded up, or a near miss would read 0.00; but not for the last bit of a difference
-		return fmt.Sprintf("%.2f: missed by %.2f", budget, math.Ceil((floors-budget)*100-1e-9)/100)
+		return fmt.Sprintf("%.2f: missed by %.2f", budget, math.Ceil((cost-budget)*100-1e-9)/100)
 	}
 }
 
@@ -118,8 +126,8 @@ func (r report) save(path string) error {
 func (r report) write(out io.Writer) error {
 	rounds := 0
 	rows := [][]string{{
-		"server CPU of a request", "µs", "floors", "min..max", "requests/s", "p50 ms", "p99",
-		"half load: p50", "p99", "RSS MB", "budget",
+		"server CPU of a request", "µs", "floors", "min..max", "Redis µs", "INCRBYs", "min..max", "requests/s",
+		"p50 ms", "p99", "half load: p50", "p99", "RSS MB", "budget",
 	}}
 	var lateP50, lateP99 float64
 	for _, s := range r.Scenarios {
@@ -133,7 +141,8 @@ func (r report) write(out io.Writer) error {
 %s
 Medians of %d interleaved rounds. Floors: over the floor's CPU in the same round. Only ratios of one run mean anything.
 Half load is paced at half the rate before it; a request counts from the moment it was due. That includes how late the
-client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the one process which serves all scenarios.
+client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the weir which serves the scenario and others
+like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before.
 `, r.Subject, r.Connections, r.InFlight, r.Keys, r.Go, r.Platform, r.CPUs, table(rows), rounds, lateP50, lateP99)
 	if err == nil && lateP50 > lateMillis {
 		_, err = fmt.Fprint(out, "\nThe client could not keep to its timetable: ",
@@ -150,12 +159,15 @@ func (s summary) row() []string {
 		}
 		return fmt.Sprintf(format, value)
 	}
-	span := "–"
-	if s.Floors.Max > 0 {
-		span = fmt.Sprintf("%.2f..%.2f", s.Floors.Min, s.Floors.Max)
+	span := func(s spread) string {
+		if s.Max == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.2f..%.2f", s.Min, s.Max)
 	}
 	return []string{
-		s.Title, known("%.1f", s.CPUMicros.Median), known("%.2f", s.Floors.Median), span,
+		s.Title, known("%.1f", s.CPUMicros.Median), known("%.2f", s.Floors.Median), span(s.Floors),
+		known("%.1f", s.RedisMicros.Median), known("%.2f", s.IncrBys.Median), span(s.IncrBys),
 		known("%.0f", s.RequestsPerSecond.Median), known("%.2f", s.P50Millis.Median), known("%.2f", s.P99Millis.Median),
 		known("%.2f", s.HalfP50Millis.Median), known("%.2f", s.HalfP99Millis.Median),
 		known("%.0f", float64(s.ResidentBytes)/(1<<20)), s.Verdict,

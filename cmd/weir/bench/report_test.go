@@ -69,8 +69,8 @@ func TestReportShowsMediansSpreadAndMissedBudget(t *testing.T) {
 	if err := r.write(&out); err != nil {
 		t.Fatal(err)
 	}
-	row := "sliding window, hour     20.0    1.00  0.80..1.20       25000    0.60  3.00            0.30  2.00      40" +
-		"  0.85: missed by 0.15\n"
+	row := "sliding window, hour     20.0    1.00  0.80..1.20         –        –         –       25000    0.60  3.00" +
+		"            0.30  2.00      40  0.85: missed by 0.15\n"
 	for _, want := range []string{
 		row, "weir against the floor · 2 connections, 16 in flight on each · 10000 keys",
 		"Medians of 2 interleaved rounds", "at most 0.06 ms (p50) and 0.60 ms (p99)",
@@ -81,6 +81,20 @@ func TestReportShowsMediansSpreadAndMissedBudget(t *testing.T) {
 	}
 }
 
+func TestReportJudgesTheCostInRedisToo(t *testing.T) {
+	o := twoRounds()
+	o.Budget, o.RedisBudget = 1.3, 6
+	for i, incrBys := range []float64{5, 8} {
+		o.Rounds[i].IncrByMicros, o.Rounds[i].IncrBys, o.Rounds[i].Unpaced.RedisMicros = 2, incrBys, 2*incrBys
+	}
+	got := strings.Join(summarize(o).row(), "|")
+	want := "sliding window, hour|20.0|1.00|0.80..1.20|13.0|6.50|5.00..8.00|25000|0.60|3.00|0.30|2.00|40|" +
+		"1.30: met; Redis 6.00: missed by 0.50"
+	if got != want {
+		t.Errorf("the row is %q, want %q", got, want)
+	}
+}
+
 func TestReportShowsADashForWhatIsUnknown(t *testing.T) {
 	o := twoRounds()
 	for i := range o.Rounds {
@@ -88,7 +102,9 @@ func TestReportShowsADashForWhatIsUnknown(t *testing.T) {
 		o.Rounds[i].HalfLoad, o.Rounds[i].ResidentBytes = nil, 0
 	}
 	got := summarize(o).row()
-	want := []string{"sliding window, hour", "–", "–", "–", "25000", "0.60", "3.00", "–", "–", "–", "0.85: unknown"}
+	want := []string{
+		"sliding window, hour", "–", "–", "–", "–", "–", "–", "25000", "0.60", "3.00", "–", "–", "–", "0.85: unknown",
+	}
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("the row is %q, want %q", got, want)
 	}

@@ -16,6 +16,7 @@ type sample struct {
 	Seconds           float64 `json:"seconds"`
 	RequestsPerSecond float64 `json:"requests_per_second"`
 	CPUMicros         float64 `json:"cpu_us_per_request,omitempty"` // of the server; 0 if its process is unknown
+	RedisMicros       float64 `json:"redis_cpu_us_per_request,omitempty"`
 	P50Millis         float64 `json:"p50_ms"`
 	P99Millis         float64 `json:"p99_ms"`
 	LateP50Millis     float64 `json:"client_late_p50_ms,omitempty"` // how long after they were due requests were sent;
@@ -45,11 +46,13 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 	slices.Sort(latencies)
 	slices.Sort(late)
 	elapsed := after.at.Sub(before.at).Seconds()
+	micros := func(cpu time.Duration) float64 { return float64(cpu.Nanoseconds()) / 1e3 / float64(answered) }
 	return sample{
 		Answered:          answered,
 		Seconds:           elapsed,
 		RequestsPerSecond: float64(answered) / elapsed,
-		CPUMicros:         float64((after.cpu - before.cpu).Nanoseconds()) / 1e3 / float64(answered),
+		CPUMicros:         micros(after.cpu - before.cpu),
+		RedisMicros:       micros(after.store - before.store),
 		P50Millis:         millis(percentile(latencies, 0.5)),
 		P99Millis:         millis(percentile(latencies, 0.99)),
 		LateP50Millis:     millis(percentile(late, 0.5)),

@@ -25,12 +25,16 @@ const limitOutOfReach = 1_000_000
 
 // scenario is one kind of load, on one rule.
 type scenario struct {
-	Name   string                           `json:"name"` // the key of its rule, and what --only takes
+	Name   string                           `json:"name"`            // what --only takes
+	Rule   string                           `json:"rule,omitempty"`  // the key of its rule
+	Redis  bool                             `json:"redis,omitempty"` // weir counts in Redis, not in memory
 	Title  string                           `json:"title"`
 	Limit  uint32                           `json:"limit"`   // what its answers must show as the current limit
 	OneKey bool                             `json:"one_key"` // all requests count on one key; else they are spread
 	Want   ratelimit.RateLimitResponse_Code `json:"-"`       // the verdict of every measured request
 	Budget float64                          `json:"budget_floors,omitempty"`
+	// RedisBudget is what the request may cost Redis, in INCRBYs.
+	RedisBudget float64 `json:"budget_incrbys,omitempty"`
 }
 
 // floorName is the scenario that all others are compared with.
@@ -43,7 +47,13 @@ const memoryBudget = 0.85
 func scenarios() []scenario {
 	const ok, over = ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT
 	memory := func(name, title string) scenario {
-		return scenario{Name: name, Title: title, Limit: limitOutOfReach, Want: ok, Budget: memoryBudget}
+		return scenario{Name: name, Rule: name, Title: title, Limit: limitOutOfReach, Want: ok, Budget: memoryBudget}
+	}
+	redis := func(rule, title string, floors, incrBys float64) scenario {
+		return scenario{
+			Name: "redis-" + rule, Rule: rule, Redis: true, Title: "Redis, " + title, Limit: limitOutOfReach, Want: ok,
+			Budget: floors, RedisBudget: incrBys,
+		}
 	}
 	return []scenario{
 		{Name: floorName, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
@@ -52,10 +62,33 @@ func scenarios() []scenario {
 		memory("sliding-hour", "sliding window, hour by 1 min"),
 		memory("sliding-day", "sliding window, day by 1 min"),
 		{
-			Name: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
+			Name: "denied", Rule: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
 			Want: over, Budget: memoryBudget,
 		},
+		redis("fixed-minute", "fixed window, minute", 1.25, 4.5),
+		redis("sliding-hour", "sliding window, hour by 1 min", 1.3, 6),
+		redis("sliding-day", "sliding window, day by 1 min", 1.3, 14),
 	}
+}
+
+// chosen is what the options ask for. A server that runs already counts where it counts, so there weir's scenarios on
+// Redis have no place.
+func (o options) chosen() ([]scenario, error) {
+	chosen, err := choose(scenarios(), o.Only)
+	if err != nil || !o.NoRedis && o.Addr == "" {
+		return chosen, err
+	}
+	var kept []scenario
+	for _, s := range chosen {
+		if s.Redis && len(o.Only) > 0 {
+			return nil, fmt.Errorf("--only %s: it runs weir on a Redis of its own, which --addr and --no-redis leave out",
+				s.Name)
+		}
+		if !s.Redis {
+			kept = append(kept, s)
+		}
+	}
+	return kept, nil
 }
 
 // choose keeps the floor and the named scenarios, or all if none is named.
@@ -91,7 +124,7 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 	return &ratelimit.RateLimitRequest{
 		Domain: domain,
 		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{
-			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: s.Name, Value: fmt.Sprintf("user-%05d", key)}},
+			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: s.Rule, Value: fmt.Sprintf("user-%05d", key)}},
 		}},
 	}
 }

@@ -24,6 +24,7 @@ type server struct {
 	pid   int    // 0 if unknown: then so are its CPU and memory
 	child *child // nil if the bench did not start it
 	conns []*grpc.ClientConn
+	store *store // what weir counts in; nil unless the bench started it
 }
 
 // connect opens the server's connections and returns it when it has said on each of them that it serves. If it does
