@@ -181,17 +181,21 @@ function Sliding:drop(from)
 	self.oldest, self.changed = self:first(), true
 end
 
--- first returns the first finest bucket, from the oldest on, that holds hits.
+-- first returns the first finest bucket, from the oldest on, that holds hits. There is one unless the key is damaged: then
+-- it gives up, as a script must never search without end.
 function Sliding:first()
 	local i, last = self:span(self.top)
 	for level = self.top, 1, -1 do
-		local name, number, at = self:chunk(level, i)
-		local value = self.fields:get(name)
-		while not value or not some(value, self.fan[level], at) do
-			name, number, at = self:chunk(level, (number + 1) * self.fan[level])
-			value = self.fields:get(name)
+		local fan, found = self.fan[level], false
+		while not found do
+			if i > last then
+				error('the fields of ' .. self.fields.key .. ' do not fit each other')
+			end
+			local name, number, at = self:chunk(level, i)
+			local value = self.fields:get(name)
+			found = value and some(value, fan, at)
+			i = number * fan + (found or fan)
 		end
-		i = number * self.fan[level] + some(value, self.fan[level], at)
 		if level > 1 then
 			i, last = self:span(level - 1, i)
 		end
