@@ -24,16 +24,20 @@ var (
 )
 
 // topologies starts servers of each kind and says how they are reached.
-var topologies = map[Type]func(t *testing.T) Config{
-	Single: func(t *testing.T) Config { return Config{URL: redistest.Single(t).Addr} },
-	Sentinel: func(t *testing.T) Config {
-		set := redistest.Sentinel(t)
+var topologies = map[Type]func(t *testing.T, options ...redistest.Option) Config{
+	Single: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: redistest.Single(t, options...).Addr}
+	},
+	Sentinel: func(t *testing.T, options ...redistest.Option) Config {
+		set := redistest.Sentinel(t, options...)
 		return Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
 	},
-	Cluster: func(t *testing.T) Config { return Config{URL: strings.Join(redistest.Cluster(t).Addrs(), ",")} },
-	Ring: func(t *testing.T) Config {
+	Cluster: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: strings.Join(redistest.Cluster(t, options...).Addrs(), ",")}
+	},
+	Ring: func(t *testing.T, options ...redistest.Option) Config {
 		var addrs []string
-		for _, s := range redistest.Ring(t, 3) {
+		for _, s := range redistest.Ring(t, 3, options...) {
 			addrs = append(addrs, s.Addr)
 		}
 		return Config{URL: strings.Join(addrs, ",")}
@@ -62,21 +66,24 @@ func opened(t *testing.T, kind Type, c Config, now *atomic.Int64) *Store {
 
 func TestConformance(t *testing.T) {
 	for kind, start := range topologies {
-		t.Run(kind.String(), func(t *testing.T) {
-			c := start(t)
-			var round atomic.Int64
-			backendtest.Run(t, func(t *testing.T) backendtest.Store {
-				now := new(atomic.Int64)
-				s := opened(t, kind, c, now)
-				own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
-				return backendtest.Store{
-					Counter: apart{s, own},
-					SetTime: func(at window.Instant) { now.Store(int64(at)) },
-					Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
-				}
-			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed})
-		})
+		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t), *conformanceSteps) })
 	}
+}
+
+// conform puts stores on the same servers to the suite.
+func conform(t *testing.T, kind Type, c Config, steps int) {
+	t.Helper()
+	var round atomic.Int64
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		now := new(atomic.Int64)
+		s := opened(t, kind, c, now)
+		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
+		return backendtest.Store{
+			Counter: apart{s, own},
+			SetTime: func(at window.Instant) { now.Store(int64(at)) },
+			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
+		}
+	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed})
 }
 
 // bucketsOf is how many buckets a key holds, of all its limits on their finest level.
