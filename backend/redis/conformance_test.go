@@ -124,7 +124,7 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 	return all
 })
 
-func TestExactlyNAmongThreeProcesses(t *testing.T) {
+func TestExactlyNAmongThreeStores(t *testing.T) {
 	const n = 1000
 	for kind, start := range topologies {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -135,23 +135,22 @@ func TestExactlyNAmongThreeProcesses(t *testing.T) {
 			}
 			var admitted atomic.Int64
 			var clients sync.WaitGroup
-			for range 3 {
-				s := opened(t, kind, c, nil)
-				for range 64 / 3 {
-					clients.Go(func() {
-						out := make([]backend.Decision, 1)
-						for range 60 {
-							checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
-							if err := s.Decide(t.Context(), checks, out); err != nil {
-								t.Error(err)
-								return
-							}
-							if out[0].Allowed {
-								admitted.Add(1)
-							}
+			stores := []*Store{opened(t, kind, c, nil), opened(t, kind, c, nil), opened(t, kind, c, nil)}
+			for client := range 64 {
+				s := stores[client%len(stores)]
+				clients.Go(func() {
+					out := make([]backend.Decision, 1)
+					for range 60 {
+						checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
+						if err := s.Decide(t.Context(), checks, out); err != nil {
+							t.Error(err)
+							return
 						}
-					})
-				}
+						if out[0].Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
 			}
 			clients.Wait()
 			if got := admitted.Load(); got != n {
