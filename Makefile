@@ -33,7 +33,8 @@ tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 test: tools lint ## everything: with the race detector, a real Envoy and Redis, long walks without it, each fuzz target shortly
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
-	$(GO) test -timeout 20m -run Conformance ./backend/redis/counter -steps 100000
+	$(GO) test -timeout 20m -v -run 'Conformance|StepForStep' ./backend/redis/counter -steps 100000 -walk 1000000 | grep -v '^=== '
+	$(GO) test -timeout 20m -v -run StepForStep ./backend/redis -walk 50000 | grep -v '^=== '
 	@GO=$(GO) .ci/fuzz 5s
 
 lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
