@@ -42,6 +42,15 @@ function Fields:set(name, value)
 	end
 end
 
+-- names returns the names of all fields.
+function Fields:names()
+	local names = call('HKEYS', self.key)
+	for name in pairs(self.written or {}) do
+		names[#names + 1] = name
+	end
+	return names
+end
+
 -- clear removes a field.
 function Fields:clear(name)
 	self.values[name] = false

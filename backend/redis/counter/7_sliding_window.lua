@@ -237,9 +237,22 @@ end
 -- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts when
 -- the window moves on.
 function Sliding:forget(finest)
-	local first = max(self:top_chunk(finest) + 1, self:top_chunk(self.swept))
-	for number = first, self:top_chunk(self.newest) do
-		self.fields:clear(self.limit.name .. self.top .. to_bytes('<I4', number))
+	local first, last = max(self:top_chunk(finest) + 1, self:top_chunk(self.swept)), self:top_chunk(self.newest)
+	local prefix = self.limit.name .. self.top
+	if last - first < SWEEP then
+		for number = first, last do
+			self.fields:clear(prefix .. to_bytes('<I4', number))
+		end
+		return
+	end
+	-- The clock has stepped far back, over more chunks than there are.
+	for _, name in ipairs(self.fields:names()) do
+		if #name == #prefix + 4 and name:sub(1, #prefix) == prefix then
+			local number = from_bytes('<I4', name, #prefix + 1)
+			if number >= first and number <= last then
+				self.fields:clear(name)
+			end
+		end
 	end
 end
 

@@ -92,7 +92,7 @@ var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
 func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
 	t.Helper()
 	server := redistest.Single(t, append(options, redistest.WithUnixSocket())...)
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { client.Close() })
 	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
 		t.Fatalf("the script does not load: %v", err)
