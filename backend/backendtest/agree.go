@@ -21,8 +21,8 @@ type Walks struct {
 	Steps int    // checks of all histories together, at least
 	Seed  uint64 // the same seed gives the same histories
 	Keys  int    // of a history, at most; from 2 on every eighth has that many, and calls of up to 64 checks
-	// Patience is longer than a store ever takes from one call to the next. A store may drop a key by a clock that is
-	// not the history's: a key that has less to live is not asked again before it is gone.
+	// Patience is how long a store may take for a history, if it drops keys by a clock that is not the history's. A key
+	// that has less to live is not asked again before it is gone, and windows are at least six times as long.
 	Patience time.Duration
 }
 

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // History is a random walk on a few keys that is known before anything is asked: neither its checks nor its clock
@@ -34,17 +36,18 @@ const (
 	maxCall     = 64  // checks of a call
 )
 
-// newHistory draws a history. keys is how many it has at most. A key is not asked again until its injected clock says
-// that it is gone, if it has less than patience to live: the servers' own clocks go on, and drop keys.
+// newHistory draws a history of at most so many keys. While it is played, the clocks of servers go on, and these drop
+// keys by them. With patience, the time that playing may take, no key is asked again that would have less to live, until
+// it is gone by the history's clock, and windows are so long that few keys ever come to that.
 func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Duration) History {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	h := History{Name: fmt.Sprintf("%d/%d", seed, round)}
-	total, models := askedOfOne, []*model{newModel(randomRule(t, r))}
+	total, models := askedOfOne, []*model{newModel(slowRule(t, r, 6*patience))}
 	if keys > 1 && round%8 == 0 { // many keys, of a few rules, in calls of many checks
 		total = askedOfMany
 		for range keys - 1 {
 			if r.IntN(8) == 0 {
-				models = append(models, newModel(randomRule(t, r)))
+				models = append(models, newModel(slowRule(t, r, 6*patience)))
 			} else {
 				models = append(models, newModel(models[r.IntN(len(models))].rule))
 			}
@@ -69,6 +72,16 @@ func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Durati
 		now = max(now, gone)
 	}
 	return h
+}
+
+// slowRule draws a rule until all its windows are long enough.
+func slowRule(t *testing.T, r *rand.Rand, shortest time.Duration) rule {
+	for {
+		drawn := randomRule(t, r)
+		if !slices.ContainsFunc(drawn.limits, func(l descriptors.Limit) bool { return l.Window < shortest }) {
+			return drawn
+		}
+	}
 }
 
 // ask draws a check and decides it.

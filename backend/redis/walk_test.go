@@ -47,7 +47,7 @@ func agree(t *testing.T, kind Type, c Config, steps int) {
 			return play(t.Context(), s, func(at window.Instant) { now.Store(int64(at)) }, h)
 		})
 	}
-	walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 300 * time.Millisecond}
+	walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 10 * time.Second}
 	backendtest.Agree(t, walks, players...)
 }
 

@@ -101,7 +101,7 @@ func TestANodeJoinsTheRingUnderLoadAndOnlyItsKeysMove(t *testing.T) {
   descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1000000 }
-`, "REDIS_TYPE=ring", "REDIS_URL_FILE="+list)
+`, "REDIS_TYPE=ring", "REDIS_URL_FILE="+list, patientRedis)
 	eventually(t, 10*time.Second, "the ring answers", func() error {
 		_, err := w.client(t).hit("large", "first")
 		return err
