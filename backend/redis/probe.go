@@ -66,8 +66,11 @@ func probe(ctx context.Context, s server) error {
 	if err != nil {
 		return explain(s, "the script", err)
 	}
-	// The script needs this right when it sweeps, which is later than a probe can wait.
-	return explain(s, "HDEL", s.client.HDel(ctx, string(s.key), "nothing").Err())
+	// The script needs these rights when it sweeps, which is later than a probe can wait.
+	if err := s.client.HDel(ctx, string(s.key), "nothing").Err(); err != nil {
+		return explain(s, "HDEL", err)
+	}
+	return explain(s, "HKEYS", s.client.HKeys(ctx, string(s.key)).Err())
 }
 
 // probeChecks count by each algorithm, alone and with the others, and take that back: the script goes several ways, and
