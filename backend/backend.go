@@ -51,6 +51,10 @@ type Decision struct {
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, or Never.
 	RetryIn time.Duration
+
+	// Err is why a store that is away gave no answer; nothing else is then filled in, and whether the check was counted is
+	// unknown: at most once. Other checks of the call have their own fate.
+	Err error
 }
 
 // Counter is a store of counts. All its methods may be called by any number of goroutines.
@@ -66,6 +70,19 @@ type Counter interface {
 
 // ErrClosed is what Decide gives after Close.
 var ErrClosed = errors.New("counter is closed")
+
+// DecideAll is Decide for callers who need every answer: a check that has none is an error, too.
+func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) error {
+	if err := c.Decide(ctx, checks, out); err != nil {
+		return err
+	}
+	for i := range checks {
+		if out[i].Err != nil {
+			return out[i].Err
+		}
+	}
+	return nil
+}
 
 // Valid says what is wrong with a call of Decide, nil if nothing is.
 func Valid(checks []Check, out []Decision) error {

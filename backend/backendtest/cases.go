@@ -75,7 +75,7 @@ func testSameKeyTwice(t *testing.T, s Store) {
 	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 	c := backend.Check{Key: []byte("key"), Limits: limits, Hits: 2}
 	var out [2]backend.Decision
-	if err := s.Counter.Decide(context.Background(), []backend.Check{c, c}, out[:]); err != nil {
+	if err := backend.DecideAll(context.Background(), s.Counter, []backend.Check{c, c}, out[:]); err != nil {
 		t.Fatal(err)
 	}
 	if !out[0].Allowed || out[1].Allowed || out[1].Before != 2 {
@@ -138,7 +138,7 @@ func testManyClients(t *testing.T, s Store) {
 			out := make([]backend.Decision, 1)
 			for range 2 * n / 64 {
 				checks := []backend.Check{{Key: []byte("key"), Limits: limits, Hits: 1}}
-				if err := s.Counter.Decide(context.Background(), checks, out); err != nil {
+				if err := backend.DecideAll(context.Background(), s.Counter, checks, out); err != nil {
 					t.Error(err)
 					return
 				}

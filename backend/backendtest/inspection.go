@@ -83,7 +83,7 @@ func (i *inspection) at(since time.Duration) {
 func (i *inspection) do(t *testing.T, op backend.Op, hits uint64) {
 	t.Helper()
 	var out [1]backend.Decision
-	if err := i.Decide(t.Context(), []backend.Check{{Key: i.key, Limits: i.limits, Op: op, Hits: hits}}, out[:]); err != nil {
+	if err := backend.DecideAll(t.Context(), i, []backend.Check{{Key: i.key, Limits: i.limits, Op: op, Hits: hits}}, out[:]); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -173,7 +173,7 @@ func (i *inspection) agree(t *testing.T, step int, c *backend.LimitCount) {
 	t.Helper()
 	var out [1]backend.Decision
 	look := []backend.Check{{Key: i.key, Limits: []descriptors.Limit{c.Limit}, Op: backend.Look}}
-	if err := i.Decide(t.Context(), look, out[:]); err != nil {
+	if err := backend.DecideAll(t.Context(), i, look, out[:]); err != nil {
 		t.Fatal(err)
 	}
 	if out[0].Before != c.Hits || out[0].Remaining != c.Remaining() {

@@ -50,7 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 func (s Store) decide(t *testing.T, c backend.Check) backend.Decision {
 	t.Helper()
 	var out [1]backend.Decision
-	if err := s.Counter.Decide(context.Background(), []backend.Check{c}, out[:]); err != nil {
+	if err := backend.DecideAll(context.Background(), s.Counter, []backend.Check{c}, out[:]); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
 	return out[0]

@@ -28,7 +28,7 @@ func BenchmarkDecide(b *testing.B) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		for next() {
-			if err := s.Decide(ctx, checks, out); err != nil {
+			if err := backend.DecideAll(ctx, s, checks, out); err != nil {
 				b.Error(err)
 				return
 			}

@@ -34,8 +34,9 @@ type ask struct {
 	fate  fate
 	addr  string // the server that a redirect named
 
-	reply string
-	err   error // why there is no answer
+	reply    string
+	err      error       // why there is no answer
+	answered atomic.Bool // reply and err are there, and stay
 }
 
 // route is how a command goes to a server.
@@ -83,6 +84,7 @@ func (c *call) left(now time.Time) bool { return c.gone.Load() || !now.Before(c.
 // answer hands the answer to the caller. The ask is not the lane's any more.
 func (a *ask) answer(reply string, err error) {
 	a.reply, a.err = reply, err
+	a.answered.Store(true)
 	if c := a.call; c.waiting.Add(-1) == 0 {
 		c.done <- struct{}{}
 	}

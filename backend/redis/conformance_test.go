@@ -135,7 +135,7 @@ func TestExactlyNAmongThreeProcesses(t *testing.T) {
 						out := make([]backend.Decision, 1)
 						for range 60 {
 							checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
-							if err := s.Decide(t.Context(), checks, out); err != nil {
+							if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
 								t.Error(err)
 								return
 							}

@@ -106,7 +106,7 @@ func decide(s *Store, timeout time.Duration, keys ...string) (took time.Duration
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	start := time.Now()
-	err = s.Decide(ctx, hits(keys...), make([]backend.Decision, len(keys)))
+	err = backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
 	return time.Since(start), err
 }
 

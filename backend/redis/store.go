@@ -89,7 +89,7 @@ func newStore(t topology, c Config, code script) *Store {
 
 // Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
 // run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and after the store's
-// timeout. For now its error also tells of a server that gave no answer: it then wraps ErrUnavailable, and out is void.
+// timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err
@@ -125,8 +125,10 @@ func (s *Store) leave(ctx context.Context) time.Time {
 func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, leave time.Time) error {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(leave) {
-		s.unavailable.Add(uint64(len(checks)))
-		return fmt.Errorf("%w: %w", ErrUnavailable, cmp.Or(context.Cause(ctx), errLate))
+		for i := range checks {
+			s.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
+		}
+		return nil
 	}
 	c := s.calls.Get().(*call)
 	c.set(checks, &s.script, leave)
@@ -135,14 +137,14 @@ func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backen
 	select {
 	case <-c.done:
 		c.timer.Stop()
+		err := s.decode(c, checks, out, nil)
+		s.recycle(c)
+		return err
 	case <-c.timer.C:
-		return s.abandon(c, errLate)
+		return s.abandon(c, checks, out, errLate)
 	case <-ctx.Done():
-		return s.abandon(c, context.Cause(ctx))
+		return s.abandon(c, checks, out, context.Cause(ctx))
 	}
-	err := s.decode(c, checks, out)
-	s.recycle(c)
-	return err
 }
 
 // recycle keeps a call that no lane has any more for another one, unless it has grown large.
@@ -153,30 +155,39 @@ func (s *Store) recycle(c *call) {
 	}
 }
 
-// abandon leaves a call to the lanes that still work on it.
-func (s *Store) abandon(c *call, why error) error {
+// abandon leaves a call to the lanes that still work on it, with the answers that are there.
+func (s *Store) abandon(c *call, checks []backend.Check, out []backend.Decision, why error) error {
 	c.gone.Store(true)
-	s.unavailable.Add(uint64(max(0, c.waiting.Load())))
-	return fmt.Errorf("%w: %w", ErrUnavailable, why)
+	return s.decode(c, checks, out, why)
 }
 
-// decode reads the answers of a call that is done.
-func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision) (err error) {
+// decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
+func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, why error) error {
+	closed := false
 	for i := range checks {
 		a := &c.asks[i]
-		failed := a.err
-		if failed == nil {
-			out[i], failed = s.script.decode(a.reply, &checks[i])
+		err := why
+		if a.answered.Load() {
+			err = a.err
+			if err == nil {
+				out[i], err = s.script.decode(a.reply, &checks[i])
+			}
 		}
-		if failed != nil {
-			s.unavailable.Add(1)
-			err = cmp.Or(err, failed)
+		if err != nil {
+			s.fail(&out[i], err)
+			closed = closed || errors.Is(err, backend.ErrClosed)
 		}
 	}
-	if err == nil || errors.Is(err, backend.ErrClosed) {
-		return err
+	if closed {
+		return backend.ErrClosed
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return nil
+}
+
+// fail says that a check has no answer.
+func (s *Store) fail(d *backend.Decision, why error) {
+	s.unavailable.Add(1)
+	*d = backend.Decision{Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
 }
 
 // handOver lets the checks of a call join the lanes of the servers that own their keys.

@@ -104,7 +104,7 @@ func (c *Counters) change(what string, do func(*http.Request, *question) error, 
 
 func (c *Counters) grant(r *http.Request, q *question) error {
 	var out [1]backend.Decision
-	return c.Counter.Decide(r.Context(), []backend.Check{{
+	return backend.DecideAll(r.Context(), c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
 	}}, out[:])
 }
