@@ -2,16 +2,11 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,12 +16,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const (
-	// firstProbePause and longestProbePause bound the pauses between probes; each is up to twice the one before.
-	firstProbePause, longestProbePause = time.Second, 30 * time.Second
-	// probeTime is how long a server may take for all of a probe.
-	probeTime = 5 * time.Second
-)
+// probeTime is how long a server may take for all of a probe.
+const probeTime = 5 * time.Second
 
 // probeKey gives the i-th of the Redis keys that probes count on. No descriptor has such a key: theirs begin with a
 // digit.
@@ -64,11 +55,20 @@ func probe(ctx context.Context, s server) error {
 		_, err = counter.Decode(reply[i], &checks[i])
 	}
 	if err != nil {
-		return explain(s, "the script", err)
+		return explain(s, "the script", said{err})
 	}
 	// The script needs this right when it sweeps, which is later than a probe can wait.
 	return explain(s, "HDEL", s.client.HDel(ctx, string(s.key), "nothing").Err())
 }
+
+// said is an error that a server answered with, in the midst of a reply.
+type said struct{ error }
+
+// RedisError makes it one of go-redis's errors of servers.
+func (said) RedisError() {}
+
+// Unwrap gives what the server said.
+func (s said) Unwrap() error { return s.error }
 
 // probeChecks count by each algorithm, alone and with the others, and take that back: the script goes several ways, and
 // may need a right on one of them only. They are always admitted, so that they write.
@@ -130,94 +130,4 @@ func countingRules() []string {
 		}
 	}
 	return rules
-}
-
-// status is what is known about the servers since the start.
-type status struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-	last atomic.Pointer[error]
-}
-
-var errNotProbed = errors.New("redis has not been asked yet whether it can count")
-
-// watch probes all servers of a topology until each can count, in the background.
-func watch(t topology, log *slog.Logger) *status {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &status{stop: cancel}
-	s.last.Store(&errNotProbed)
-	s.done.Go(func() { s.run(ctx, t, log) })
-	return s
-}
-
-// ready is nil as soon as one server can count, and stays it: what happens to servers later is for the failure policy
-// of each rule, not a reason to send requests elsewhere.
-func (s *status) ready() error { return *s.last.Load() }
-
-// close ends the probes.
-func (s *status) close() {
-	s.stop()
-	s.done.Wait()
-}
-
-func (s *status) run(ctx context.Context, t topology, log *slog.Logger) {
-	var logged string
-	for pause := firstProbePause; ; pause = min(2*pause, longestProbePause) {
-		r := probeAll(ctx, t)
-		if ctx.Err() != nil {
-			return
-		}
-		if r.fine > 0 {
-			s.last.Store(new(error))
-		} else if s.ready() != nil {
-			s.last.Store(&r.err)
-		}
-		if r.err == nil {
-			log.Info("redis can count", "servers", r.fine)
-			return
-		}
-		if r.kind != logged {
-			logged = r.kind
-			log.Warn("redis cannot count everywhere", "servers_that_can", r.fine, "error", r.err)
-		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// report is what a round of probes found.
-type report struct {
-	fine int // servers that can count
-	err  error
-	kind string // the error without what differs from one time to the next, as ports do
-}
-
-func probeAll(ctx context.Context, t topology) report {
-	servers, err := t.servers(ctx)
-	if err != nil {
-		return report{err: err, kind: "unknown servers"}
-	}
-	slices.SortFunc(servers, func(a, b server) int { return strings.Compare(a.name, b.name) })
-	failed := make([]error, len(servers))
-	var running sync.WaitGroup
-	for i, s := range servers {
-		running.Go(func() { failed[i] = probe(ctx, s) })
-	}
-	running.Wait()
-	r := report{err: errors.Join(failed...)}
-	for i, err := range failed {
-		var reply goredis.Error
-		switch {
-		case err == nil:
-			r.fine++
-		case errors.As(err, &reply):
-			r.kind += fmt.Sprintf("%s: %s\n", servers[i].name, reply)
-		default:
-			r.kind += servers[i].name + ": away\n"
-		}
-	}
-	return r
 }

@@ -3,8 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -113,8 +111,14 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	}
 
 	on, _ := openTopology(t, Config{Type: Cluster, URL: node.Nodes[5].Addr})
-	if r := probeAll(context.Background(), on); r.err != nil || r.fine != 3 {
-		t.Errorf("of a cluster's three primaries %d can count, %v", r.fine, r.err)
+	found, err := probeAll(context.Background(), on)
+	if err != nil || len(found) != 3 {
+		t.Errorf("a cluster of three primaries has %d, %v", len(found), err)
+	}
+	for _, f := range found {
+		if f.err != nil {
+			t.Errorf("a primary cannot count: %v", f.err)
+		}
 	}
 }
 
@@ -125,50 +129,6 @@ func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
 	_, err := on.servers(context.Background())
 	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
-	}
-}
-
-// watched is watch until the end of the test.
-func watched(t *testing.T, on topology, log *logged) *status {
-	t.Helper()
-	s := watch(on, slog.New(slog.NewTextHandler(log, nil)))
-	t.Cleanup(s.close)
-	return s
-}
-
-func TestItIsReadyOnceAServerCanCount(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	s.Kill()
-	on, log := openTopology(t, Config{URL: s.Addr})
-	status := watched(t, on, log)
-	eventually(t, "that the server is away is known", func() error {
-		if err := status.ready(); errors.Is(err, errNotProbed) || err == nil {
-			return fmt.Errorf("ready says %w", err)
-		}
-		return nil
-	})
-	s.Restart(t)
-	took := eventually(t, "the server is found", status.ready)
-	t.Logf("%v after it came", took)
-	eventually(t, "it is logged", func() error { return contains(log, `msg="redis can count" servers=1`) })
-	if n := strings.Count(log.String(), "redis cannot count everywhere"); n != 1 {
-		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
-	}
-	s.Kill()
-	if err := status.ready(); err != nil {
-		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
-	}
-}
-
-func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
-	t.Parallel()
-	node := redistest.Single(t)
-	on, log := openTopology(t, Config{Type: Ring, URL: node.Addr + ",127.0.0.1:1"})
-	status := watched(t, on, log)
-	eventually(t, "the node that is well suffices", status.ready)
-	if err := contains(log, "servers_that_can=1"); err != nil {
-		t.Error(err)
 	}
 }
 
