@@ -95,7 +95,9 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 }
 
 func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) {
-	for name, outage := range map[string]struct{ leave, back func(*testing.T, *redistest.Server) }{
+	for name, outage := range map[string]struct {
+		leave, back func(*testing.T, *redistest.Server)
+	}{
 		"killed": {
 			func(_ *testing.T, s *redistest.Server) { s.Kill() },
 			func(t *testing.T, s *redistest.Server) { s.Restart(t) },
@@ -108,7 +110,7 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
-			s, log := told(t, Config{URL: server.Addr, Timeout: 200 * time.Millisecond})
+			s, log := told(t, Config{URL: server.Addr, Timeout: time.Second})
 			eventually(t, "it counts", s.Ready)
 			ctx, end := context.WithCancel(t.Context())
 			var load sync.WaitGroup
@@ -195,9 +197,9 @@ func TestACallerInAHurryDoesNotMakeAServerLookLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	proxy := redistest.Proxy(t, server.Addr)
-	s, log := told(t, Config{URL: proxy.Addr})
+	s, log := told(t, Config{URL: proxy.Addr, Timeout: 5 * time.Second})
 	eventually(t, "it counts", s.Ready)
-	proxy.Delay(redistest.Replies, 40 * time.Millisecond)
+	proxy.Delay(redistest.Replies, 40*time.Millisecond)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
