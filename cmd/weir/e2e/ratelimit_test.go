@@ -125,7 +125,7 @@ func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	server.Kill()
-	w := startWeir(t, "- { key: plan, rate_limit: { unit: hour, requests_per_unit: 3 } }", "REDIS_URL="+server.Addr, "REDIS_STARTUP_MAX_ELAPSED_TIME=3s", "DRAIN_DELAY=0s")
+	w := startWeir(t, "- { key: plan, rate_limit: { unit: hour, requests_per_unit: 3 } }", "REDIS_URL="+server.Addr, "REDIS_STARTUP_MAX_ELAPSED_TIME=5s", "DRAIN_DELAY=0s")
 	if code := w.exitCode(t, 30*time.Second); code != 1 {
 		t.Errorf("it ended with exit code %d, want 1", code)
 	}
@@ -138,7 +138,7 @@ func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
 
 	server.Restart(t)
 	w.start(t)
-	time.Sleep(4 * time.Second)
+	time.Sleep(6 * time.Second)
 	if err := w.running(); err != nil {
 		t.Errorf("with Redis there it gave up: %v", err)
 	}
