@@ -48,8 +48,7 @@ func (p *Pair) of(limits []descriptors.Limit) *Store {
 	return p.main
 }
 
-// Decide asks both stores at the same time, each for its own checks, or only the one that has all of them. As with one
-// store its error, for now, also tells of a server that gave no answer; what the other store has counted stays counted.
+// Decide asks both stores at the same time, each for its own checks, or only the one that has all of them.
 func (p *Pair) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err
@@ -64,13 +63,22 @@ func (p *Pair) Decide(ctx context.Context, checks []backend.Check, out []backend
 	case 0:
 		return p.main.Decide(ctx, checks, out)
 	case len(checks):
-		return namePerSecond(p.perSecond.Decide(ctx, checks, out))
+		return p.decidePerSecond(ctx, checks, out)
 	}
 	s := p.splits.Get().(*split)
 	err := s.decide(ctx, p, checks, out)
 	s.release()
 	p.splits.Put(s)
 	return err
+}
+
+// decidePerSecond asks the Redis for limits per second, and says where it failed that it is this one.
+func (p *Pair) decidePerSecond(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	err := p.perSecond.Decide(ctx, checks, out)
+	for i := range checks {
+		out[i].Err = namePerSecond(out[i].Err)
+	}
+	return namePerSecond(err)
 }
 
 // split is one call of Decide on its way to both stores.
@@ -96,14 +104,14 @@ func (s *split) decide(ctx context.Context, p *Pair, checks []backend.Check, out
 		}
 	}
 	go func() {
-		s.perSecond.decide(ctx, p.perSecond)
+		s.perSecond.err = p.decidePerSecond(ctx, s.perSecond.checks, s.perSecond.out)
 		s.done <- struct{}{}
 	}()
-	s.main.decide(ctx, p.main)
+	s.main.err = p.main.Decide(ctx, s.main.checks, s.main.out)
 	<-s.done
 	s.main.hand(out)
 	s.perSecond.hand(out)
-	return cmp.Or(s.main.err, namePerSecond(s.perSecond.err))
+	return cmp.Or(s.main.err, s.perSecond.err)
 }
 
 func (s *split) release() {
@@ -117,8 +125,6 @@ func (p *part) add(checks []backend.Check, i int) {
 	p.at = append(p.at, i)
 }
 
-func (p *part) decide(ctx context.Context, s *Store) { p.err = s.Decide(ctx, p.checks, p.out) }
-
 // hand puts the decisions where they belong in the call.
 func (p *part) hand(out []backend.Decision) {
 	for i, at := range p.at {
@@ -129,6 +135,7 @@ func (p *part) hand(out []backend.Decision) {
 // clear forgets the call.
 func (p *part) clear() {
 	clear(p.checks)
+	clear(p.out)
 	p.checks, p.out, p.at, p.err = p.checks[:0], p.out[:0], p.at[:0], nil
 }
 

@@ -74,7 +74,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 		}, 1},
 	} {
 		out := make([]backend.Decision, 1)
-		if err := p.Decide(t.Context(), []backend.Check{{Key: []byte(key), Limits: c.limits, Hits: 3}}, out); err != nil {
+		if err := backend.DecideAll(t.Context(), p, []backend.Check{{Key: []byte(key), Limits: c.limits, Hits: 3}}, out); err != nil {
 			t.Fatal(err)
 		}
 		for i, server := range servers {
@@ -111,7 +111,7 @@ func TestEachDecisionOfASplitRequestLandsInItsPlace(t *testing.T) {
 			counts[key] += checks[i].Hits
 		}
 		out := make([]backend.Decision, len(checks))
-		if err := p.Decide(t.Context(), checks, out); err != nil {
+		if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
 			t.Fatal(err)
 		}
 		for i := range out {
@@ -142,7 +142,7 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 		s.Stop()
 	}
 	decided := make(chan error, 1)
-	go func() { decided <- p.Decide(t.Context(), checks, make([]backend.Decision, len(checks))) }()
+	go func() { decided <- backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks))) }()
 	wait(t, "both are asked while neither answers", func() bool { return asked(0) > 0 && asked(1) > 0 })
 	for _, s := range servers {
 		s.Cont()
@@ -165,7 +165,7 @@ func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 	perSecond := backend.Check{Key: []byte("a"), Limits: limitsPer(t, 10, descriptors.Second), Hits: 1}
 	perHour := backend.Check{Key: []byte("b"), Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1}
 	decide := func(checks ...backend.Check) error {
-		return p.Decide(t.Context(), checks, make([]backend.Decision, len(checks)))
+		return backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks)))
 	}
 	if err := decide(perHour); err != nil {
 		t.Errorf("a limit of the Redis that is there was not decided: %v", err)
@@ -197,7 +197,7 @@ func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
 		{Key: key, Limits: limitsPer(t, 10, descriptors.Second), Hits: 1},
 		{Key: key, Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1},
 	}
-	if err := p.Decide(t.Context(), checks, out); err != nil {
+	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Reset(t.Context(), key); err != nil {

@@ -46,7 +46,7 @@ func countHits(t *testing.T, s *Store, n int) (err error) {
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 1_000_000, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
 	for i := range n {
 		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: limits, Hits: 1}
-		failed := s.Decide(t.Context(), []backend.Check{check}, make([]backend.Decision, 1))
+		failed := backend.DecideAll(t.Context(), s, []backend.Check{check}, make([]backend.Decision, 1))
 		err = errors.Join(err, failed)
 	}
 	return err
@@ -204,7 +204,7 @@ func TestACallerInAHurryDoesNotMakeAServerLookLost(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
 		check := backend.Check{Key: []byte("4:shop"), Limits: limits, Hits: 1}
-		err := s.Decide(ctx, []backend.Check{check}, make([]backend.Decision, 1))
+		err := backend.DecideAll(ctx, s, []backend.Check{check}, make([]backend.Decision, 1))
 		cancel()
 		if !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("a server that takes 40 ms answered within 20 ms: %v", err)
