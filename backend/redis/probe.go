@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -21,7 +23,7 @@ const probeTime = 5 * time.Second
 
 // probeKey gives the i-th of the Redis keys that probes count on. No descriptor has such a key: theirs begin with a
 // digit.
-func probeKey(i int) []byte { return counter.AppendKey(nil, fmt.Appendf(nil, "probe %d", i)) }
+func probeKey(i int) []byte { return counter.AppendKey(nil, fmt.Appendf(nil, "probe %d", i), nil) }
 
 // probe finds out whether a server can count: it does once what counting needs, and leaves a key that lives for seconds.
 // Its error names what is missing.
@@ -41,9 +43,11 @@ func probe(ctx context.Context, s server) error {
 	if err != nil {
 		return err
 	}
+	_, key, _ := bytes.Cut(s.key, []byte("}"))
 	asks := make([]*ask, len(checks))
 	for i := range checks {
-		asks[i] = &ask{key: s.key, arg: counter.AppendArg(nil, &checks[i])}
+		name := counter.AppendKey(nil, key, checks[i].Limits)
+		asks[i] = &ask{key: name, arg: counter.AppendArg(nil, &checks[i])}
 	}
 	command := newEvalsha(counter.SHA())
 	command.set("", asks...)
@@ -57,8 +61,23 @@ func probe(ctx context.Context, s server) error {
 	if err != nil {
 		return explain(s, "the script", said{err})
 	}
-	// The script needs this right when it sweeps, which is later than a probe can wait.
-	return explain(s, "HDEL", s.client.HDel(ctx, string(s.key), "nothing").Err())
+	return probeLater(ctx, s, string(asks[len(asks)-1].key))
+}
+
+// probeLater asks for what the script needs when it sweeps, and when it searches a log: later than a probe can wait.
+func probeLater(ctx context.Context, s server, log string) error {
+	p := s.client.Pipeline()
+	p.HDel(ctx, string(s.key), "nothing")
+	p.ZRank(ctx, log, "nothing")
+	p.ZLexCount(ctx, log, "-", "+")
+	p.ZRange(ctx, log, 0, 0)
+	commands, _ := p.Exec(ctx) // each has its own error
+	for _, c := range commands {
+		if err := c.Err(); err != nil && !errors.Is(err, goredis.Nil) {
+			return explain(s, strings.ToUpper(c.Name()), err)
+		}
+	}
+	return nil
 }
 
 // said is an error that a server answered with, in the midst of a reply.
@@ -71,11 +90,11 @@ func (said) RedisError() {}
 func (s said) Unwrap() error { return s.error }
 
 // probeChecks count by each algorithm, alone and with the others, and take that back: the script goes several ways, and
-// may need a right on one of them only. They are always admitted, so that they write.
+// may need a right on one of them only. They are always admitted, so that they write. The last ones are logs.
 func probeChecks() ([]backend.Check, error) {
 	var checks []backend.Check
 	var limits []descriptors.Limit
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
 		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
 		if err != nil {
 			return nil, fmt.Errorf("the limit of a probe: %w", err)
@@ -83,9 +102,12 @@ func probeChecks() ([]backend.Check, error) {
 		limits = append(limits, limit)
 		checks = append(checks, backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1})
 	}
+	counts, logs := limits[:2], limits[2:]
 	return append(checks,
-		backend.Check{Limits: limits, Hits: 1},
-		backend.Check{Limits: limits, Hits: 4, Op: backend.Refund},
+		backend.Check{Limits: counts, Hits: 1},
+		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
+		backend.Check{Limits: logs, Hits: 1},
+		backend.Check{Limits: logs, Hits: 4, Op: backend.Refund},
 	), nil
 }
 
@@ -98,7 +120,7 @@ func explain(s server, command string, err error) error {
 		return nil
 	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
 		strings.Contains(err.Error(), "can't access at least one of the keys"):
-		hint = "; grant all that weir needs: " + aclLine(s)
+		hint = "; grant all that weir needs: " + aclLine(s) + " (the last two are for weir counters)"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced:
@@ -115,8 +137,12 @@ func aclLine(s server) string {
 	if name, _, err := s.login.credentials(context.Background()); err == nil && name != "" {
 		user = name
 	}
-	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(append(countingRules(), s.rules...), " "))
+	rules := slices.Concat(countingRules(), s.rules, inspectingRules)
+	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(rules, " "))
 }
+
+// inspectingRules are the ACL rules for looking at counters and resetting them, beside those for counting.
+var inspectingRules = []string{"+hgetall", "+unlink"}
 
 var scriptCommand = regexp.MustCompile(`call\('([A-Z]+)'`)
 

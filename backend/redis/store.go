@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxKept is how many bytes of keys and arguments a call may have room for to be used again.
@@ -51,7 +52,7 @@ var _ backend.Counter = (*Store)(nil)
 // script is what the servers run, and its language.
 type script struct {
 	source, sha string
-	appendKey   func(dst, key []byte) []byte
+	appendKey   func(dst, key []byte, limits []descriptors.Limit) []byte
 	appendArg   func(dst []byte, c *backend.Check) []byte
 	decode      func(reply string, c *backend.Check) (backend.Decision, error)
 }

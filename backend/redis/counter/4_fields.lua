@@ -3,9 +3,12 @@
 local Fields = {}
 Fields.__index = Fields
 
--- open reads the first field of each limit.
+-- open reads the first field of each limit. Logs have a set in place of fields.
 local function open(key, limits)
 	local f = setmetatable({key = key, values = {}, written = false, cleared = false}, Fields)
+	if limits[1].algorithm == LOG then
+		return f
+	end
 	if #limits == 1 then
 		local name = limits[1].name
 		f.values[name] = call('HGET', key, name)

@@ -25,7 +25,7 @@ func TestKeysOfTheGuideAreReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := string(AppendKey(nil, []byte("4:shop4:user3:ann")))
+	key := string(AppendKey(nil, []byte("4:shop4:user3:ann"), nil))
 	for _, hits := range []struct {
 		at    string
 		count uint64

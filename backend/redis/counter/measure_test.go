@@ -106,7 +106,7 @@ func (b *bench) must(err error) {
 }
 
 func userKey(n int) string {
-	return string(AppendKey(nil, fmt.Appendf(nil, "4:shop4:user8:user%05d", n)))
+	return string(AppendKey(nil, fmt.Appendf(nil, "4:shop4:user8:user%05d", n), nil))
 }
 
 // measure does all measurements of the layout. Each repeat goes on where the one before has ended, so that all but the
