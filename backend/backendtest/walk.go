@@ -46,7 +46,7 @@ func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
 		now := start + window.Instant(r.Int64N(1e12))
 		for range min(steps, 200) {
 			steps--
-			now += randomMove(r, m.rule.limits, p.backwards)
+			now = max(0, now+randomMove(r, m.rule.limits, p.backwards)) // no clock shows a time before 1970
 			store.SetTime(now)
 			c := backend.Check{Key: key, Limits: m.rule.limits, Charge: m.rule.charge}
 			c.Op, c.Hits = randomOp(r, m.rule.limits[0].Requests)

@@ -99,8 +99,12 @@ func (s *Store) clock(server *goredis.TimeCmd) (time.Time, error) {
 
 // Reset removes a key, under whatever limits it was counted.
 func (s *Store) Reset(ctx context.Context, key []byte) error {
-	names := counter.Keys(key)
-	return s.onOwner(ctx, names[0], func(p goredis.Pipeliner) { p.Unlink(ctx, names...) })
+	for _, name := range counter.Keys(key) {
+		if err := s.onOwner(ctx, name, func(p goredis.Pipeliner) { p.Unlink(ctx, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // onOwner runs commands on the server that owns a Redis key. The first is about the key, and all may safely run twice.

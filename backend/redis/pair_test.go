@@ -82,7 +82,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 			if i == c.at {
 				want = 1
 			}
-			got, err := server.Client().Exists(t.Context(), string(counter.AppendKey(nil, []byte(key)))).Result()
+			got, err := server.Client().Exists(t.Context(), string(counter.AppendKey(nil, []byte(key), c.limits))).Result()
 			if err != nil || got != want {
 				t.Errorf("%s: Redis %d holds %d keys (%v), want %d", key, i, got, err, want)
 			}

@@ -64,13 +64,14 @@ func probe(ctx context.Context, s server) error {
 	return probeLater(ctx, s, string(asks[len(asks)-1].key))
 }
 
-// probeLater asks for what the script needs when it sweeps, and when it searches a log: later than a probe can wait.
+// probeLater asks for what the script needs when it sweeps, and when a log has grown: later than a probe can wait.
 func probeLater(ctx context.Context, s server, log string) error {
 	p := s.client.Pipeline()
 	p.HDel(ctx, string(s.key), "nothing")
 	p.ZRank(ctx, log, "nothing")
 	p.ZLexCount(ctx, log, "-", "+")
-	p.ZRange(ctx, log, 0, 0)
+	p.ZRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
+	p.ZRevRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
 	commands, _ := p.Exec(ctx) // each has its own error
 	for _, c := range commands {
 		if err := c.Err(); err != nil && !errors.Is(err, goredis.Nil) {

@@ -21,6 +21,30 @@ local function log_functions()
 		return a >= b and a - b or a + (ROUND - b)
 	end
 
+	function Log:mine(member)
+		return member and string.sub(member, 1, #self.name) == self.name
+	end
+
+	-- newest returns the last member of the limit. It mostly has the set for itself, and then stands at its end.
+	function Log:newest()
+		local last = call('ZRANGE', self.key, -1, -1)[1]
+		if not last or self:mine(last) then
+			self.alone = true
+			return last and self:read(last)
+		end
+		return self:last_before(self.stop)
+	end
+
+	-- first_two returns the first members of the limit, one or two.
+	function Log:first_two()
+		local two = call('ZRANGE', self.key, 0, 1)
+		if self:mine(two[1]) then
+			return two
+		end
+		self.alone = false
+		return call('ZRANGEBYLEX', self.key, self.start, self.stop, 'LIMIT', 0, 2)
+	end
+
 	-- first_from returns the first member of the limit behind an edge, last_before the last one before it.
 	function Log:first_from(edge)
 		local member = call('ZRANGEBYLEX', self.key, edge, self.stop, 'LIMIT', 0, 1)[1]
@@ -48,7 +72,7 @@ local function log_functions()
 			return self.held
 		end
 		self.held = 0
-		local last = self:last_before(self.stop)
+		local last = self:newest()
 		if not last then
 			return 0
 		end
@@ -68,9 +92,9 @@ local function log_functions()
 
 	-- oldest returns the first member that has not left. As a rule at most one has; left is 2 where it may be more.
 	function Log:oldest()
-		for i, member in ipairs(call('ZRANGEBYLEX', self.key, self.start, self.stop, 'LIMIT', 0, 2)) do
-			local m = self:read(member)
-			if m.time >= self.last.time then
+		for i, member in ipairs(self:first_two()) do
+			local m = self:mine(member) and self:read(member)
+			if not m or m.time >= self.last.time then
 				return self.last
 			elseif m.time >= self.from then
 				return m
@@ -118,22 +142,25 @@ local function log_functions()
 		self.add_last, self.changed, self.grown = true, true, true
 	end
 
-	-- take_back takes away the newest hits: all members behind the one that holds the first hit taken, and a part of it.
+	-- take_back takes away the newest hits: all members behind the one that holds the last hit left, and a part of that.
 	function Log:take_back(hits)
 		if hits == 0 then
 			return
 		end
-		local rest, m = self.held - hits, self.first
+		local rest = self.held - hits
+		self.changed, self.grown, self.add_last = true, false, false
 		if rest == 0 then
-			self.last, self.add_last, self.grown = nil, false, false
-		else
-			m = self:find(rest)
-			local over = self:upto(m) - rest
+			self.cut, self.last, self.held = self.first.time, nil, 0
+			return
+		end
+		local m = self:find(rest)
+		local over = self:upto(m) - rest
+		self.cut, self.last, self.held = m.time + 1, m, rest
+		if over > 0 then
 			self.last = {time = m.time, total = minus(m.total, over), hits = m.hits - over}
 			self.first = m.time == self.first.time and self.last or self.first
-			self.add_last, self.grown = true, true
+			self.cut, self.add_last, self.grown = m.time, true, true
 		end
-		self.held, self.cut, self.changed = rest, m.time, true
 	end
 
 	-- upto returns the hits that count up to a member.
@@ -147,6 +174,8 @@ local function log_functions()
 			return self.first
 		elseif hits > self.held - self.last.hits then
 			return self.last
+		elseif hits == self.held - self.last.hits then
+			return self:last_before('(' .. self:at(self.last.time))
 		end
 		local low = call('ZRANK', self.key, self.first.member) + 1
 		local high = low + call('ZLEXCOUNT', self.key, '(' .. self.first.member, '(' .. self:at(self.last.time)) - 1

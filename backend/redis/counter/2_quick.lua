@@ -77,7 +77,9 @@ local function quick_log(key, name, hits, always, requests, window, now)
 	if log.changed then
 		log:save()
 	end
-	if log.grown then
+	if log.grown and log.alone then
+		call('PEXPIRE', key, math.ceil(window / 1000))
+	elseif log.grown then
 		keep(key, log:expires(), now)
 	end
 	if fits then
