@@ -25,7 +25,7 @@ local function log_functions()
 		return member and string.sub(member, 1, #self.name) == self.name
 	end
 
-	-- newest returns the last member of the limit. It mostly has the set for itself, and then stands at its end.
+	-- newest returns the last member of the limit. A limit that is alone in the set has the ends of it, which are read at once.
 	function Log:newest()
 		local last = call('ZRANGE', self.key, -1, -1)[1]
 		if not last or self:mine(last) then
@@ -82,7 +82,7 @@ local function log_functions()
 		end
 		self.last = last
 		if last.time < self.from then
-			self.left, self.changed = 2, true
+			self.left, self.changed, self.alone = 2, true, false
 			return 0
 		end
 		self.first = self:oldest()
