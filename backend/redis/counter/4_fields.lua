@@ -34,6 +34,15 @@ function Fields:get(name)
 	return v
 end
 
+-- names returns those of all fields, written ones too.
+function Fields:names()
+	local names = call('HKEYS', self.key)
+	for name in pairs(self.written or {}) do
+		names[#names + 1] = name
+	end
+	return names
+end
+
 function Fields:set(name, value)
 	if self.values[name] ~= value then
 		self.values[name] = value
