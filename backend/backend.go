@@ -32,7 +32,7 @@ const Never time.Duration = math.MaxInt64
 // limit, to its algorithm, window and precision.
 type Check struct {
 	Key    []byte              // not empty; see descriptors.Match.AppendKey
-	Limits []descriptors.Limit // at least one, no two with the same state; built by descriptors.NewLimit
+	Limits []descriptors.Limit // at least one, no two with the same state, not Mixed; built by descriptors.NewLimit
 	Op     Op
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
@@ -51,6 +51,10 @@ type Decision struct {
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, or Never.
 	RetryIn time.Duration
+
+	// Err is why a store that is away gave no answer; nothing else is then filled in, and whether the check was counted is
+	// unknown: at most once. Other checks of the call have their own fate.
+	Err error
 }
 
 // Counter is a store of counts. All its methods may be called by any number of goroutines.
@@ -67,6 +71,19 @@ type Counter interface {
 // ErrClosed is what Decide gives after Close.
 var ErrClosed = errors.New("counter is closed")
 
+// DecideAll is Decide for callers who need every answer: a check that has none is an error, too.
+func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) error {
+	if err := c.Decide(ctx, checks, out); err != nil {
+		return err
+	}
+	for i := range checks {
+		if out[i].Err != nil {
+			return out[i].Err
+		}
+	}
+	return nil
+}
+
 // Valid says what is wrong with a call of Decide, nil if nothing is.
 func Valid(checks []Check, out []Decision) error {
 	if len(out) < len(checks) {
@@ -80,9 +97,13 @@ func Valid(checks []Check, out []Decision) error {
 			return errors.New("backend: check without a limit")
 		}
 		for j := range checks[i].Limits {
-			if l := &checks[i].Limits[j]; l.Window <= 0 || l.Precision <= 0 && l.Algorithm != descriptors.FixedWindow {
+			l := &checks[i].Limits[j]
+			if l.Window <= 0 || l.Algorithm == 0 || (l.Precision > 0) != (l.Algorithm == descriptors.SlidingWindow) {
 				return fmt.Errorf("backend: limit %d of a check was not made by NewLimit: %+v", j, *l)
 			}
+		}
+		if descriptors.Mixed(checks[i].Limits) {
+			return fmt.Errorf("backend: a check mixes sliding_log with other algorithms: %v", checks[i].Limits)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	case one == nil && many == nil:
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own")
 		return nil
+	case r.Charge == ChargeAlways && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Algorithm == SlidingLog }):
+		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+
+			"charge admitted, or use sliding_window")
 	}
 	return r
 }
@@ -96,7 +100,10 @@ func (p *parser) limits(n *yaml.Node, path string) []Limit {
 				break
 			}
 		}
-		all = append(all, l)
+		if all = append(all, l); Mixed(all) && !Mixed(all[:len(all)-1]) {
+			p.errorf(m.node, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
+				"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
+		}
 	}
 	return all
 }

@@ -146,6 +146,10 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	check("unconfigured", healthpb.HealthCheckResponse_NOT_SERVING, 503, 200)
 	r.configure(t)
 	check("configured", healthpb.HealthCheckResponse_SERVING, 200, 200)
+	r.health.Counting(false)
+	check("without its counters", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+	r.health.Counting(true)
+	check("with them again", healthpb.HealthCheckResponse_SERVING, 200, 200)
 	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +161,8 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	if got, err := watch.Recv(); err != nil || got.Status != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)
 	}
+	r.health.Counting(false)
+	r.health.Counting(true)
 	check("draining", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
 	begin := time.Now()
 	if err := <-r.ended; err != nil {

@@ -27,7 +27,7 @@ type Walks struct {
 }
 
 // Agree walks a store through random histories, as many at once as it has players, and fails unless each answer is
-// what the literal buckets of package window decide. It then shows the shortest history that it can find.
+// what the model of its algorithm decides. It then shows the shortest history that it can find.
 func Agree(t *testing.T, o Walks, players ...Player) {
 	t.Helper()
 	var rounds, steps atomic.Int64
@@ -55,7 +55,7 @@ func agrees(t *testing.T, h History, play Player) bool {
 		return true
 	}
 	a := h.Asks[step]
-	t.Errorf("history %s, step %d of key %s under %v, charge %d: the store answers\n%s; its buckets, read literally, say\n"+
+	t.Errorf("history %s, step %d of key %s under %v, charge %d: the store answers\n%s; its model says\n"+
 		"%+v\n%s", h.Name, step, a.Check.Key, a.Check.Limits, a.Check.Charge, answer, a.Want, shorten(h, step, play))
 	return false
 }

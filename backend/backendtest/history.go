@@ -27,7 +27,7 @@ type Ask struct {
 	Call  int // checks of one call have the same number, and the same time
 	Now   window.Instant
 	Check backend.Check
-	Want  backend.Decision // what the literal buckets of package window decide
+	Want  backend.Decision // what the model decides
 }
 
 const (
@@ -56,7 +56,7 @@ func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Durati
 	backwards := []int{0, 2, 20}[r.IntN(3)]
 	now := start + window.Instant(r.Int64N(1e12))
 	for call := 0; len(h.Asks) < total; call++ {
-		now += randomMove(r, models[r.IntN(len(models))].rule.limits, backwards)
+		now = max(0, now+randomMove(r, models[r.IntN(len(models))].rule.limits, backwards)) // no clock shows a time before 1970
 		size := 1
 		if len(models) > 1 {
 			size = 1 + r.IntN(maxCall)
@@ -98,7 +98,7 @@ func (m *model) gone(now window.Instant, patience time.Duration) window.Instant 
 		return 0
 	}
 	last := now
-	for _, b := range m.buckets {
+	for _, b := range m.counts {
 		last = max(last, b.Until(now, 0))
 	}
 	if span(now, last) >= patience {

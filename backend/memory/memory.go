@@ -132,7 +132,11 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 		return backend.ErrClosed
 	}
 	for i := range checks {
-		out[i] = backend.Decision(s.decide(&checks[i]))
+		v := s.decide(&checks[i])
+		out[i] = backend.Decision{
+			Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
+			ResetIn: v.ResetIn, RetryIn: v.RetryIn,
+		}
 	}
 	return nil
 }

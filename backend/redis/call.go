@@ -34,8 +34,9 @@ type ask struct {
 	fate  fate
 	addr  string // the server that a redirect named
 
-	reply string
-	err   error // why there is no answer
+	reply    string
+	err      error       // why there is no answer
+	answered atomic.Bool // reply and err are there, and stay
 }
 
 // route is how a command goes to a server.
@@ -57,7 +58,7 @@ func (c *call) set(checks []backend.Check, s *script, leave time.Time) {
 	c.asks, c.text = c.asks[:0], c.text[:0]
 	for i := range checks {
 		start := len(c.text)
-		c.text = s.appendKey(c.text, checks[i].Key)
+		c.text = s.appendKey(c.text, checks[i].Key, checks[i].Limits)
 		middle := len(c.text)
 		c.text = s.appendArg(c.text, &checks[i])
 		// Text that grows moves away, and leaves the earlier keys where they are.
@@ -83,6 +84,7 @@ func (c *call) left(now time.Time) bool { return c.gone.Load() || !now.Before(c.
 // answer hands the answer to the caller. The ask is not the lane's any more.
 func (a *ask) answer(reply string, err error) {
 	a.reply, a.err = reply, err
+	a.answered.Store(true)
 	if c := a.call; c.waiting.Add(-1) == 0 {
 		c.done <- struct{}{}
 	}

@@ -86,18 +86,23 @@ func conform(t *testing.T, kind Type, c Config, steps int) {
 	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed})
 }
 
-// bucketsOf is how many buckets a key holds, of all its limits on their finest level.
+// bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
 func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	t.Helper()
-	name := counter.AppendKey(nil, key)
-	client, err := s.topology.shard(name)
+	names := counter.Keys(key)
+	client, err := s.topology.shard([]byte(names[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields, err := client.HGetAll(t.Context(), string(name)).Result()
+	fields, err := client.HGetAll(t.Context(), names[0]).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+	instants, err := client.ZCard(t.Context(), names[1]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = int(instants)
 	for _, l := range limitsOfTheSuite() {
 		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
 	}
@@ -142,7 +147,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 					out := make([]backend.Decision, 1)
 					for range 60 {
 						checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
-						if err := s.Decide(t.Context(), checks, out); err != nil {
+						if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
 							t.Error(err)
 							return
 						}

@@ -7,7 +7,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// ErrUnavailable is wrapped by the error of Decide when a check got no answer: its server is away, too slow, or refuses
+// ErrUnavailable is wrapped by a decision's Err when its check got no answer: its server is away, too slow, or refuses
 // to count. Whether such a check was counted is unknown; it was at most once.
 var ErrUnavailable = errors.New("redis is unavailable")
 

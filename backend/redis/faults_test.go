@@ -225,7 +225,7 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
 		start := time.Now()
-		err := s.Decide(ctx, checks, out)
+		err := backend.DecideAll(ctx, s, checks, out)
 		n.note(t, err, time.Since(start))
 		if err == nil && out[0].Before%checks[0].Hits != 0 {
 			mixed.Add(1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxKept is how many bytes of keys and arguments a call may have room for to be used again.
@@ -38,7 +39,7 @@ type Store struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *batch
 
-	probed   *status // nil if nothing probes
+	probed   *status // nil if nothing probes, as in tests
 	closed   atomic.Bool
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of lanes
@@ -51,7 +52,7 @@ var _ backend.Counter = (*Store)(nil)
 // script is what the servers run, and its language.
 type script struct {
 	source, sha string
-	appendKey   func(dst, key []byte) []byte
+	appendKey   func(dst, key []byte, limits []descriptors.Limit) []byte
 	appendArg   func(dst []byte, c *backend.Check) []byte
 	decode      func(reply string, c *backend.Check) (backend.Decision, error)
 }
@@ -71,7 +72,7 @@ func Open(_ context.Context, c Config) (*Store, error) {
 		source: counter.Source(), sha: counter.SHA(),
 		appendKey: counter.AppendKey, appendArg: counter.AppendArg, decode: counter.Decode,
 	})
-	s.probed = watch(t, c.Log)
+	s.probed = watch(t, c)
 	return s, nil
 }
 
@@ -89,7 +90,7 @@ func newStore(t topology, c Config, code script) *Store {
 
 // Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
 // run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and after the store's
-// timeout. For now its error also tells of a server that gave no answer: it then wraps ErrUnavailable, and out is void.
+// timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err
@@ -125,8 +126,10 @@ func (s *Store) leave(ctx context.Context) time.Time {
 func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, leave time.Time) error {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(leave) {
-		s.unavailable.Add(uint64(len(checks)))
-		return fmt.Errorf("%w: %w", ErrUnavailable, cmp.Or(context.Cause(ctx), errLate))
+		for i := range checks {
+			s.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
+		}
+		return nil
 	}
 	c := s.calls.Get().(*call)
 	c.set(checks, &s.script, leave)
@@ -135,14 +138,14 @@ func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backen
 	select {
 	case <-c.done:
 		c.timer.Stop()
+		err := s.decode(c, checks, out, nil)
+		s.recycle(c)
+		return err
 	case <-c.timer.C:
-		return s.abandon(c, errLate)
+		return s.abandon(c, checks, out, errLate)
 	case <-ctx.Done():
-		return s.abandon(c, context.Cause(ctx))
+		return s.abandon(c, checks, out, context.Cause(ctx))
 	}
-	err := s.decode(c, checks, out)
-	s.recycle(c)
-	return err
 }
 
 // recycle keeps a call that no lane has any more for another one, unless it has grown large.
@@ -153,30 +156,39 @@ func (s *Store) recycle(c *call) {
 	}
 }
 
-// abandon leaves a call to the lanes that still work on it.
-func (s *Store) abandon(c *call, why error) error {
+// abandon leaves a call to the lanes that still work on it, with the answers that are there.
+func (s *Store) abandon(c *call, checks []backend.Check, out []backend.Decision, why error) error {
 	c.gone.Store(true)
-	s.unavailable.Add(uint64(max(0, c.waiting.Load())))
-	return fmt.Errorf("%w: %w", ErrUnavailable, why)
+	return s.decode(c, checks, out, why)
 }
 
-// decode reads the answers of a call that is done.
-func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision) (err error) {
+// decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
+func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, why error) error {
+	closed := false
 	for i := range checks {
 		a := &c.asks[i]
-		failed := a.err
-		if failed == nil {
-			out[i], failed = s.script.decode(a.reply, &checks[i])
+		err := why
+		if a.answered.Load() {
+			err = a.err
+			if err == nil {
+				out[i], err = s.script.decode(a.reply, &checks[i])
+			}
 		}
-		if failed != nil {
-			s.unavailable.Add(1)
-			err = cmp.Or(err, failed)
+		if err != nil {
+			s.fail(&out[i], err)
+			closed = closed || errors.Is(err, backend.ErrClosed)
 		}
 	}
-	if err == nil || errors.Is(err, backend.ErrClosed) {
-		return err
+	if closed {
+		return backend.ErrClosed
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return nil
+}
+
+// fail says that a check has no answer.
+func (s *Store) fail(d *backend.Decision, why error) {
+	s.unavailable.Add(1)
+	*d = backend.Decision{Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
 }
 
 // handOver lets the checks of a call join the lanes of the servers that own their keys.
@@ -188,9 +200,11 @@ func (s *Store) handOver(c *call, now time.Time) {
 			a.lane, err = s.lane(client)
 		}
 		a.err, a.first, a.count = err, a, 1
-		if err == nil {
-			c.link(i)
+		if err != nil {
+			s.probed.hear(false)
+			continue
 		}
+		c.link(i)
 	}
 	for i := range c.asks {
 		a := &c.asks[i]
@@ -255,6 +269,29 @@ func (s *Store) Ready() error {
 		return nil
 	}
 	return s.probed.ready()
+}
+
+// Answers is nil if one server could count when they were last probed: at the start, and when a check got no answer.
+// Else it says what is missing. It does not wait.
+func (s *Store) Answers() error {
+	if s.probed == nil {
+		return nil
+	}
+	return s.probed.answers()
+}
+
+// Await waits until one server has shown that it can count. Its error is ctx's, or says what was missing when the time
+// that Config.GiveUp names was over.
+func (s *Store) Await(ctx context.Context) error {
+	if s.probed == nil {
+		return nil
+	}
+	select {
+	case <-s.probed.settled:
+		return s.probed.ready()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Close ends the store after the batches that are out, which takes the store's timeout at most, and closes all

@@ -39,6 +39,7 @@ type server struct {
 	key    []byte // a Redis key that this server owns
 	login  *login
 	rules  []string // of its ACL, beside those for counting
+	told   bool     // its topology logs by itself when it does not answer
 }
 
 // newTopology makes the topology that a configuration names. It checks the configuration and contacts no server.

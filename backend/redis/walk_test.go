@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-var walkSteps = flag.Int("walk", 5_000, "random steps beside the literal buckets, on each topology")
+var walkSteps = flag.Int("walk", 5_000, "random steps beside the model, on each topology")
 
 func TestEachTopologyAgreesStepForStep(t *testing.T) {
 	for kind, start := range topologies {
@@ -60,7 +60,7 @@ func play(ctx context.Context, s *Store, set func(window.Instant), h backendtest
 		for i := range asks {
 			checks[i] = asks[i].Check
 		}
-		if err := s.Decide(ctx, checks, out); err != nil {
+		if err := backend.DecideAll(ctx, s, checks, out); err != nil {
 			return decisions, err
 		}
 		decisions = append(decisions, out...)

@@ -20,7 +20,7 @@ import (
 
 // countersCmd looks at what a weir has counted for one descriptor, and changes it, over its admin port.
 type countersCmd struct {
-	Get   countersGetCmd   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
+	Get   countersGetCmd   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
 	Reset countersResetCmd `cmd:"" help:"Forget what is counted for a descriptor."`
 	Grant countersGrantCmd `cmd:"" help:"Give hits back to a descriptor, the newest first."`
 }
@@ -35,7 +35,8 @@ ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged t
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
 
 --json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
-reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.`
+reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
+A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.`
 }
 
 // countersTarget is what all three take: whom to ask, about what, and how to show it.

@@ -186,3 +186,28 @@ func TestCountersShowTheNewestOfManyBuckets(t *testing.T) {
 		t.Errorf("%d lines; a terminal must not be flooded", len(lines))
 	}
 }
+
+// A person is shown the end of a long log, and how much stands before it.
+func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
+	level := admin.LevelAnswer{Width: "1µs"}
+	for i := range maxBucketRows + 40 {
+		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: float64(1795262400_000250+i*1000) / 1e6, Hits: 1})
+	}
+	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
+		{Limit: "5000/hour", Hits: 107, Remaining: 4893, ResetSeconds: 29, Earlier: 7, Levels: []admin.LevelAnswer{level}}}}}
+	lines := strings.Split(v.String(), "\n")
+	for i, want := range []string{
+		"5000/hour   107 of 5000, 4893 remaining, resets in 29s",
+		"        … 7 hits before those that --json lists",
+		"  1µs   … 40 earlier instants hold 40 hits (--json lists them)",
+		"        2026-11-21 12:00:00.040250  1",
+		"        2026-11-21 12:00:00.041250  1",
+	} {
+		if got := lines[2+i]; got != want {
+			t.Errorf("line %d is %q, want %q", 2+i, got, want)
+		}
+	}
+	if want := 2 + 3 + maxBucketRows + 1; len(lines) != want {
+		t.Errorf("%d lines are shown, want %d", len(lines), want)
+	}
+}

@@ -25,11 +25,11 @@ type commands struct {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:]))
+	os.Exit(run(programOf(os.Args[0]), os.Args[1:]))
 }
 
-// run runs one command and returns the process's exit code.
-func run(args []string) int {
+// run runs one command of a program that was started by this name, and returns the process's exit code.
+func run(as program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c commands
@@ -38,11 +38,12 @@ func run(args []string) int {
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(as),
 	)
 	if err != nil {
 		return told(err)
 	}
-	k, err := parser.Parse(args)
+	k, err := parser.Parse(as.arguments(args))
 	if err != nil {
 		return told(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,7 +37,10 @@ type settings struct {
 	Algorithm   algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
 	BackendType string    `envconfig:"BACKEND_TYPE"`
 
-	Redis redisSettings
+	Redis     redisSettings `envconfig:"REDIS"`
+	PerSecond redisSettings `envconfig:"REDIS_PERSECOND"`
+	BothRedis bothRedis     `envconfig:"REDIS"`
+	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
 	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
 	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
@@ -53,11 +55,15 @@ type settings struct {
 	GOGC string `envconfig:"GOGC"`
 }
 
-// readSettings reads the environment. Its error names the variable and what it may hold.
-func readSettings() (settings, error) {
+// readSettings reads the environment of a program that was started by this name. Its error names the variable and what
+// it may hold.
+func readSettings(as program) (settings, error) {
 	var s settings
 	if err := envconfig.Process("", &s); err != nil {
 		return s, explainSetting(err)
+	}
+	if as == dropIn {
+		s.asRatelimit()
 	}
 	return s, s.check()
 }
@@ -77,17 +83,8 @@ func explainSetting(err error) error {
 }
 
 func (s *settings) check() error {
-	if s.BackendType == "" {
-		s.BackendType = "memory"
-		if s.Redis.URL != "" || s.Redis.URLFile != "" {
-			s.BackendType = "redis"
-		}
-	}
-	if s.BackendType != "memory" && s.BackendType != "redis" {
-		return fmt.Errorf("environment variable BACKEND_TYPE=%q: use memory or redis", s.BackendType)
-	}
-	if s.BackendType == "redis" && s.Redis.URL == "" && s.Redis.URLFile == "" {
-		return errors.New("environment variable BACKEND_TYPE=redis: REDIS_URL or REDIS_URL_FILE must say where Redis is")
+	if err := s.checkBackend(); err != nil {
+		return err
 	}
 	if err := s.guard().Check(); err != nil {
 		return fmt.Errorf("environment variable %w", err)

@@ -104,7 +104,7 @@ func (c *Counters) change(what string, do func(*http.Request, *question) error, 
 
 func (c *Counters) grant(r *http.Request, q *question) error {
 	var out [1]backend.Decision
-	return c.Counter.Decide(r.Context(), []backend.Check{{
+	return backend.DecideAll(r.Context(), c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
 	}}, out[:])
 }
@@ -200,8 +200,9 @@ type LimitAnswer struct {
 	Algorithm    string        `json:"algorithm"`
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
-	ResetSeconds int64         `json:"reset_seconds"` // until the oldest bucket leaves, rounded up; 0 if nothing counts
-	Levels       []LevelAnswer `json:"levels"`        // finest first
+	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves, rounded up; 0 if nothing counts
+	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs
+	Earlier      uint64        `json:"earlier,omitempty"` // hits of a sliding_log before those listed, the newest 10,000
 }
 
 // LevelAnswer is the buckets of one width.
@@ -212,7 +213,7 @@ type LevelAnswer struct {
 
 // BucketAnswer is a bucket that holds hits.
 type BucketAnswer struct {
-	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms
+	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms or 1µs
 	Hits  uint64  `json:"hits"`
 }
 
@@ -222,7 +223,7 @@ func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
 		n := &counts[i]
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Hits: n.Hits, Remaining: n.Remaining(),
-			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second),
+			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier,
 		}
 		for level, width := range n.Limit.LevelNames() {
 			buckets := make([]BucketAnswer, 0, len(n.Levels[level]))

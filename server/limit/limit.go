@@ -58,7 +58,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	if len(c.checks) > 0 {
 		c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
-		if err := l.counter.Decide(ctx, c.checks, c.decisions); err != nil {
+		if err := backend.DecideAll(ctx, l.counter, c.checks, c.decisions); err != nil {
 			return err
 		}
 	}

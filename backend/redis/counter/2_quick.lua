@@ -65,11 +65,38 @@ local function quick_sliding(key, name, header, hits, always, requests, window, 
 	return answer(1, before, requests - before - hits, (first + 1) * width + window - now, 0)
 end
 
+local function quick_log(key, name, hits, always, requests, window, now)
+	local log = sliding_log({key = key}, {name = name, window = window})
+	local before = log:sum(now)
+	local fits = before + hits <= requests
+	if not fits and always == 1 then
+		return
+	elseif fits then
+		log:add(now, hits)
+	end
+	if log.changed then
+		log:save()
+	end
+	if log.grown and log.alone then
+		call('PEXPIRE', key, math.ceil(window / 1000))
+	elseif log.grown then
+		keep(key, log:expires(), now)
+	end
+	if fits then
+		return answer(1, before, requests - before - hits, log.first.time + window - now, 0)
+	end
+	local wait = log:hold(now, requests - hits) - now
+	return answer(0, before, 0, wait, wait)
+end
+
 local function quick(key, packed, now)
 	local op, hits, count, algorithm, always, requests, window, width, name =
 		from_bytes('<BI7BBBI7I7I7Bc0', packed)
 	if op ~= COUNT or count ~= 1 or hits == 0 or hits > requests then
 		return
+	end
+	if algorithm == LOG then
+		return quick_log(key, name, hits, always, requests, window, now)
 	end
 	local header = call('HGET', key, name)
 	if algorithm == FIXED then

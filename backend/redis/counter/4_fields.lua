@@ -3,9 +3,12 @@
 local Fields = {}
 Fields.__index = Fields
 
--- open reads the first field of each limit.
+-- open reads the first field of each limit. Logs have a set in place of fields.
 local function open(key, limits)
 	local f = setmetatable({key = key, values = {}, written = false, cleared = false}, Fields)
+	if limits[1].algorithm == LOG then
+		return f
+	end
 	if #limits == 1 then
 		local name = limits[1].name
 		f.values[name] = call('HGET', key, name)
@@ -31,6 +34,15 @@ function Fields:get(name)
 	return v
 end
 
+-- names returns those of all fields, written ones too.
+function Fields:names()
+	local names = call('HKEYS', self.key)
+	for name in pairs(self.written or {}) do
+		names[#names + 1] = name
+	end
+	return names
+end
+
 function Fields:set(name, value)
 	if self.values[name] ~= value then
 		self.values[name] = value
@@ -40,15 +52,6 @@ function Fields:set(name, value)
 	if self.cleared then
 		self.cleared[name] = nil
 	end
-end
-
--- names returns the names of all fields.
-function Fields:names()
-	local names = call('HKEYS', self.key)
-	for name in pairs(self.written or {}) do
-		names[#names + 1] = name
-	end
-	return names
 end
 
 -- clear removes a field.

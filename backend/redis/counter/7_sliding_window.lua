@@ -235,19 +235,19 @@ function Sliding:truncate(finest)
 end
 
 -- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts when
--- the window moves on.
+-- the window moves on. Years without a chunk may lie between, so it looks for those that are there.
 function Sliding:forget(finest)
-	local first, last = max(self:top_chunk(finest) + 1, self:top_chunk(self.swept)), self:top_chunk(self.newest)
 	local prefix = self.limit.name .. self.top
+	local first = max(self:top_chunk(finest) + 1, self:top_chunk(self.swept))
+	local last = self:top_chunk(self.newest)
 	if last - first < SWEEP then
 		for number = first, last do
 			self.fields:clear(prefix .. to_bytes('<I4', number))
 		end
 		return
 	end
-	-- The clock has stepped far back, over more chunks than there are.
 	for _, name in ipairs(self.fields:names()) do
-		if #name == #prefix + 4 and name:sub(1, #prefix) == prefix then
+		if #name == #prefix + 4 and string.sub(name, 1, #prefix) == prefix then
 			local number = from_bytes('<I4', name, #prefix + 1)
 			if number >= first and number <= last then
 				self.fields:clear(name)

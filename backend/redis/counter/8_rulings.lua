@@ -85,7 +85,8 @@ local function decide(key, packed, now)
 	local op, hits, limits = arguments(packed)
 	local fields, states = open(key, limits), {}
 	for i, l in ipairs(limits) do
-		states[i] = l.algorithm == SLIDING and sliding_window(fields, l) or fixed_window(fields, l)
+		states[i] = l.algorithm == SLIDING and sliding_window(fields, l)
+			or l.algorithm == FIXED and fixed_window(fields, l) or sliding_log(fields, l)
 	end
 	local v
 	if op == LOOK then

@@ -38,7 +38,7 @@ func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	for i := range checks {
 		c := &checks[i]
-		key := string(AppendKey(nil, c.Key))
+		key := string(AppendKey(nil, c.Key, c.Limits))
 		reply, err := p.client.EvalSha(ctx, SHA(), []string{key}, p.now.Load(), AppendArg(nil, c)).StringSlice()
 		if err != nil {
 			return err
@@ -55,13 +55,14 @@ func (p *plain) Close() error {
 	return nil
 }
 
-// buckets counts the finest buckets of all states that a key holds.
+// buckets counts the finest buckets of all states that a key holds, and the members of its logs, left-over ones too.
 func (p *plain) buckets(t *testing.T, key []byte) int {
-	fields, err := p.client.HGetAll(t.Context(), string(AppendKey(nil, key))).Result()
+	names := Keys(key)
+	fields, err := p.client.HGetAll(t.Context(), names[0]).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	n := int(p.client.ZCard(t.Context(), names[1]).Val())
 	for name, l := range limitsByName() {
 		if fields[name] != "" {
 			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])

@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var walkSteps = flag.Int("walk", 50_000, "random steps of the script beside the literal buckets")
+var walkSteps = flag.Int("walk", 50_000, "random steps of the script beside the model")
 
 // TestTheScriptAgreesStepForStep sends histories of many calls in one go.
 func TestTheScriptAgreesStepForStep(t *testing.T) {
@@ -52,7 +52,7 @@ func play(ctx context.Context, client *redis.Client, h backendtest.History) ([]b
 	for asks := range h.Calls() {
 		keys, args := make([]string, len(asks)), []any{int64(asks[0].Now)}
 		for i := range asks {
-			keys[i] = string(AppendKey(nil, asks[i].Check.Key))
+			keys[i] = string(AppendKey(nil, asks[i].Check.Key, asks[i].Check.Limits))
 			args = append(args, AppendArg(nil, &asks[i].Check))
 		}
 		replies = append(replies, pipe.EvalSha(ctx, SHA(), keys, args...))
