@@ -91,6 +91,7 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	dst = append56(dst, micros(l.Window))
 	levels := l.Levels()
 	dst = append56(dst, micros(levels[0]))
+	dst = append(dst, fan(levels, 0))
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
@@ -99,6 +100,17 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 		dst = append56(dst, micros(width))
 	}
 	return dst
+}
+
+// topFan is how many buckets of the coarsest level stand in a chunk.
+const topFan = 15
+
+// fan is how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+func fan(levels []time.Duration, level int) byte {
+	if level+1 == len(levels) {
+		return topFan
+	}
+	return byte(levels[level+1] / levels[level])
 }
 
 // appendName appends the name of a limit's field. State belongs to (algorithm, window, precision), so the name holds
