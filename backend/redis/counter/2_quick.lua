@@ -113,7 +113,6 @@ local function quick_sliding(key, name, header, hits, always, requests, window, 
 		return
 	end
 	local first = total > 0 and oldest or live > 0 and at or now_at
-	local ends = kept((now_at + 1) * width + window, window)
 	if live > 0 and at ~= now_at then
 		local chunk, chunk_name
 		if total > 0 then
@@ -126,16 +125,19 @@ local function quick_sliding(key, name, header, hits, always, requests, window, 
 	else
 		call('HSET', key, name, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, now_at, live + hits))
 	end
-	if live == 0 or at ~= now_at and ends ~= kept((at + 1) * width + window, window) then
-		keep(key, ends, now)
+	if live == 0 or at ~= now_at then
+		local ends = kept((now_at + 1) * width + window, window)
+		if live == 0 or ends ~= kept((at + 1) * width + window, window) then
+			keep(key, ends, now)
+		end
 	end
 	return answer(1, before, requests - before - hits, (first + 1) * width + window - now, 0)
 end
 
 -- quick returns the decision, and the header if it has read it.
 local function quick(key, packed, now)
-	local op, hits, count, algorithm, always, requests, window, width, fan, name =
-		from_bytes('<BI7BBBI7I7I7BBc0', packed)
+	local op, hits, count, algorithm, always, requests, window, width, name, _, fan =
+		from_bytes('<BI7BBBI7I7I7Bc0BB', packed)
 	if op ~= COUNT or count ~= 1 or hits == 0 or hits > requests then
 		return
 	end

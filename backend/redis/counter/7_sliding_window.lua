@@ -16,11 +16,11 @@
 local Sliding = {}
 Sliding.__index = Sliding
 
-local SWEEP = 12 -- chunks that one check sweeps away
+local SWEEP = 4 -- chunks that one check sweeps away
 
 local function sliding_window(fields, l)
 	local s = setmetatable({fields = fields, limit = l, width = l.width, window = l.window, total = 0, oldest = 0,
-		newest = 0, swept = 0, at = 0, live = 0, changed = false, grown = false, top = false}, Sliding)
+		newest = 0, swept = 0, at = 0, live = 0, changed = false, grown = false, top = false, summed = false}, Sliding)
 	local header = fields:get(l.name)
 	if header then
 		s.total, s.oldest, s.newest, s.swept, s.at, s.live = from_bytes('<I7I7I7I7I7I7', header)
@@ -34,24 +34,26 @@ function Sliding:layout()
 	if self.top then
 		return
 	end
-	local levels, name = self.limit.levels, self.limit.name
-	local top, per, span, fan, prefix = #levels / 7, {}, {}, {}, {}
+	local fans = self.limit.fans
+	local top, per, span, fan, names, all = #fans, {}, {}, {}, {}, 1
 	for level = 1, top do
-		per[level] = from_bytes('<I7', levels, 7 * level - 6) / self.width
-		prefix[level] = name .. level
+		per[level], fan[level] = all, byte(fans, level)
+		all = all * fan[level]
+		span[level], names[level] = all, {}
 	end
-	for level = 1, top do
-		span[level] = per[level + 1] or 15 * per[top]
-		fan[level] = span[level] / per[level]
-	end
-	self.top, self.per, self.span, self.fan, self.prefix = top, per, span, fan, prefix
+	self.top, self.per, self.span, self.fan, self.names = top, per, span, fan, names
 end
 
 -- chunk is the name of the chunk of a level that holds a finest bucket, and the first bucket that it holds.
 function Sliding:chunk(level, finest)
-	local span = self.span[level]
+	local span, names = self.span[level], self.names[level]
 	local number = floor(finest / span)
-	return self.prefix[level] .. to_bytes('<I4', number), number * span
+	local name = names[number]
+	if not name then
+		name = self.limit.name .. level .. to_bytes('<I4', number)
+		names[number] = name
+	end
+	return name, number * span
 end
 
 -- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
@@ -163,6 +165,10 @@ end
 
 -- sum drops what has left the window, moves what is later than now into now's bucket, and returns what counts.
 function Sliding:sum(now)
+	if self.summed == now then
+		return self.total + self.live
+	end
+	self.summed = now
 	local now_at, from = floor(now / self.width), floor((now - self.window) / self.width)
 	if self.live > 0 then
 		if self.at < from then
@@ -301,6 +307,9 @@ function Sliding:restart(at)
 	end
 	if self.newest == 0 then
 		self.swept = at
+		if self.top > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
+			self.fields:set(self.limit.name .. '0', string.rep(' ', 65))
+		end
 	end
 	self.oldest = at
 end
@@ -369,8 +378,8 @@ function Sliding:sweep()
 		if self.top > 1 then
 			from = self:seek(2, from, SWEEP)
 			for level = 2, self.top do
-				local passed = self:chunk(level, swept)
-				if passed ~= self:chunk(level, from) then
+				local passed, begin = self:chunk(level, swept)
+				if begin + self.span[level] <= from then
 					self.fields:clear(passed)
 				end
 			end

@@ -91,13 +91,12 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	dst = append56(dst, micros(l.Window))
 	levels := l.Levels()
 	dst = append56(dst, micros(levels[0]))
-	dst = append(dst, fan(levels, 0))
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
-	dst = append(dst, byte(7*len(levels)))
-	for _, width := range levels {
-		dst = append56(dst, micros(width))
+	dst = append(dst, byte(len(levels)))
+	for level := range levels {
+		dst = append(dst, fan(levels, level))
 	}
 	return dst
 }
