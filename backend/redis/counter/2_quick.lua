@@ -1,8 +1,6 @@
 -- The quick way through a check: it counts under one limit, and at most one chunk loses its oldest and one gets its newest
 -- bucket. Nearly all checks are so. It returns no decision, and has changed nothing, where the general way is needed.
 
-local byte, find, sub = string.byte, string.find, string.sub
-
 local function answer(allowed, before, remaining, reset, retry)
 	return to_bytes('<BBdddd', allowed, 0, before, remaining, reset, retry)
 end
@@ -45,14 +43,11 @@ local function quick_fixed(key, name, header, hits, always, requests, width, now
 	return answer(0, before, 0, reset, reset)
 end
 
--- finest returns the chunk that holds a finest bucket, its name and its first bucket, if each count takes a byte.
+-- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is lost.
 local function finest(key, name, fan, bucket)
 	local number = floor(bucket / fan)
 	name = name .. '1' .. to_bytes('<I4', number)
-	local chunk = call('HGET', key, name)
-	if chunk and #chunk == fan then
-		return chunk, name, number * fan
-	end
+	return name, number * fan, call('HGET', key, name)
 end
 
 -- leave takes the buckets before from off the sum, and returns it and the oldest that is left, if both are in one chunk.
@@ -60,15 +55,15 @@ local function leave(key, name, fan, total, oldest, from)
 	if floor(oldest / fan) ~= floor(from / fan) then
 		return
 	end
-	local chunk, _, begin = finest(key, name, fan, oldest)
-	local first = chunk and find(chunk, '[^%z]', from - begin + 1)
+	local _, begin, chunk = finest(key, name, fan, oldest)
+	local first = chunk and some(chunk, fan, from - begin)
 	if not first then
 		return
 	end
-	for at = oldest - begin + 1, from - begin do
-		total = total - byte(chunk, at)
+	for at = oldest - begin, from - begin - 1 do
+		total = total - cell(chunk, fan, at)
 	end
-	return total, begin + first - 1
+	return total, begin + first
 end
 
 -- over puts a live bucket that is over into its chunk, and returns that and its name, if the newest bucket is in it, too.
@@ -76,11 +71,9 @@ local function over(key, name, fan, newest, bucket, live)
 	if floor(newest / fan) ~= floor(bucket / fan) then
 		return
 	end
-	local chunk, chunk_name, begin = finest(key, name, fan, bucket)
-	local at = chunk and bucket - begin + 1
-	local hits = chunk and byte(chunk, at) + live
-	if hits and hits < 256 then
-		return sub(chunk, 1, at - 1) .. string.char(hits) .. sub(chunk, at + 1), chunk_name
+	local chunk_name, begin, chunk = finest(key, name, fan, bucket)
+	if chunk then
+		return with(chunk, fan, bucket - begin, cell(chunk, fan, bucket - begin) + live), chunk_name
 	end
 end
 
