@@ -16,7 +16,10 @@
 local Sliding = {}
 Sliding.__index = Sliding
 
-local SWEEP = 4 -- chunks that one check sweeps away
+local SWEEP = 4    -- chunks that one check sweeps away
+local RESTART = 64 -- the same when a window begins anew: all of a window by two levels
+local LOOK_AT = 3  -- chunks read in search of one of these
+local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
 
 local function sliding_window(fields, l)
 	local s = setmetatable({fields = fields, limit = l, width = l.width, window = l.window, total = 0, oldest = 0,
@@ -251,8 +254,8 @@ end
 -- the window moves on.
 function Sliding:forget(finest)
 	local span = self.span[self.top]
-	local last = floor(self.newest / span)
-	for number = max(floor(finest / span) + 1, floor(self.swept / span), last - 64), last do
+	local first = max(finest + span, self.swept, self.newest - FORGET * span)
+	for number = floor(first / span), floor(self.newest / span) do
 		self.fields:clear((self:chunk(self.top, number * span)))
 	end
 end
@@ -290,12 +293,12 @@ function Sliding:flush()
 	self.total, self.newest, self.live, self.changed = self.total + self.live, at, 0, true
 end
 
--- restart makes ready for the first bucket of an empty window. What the window held goes, unless that is too much for one
--- check.
+-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for one
+-- check, the rest is swept by the next ones.
 function Sliding:restart(at)
 	if self.newest > 0 then
 		self.oldest = self.newest
-		if self:sweep() then
+		if self:sweep(RESTART) then
 			for level = 1, self.top do
 				self.fields:clear((self:chunk(level, self.newest)))
 			end
@@ -365,10 +368,10 @@ end
 
 -- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. The
 -- buckets of the second level tell which chunks there are.
-function Sliding:sweep()
+function Sliding:sweep(most)
 	local span = self.span[1]
 	local last = floor(self.oldest / span)
-	for _ = 1, SWEEP do
+	for _ = 1, most do
 		local swept = self.swept
 		if floor(swept / span) >= last then
 			return true
@@ -376,7 +379,7 @@ function Sliding:sweep()
 		self.fields:clear((self:chunk(1, swept)))
 		local from = (floor(swept / span) + 1) * span
 		if self.top > 1 then
-			from = self:seek(2, from, SWEEP)
+			from = self:seek(2, from, LOOK_AT)
 			for level = 2, self.top do
 				local passed, begin = self:chunk(level, swept)
 				if begin + self.span[level] <= from then
@@ -391,7 +394,7 @@ end
 
 function Sliding:save()
 	if self.top and self.total > 0 then
-		self:sweep()
+		self:sweep(SWEEP)
 	end
 	self.fields:set(self.limit.name, to_bytes('<I7I7I7I7I7I7', self.total, self.oldest, self.newest, self.swept,
 		self.at, self.live))
