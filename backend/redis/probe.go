@@ -68,7 +68,6 @@ func probe(ctx context.Context, s server) error {
 func probeLater(ctx context.Context, s server, log string) error {
 	p := s.client.Pipeline()
 	p.HDel(ctx, string(s.key), "nothing")
-	p.HKeys(ctx, string(s.key))
 	p.ZRank(ctx, log, "nothing")
 	p.ZLexCount(ctx, log, "-", "+")
 	p.ZRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})

@@ -104,11 +104,22 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
-	dst = append(dst, byte(7*len(levels)))
-	for _, width := range levels {
-		dst = append56(dst, micros(width))
+	dst = append(dst, byte(len(levels)))
+	for level := range levels {
+		dst = append(dst, fan(levels, level))
 	}
 	return dst
+}
+
+// topFan is how many buckets of the coarsest level stand in a chunk.
+const topFan = 15
+
+// fan is how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+func fan(levels []time.Duration, level int) byte {
+	if level+1 == len(levels) {
+		return topFan
+	}
+	return byte(levels[level+1] / levels[level])
 }
 
 // appendName appends the name of a limit's field, or what the members of a log begin with. State belongs to (algorithm,
