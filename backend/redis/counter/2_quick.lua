@@ -1,5 +1,6 @@
--- The quick way through a check: it counts under one limit, and at most one chunk loses its oldest and one gets its newest
--- bucket. Nearly all checks are so. It returns no decision, and has changed nothing, where the general way is needed.
+-- The quick way through a check: it counts under one limit, and at most one chunk loses its oldest and one gets its
+-- newest bucket. Nearly all checks are so. It returns no decision, and has changed nothing, where the general way is
+-- needed.
 
 local function answer(allowed, before, remaining, reset, retry)
 	return to_bytes('<BBdddd', allowed, 0, before, remaining, reset, retry)
@@ -43,14 +44,16 @@ local function quick_fixed(key, name, header, hits, always, requests, width, now
 	return answer(0, before, 0, reset, reset)
 end
 
--- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is lost.
+-- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is
+-- lost.
 local function finest(key, name, fan, bucket)
 	local number = floor(bucket / fan)
 	name = name .. '1' .. to_bytes('<I4', number)
 	return name, number * fan, call('HGET', key, name)
 end
 
--- leave takes the buckets before from off the sum, and returns it and the oldest that is left, if both are in one chunk.
+-- leave takes the buckets before from off the sum, and returns it and the oldest that is left, if both are in one
+-- chunk.
 local function leave(key, name, fan, total, oldest, from)
 	if floor(oldest / fan) ~= floor(from / fan) then
 		return
@@ -66,7 +69,8 @@ local function leave(key, name, fan, total, oldest, from)
 	return total, begin + first
 end
 
--- over puts a live bucket that is over into its chunk, and returns that and its name, if the newest bucket is in it, too.
+-- over puts a live bucket that is over into its chunk, and returns that and its name, if the newest bucket is in it,
+-- too.
 local function over(key, name, fan, newest, bucket, live)
 	if floor(newest / fan) ~= floor(bucket / fan) then
 		return

@@ -59,7 +59,8 @@ function Fields:clear(name)
 	end
 end
 
--- save writes what was set and cleared. needed is the moment until which the key must last, nil if that has not changed.
+-- save writes what was set and cleared. needed is the moment until which the key must last, nil if that has not
+-- changed.
 function Fields:save(needed, now)
 	if self.written then
 		local set = {}

@@ -21,8 +21,8 @@ local function sum(chunk, fan, from, to)
 	return hits
 end
 
--- back_from returns the last place before one that holds a hit when some newer ones are left out, and how many of its own
--- are then left out. There are more hits before the one place than these.
+-- back_from returns the last place before one that holds a hit when some newer ones are left out, and how many of its
+-- own are then left out. There are more hits before the one place than these.
 local function back_from(chunk, fan, to, hits)
 	local from = 0
 	while to - from > 1 do

@@ -1,13 +1,14 @@
 -- sliding_window: buckets on several levels, and a running sum beside them.
 --
--- The buckets of a level stand in chunks, one for each bucket of the level above; fifteen of the coarsest level make
--- a chunk, too. A header holds the hits in the chunks, their oldest and newest finest bucket, how far old chunks have been
--- swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write nothing
--- but the header.
+-- The buckets of a level stand in chunks, one for each bucket of the level above; fifteen of the coarsest level make a
+-- chunk, too. A header holds the hits in the chunks, their oldest and newest finest bucket, how far old chunks have
+-- been swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write
+-- nothing but the header.
 --
 -- A coarse bucket is written once, when the newest bucket leaves it: until then its finer ones tell. It stays as it is
 -- when its first buckets leave the window: whoever counts from the oldest bucket on begins on the finest level. So the
--- coarse buckets that hold the oldest or the newest bucket are not read, and a hit that comes or goes changes one chunk.
+-- coarse buckets that hold the oldest or the newest bucket are not read, and a hit that comes or goes changes one
+-- chunk.
 --
 -- What is left over is never read, and so need not be removed at once: buckets before the oldest, the chunk of a bucket
 -- that counts nothing, chunks of the coarsest level that do not lie between the oldest and the newest. What stands in a
@@ -77,8 +78,8 @@ function Sliding:held(level, finest)
 	return self.fields:get(name), begin
 end
 
--- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the newest:
--- whole coarse buckets where there are any, finer ones on both sides of them.
+-- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the
+-- newest: whole coarse buckets where there are any, finer ones on both sides of them.
 function Sliding:count(from, to)
 	local per, hits, level = self.per, 0, 1
 	while from < to do
@@ -135,8 +136,8 @@ function Sliding:seek(level, from, chunks)
 	self:broken()
 end
 
--- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then left
--- out. There are more hits in the chunks than these.
+-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then
+-- left out. There are more hits in the chunks than these.
 function Sliding:back(hits)
 	local level, finest = 1, self.newest
 	while finest >= self.oldest do
@@ -227,8 +228,8 @@ function Sliding:take_chunks(hits)
 	self:truncate(finest)
 end
 
--- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow again,
--- and what is found to be left over is removed. The rest stays until the key ends.
+-- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow
+-- again, and what is found to be left over is removed. The rest stays until the key ends.
 function Sliding:truncate(finest)
 	local fields = self.fields
 	for level = 1, self.top do
@@ -250,8 +251,8 @@ function Sliding:truncate(finest)
 	self.newest = finest
 end
 
--- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts when
--- the window moves on.
+-- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
+-- when the window moves on.
 function Sliding:forget(finest)
 	local span = self.span[self.top]
 	local first = max(finest + span, self.swept, self.newest - FORGET * span)
@@ -317,8 +318,8 @@ function Sliding:restart(at)
 	self.oldest = at
 end
 
--- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves, the
--- bucket above is written.
+-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
+-- the bucket above is written.
 function Sliding:enter(at)
 	for level = 1, self.top do
 		local name, begin = self:chunk(level, at)
