@@ -48,13 +48,8 @@ func newTopology(c Config) (topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	goredis.SetLogger(libraryLog{c.Log})
-	dial, err := newDialer(c.TLS, c.Timeout)
+	o, err := newOptions(c)
 	if err != nil {
-		return nil, err
-	}
-	o := &options{pool: c.PoolSize, timeout: c.Timeout, dialer: dial}
-	if o.login, err = newLogin(c.Auth, c.AuthFile); err != nil {
 		return nil, err
 	}
 	if c.Type == Ring {
