@@ -68,7 +68,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, charge, message (did you mean rate_limit?)"},
+			"shadow_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
 		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
@@ -80,6 +80,10 @@ var descriptorErrors = []errorTest{
 		`"quota_mode" is not supported by this version of weir`},
 	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
 		`"metadata" is not supported by this version of weir`},
+	{"detailed_metric is a text", "domain: d\ndescriptors:\n- key: k\n  detailed_metric: some", 4,
+		`detailed_metric must be true or false, not "some"`},
+	{"value_to_metric in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    value_to_metric: true, " +
+		"unit: day, requests_per_unit: 1}", 5, `"value_to_metric" does not belong in rate_limit: it goes in a descriptor`},
 	{"shadow_mode is a number", "domain: d\ndescriptors:\n- {key: k,\n  shadow_mode: 1, rate_limit: {unlimited: true}}", 4,
 		`shadow_mode must be true or false, not "1"`},
 	{"unknown charge", "domain: d\ndescriptors:\n- {key: k,\n  charge: never,\n  rate_limit: {requests_per_unit: 1, " +

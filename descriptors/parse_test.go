@@ -57,9 +57,9 @@ descriptors:
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
 			Charge: ChargeAlways, Shadow: true, Message: "slow down\n",
-			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)},
+			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true, Number: 2},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
