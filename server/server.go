@@ -46,6 +46,7 @@ type Parts struct {
 	Health   *Health
 	Metrics  http.Handler
 	Counters *admin.Counters // nil serves none
+	History  *admin.History  // nil serves none
 	Panicked func()          // called for each panic that was caught
 	Log      *slog.Logger
 }
@@ -80,7 +81,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s.endStreams = end
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, c.Profiles))
+	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, p.History, c.Profiles))
 	return s, nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -50,7 +51,7 @@ func start(t testing.TB, c Config) *running {
 	}
 	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	metrics := stats.New("test")
-	r := &running{limiter: limit.New(store, descriptors.SlidingWindow), health: NewHealth(), ended: make(chan error, 1)}
+	r := &running{limiter: limit.New(store, descriptors.SlidingWindow, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
 	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, metrics), Health: r.health, Metrics: metrics.Handler(),
 		Panicked: func() { r.panics.Add(1) }, Log: log})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -35,7 +36,7 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	limiter := limit.New(store, descriptors.SlidingWindow)
+	limiter := limit.New(store, descriptors.SlidingWindow, hits.New(0))
 	limiter.Apply(config)
 	hit := func(hits uint64) {
 		d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
@@ -49,7 +50,7 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 	now = now.Add(21 * time.Second)
 	hit(6)
 	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(),
-		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, false))
+		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, nil, false))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -21,7 +21,10 @@ type commands struct {
 	Check    checkCmd    `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
 	Call     callCmd     `cmd:"" help:"Ask a rate-limit service, once or many times."`
 	Counters countersCmd `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	History  historyCmd  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
+
+	Downsample downsampleCmd `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 func main() {

@@ -54,14 +54,16 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	if err != nil {
 		return err
 	}
-	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm))
+	measure := newMeasuring(&set, metrics, log)
+	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
 		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
+		History:  measure.api(),
 	})
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return errors.Join(err, measure.close(ctx), store.Close())
 	}
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
 		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
@@ -78,13 +80,15 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	if set.BothRedis.HealthCheckActiveConnection {
 		running.Go(func() { store.follow(ctx, health) })
 	}
-	err = srv.Run(ctx, secondSignal(ctx))
+	running.Go(func() { measure.run(ctx) })
+	kill := secondSignal(ctx)
+	err = srv.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == errGaveUp {
 		err = exitGaveUp
 	}
 	cancel(nil)
 	running.Wait()
-	err = errors.Join(err, store.Close())
+	err = errors.Join(err, measure.close(kill), store.Close())
 	log.Info("weir ends", "error", err)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,6 +43,10 @@ type settings struct {
 	BothRedis bothRedis     `envconfig:"REDIS"`
 	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
+	KeepHistory bool            `envconfig:"HISTORY" default:"true"`
+	HistoryURL  string          `envconfig:"REDIS_HISTORY_URL"`
+	History     historySettings `envconfig:"HISTORY"`
+
 	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
 	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
 	DataSaveInterval time.Duration `envconfig:"DATA_SAVE_INTERVAL" default:"60s"`
@@ -71,6 +76,9 @@ func readSettings(as program) (settings, error) {
 // explainSetting says envconfig's error in the words of someone who sets variables.
 func explainSetting(err error) error {
 	wrong, ok := err.(*envconfig.ParseError)
+	if ok && os.Getenv(wrong.KeyName) == "" { // it names the part that the variable belongs to as well
+		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
+	}
 	switch {
 	case ok && wrong.TypeName == "uint16":
 		return fmt.Errorf("environment variable %s=%q: a port is a number from 0 to 65535", wrong.KeyName, wrong.Value)
@@ -88,6 +96,9 @@ func (s *settings) check() error {
 	}
 	if err := s.guard().Check(); err != nil {
 		return fmt.Errorf("environment variable %w", err)
+	}
+	if err := s.History.check(); err != nil {
+		return err
 	}
 	if s.MemoryMaxKeys < 1 {
 		return fmt.Errorf("environment variable MEMORY_MAX_KEYS=%d: at least 1 is needed", s.MemoryMaxKeys)

@@ -35,6 +35,13 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"MEMORY_MAX_KEYS", "0", "MEMORY_MAX_KEYS=0: at least 1"},
 		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache": use memory or redis`},
 		{"BACKEND_TYPE", "redis", "REDIS_URL or REDIS_URL_FILE must say where Redis is"},
+		{"HISTORY", "maybe", "variable HISTORY="},
+		{"HISTORY_FLUSH_INTERVAL", "5m", "HISTORY_FLUSH_INTERVAL=5m0s: use 1s to 1m"},
+		{"HISTORY_FLUSH_INTERVAL", "often", "variable HISTORY_FLUSH_INTERVAL="},
+		{"HISTORY_MAX_POINTS", "0", "HISTORY_MAX_POINTS=0: at least 1"},
+		{"HISTORY_KEEP_MINUTES", "30m", "HISTORY_KEEP_MINUTES"},
+		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
+		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {

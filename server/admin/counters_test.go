@@ -56,7 +56,7 @@ func newPort(t *testing.T, g Guard) *port {
 	p := &port{}
 	p.counters = &Counters{Rules: fixed{config}, Counter: store, Inspector: store, Guard: g,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, false)
+	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, nil, false)
 	return p
 }
 
