@@ -34,7 +34,7 @@ const (
 // yearBegin is a Friday, so that years, weeks and the year of traffic all begin at different times.
 var yearBegin = time.Date(2025, 11, 21, 0, 0, 0, 0, time.UTC)
 
-// traffic is a year of one series: of one in twenty each minute, of some office hours, of most a minute now and then.
+// traffic is a year of one series: of one in twenty each minute, of some in office hours, of most an hour now and then.
 type traffic int
 
 func (n traffic) id() history.ID {
@@ -53,7 +53,7 @@ func (n traffic) hits(minute int64) uint64 {
 	case n.always():
 	case n%5 == 1 && (day%7 == 2 || day%7 == 3 || hour < 8 || hour >= 16 || minute%5 > 0): // 1970 began on a Thursday
 		return 0
-	case n%5 != 1 && mixed>>32%31 > 0:
+	case n%5 != 1 && ((minute/60+int64(n))%7 > 0 || mixed>>32%5 > 0):
 		return 0
 	}
 	return 1 + mixed>>40%1000

@@ -30,26 +30,24 @@ func burnFile(t *testing.T, deaths int, n uint64) {
 		if err != nil {
 			t.Fatalf("-seed %d: a file whose owner was killed does not open: %v", *seed, err)
 		}
-		f.exact(store, true)
+		f.exact(store)
 		f.board.advance(time.Duration(1+f.chance(12)) * time.Hour)
 		if err := store.Close(); err != nil || t.Failed() {
 			t.Fatalf("closing: %v", err)
 		}
 	}
 	last := f.start("owner", "", 0)
-	for f.board.at(last.Slot, slotSteps).Load() < 20 {
-		time.Sleep(time.Millisecond)
-	}
+	f.awaitSteps(20)
 	f.stop(last)
 	store, err := f.place.open(f.board, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	f.exact(store, true)
+	f.exact(store)
 	if _, err := store.Roll(t.Context(), history.Job{Now: f.board.now().AddDate(1, 0, 0)}); err != nil {
 		t.Fatal(err)
 	}
-	f.exact(store, true)
+	f.exact(store)
 	f.report()
 }

@@ -117,9 +117,7 @@ func (f *fire) start(role, die string, nth int) *running {
 		err = r.cmd.Start()
 	}
 	if err != nil {
-		f.t.Errorf("starting a %s: %v", role, err)
-		close(r.ended)
-		return r
+		panic(fmt.Errorf("starting a %s: %w", role, err)) // no test of this package can go on
 	}
 	go func() {
 		_ = r.cmd.Wait() // how it ended stands in ProcessState
@@ -255,11 +253,10 @@ func conserved(s history.Series) error {
 }
 
 // exact settles the accounts of the writers of a round, all of which have ended, and compares each series with them.
-// Acknowledged is false where a store has lost writes that it had acknowledged while their writer was dead.
-func (f *fire) exact(store history.Store, acknowledged bool) {
+func (f *fire) exact(store history.Store) {
 	f.t.Helper()
 	for _, r := range f.writers {
-		if err := f.settle(store, r, acknowledged); err != nil {
+		if err := f.settle(store, r); err != nil {
 			f.t.Errorf("slot %d: %v", r.Slot, err)
 		}
 		_ = os.Remove(r.Ledger) // the folder goes in the end
@@ -286,7 +283,7 @@ func (f *fire) exact(store history.Store, acknowledged bool) {
 }
 
 // settle asks how far a writer's batches have landed, and adds them to what the series must hold.
-func (f *fire) settle(store history.Store, r *running, acknowledged bool) error {
+func (f *fire) settle(store history.Store, r *running) error {
 	a, err := readLedger(r.Ledger)
 	if errors.Is(err, os.ErrNotExist) && r.cmd.ProcessState.ExitCode() != 0 {
 		return nil // killed before it began
@@ -300,7 +297,7 @@ func (f *fire) settle(store history.Store, r *running, acknowledged bool) error 
 		if err != nil {
 			return fmt.Errorf("asking for the position of %s: %w", s.writer, err)
 		}
-		if at.Last > uint64(len(batches)) || (acknowledged && at.Last < a.acked[s]) {
+		if at.Last > uint64(len(batches)) || at.Last < a.acked[s] {
 			return fmt.Errorf("partition %d has %d batches of %s, which sent %d and had %d acknowledged", s.p, at.Last, s.writer,
 				len(batches), a.acked[s])
 		}

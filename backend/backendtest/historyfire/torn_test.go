@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
@@ -22,16 +21,16 @@ func TestATornAppendOnlyFileIsMadeGoodByTheWriters(t *testing.T) {
 	const rounds = 2
 	torn := 0
 	for range rounds {
-		f.burn(round{survivors: 2, jobKills: *kills * 3 / 100 / rounds, store: store, acknowledgedIsThere: true, disturb: func() {
+		f.burn(round{survivors: 2, jobKills: *kills * 3 / 100 / rounds, store: store, disturb: func() {
 			for range 2 {
-				time.Sleep(time.Duration(500+f.chance(500)) * time.Millisecond)
+				f.awaitSteps(int64(300 + f.chance(200))) // more than is torn off is of this round's writers
 				file := f.appendOnlyFile(server)
 				server.Kill()
 				torn += f.tear(file)
 				server.Restart(t)
 				f.count("redis, its file torn")
 				f.rewritten(server)
-				time.Sleep(500 * time.Millisecond)
+				f.awaitSteps(100)
 				server.Restart(t) // this one would execute what the torn end left open
 				f.count("redis, restarted with its file")
 				f.rewritten(server)

@@ -19,8 +19,9 @@ var historyLoad = flag.Duration("history-load", 20*time.Second, "how long four r
 // TestFourReplicasSendAFewBatchesASecondAndLoseNoRequest asks four replicas 2,000 times a second, or as often as this
 // machine can, and drains them. What reaches the store does not grow with requests: at each flush every replica sends one
 // batch to each partition that it has hits for.
+//
+// It is alone with the machine, as it takes all of it.
 func TestFourReplicasSendAFewBatchesASecondAndLoseNoRequest(t *testing.T) {
-	t.Parallel()
 	const replicas, plans, workers, rate = 4, 6, 8, 2000
 	const flush = 2 * time.Second
 	server := redistest.Single(t)
