@@ -13,7 +13,7 @@ import (
 
 var (
 	steps   = flag.Int("steps", 2000, "steps of the random walks")
-	damages = flag.Int("damages", 200, "how many files are damaged")
+	damages = flag.Int("damages", 100, "how many files are damaged")
 
 	seed = flag.Uint64("seed", 0, "seed of the random walks; 0 for the clock")
 )
