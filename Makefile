@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
-.PHONY: help build run tools test lint fuzz bench clean
+.PHONY: help build run tools test lint fuzz bench image clean
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -50,5 +50,13 @@ bench: ## server CPU per request beside a floor server, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 
+ARCHES ?= amd64 arm64
+
+image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64; needs no container engine
+	@for arch in $(ARCHES); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
+			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
+	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar $(ARCHES)
+
 clean: ## remove what make built and installed; counters in weir-data stay
-	rm -rf bin .tools
+	rm -rf bin dist .tools
