@@ -27,7 +27,7 @@
 {{- end -}}
 {{- $budget := .Values.podDisruptionBudget -}}
 {{- if and $budget.enabled (include "weir.several" .) -}}
-{{- if or (kindIs "float64" $budget.minAvailable) (kindIs "int64" $budget.minAvailable) -}}
+{{- if not (or (kindIs "invalid" $budget.minAvailable) (kindIs "string" $budget.minAvailable)) -}}
 {{- $least := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas (include "weir.replicas" . | int) -}}
 {{- if ge (int $budget.minAvailable) (int $least) -}}
 {{- fail (printf "podDisruptionBudget.minAvailable %d of %d replicas would let no node be drained: set it lower." (int $budget.minAvailable) (int $least)) -}}
