@@ -161,3 +161,17 @@ func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
 		}
 	}
 }
+
+// Values that nobody thought of together render, or are refused with a sentence: never does a template stumble.
+func TestAnyTwoSetsOfValuesRenderOrAreRefused(t *testing.T) {
+	names := caseNames(t)
+	for i, one := range names {
+		for _, two := range names[i+1:] {
+			values := loader.MergeMaps(caseValues(t, one), caseValues(t, two))
+			_, err := tryRender(t, "weir", values)
+			if err != nil && !strings.HasPrefix(err.Error(), "execution error at (weir/templates/deployment.yaml") {
+				t.Errorf("ci/%s-values.yaml and ci/%s-values.yaml together: %v", one, two, err)
+			}
+		}
+	}
+}

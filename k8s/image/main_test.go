@@ -104,7 +104,9 @@ func inImage(t *testing.T, img v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var bill struct{ Components []struct{ Name, Version string } }
+	var bill struct {
+		Components []struct{ Name, Version string }
+	}
 	if err := json.Unmarshal(data, &bill); err != nil {
 		t.Fatal(err)
 	}

@@ -168,9 +168,11 @@ func (c *cluster) admit(t *testing.T, o charttest.Object, namespace string) {
 // definitions are those of Istio, of the Prometheus operator and of Envoy Gateway, as their own modules have them.
 func (c *cluster) definitions(t *testing.T) {
 	t.Helper()
-	files := []string{filepath.Join(moduleDir(t, "list", "-m", "-f", "{{.Dir}}", "istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml")}
-	version := moduleDir(t, "list", "-m", "-f", "{{.Version}}", "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring")
-	operator := moduleDir(t, "list", "-m", "-f", "{{.Dir}}", "github.com/prometheus-operator/prometheus-operator@"+version)
+	files := []string{filepath.Join(goTool(t, "list", "-m", "-f", "{{.Dir}}", "istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml")}
+	version := goTool(t, "list", "-m", "-f", "{{.Version}}", "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring")
+	module := "github.com/prometheus-operator/prometheus-operator@" + version // nothing imports it
+	goTool(t, "mod", "download", module)
+	operator := goTool(t, "list", "-m", "-f", "{{.Dir}}", module)
 	for _, name := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
 		files = append(files, filepath.Join(operator, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+name+".yaml"))
 	}
@@ -186,7 +188,7 @@ func (c *cluster) definitions(t *testing.T) {
 		}
 		objects = append(objects, found...)
 	}
-	gateway, err := charttest.Load(filepath.Join(moduleDir(t, "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/gateway"), "charts", "gateway-crds-helm"))
+	gateway, err := charttest.Load(filepath.Join(goTool(t, "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/gateway"), "charts", "gateway-crds-helm"))
 	if err != nil {
 		t.Fatal(err)
 	}

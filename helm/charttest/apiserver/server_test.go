@@ -168,8 +168,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// moduleDir is where Go keeps a module.
-func moduleDir(t *testing.T, args ...string) string {
+// goTool runs a go command and gives what it prints.
+func goTool(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
 	var exit *exec.ExitError
