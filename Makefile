@@ -30,10 +30,14 @@ run: build ## serve the example configuration on this machine, counting in memor
 tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 	@GO=$(GO) .ci/tools
 
-test: tools lint test-chart ## everything: with the race detector, a real Envoy and Redis, long walks without it, each fuzz target shortly
+test: tools lint test-chart ## everything: with the race detector, a real Envoy and Redis, long walks, 1,000 kills and a year without it, each fuzz target shortly
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
-	$(GO) test -timeout 20m -run Conformance ./backend/redis/counter -steps 100000
+	$(GO) test -timeout 20m -v -run 'Conformance|StepForStep' ./backend/redis/counter -steps 100000 -walk 1000000 | grep -v '^=== '
+	$(GO) test -timeout 20m -v -run StepForStep ./backend/redis -walk 50000 | grep -v '^=== '
+	$(GO) test -timeout 20m -run MemoryPassesTheSuite ./backend/history/file -steps 100000
+	$(GO) test -timeout 20m -parallel 6 -v ./backend/backendtest/historyfire -kills 1000 | grep -v '^=== '
+	$(GO) test -timeout 20m -v -run AYear ./server/admin -year-series 20 | grep -v '^=== '
 	@GO=$(GO) .ci/fuzz 5s
 
 test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, and run beside a real Envoy

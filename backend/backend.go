@@ -32,7 +32,7 @@ const Never time.Duration = math.MaxInt64
 // limit, to its algorithm, window and precision.
 type Check struct {
 	Key    []byte              // not empty; see descriptors.Match.AppendKey
-	Limits []descriptors.Limit // at least one, no two with the same state; built by descriptors.NewLimit
+	Limits []descriptors.Limit // at least one, no two with the same state, not Mixed; built by descriptors.NewLimit
 	Op     Op
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
@@ -97,9 +97,13 @@ func Valid(checks []Check, out []Decision) error {
 			return errors.New("backend: check without a limit")
 		}
 		for j := range checks[i].Limits {
-			if l := &checks[i].Limits[j]; l.Window <= 0 || l.Precision <= 0 && l.Algorithm != descriptors.FixedWindow {
+			l := &checks[i].Limits[j]
+			if l.Window <= 0 || l.Algorithm == 0 || (l.Precision > 0) != (l.Algorithm == descriptors.SlidingWindow) {
 				return fmt.Errorf("backend: limit %d of a check was not made by NewLimit: %+v", j, *l)
 			}
+		}
+		if descriptors.Mixed(checks[i].Limits) {
+			return fmt.Errorf("backend: a check mixes sliding_log with other algorithms: %v", checks[i].Limits)
 		}
 	}
 	return nil

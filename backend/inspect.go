@@ -18,12 +18,16 @@ type Inspector interface {
 	Reset(ctx context.Context, key []byte) error
 }
 
+// MaxInstants is how many instants of a log are listed, the newest: one that holds a million must not hold up its store.
+const MaxInstants = 10_000
+
 // LimitCount is what a key holds of one limit.
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
 	ResetIn time.Duration // until the oldest counted bucket leaves; 0 if nothing counts
 	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first
+	Earlier uint64        // hits of a log at instants before those that are listed, see MaxInstants
 }
 
 // Bucket is a bucket that holds hits.
@@ -42,12 +46,26 @@ func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitC
 	if c.Hits == 0 {
 		return c
 	}
-	leaves := levels[0][0].Begin.Add(levels[0][0].Width)
-	if l.Algorithm != descriptors.FixedWindow {
-		leaves = leaves.Add(l.Window)
-	}
-	c.ResetIn = max(0, leaves.Sub(now))
+	c.leave(levels[0][0].Begin, now)
 	return c
+}
+
+// NewLogCount sums up a sliding log: the newest of its instants, at most MaxInstants, then the hits before these and the
+// instant of the oldest hit of all. All of them count at now.
+func NewLogCount(l descriptors.Limit, newest []Bucket, earlier uint64, oldest, now time.Time) LimitCount {
+	c := LimitCount{Limit: l, Levels: [][]Bucket{newest}, Hits: earlier, Earlier: earlier}
+	for _, b := range newest {
+		c.Hits += b.Hits
+	}
+	if c.Hits > 0 {
+		c.leave(oldest, now)
+	}
+	return c
+}
+
+// leave says when the oldest bucket leaves: a window after it began, and a precision more.
+func (c *LimitCount) leave(oldest, now time.Time) {
+	c.ResetIn = max(0, oldest.Add(c.Limit.Window+c.Limit.Precision).Sub(now))
 }
 
 // Remaining is how many more hits fit.

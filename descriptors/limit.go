@@ -16,10 +16,13 @@ const (
 	SlidingWindow Algorithm = iota + 1
 	// FixedWindow admits at most Requests in each epoch-aligned window, as envoyproxy/ratelimit does.
 	FixedWindow
+	// SlidingLog admits at most Requests in any interval of length Window, and keeps the instant of each hit: a hit
+	// counts for exactly one Window, to the microsecond.
+	SlidingLog
 )
 
 // AlgorithmNames lists what [ParseAlgorithm] takes, for error messages.
-const AlgorithmNames = "sliding_window, fixed_window"
+const AlgorithmNames = "sliding_window, fixed_window, sliding_log"
 
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
@@ -28,6 +31,8 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 		return SlidingWindow, nil
 	case "fixed_window":
 		return FixedWindow, nil
+	case "sliding_log":
+		return SlidingLog, nil
 	}
 	return 0, fmt.Errorf("%q is not an algorithm: use one of %s", name, AlgorithmNames)
 }
@@ -39,6 +44,8 @@ func (a Algorithm) String() string {
 		return "sliding_window"
 	case FixedWindow:
 		return "fixed_window"
+	case SlidingLog:
+		return "sliding_log"
 	}
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
@@ -82,7 +89,7 @@ func (c Charge) Always(l *Limit) bool {
 type Limit struct {
 	Requests  uint64        // hits allowed in a window; 0 blocks everything
 	Window    time.Duration // how long a hit counts; from 1 s to 292 years
-	Precision time.Duration // width of the finest bucket of a sliding window; 0 for a fixed one
+	Precision time.Duration // width of the finest bucket of a sliding window; 0 for the other algorithms
 	Algorithm Algorithm
 
 	Unit       Unit   // shown in the answer (current_limit.unit)
@@ -94,10 +101,15 @@ const (
 	day = 24 * time.Hour
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
+	// maxLogWindow keeps the moment at which a hit leaves below 2^53 microseconds, which a Redis script tells exactly.
+	maxLogWindow = 73_000 * day
 )
 
 // ladder holds the widths that buckets can have, finest first. Each divides the next.
 var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
+
+// instants is the one level of a log.
+var instants = [...]time.Duration{time.Microsecond}
 
 // widthNames lists the ladder for error messages.
 const widthNames = "50ms, 1s, 1m, 1h, 1d"
@@ -120,6 +132,13 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 	case FixedWindow:
 		if precision != 0 {
 			return Limit{}, errors.New("precision has no meaning for fixed_window: leave it out")
+		}
+	case SlidingLog:
+		if precision != 0 {
+			return Limit{}, errors.New("precision has no meaning for sliding_log, which is exact to the microsecond: leave it out")
+		}
+		if window > maxLogWindow {
+			return Limit{}, fmt.Errorf("a window of %s is too long for sliding_log: at most %d days", brief(window), maxLogWindow/day)
 		}
 	case SlidingWindow:
 		l.Precision = precision
@@ -173,6 +192,17 @@ func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
+// Mixed says whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are kept
+// apart from all counts, and no store decides over two places at once.
+func Mixed(limits []Limit) bool {
+	for i := range limits {
+		if (limits[i].Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog) {
+			return true
+		}
+	}
+	return false
+}
+
 // String writes the limit as files and tools do: 10/minute, or 10/5minute with a multiplier.
 func (l Limit) String() string {
 	if l.Multiplier > 1 {
@@ -181,11 +211,15 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
 }
 
-// Levels are the bucket widths of the limit, finest first; the first is the precision. A fixed window has one level,
-// the window itself. The result is shared: do not change it.
+// Levels are the bucket widths of the limit, finest first. Of a sliding window the first is the precision; a fixed
+// window has one level, the window itself, and a log has the microseconds that it tells instants by. The result is
+// shared: do not change it.
 func (l *Limit) Levels() []time.Duration {
-	if l.Algorithm == FixedWindow {
+	switch l.Algorithm {
+	case FixedWindow:
 		return []time.Duration{l.Window}
+	case SlidingLog:
+		return instants[:]
 	}
 	finest := levelOf(l.Precision)
 	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]

@@ -70,6 +70,33 @@ func TestAFixedWindowIsOneLevelWithoutPrecision(t *testing.T) {
 	}
 }
 
+func TestALogIsExactAndHasNoPrecision(t *testing.T) {
+	l := limit(t, 5, Hour, 3, SlidingLog, 0)
+	if got := l.LevelNames(); l.Precision != 0 || len(got) != 1 || got[0] != "1µs" {
+		t.Errorf("got precision %v and levels %v, want 0 and microseconds alone", l.Precision, got)
+	}
+}
+
+func TestALogIsAmongLogs(t *testing.T) {
+	log, other := limit(t, 1, Minute, 1, SlidingLog, 0), limit(t, 1, Hour, 1, SlidingLog, 0)
+	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
+	for _, test := range []struct {
+		limits []Limit
+		want   bool
+	}{
+		{nil, false},
+		{[]Limit{log}, false},
+		{[]Limit{log, other}, false},
+		{[]Limit{sliding, fixed}, false},
+		{[]Limit{log, sliding}, true},
+		{[]Limit{sliding, fixed, log}, true},
+	} {
+		if got := Mixed(test.limits); got != test.want {
+			t.Errorf("%v: mixed is %v, want %v", test.limits, got, test.want)
+		}
+	}
+}
+
 func TestNewLimitRefusesWhatNoStoreCanCount(t *testing.T) {
 	tests := []struct {
 		unit       Unit
@@ -85,8 +112,10 @@ func TestNewLimitRefusesWhatNoStoreCanCount(t *testing.T) {
 		{Month, math.MaxUint32, FixedWindow, 0, "is longer than 292 years"},
 		{Day, 100_001, SlidingWindow, 0, "a window of 100001d is too long for sliding_window: at most 100000 days"},
 		{Year, 292, SlidingWindow, time.Hour, "is too long for sliding_window"},
-		{Minute, 1, 0, 0, "unknown algorithm: use one of sliding_window, fixed_window"},
+		{Minute, 1, 0, 0, "unknown algorithm: use one of sliding_window, fixed_window, sliding_log"},
 		{Minute, 1, FixedWindow, time.Second, "precision has no meaning for fixed_window"},
+		{Minute, 1, SlidingLog, time.Second, "precision has no meaning for sliding_log, which is exact to the microsecond"},
+		{Year, 201, SlidingLog, 0, "a window of 73365d is too long for sliding_log: at most 73000 days"},
 		{Minute, 1, SlidingWindow, 2 * time.Second, "precision 2s is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d"},
 		{Minute, 1, SlidingWindow, -time.Second, "is not a bucket width"},
 		{Second, 1, SlidingWindow, time.Second, "precision 1s must be below the window of 1s"},
@@ -139,6 +168,7 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 	}
 	for _, other := range []Limit{
 		limit(t, 10, Minute, 1, FixedWindow, 0),
+		limit(t, 10, Minute, 1, SlidingLog, 0),
 		limit(t, 10, Minute, 2, SlidingWindow, 0),
 		limit(t, 10, Minute, 1, SlidingWindow, 50*time.Millisecond),
 	} {
@@ -175,6 +205,7 @@ func TestDurationsInMessagesAreBrief(t *testing.T) {
 
 func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
+	log := limit(t, 1, Minute, 1, SlidingLog, 0)
 	tests := []struct {
 		charge Charge
 		limit  *Limit
@@ -182,6 +213,7 @@ func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 	}{
 		{ChargeByAlgorithm, &sliding, false},
 		{ChargeByAlgorithm, &fixed, true},
+		{ChargeByAlgorithm, &log, false},
 		{ChargeAdmitted, &sliding, false},
 		{ChargeAdmitted, &fixed, false},
 		{ChargeAlways, &sliding, true},

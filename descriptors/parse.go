@@ -125,7 +125,13 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 		p.errorf(n, path, "the same key and value are already configured at %s", printable(child.where))
 		child = &node{}
 	}
+	child.values = p.values(m, parent.values, path, depth-1)
 	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
+		child.rule.Number = len(p.config.rules)
+		child.rule.Values = child.values
+		if child.rule.detailed {
+			child.rule.Values = upTo(depth)
+		}
 		p.config.rules = append(p.config.rules, child.rule)
 	}
 	p.descriptors(m, child, path, depth+1)

@@ -68,7 +68,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, charge, message (did you mean rate_limit?)"},
+			"shadow_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
 		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
@@ -80,6 +80,10 @@ var descriptorErrors = []errorTest{
 		`"quota_mode" is not supported by this version of weir`},
 	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
 		`"metadata" is not supported by this version of weir`},
+	{"detailed_metric is a text", "domain: d\ndescriptors:\n- key: k\n  detailed_metric: some", 4,
+		`detailed_metric must be true or false, not "some"`},
+	{"value_to_metric in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    value_to_metric: true, " +
+		"unit: day, requests_per_unit: 1}", 5, `"value_to_metric" does not belong in rate_limit: it goes in a descriptor`},
 	{"shadow_mode is a number", "domain: d\ndescriptors:\n- {key: k,\n  shadow_mode: 1, rate_limit: {unlimited: true}}", 4,
 		`shadow_mode must be true or false, not "1"`},
 	{"unknown charge", "domain: d\ndescriptors:\n- {key: k,\n  charge: never,\n  rate_limit: {requests_per_unit: 1, " +
@@ -112,7 +116,7 @@ var limitErrors = []errorTest{
 		`unit_multiplier must be a whole number from 1 to 4294967295, not "0"`),
 	inLimit("window too long", "unit: year, requests_per_unit: 1, unit_multiplier: 293", "longer than 292 years"),
 	inLimit("unknown algorithm", "unit: day, requests_per_unit: 1, algorithm: gcra",
-		`algorithm: "gcra" is not an algorithm: use one of sliding_window, fixed_window`),
+		`algorithm: "gcra" is not an algorithm: use one of sliding_window, fixed_window, sliding_log`),
 	inLimit("null algorithm", "unit: day, requests_per_unit: 1, algorithm: ", "is not an algorithm"),
 	inLimit("precision is no width", "unit: day, requests_per_unit: 1, precision: 5m",
 		`precision: "5m" is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d`),
@@ -124,6 +128,8 @@ var limitErrors = []errorTest{
 		"precision 50ms is too fine for a window of 1d: at most 100000 buckets fit, so use 1s or coarser"),
 	inLimit("precision of a fixed window", "unit: day, requests_per_unit: 1, precision: 1h, algorithm: fixed_window",
 		"precision has no meaning for fixed_window"),
+	inLimit("precision of a log", "unit: day, requests_per_unit: 1, precision: 1s, algorithm: sliding_log",
+		"precision has no meaning for sliding_log, which is exact to the microsecond: leave it out"),
 	inLimit("unlimited and unit", "unit: day, unlimited: true", "rate_limit should not specify unit when unlimited"),
 	inLimit("unlimited and precision", "unlimited: true, precision: 1h", "should not specify precision when unlimited"),
 	inLimit("unlimited is a text", "unlimited: maybe, requests_per_unit: 1, unit: day",
@@ -140,6 +146,10 @@ var limitErrors = []errorTest{
 	{"one window twice", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n  - {requests_per_unit: 5, unit: minute}\n" +
 		"  - {requests_per_unit: 9, unit: second, unit_multiplier: 60}", 6,
 		"5/minute and 9/60second would share one count (same window, precision and algorithm): keep one"},
+	{"a log among others", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n  - {requests_per_unit: 5, unit: minute}\n" +
+		"  - {requests_per_unit: 9, unit: hour, algorithm: sliding_log}\n  - {requests_per_unit: 99, unit: day}", 6,
+		"5/minute is a sliding_window and 9/hour a sliding_log, but the limits of a rule are all sliding_log or none: " +
+			"put the sliding_log in a rule of its own, or use sliding_window for all"},
 	{"too many limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits: [" + strings.Repeat("{}, ", 17) + "]", 4,
 		"rate_limits lists 17 limits: at most 16 are allowed"},
 }

@@ -57,9 +57,9 @@ descriptors:
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
 			Charge: ChargeAlways, Shadow: true, Message: "slow down\n",
-			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)},
+			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true, Number: 2},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
@@ -80,7 +80,7 @@ descriptors:
 func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
 	for option, want := range map[Algorithm]Algorithm{
-		0: SlidingWindow, SlidingWindow: SlidingWindow, FixedWindow: FixedWindow,
+		0: SlidingWindow, SlidingWindow: SlidingWindow, FixedWindow: FixedWindow, SlidingLog: SlidingLog,
 	} {
 		c, problems := Parse([]File{file}, Options{Algorithm: option})
 		if len(problems) > 0 {
@@ -198,6 +198,10 @@ func TestWarningsDoNotStopAConfiguration(t *testing.T) {
 			"f:4: domain d, k: shadow_mode has no effect on a descriptor without a rate_limit of its own"},
 		{"message of an unlimited rule", "- key: k\n  message: m\n  rate_limit: {unlimited: true}",
 			"f:4: domain d, k: message has no effect on an unlimited descriptor"},
+		{"a log that charges always",
+			"- key: k\n  charge: always\n  rate_limit: {requests_per_unit: 1, unit: day, algorithm: sliding_log}",
+			"f:4: domain d, k: a sliding_log that charges always keeps the instants of denied hits too, without a bound: " +
+				"charge admitted, or use sliding_window"},
 		{"a null that looks like a text", "- key: k\n  value: null\n",
 			"f:4: domain d, k: value: null is YAML's null, so any value matches: quote it to match the text"},
 	}

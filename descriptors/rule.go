@@ -12,9 +12,14 @@ type Rule struct {
 	Where     string  // file:line of its descriptor, for people
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
-	Unlimited bool   // matched, never counted, never denied
+	Unlimited bool   // matched, never limited
 	Shadow    bool   // counted, never denied
 	Message   string // body of the 429; "" sends none
+
+	Number int   // its place in Config.Rules
+	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
+
+	detailed bool // Values are all entries
 }
 
 // Source delivers configurations.
@@ -32,10 +37,39 @@ func PathSegment(key, value string) string {
 	return pathEscaper.Replace(key) + "=" + pathEscaper.Replace(value)
 }
 
-// ReadablePath is a rule's path unescaped, as people are shown it.
+// AppendValue appends what tells a descriptor's hits from others of its rule in the history: the entries that the rule
+// keeps apart, as user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and
+// none is empty. It allocates only to grow dst.
+func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
+	for i, entry := range r.Values {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendEscaped(dst, d[entry].Key)
+		dst = append(dst, '=')
+		dst = appendEscaped(dst, d[entry].Value)
+	}
+	return dst
+}
+
+// appendEscaped percent-escapes what separates, and what would break a line.
+func appendEscaped(dst []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '%', c == '/', c == '=', c == ',', c < ' ', c == 0x7f:
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// ReadablePath is a rule's path, or a value of its history, unescaped, as people are shown it.
 func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
 
 var (
 	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
-	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=")
+	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=", "%2C", ",")
 )

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 		Shadow:  p.flag(m, "shadow_mode", path),
 		Charge:  word(p, m, "charge", path, ParseCharge),
 		Message: p.text(m, "message", path, maxMessage),
+
+		detailed: p.flag(m, "detailed_metric", path),
 	}
 	one, many := m.get("rate_limit"), m.get("rate_limits")
 	if one != nil && many != nil {
@@ -31,21 +34,47 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	}
 	switch {
 	case r.Unlimited:
-		p.warnIdle(m, r, "on an unlimited descriptor")
+		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode")
 	case one == nil && many == nil:
-		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own")
+		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own",
+			"charge", "message", "shadow_mode", "detailed_metric")
 		return nil
+	case r.Charge == ChargeAlways && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Algorithm == SlidingLog }):
+		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+
+			"charge admitted, or use sliding_window")
 	}
 	return r
 }
 
-// warnIdle warns of what only a limit gives a meaning.
-func (p *parser) warnIdle(m mapping, r *Rule, why string) {
-	for _, name := range []string{"charge", "message", "shadow_mode"} {
-		if n := m.get(name); n != nil && (name != "shadow_mode" || r.Shadow) {
+// warnIdle warns of those of the named keys that only a limit gives a meaning. A flag that is off means nothing anyway.
+func (p *parser) warnIdle(m mapping, r *Rule, why string, names ...string) {
+	off := map[string]bool{"shadow_mode": !r.Shadow, "detailed_metric": !r.detailed}
+	for _, name := range names {
+		if n := m.get(name); n != nil && !off[name] {
 			p.warnf(n, r.Path, "%s has no effect %s", name, why)
 		}
 	}
+}
+
+// values adds an entry to those above it whose values the history keeps apart, if its descriptor asks for that.
+func (p *parser) values(m mapping, above []int, path string, entry int) []int {
+	if !p.flag(m, "value_to_metric", path) {
+		return above
+	}
+	if v := m.get("value"); v != nil && v.Value != "" && !isNull(v) && !strings.Contains(v.Value, "*") {
+		p.warnf(m.at("value_to_metric"), path, "value_to_metric has no effect beside a value without *: there is only one")
+		return above
+	}
+	return append(slices.Clip(above), entry)
+}
+
+// upTo are the numbers below n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // rateLimit reads the rate_limit of r, and says whether it is unlimited.
@@ -96,7 +125,10 @@ func (p *parser) limits(n *yaml.Node, path string) []Limit {
 				break
 			}
 		}
-		all = append(all, l)
+		if all = append(all, l); Mixed(all) && !Mixed(all[:len(all)-1]) {
+			p.errorf(m.node, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
+				"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
+		}
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 var (
 	errUnconfigured = errors.New("no rate limit configuration loaded")
 	errDraining     = errors.New("draining")
+	errUncounted    = errors.New("the store of the counters does not answer")
 	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
@@ -21,14 +23,15 @@ var (
 type Health struct {
 	grpc *health.Server
 
-	mu    sync.Mutex // protects state
+	mu    sync.Mutex // protects both below
 	state error      // why it wants no traffic
+	away  error      // why its counters cannot be had
 }
 
 // NewHealth is the health of a process that has no configuration yet.
 func NewHealth() *Health {
 	h := &Health{grpc: health.NewServer(), state: errUnconfigured}
-	h.serve(healthpb.HealthCheckResponse_NOT_SERVING)
+	h.tell()
 	return h
 }
 
@@ -38,8 +41,22 @@ func (h *Health) Configured() {
 	defer h.mu.Unlock()
 	if errors.Is(h.state, errUnconfigured) {
 		h.state = nil
-		h.serve(healthpb.HealthCheckResponse_SERVING)
+		h.tell()
 	}
+}
+
+// Counting says whether the counters can be had. A process that never hears of it does not depend on them.
+func (h *Health) Counting(can bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if can == (h.away == nil) {
+		return
+	}
+	h.away = nil
+	if !can {
+		h.away = errUncounted
+	}
+	h.tell()
 }
 
 // Drain says that the process is about to go.
@@ -47,20 +64,34 @@ func (h *Health) Drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.state = errDraining
-	h.serve(healthpb.HealthCheckResponse_NOT_SERVING)
+	h.tell()
 }
 
 // Ready is why the process should get no traffic, nil if it should.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state
+	return h.reason()
 }
 
-// Draining says whether the process is about to go.
-func (h *Health) Draining() bool { return errors.Is(h.Ready(), errDraining) }
+// Sound is Ready for those who restart a process that is not: a configuration that has not come yet is no reason.
+func (h *Health) Sound() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if errors.Is(h.state, errUnconfigured) {
+		return h.away
+	}
+	return h.reason()
+}
 
-func (h *Health) serve(s healthpb.HealthCheckResponse_ServingStatus) {
+func (h *Health) reason() error { return cmp.Or(h.state, h.away) }
+
+// tell lets gRPC health know.
+func (h *Health) tell() {
+	s := healthpb.HealthCheckResponse_SERVING
+	if h.reason() != nil {
+		s = healthpb.HealthCheckResponse_NOT_SERVING
+	}
 	for _, name := range []string{"", "ratelimit", rls.ServiceName} {
 		h.grpc.SetServingStatus(name, s)
 	}

@@ -46,6 +46,7 @@ type Parts struct {
 	Health   *Health
 	Metrics  http.Handler
 	Counters *admin.Counters // nil serves none
+	History  *admin.History  // nil serves none
 	Panicked func()          // called for each panic that was caught
 	Log      *slog.Logger
 }
@@ -80,7 +81,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s.endStreams = end
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, c.Profiles))
+	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, p.History, c.Profiles))
 	return s, nil
 }
 
@@ -116,12 +117,13 @@ func newHTTP(h http.Handler) *http.Server {
 }
 
 // httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go.
+// well as to send them traffic, so it fails only for one that is about to go, or that depends on
+// its counters and cannot have them.
 func httpHandler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if p.Health.Draining() {
-			http.Error(w, errDraining.Error(), http.StatusInternalServerError)
+		if err := p.Health.Sound(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		_, _ = w.Write([]byte("OK")) // the client is gone if this fails

@@ -23,6 +23,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -53,7 +54,7 @@ func start(t testing.TB, c Config) *running {
 		c.GRPCAddress = "127.0.0.1:0"
 	}
 	metrics := stats.New("test")
-	r := &running{limiter: limit.New(store, descriptors.SlidingWindow), health: NewHealth(), ended: make(chan error, 1)}
+	r := &running{limiter: limit.New(store, descriptors.SlidingWindow, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
 	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, metrics), Health: r.health, Metrics: metrics.Handler(),
 		Panicked: func() { r.panics.Add(1) }, Log: log})
 	if err != nil {
@@ -153,6 +154,10 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	check("unconfigured", healthpb.HealthCheckResponse_NOT_SERVING, 503, 200)
 	r.configure(t)
 	check("configured", healthpb.HealthCheckResponse_SERVING, 200, 200)
+	r.health.Counting(false)
+	check("without its counters", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+	r.health.Counting(true)
+	check("with them again", healthpb.HealthCheckResponse_SERVING, 200, 200)
 	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -164,6 +169,8 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	if got, err := watch.Recv(); err != nil || got.Status != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)
 	}
+	r.health.Counting(false)
+	r.health.Counting(true)
 	check("draining", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
 	begin := time.Now()
 	if err := <-r.ended; err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,9 +15,19 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute.
+// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute, by each of the algorithms that
+// charge what they admit.
 func testRulings(t *testing.T, open func(t *testing.T) Store) {
-	const whole = 61 * time.Second // a minute and a precision
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+		t.Run(a.String(), func(t *testing.T) {
+			limit := NewLimit(t, 5, descriptors.Minute, 1, a, 0)
+			testRulingsOf(t, open, limit, limit.Window+limit.Precision)
+		})
+	}
+}
+
+// testRulingsOf takes how long a hit counts that comes at the start of a minute.
+func testRulingsOf(t *testing.T, open func(t *testing.T) Store, limit descriptors.Limit, whole time.Duration) {
 	minute := window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	type ask struct {
 		op     backend.Op
@@ -59,9 +70,8 @@ func testRulings(t *testing.T, open func(t *testing.T) Store) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := open(t)
 			s.SetTime(minute)
-			limits := []descriptors.Limit{NewLimit(t, 5, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 			for i, a := range tc.asks {
-				c := backend.Check{Key: []byte("key"), Limits: limits, Op: a.op, Hits: a.hits, Charge: a.charge}
+				c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{limit}, Op: a.op, Hits: a.hits, Charge: a.charge}
 				if got := s.decide(t, c); got != a.want {
 					t.Fatalf("check %d:\ngot  %+v\nwant %+v", i+1, got, a.want)
 				}
@@ -70,9 +80,9 @@ func testRulings(t *testing.T, open func(t *testing.T) Store) {
 	}
 }
 
-func testSameKeyTwice(t *testing.T, s Store) {
+func testSameKeyTwice(t *testing.T, s Store, a descriptors.Algorithm) {
 	s.SetTime(start)
-	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, a, 0)}
 	c := backend.Check{Key: []byte("key"), Limits: limits, Hits: 2}
 	var out [2]backend.Decision
 	if err := backend.DecideAll(context.Background(), s.Counter, []backend.Check{c, c}, out[:]); err != nil {
@@ -104,14 +114,44 @@ func testStateFollowsTheLimit(t *testing.T, s Store) {
 	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.FixedWindow, 0)); !d.Allowed || d.Before != 0 {
 		t.Errorf("another algorithm: %+v; want a state of its own", d)
 	}
+	if d := ask(NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingLog, 0)); !d.Allowed || d.Before != 0 {
+		t.Errorf("another algorithm: %+v; want a state of its own", d)
+	}
+	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.SlidingLog, 0)); !d.Allowed || d.Before != 0 {
+		t.Errorf("another window of a log: %+v; want a state of its own", d)
+	}
 	if d := ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0)); d.Before != 4 {
 		t.Errorf("back to the first limit: %+v; want its count of 4 kept", d)
 	}
+	if d := ask(NewLimit(t, 1, descriptors.Minute, 1, descriptors.SlidingLog, 0)); d.Allowed || d.Before != 1 {
+		t.Errorf("back to the log, lowered to 1: %+v; want its count of 1 kept and the check denied", d)
+	}
 }
 
-func testNoKey(t *testing.T, s Store) {
+// testClassicExample asks two a minute at 0:40, 0:50, 1:10, 1:20 and 1:40.
+func testClassicExample(t *testing.T, s Store) {
+	midnight := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for algorithm, want := range map[descriptors.Algorithm][]bool{
+		descriptors.FixedWindow:   {true, true, true, true, false}, // counted always: the fifth is the third of its minute
+		descriptors.SlidingWindow: {true, true, false, false, false},
+		descriptors.SlidingLog:    {true, true, false, false, true},
+	} {
+		var got []bool
+		for _, second := range []int{40, 50, 70, 80, 100} {
+			s.SetTime(window.At(midnight.Add(time.Duration(second) * time.Second)))
+			d := s.decide(t, backend.Check{Key: []byte(algorithm.String()), Hits: 1,
+				Limits: []descriptors.Limit{NewLimit(t, 2, descriptors.Minute, 1, algorithm, 0)}})
+			got = append(got, d.Allowed)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("two a minute by %v, asked at 0:40, 0:50, 1:10, 1:20, 1:40: %v, want %v", algorithm, got, want)
+		}
+	}
+}
+
+func testNoKey(t *testing.T, s Store, a descriptors.Algorithm) {
 	s.SetTime(start)
-	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, a, 0)}
 	for _, c := range []backend.Check{
 		{Op: backend.Look}, {Op: backend.Refund, Hits: 3}, {Hits: 4}, {Hits: 0},
 	} {
@@ -124,12 +164,12 @@ func testNoKey(t *testing.T, s Store) {
 }
 
 // testManyClients lets 64 clients race for one key; the clock stands still.
-func testManyClients(t *testing.T, s Store) {
+func testManyClients(t *testing.T, s Store, a descriptors.Algorithm) {
 	s.SetTime(start)
 	const n = 1000
 	limits := []descriptors.Limit{
-		NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
-		NewLimit(t, 2*n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+		NewLimit(t, n, descriptors.Minute, 1, a, 0),
+		NewLimit(t, 2*n, descriptors.Hour, 1, a, 0),
 	}
 	var admitted atomic.Int64
 	var clients sync.WaitGroup
@@ -158,9 +198,11 @@ func testMisuse(t *testing.T, s Store) {
 	s.SetTime(start)
 	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 	for what, checks := range map[string][]backend.Check{
-		"no key":            {{Limits: limits}},
-		"no limit":          {{Key: []byte("key")}},
-		"no true limit":     {{Key: []byte("key"), Limits: make([]descriptors.Limit, 1)}},
+		"no key":        {{Limits: limits}},
+		"no limit":      {{Key: []byte("key")}},
+		"no true limit": {{Key: []byte("key"), Limits: make([]descriptors.Limit, 1)}},
+		"a log and others": {{Key: []byte("key"), Limits: append(limits[:1:1],
+			NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingLog, 0))}},
 		"too few decisions": {{Key: []byte("key"), Limits: limits}, {Key: []byte("key"), Limits: limits}},
 	} {
 		if err := s.Counter.Decide(context.Background(), checks, make([]backend.Decision, 1)); err == nil {

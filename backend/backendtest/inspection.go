@@ -54,6 +54,15 @@ func Inspection(t *testing.T, s Inspected) {
 		}
 	})
 	t.Run("what is listed is what counts", func(t *testing.T) { i.walk(t) })
+	counts := i.limits
+	i.limits = []descriptors.Limit{
+		NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingLog, 0),
+		NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+	}
+	t.Run("a log lists its instants", func(t *testing.T) { i.instants(t) })
+	t.Run("what a log lists is what counts", func(t *testing.T) { i.walk(t) })
+	t.Run("a long log lists the newest", func(t *testing.T) { i.long(t) })
+	t.Run("a reset forgets logs and counts", func(t *testing.T) { i.resetAll(t, counts) })
 	if err := i.Reset(t.Context(), i.key); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +131,75 @@ func (i *inspection) levels(t *testing.T) {
 	i.at(61 * time.Second)
 	i.want(t, 0, 28*time.Second, [][]uint64{{2, 4}, {6}})
 	i.at(63 * time.Second)
+}
+
+// instants counts hits at three instants, and looks at them until the first leaves.
+func (i *inspection) instants(t *testing.T) {
+	i.at(0)
+	i.want(t, 0, 0, [][]uint64{{}})
+	i.do(t, backend.Count, 3)
+	i.at(28*time.Second + time.Microsecond)
+	i.do(t, backend.Count, 2)
+	i.at(32 * time.Second)
+	i.do(t, backend.Count, 4)
+	for range 2 { // looking changes nothing
+		i.want(t, 0, 28*time.Second, [][]uint64{{3, 2, 4}})
+		i.want(t, 1, 59*time.Minute+28*time.Second, [][]uint64{{3, 2, 4}})
+	}
+	second := i.inspect(t)[0].Levels[0][1]
+	if want := inspectedAt.Add(28*time.Second + time.Microsecond); !second.Begin.Equal(want) || second.Width != time.Microsecond {
+		t.Errorf("the second instant is %v of %v, want %v: a log is exact to the microsecond", second.Begin, second.Width, want)
+	}
+	i.at(60*time.Second - time.Microsecond)
+	i.want(t, 0, time.Microsecond, [][]uint64{{3, 2, 4}})
+	i.at(60 * time.Second)
+	i.want(t, 0, 28*time.Second+time.Microsecond, [][]uint64{{2, 4}})
+	i.do(t, backend.Refund, 5) // the newest four, and one of two
+	i.want(t, 0, 28*time.Second+time.Microsecond, [][]uint64{{1}})
+	i.want(t, 1, 59*time.Minute, [][]uint64{{3, 1}})
+}
+
+// long counts more hits than are listed of a log, two at each instant.
+func (i *inspection) long(t *testing.T) {
+	const unlisted = 50
+	limits := i.limits
+	defer func() { i.limits = limits }()
+	i.limits = []descriptors.Limit{NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingLog, 0)}
+	for n := range backend.MaxInstants + unlisted {
+		i.at(time.Duration(n) * time.Microsecond)
+		i.do(t, backend.Count, 2)
+	}
+	c := i.inspect(t)[0]
+	if all := uint64(2 * (backend.MaxInstants + unlisted)); c.Hits != all || c.Earlier != 2*unlisted {
+		t.Errorf("a log of %d hits shows %d, %d of them earlier than what is listed; want %d", all, c.Hits, c.Earlier, 2*unlisted)
+	}
+	list := c.Levels[0]
+	if len(list) != backend.MaxInstants || !list[0].Begin.Equal(inspectedAt.Add(unlisted*time.Microsecond)) {
+		t.Fatalf("%d instants from %v on are listed, want the newest %d", len(list), list[0].Begin, backend.MaxInstants)
+	}
+	if want := inspectedAt.Add(24 * time.Hour).Sub(i.now); c.ResetIn != want {
+		t.Errorf("it resets in %v, want %v: when the oldest leaves, which is not listed", c.ResetIn, want)
+	}
+}
+
+// resetAll counts by logs and otherwise, and forgets both at once.
+func (i *inspection) resetAll(t *testing.T, counts []descriptors.Limit) {
+	logs := i.limits
+	defer func() { i.limits = logs }()
+	for _, i.limits = range [][]descriptors.Limit{logs, counts} {
+		i.do(t, backend.Count, 1)
+	}
+	if err := i.Reset(t.Context(), i.key); err != nil {
+		t.Fatal(err)
+	}
+	for _, i.limits = range [][]descriptors.Limit{logs, counts} {
+		for _, c := range i.inspect(t) {
+			if c.Hits != 0 {
+				t.Errorf("after a reset %v (%v) shows %d hits; an operator wants the key forgotten, whatever counted it", c.Limit,
+					c.Limit.Algorithm, c.Hits)
+			}
+		}
+	}
 }
 
 // want holds limit n to hits on each level, and to when the oldest leaves.

@@ -12,11 +12,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// model is what a store should know of one key: the literal buckets of each limit, and an exact log beside them.
+// model is what a store should know of one key: the count of each limit as its algorithm is defined, which is that of
+// literal buckets or of single instants, and an exact log beside it.
 type model struct {
-	rule    rule
-	buckets []*window.Buckets
-	logs    []*exactLog
+	rule   rule
+	counts []window.Count
+	logs   []*exactLog
 }
 
 // rule is what all checks of a key have in common.
@@ -28,31 +29,35 @@ type rule struct {
 func newModel(r rule) *model {
 	m := &model{rule: r}
 	for i := range r.limits {
-		m.buckets = append(m.buckets, window.NewBuckets(&r.limits[i]))
+		if r.limits[i].Algorithm == descriptors.SlidingLog {
+			m.counts = append(m.counts, newInstants(&r.limits[i]))
+		} else {
+			m.counts = append(m.counts, window.NewBuckets(&r.limits[i]))
+		}
 		m.logs = append(m.logs, newLog(&r.limits[i]))
 	}
 	return m
 }
 
 // decide is the decision that the store should come to, said as plainly as the rulings are. It takes the hits into the
-// buckets and the logs.
+// counts and the logs.
 func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.Decision {
-	before, denying := make([]uint64, len(m.buckets)), []int(nil)
-	for i, b := range m.buckets {
+	before, denying := make([]uint64, len(m.counts)), []int(nil)
+	for i, b := range m.counts {
 		before[i] = b.Sum(now)
 		m.logs[i].tick(now)
 		if op != backend.Refund && over(before[i], m.size(i, op, hits), m.rule.limits[i].Requests) {
 			denying = append(denying, i)
 		}
 	}
-	for i := range m.buckets {
+	for i := range m.counts {
 		switch charged := len(denying) == 0 || m.rule.charge.Always(&m.rule.limits[i]); {
 		case op == backend.Refund:
 			m.logs[i].takeBack(min(hits, before[i]))
-			m.buckets[i].Add(now, -int64(min(hits, window.MaxCount)))
+			m.counts[i].Add(now, -int64(min(hits, window.MaxCount)))
 		case op == backend.Count && charged:
 			m.logs[i].count(min(hits, window.MaxCount-before[i]))
-			m.buckets[i].Add(now, int64(min(hits, window.MaxCount)))
+			m.counts[i].Add(now, int64(min(hits, window.MaxCount)))
 		}
 	}
 	if len(denying) > 0 {
@@ -80,8 +85,8 @@ func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
 
 // admission speaks for the limit with the least left.
 func (m *model) admission(before []uint64, now window.Instant) backend.Decision {
-	all := make([]backend.Decision, len(m.buckets))
-	for i, b := range m.buckets {
+	all := make([]backend.Decision, len(m.counts))
+	for i, b := range m.counts {
 		after := b.Sum(now)
 		d := backend.Decision{Allowed: true, Strictest: i, Before: before[i]}
 		if after < m.rule.limits[i].Requests {
@@ -99,7 +104,7 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
 	waits, out := make(map[int]time.Duration), backend.Decision{}
 	for _, i := range denying {
-		l, b, size := &m.rule.limits[i], m.buckets[i], m.size(i, op, hits)
+		l, b, size := &m.rule.limits[i], m.counts[i], m.size(i, op, hits)
 		reset := l.Window
 		switch {
 		case size <= l.Requests:
@@ -120,15 +125,15 @@ func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint6
 
 func span(from, to window.Instant) time.Duration { return time.Duration(to-from) * time.Microsecond }
 
-// check compares the literal buckets with the exact logs: the buckets may hold a hit too long, but by no more than a
-// precision, and never let one go too early.
+// check compares the counts with the exact logs: buckets may hold a hit too long, but by no more than a precision, and
+// never let one go too early; a sliding log has no precision, and is exact.
 func (m *model) check(t *testing.T, now window.Instant) {
 	t.Helper()
 	for i := range m.rule.limits {
 		if m.rule.limits[i].Algorithm == descriptors.FixedWindow {
 			continue
 		}
-		sum, least, most := m.buckets[i].Sum(now), m.logs[i].least(), m.logs[i].most()
+		sum, least, most := m.counts[i].Sum(now), m.logs[i].least(), m.logs[i].most()
 		if sum < least || sum > most {
 			t.Fatalf("%v counts %d hits; the exact log has %d in the last window and %d in it and a precision",
 				m.rule.limits[i], sum, least, most)

@@ -28,16 +28,21 @@ func neverOver(t *testing.T, s *step) {
 // soonBack: an admitted hit stops counting at most one precision after it is a window old, and not before.
 func soonBack(t *testing.T, s *step) { s.model.check(t, s.now) }
 
-// bounded: a key holds no more buckets than can count, and no more than hits where only admitted ones count.
+// bounded: a key holds no more buckets than can count, and no more than hits; these are N where only admitted ones
+// count.
 func bounded(t *testing.T, s *step) {
 	s.model.check(t, s.now)
 	var most, hits uint64
 	for i := range s.check.Limits {
 		l := &s.check.Limits[i]
-		hits += s.model.buckets[i].Sum(s.now)
-		if l.Algorithm == descriptors.FixedWindow {
+		sum := s.model.counts[i].Sum(s.now)
+		hits += sum
+		switch l.Algorithm {
+		case descriptors.FixedWindow:
 			most++
-		} else {
+		case descriptors.SlidingLog:
+			most += sum
+		default:
 			most += uint64((l.Window+l.Precision-1)/l.Precision) + 1
 		}
 	}
@@ -68,7 +73,7 @@ func deniedChangesNothing(t *testing.T, s *step) {
 	for i := range s.check.Limits {
 		one := s.check
 		one.Limits, one.Op = s.check.Limits[i:i+1], backend.Look
-		if got, want := s.store.decide(t, one).Before, s.model.buckets[i].Sum(s.now); got != want {
+		if got, want := s.store.decide(t, one).Before, s.model.counts[i].Sum(s.now); got != want {
 			t.Fatalf("after a denial %v counts %d hits, want %d: none of the limits may count it", s.check.Limits[i], got, want)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package backendtest is the conformance suite that every store passes: the five promises as random walks against an
-// exact log and against the literal buckets of package window, the rulings as a table, and many clients at once.
+// exact log and against a model of each algorithm, the rulings as a table, and many clients at once.
 package backendtest
 
 import (
@@ -17,8 +17,8 @@ type Store struct {
 	Counter backend.Counter
 	// SetTime sets the store's clock, which stands still in between.
 	SetTime func(window.Instant)
-	// Buckets is how many buckets the store holds for a key, of each limit on its finest level; 0 for a key that it
-	// does not know.
+	// Buckets is how many buckets the store holds for a key, of each limit on its finest level, or instants of a log; 0
+	// for a key that it does not know.
 	Buckets func(key []byte) int
 }
 
@@ -39,10 +39,16 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 		})
 	}
 	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
-	t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t)) })
+	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t)) })
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
-	t.Run("LookAndRefundLeaveNoKey", func(t *testing.T) { testNoKey(t, open(t)) })
-	t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t)) })
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t), a) })
+			t.Run("LookAndRefundLeaveNoKey", func(t *testing.T) { testNoKey(t, open(t), a) })
+			t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t), a) })
+		})
+	}
+	t.Run("LogsAreExactWhateverTheirLength", func(t *testing.T) { testLongLog(t, open(t)) })
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
 }
 

@@ -36,6 +36,10 @@ type step struct {
 	got   backend.Decision
 }
 
+// stall is how long a store may take until it is asked again. Redis drops keys by a clock of its own, which goes on: one
+// that is about to is not asked before it is gone.
+const stall = 20 * time.Millisecond
+
 // walk asks a store random checks under a random clock. After each of them the decision must be the model's, and the
 // promise must hold.
 func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
@@ -46,29 +50,35 @@ func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
 		now := start + window.Instant(r.Int64N(1e12))
 		for range min(steps, 200) {
 			steps--
-			now += randomMove(r, m.rule.limits, p.backwards)
+			now = max(0, now+randomMove(r, m.rule.limits, p.backwards)) // no clock shows a time before 1970
 			store.SetTime(now)
 			c := backend.Check{Key: key, Limits: m.rule.limits, Charge: m.rule.charge}
 			c.Op, c.Hits = randomOp(r, m.rule.limits[0].Requests)
 			s := &step{store: store, model: m, check: c, now: now}
 			s.got = store.decide(t, c)
 			if want := m.decide(c.Op, c.Hits, now); s.got != want {
-				t.Fatalf("round %d, %v under %v: the store decides\n%+v; its buckets, read literally, say\n%+v", round, c.Hits, c.Limits, s.got, want)
+				t.Fatalf("round %d, %v under %v: the store decides\n%+v; its model says\n%+v", round, c.Hits, c.Limits, s.got, want)
 			}
 			p.kept(t, s)
+			now = max(now, m.gone(now, stall))
 		}
 	}
 }
 
-// randomRule draws one to three limits of few requests, so that all verdicts come up.
+// randomRule draws one to three limits of few requests, so that all verdicts come up. In every third rule they are
+// sliding logs, which are not mixed with others.
 func randomRule(t *testing.T, r *rand.Rand) rule {
 	t.Helper()
 	precisions := []time.Duration{0, 0, 0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	charges := []descriptors.Charge{descriptors.ChargeByAlgorithm, descriptors.ChargeByAlgorithm, descriptors.ChargeAdmitted, descriptors.ChargeAlways}
 	out := rule{charge: charges[r.IntN(len(charges))]}
+	logs := r.IntN(3) == 0
 	for want := 1 + r.IntN(3); len(out.limits) < want; {
 		algorithm, precision := descriptors.SlidingWindow, precisions[r.IntN(len(precisions))]
-		if r.IntN(4) == 0 {
+		switch {
+		case logs:
+			algorithm, precision = descriptors.SlidingLog, 0
+		case r.IntN(4) == 0:
 			algorithm, precision = descriptors.FixedWindow, 0
 		}
 		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
@@ -117,4 +127,41 @@ func randomOp(r *rand.Rand, n uint64) (backend.Op, uint64) {
 		return backend.Look, 0
 	}
 	return backend.Count, hits
+}
+
+// testLongLog walks with logs of hundreds of instants, and with checks that take and give back many at once. The clock
+// steps back in the first half, and jumps past a window in the second.
+func testLongLog(t *testing.T, s Store) {
+	const steps = 1500
+	r := rand.New(rand.NewPCG(23, 24))
+	m := newModel(rule{limits: []descriptors.Limit{
+		NewLimit(t, 400, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+		NewLimit(t, 900, descriptors.Day, 1, descriptors.SlidingLog, 0),
+	}})
+	now := start
+	for n := range steps {
+		now += window.Instant(r.Int64N(20e6))
+		switch {
+		case n < steps/2 && r.IntN(30) == 0:
+			now -= window.Instant(r.Int64N(120e6))
+		case n > steps/2 && r.IntN(100) == 0:
+			now += window.Instant(r.Int64N(7200e6))
+		}
+		s.SetTime(now)
+		c := backend.Check{Key: []byte("long"), Limits: m.rule.limits, Hits: 1 + r.Uint64N(2)}
+		switch r.IntN(20) {
+		case 0:
+			c.Op = backend.Look
+		case 1:
+			c.Op, c.Hits = backend.Refund, r.Uint64N(30)
+		case 2:
+			c.Hits = r.Uint64N(400)
+		}
+		if n%400 == 399 {
+			c.Op, c.Hits = backend.Refund, 300
+		}
+		if got, want := s.decide(t, c), m.decide(c.Op, c.Hits, now); got != want {
+			t.Fatalf("step %d, operation %d of %d hits: the store decides\n%+v; its model says\n%+v", n, c.Op, c.Hits, got, want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,15 +23,47 @@ func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limi
 	now := s.now()
 	counts := make([]backend.LimitCount, 0, len(limits))
 	for i := range limits {
-		levels := make([][]backend.Bucket, len(limits[i].Levels()))
+		state := window.NewState(&limits[i])
 		if e := sh.entries[string(key)]; e != nil {
-			if state := e.state(&limits[i]); state != nil {
-				fill(levels, limits[i].Levels(), state, now)
-			}
+			state = *cmp.Or(e.state(&limits[i]), &state)
 		}
-		counts = append(counts, backend.NewLimitCount(limits[i], levels, time.UnixMicro(int64(now))))
+		counts = append(counts, count(limits[i], &state, now))
 	}
 	return counts, nil
+}
+
+// count tells what a state holds for a limit.
+func count(l descriptors.Limit, state *window.State, now window.Instant) backend.LimitCount {
+	if l.Algorithm == descriptors.SlidingLog {
+		return countLog(l, state, now)
+	}
+	levels := make([][]backend.Bucket, len(l.Levels()))
+	fill(levels, l.Levels(), state, now)
+	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
+}
+
+// countLog lists the newest instants of a log.
+func countLog(l descriptors.Limit, state *window.State, now window.Instant) backend.LimitCount {
+	var newest []backend.Bucket
+	var oldest time.Time
+	var earlier uint64
+	unlisted := state.Cells() - backend.MaxInstants
+	for begin, hits := range state.Buckets(now) {
+		at := time.UnixMicro(int64(begin)).UTC()
+		if oldest.IsZero() {
+			oldest = at
+		}
+		last := len(newest) - 1
+		switch unlisted--; {
+		case unlisted >= 0:
+			earlier += hits
+		case last >= 0 && newest[last].Begin.Equal(at):
+			newest[last].Hits += hits
+		default:
+			newest = append(newest, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: hits})
+		}
+	}
+	return backend.NewLogCount(l, newest, earlier, oldest, time.UnixMicro(int64(now)))
 }
 
 // fill adds a state's buckets up on each level; widths are those of the levels.

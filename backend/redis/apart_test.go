@@ -9,7 +9,7 @@ import (
 
 // apart keeps the keys of one store of a test apart from those of others on the same servers.
 type apart struct {
-	*Store
+	backend.Counter
 	own []byte
 }
 
@@ -21,5 +21,5 @@ func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend
 			checks[i].Key = slices.Concat(a.own, checks[i].Key)
 		}
 	}
-	return a.Store.Decide(ctx, checks, out)
+	return a.Counter.Decide(ctx, checks, out)
 }

@@ -58,7 +58,7 @@ func (c *call) set(checks []backend.Check, s *script, leave time.Time) {
 	c.asks, c.text = c.asks[:0], c.text[:0]
 	for i := range checks {
 		start := len(c.text)
-		c.text = s.appendKey(c.text, checks[i].Key)
+		c.text = s.appendKey(c.text, checks[i].Key, checks[i].Limits)
 		middle := len(c.text)
 		c.text = s.appendArg(c.text, &checks[i])
 		// Text that grows moves away, and leaves the earlier keys where they are.

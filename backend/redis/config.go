@@ -6,6 +6,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,6 +81,10 @@ const (
 	// DefaultTimeout is longer than a handshake with TLS between zones or a pause of Redis while it forks takes, and
 	// short enough that a caller without a deadline of its own does not hang on a server that is gone.
 	DefaultTimeout = 500 * time.Millisecond
+
+	// DefaultProbePause and DefaultLongestProbePause let a server that comes back be noticed within seconds, and one
+	// that stays away be left alone.
+	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
 )
 
 // Config is how Redis is reached. The zero value of a field is its default.
@@ -103,7 +108,8 @@ type Config struct {
 	// every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is logged.
 	URLFile string
 
-	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL.
+	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix, a
+	// path need not begin with a slash.
 	SocketType string
 
 	// Auth is password or user:password.
@@ -129,6 +135,13 @@ type Config struct {
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
+	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is twice
+	// the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
+	ProbePause, LongestProbePause time.Duration
+
+	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.
+	GiveUp time.Duration
+
 	// Now gives the time in decimal microseconds. It is for tests; nil is the clock of each server.
 	Now func() string
 
@@ -151,15 +164,16 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redis: pool size %d: at least 1 is needed", c.PoolSize)
 	case c.Timeout < 0:
 		return c, fmt.Errorf("redis: timeout %v: it cannot be negative", c.Timeout)
+	case c.ProbePause < 0, c.LongestProbePause < 0, c.GiveUp < 0:
+		return c, fmt.Errorf("redis: probes after %v to %v, for %v: none of them can be negative",
+			c.ProbePause, c.LongestProbePause, c.GiveUp)
 	case c.URL == "" && c.URLFile == "":
 		return c, errors.New("redis: no URL says where it is")
 	}
-	if c.PoolSize == 0 {
-		c.PoolSize = DefaultPoolSize
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
+	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
+	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -24,16 +24,20 @@ var (
 )
 
 // topologies starts servers of each kind and says how they are reached.
-var topologies = map[Type]func(t *testing.T) Config{
-	Single: func(t *testing.T) Config { return Config{URL: redistest.Single(t).Addr} },
-	Sentinel: func(t *testing.T) Config {
-		set := redistest.Sentinel(t)
+var topologies = map[Type]func(t *testing.T, options ...redistest.Option) Config{
+	Single: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: redistest.Single(t, options...).Addr}
+	},
+	Sentinel: func(t *testing.T, options ...redistest.Option) Config {
+		set := redistest.Sentinel(t, options...)
 		return Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
 	},
-	Cluster: func(t *testing.T) Config { return Config{URL: strings.Join(redistest.Cluster(t).Addrs(), ",")} },
-	Ring: func(t *testing.T) Config {
+	Cluster: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: strings.Join(redistest.Cluster(t, options...).Addrs(), ",")}
+	},
+	Ring: func(t *testing.T, options ...redistest.Option) Config {
 		var addrs []string
-		for _, s := range redistest.Ring(t, 3) {
+		for _, s := range redistest.Ring(t, 3, options...) {
 			addrs = append(addrs, s.Addr)
 		}
 		return Config{URL: strings.Join(addrs, ",")}
@@ -62,35 +66,43 @@ func opened(t *testing.T, kind Type, c Config, now *atomic.Int64) *Store {
 
 func TestConformance(t *testing.T) {
 	for kind, start := range topologies {
-		t.Run(kind.String(), func(t *testing.T) {
-			c := start(t)
-			var round atomic.Int64
-			backendtest.Run(t, func(t *testing.T) backendtest.Store {
-				now := new(atomic.Int64)
-				s := opened(t, kind, c, now)
-				own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
-				return backendtest.Store{
-					Counter: apart{s, own},
-					SetTime: func(at window.Instant) { now.Store(int64(at)) },
-					Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
-				}
-			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed})
-		})
+		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t), *conformanceSteps) })
 	}
 }
 
-// bucketsOf is how many buckets a key holds, of all its limits on their finest level.
+// conform puts stores on the same servers to the suite.
+func conform(t *testing.T, kind Type, c Config, steps int) {
+	t.Helper()
+	var round atomic.Int64
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		now := new(atomic.Int64)
+		s := opened(t, kind, c, now)
+		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
+		return backendtest.Store{
+			Counter: apart{s, own},
+			SetTime: func(at window.Instant) { now.Store(int64(at)) },
+			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
+		}
+	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed})
+}
+
+// bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
 func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	t.Helper()
-	name := counter.AppendKey(nil, key)
-	client, err := s.topology.shard(name)
+	names := counter.Keys(key)
+	client, err := s.topology.shard([]byte(names[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields, err := client.HGetAll(t.Context(), string(name)).Result()
+	fields, err := client.HGetAll(t.Context(), names[0]).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+	instants, err := client.ZCard(t.Context(), names[1]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = int(instants)
 	for _, l := range limitsOfTheSuite() {
 		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
 	}
@@ -117,7 +129,7 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 	return all
 })
 
-func TestExactlyNAmongThreeProcesses(t *testing.T) {
+func TestExactlyNAmongThreeStores(t *testing.T) {
 	const n = 1000
 	for kind, start := range topologies {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -128,23 +140,22 @@ func TestExactlyNAmongThreeProcesses(t *testing.T) {
 			}
 			var admitted atomic.Int64
 			var clients sync.WaitGroup
-			for range 3 {
-				s := opened(t, kind, c, nil)
-				for range 64 / 3 {
-					clients.Go(func() {
-						out := make([]backend.Decision, 1)
-						for range 60 {
-							checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
-							if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
-								t.Error(err)
-								return
-							}
-							if out[0].Allowed {
-								admitted.Add(1)
-							}
+			stores := []*Store{opened(t, kind, c, nil), opened(t, kind, c, nil), opened(t, kind, c, nil)}
+			for client := range 64 {
+				s := stores[client%len(stores)]
+				clients.Go(func() {
+					out := make([]backend.Decision, 1)
+					for range 60 {
+						checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
+						if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
+							t.Error(err)
+							return
 						}
-					})
-				}
+						if out[0].Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
 			}
 			clients.Wait()
 			if got := admitted.Load(); got != n {

@@ -20,6 +20,20 @@ type options struct {
 	login   *login
 }
 
+// newOptions makes the options of a configuration that has its defaults.
+func newOptions(c Config) (*options, error) {
+	goredis.SetLogger(libraryLog{c.Log})
+	dial, err := newDialer(c.TLS, c.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLogin(c.Auth, c.AuthFile)
+	if err != nil {
+		return nil, err
+	}
+	return &options{pool: c.PoolSize, timeout: c.Timeout, dialer: dial, login: l}, nil
+}
+
 // never is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
 const never = -1
 

@@ -65,7 +65,8 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 
 func TestDefaultsAreFilledIn(t *testing.T) {
 	c, err := Config{URL: "redis:6379"}.withDefaults()
-	if err != nil || c.PoolSize != DefaultPoolSize || c.Timeout != DefaultTimeout || c.Log == nil {
+	if err != nil || c.PoolSize != DefaultPoolSize || c.Timeout != DefaultTimeout || c.Log == nil ||
+		c.ProbePause != DefaultProbePause || c.LongestProbePause != DefaultLongestProbePause || c.GiveUp != 0 {
 		t.Errorf("the defaults are %+v, %v", c, err)
 	}
 }
@@ -82,6 +83,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{URL: "a:1", Auth: secret, AuthFile: "f"}, "use one of them"},
 		{Config{URL: "a:1", PoolSize: -1}, "pool size -1: at least 1 is needed"},
 		{Config{URL: "a:1", Timeout: -time.Second}, "timeout -1s: it cannot be negative"},
+		{Config{URL: "a:1", GiveUp: -time.Second}, "for -1s: none of them can be negative"},
 		{Config{URL: "a:1", AuthFile: "/nowhere/auth"}, "/nowhere/auth"},
 		{Config{URLFile: "/nowhere/url"}, "/nowhere/url"},
 		{Config{Type: Ring, URLFile: "/nowhere/nodes"}, "/nowhere/nodes"},

@@ -37,7 +37,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	}
 	answered := 0
 	for i := range out {
-		client, err := s.topology.shard(s.script.appendKey(nil, checks[i].Key))
+		client, err := s.topology.shard(s.script.appendKey(nil, checks[i].Key, checks[i].Limits))
 		if err != nil {
 			t.Fatal(err)
 		}

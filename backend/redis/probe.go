@@ -1,17 +1,14 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,16 +18,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const (
-	// firstProbePause and longestProbePause bound the pauses between probes; each is up to twice the one before.
-	firstProbePause, longestProbePause = time.Second, 30 * time.Second
-	// probeTime is how long a server may take for all of a probe.
-	probeTime = 5 * time.Second
-)
+// probeTime is how long a server may take for all of a probe.
+const probeTime = 5 * time.Second
 
 // probeKey gives the i-th of the Redis keys that probes count on. No descriptor has such a key: theirs begin with a
 // digit.
-func probeKey(i int) []byte { return counter.AppendKey(nil, fmt.Appendf(nil, "probe %d", i)) }
+func probeKey(i int) []byte { return counter.AppendKey(nil, fmt.Appendf(nil, "probe %d", i), nil) }
 
 // probe finds out whether a server can count: it does once what counting needs, and leaves a key that lives for seconds.
 // Its error names what is missing.
@@ -50,9 +43,11 @@ func probe(ctx context.Context, s server) error {
 	if err != nil {
 		return err
 	}
+	_, key, _ := bytes.Cut(s.key, []byte("}"))
 	asks := make([]*ask, len(checks))
 	for i := range checks {
-		asks[i] = &ask{key: s.key, arg: counter.AppendArg(nil, &checks[i])}
+		name := counter.AppendKey(nil, key, checks[i].Limits)
+		asks[i] = &ask{key: name, arg: counter.AppendArg(nil, &checks[i])}
 	}
 	command := newEvalsha(counter.SHA())
 	command.set("", asks...)
@@ -64,18 +59,43 @@ func probe(ctx context.Context, s server) error {
 		_, err = counter.Decode(reply[i], &checks[i])
 	}
 	if err != nil {
-		return explain(s, "the script", err)
+		return explain(s, "the script", said{err})
 	}
-	// The script needs this right when it sweeps, which is later than a probe can wait.
-	return explain(s, "HDEL", s.client.HDel(ctx, string(s.key), "nothing").Err())
+	return probeLater(ctx, s, string(asks[len(asks)-1].key))
 }
 
+// probeLater asks for what the script needs when it sweeps, and when a log has grown: later than a probe can wait.
+func probeLater(ctx context.Context, s server, log string) error {
+	p := s.client.Pipeline()
+	p.HDel(ctx, string(s.key), "nothing")
+	p.ZRank(ctx, log, "nothing")
+	p.ZLexCount(ctx, log, "-", "+")
+	p.ZRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
+	p.ZRevRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
+	commands, _ := p.Exec(ctx) // each has its own error
+	for _, c := range commands {
+		if err := c.Err(); err != nil && !errors.Is(err, goredis.Nil) {
+			return explain(s, strings.ToUpper(c.Name()), err)
+		}
+	}
+	return nil
+}
+
+// said is an error that a server answered with, in the midst of a reply.
+type said struct{ error }
+
+// RedisError makes it one of go-redis's errors of servers.
+func (said) RedisError() {}
+
+// Unwrap gives what the server said.
+func (s said) Unwrap() error { return s.error }
+
 // probeChecks count by each algorithm, alone and with the others, and take that back: the script goes several ways, and
-// may need a right on one of them only. They are always admitted, so that they write.
+// may need a right on one of them only. They are always admitted, so that they write. The last ones are logs.
 func probeChecks() ([]backend.Check, error) {
 	var checks []backend.Check
 	var limits []descriptors.Limit
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
 		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
 		if err != nil {
 			return nil, fmt.Errorf("the limit of a probe: %w", err)
@@ -83,9 +103,12 @@ func probeChecks() ([]backend.Check, error) {
 		limits = append(limits, limit)
 		checks = append(checks, backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1})
 	}
+	counts, logs := limits[:2], limits[2:]
 	return append(checks,
-		backend.Check{Limits: limits, Hits: 1},
-		backend.Check{Limits: limits, Hits: 4, Op: backend.Refund},
+		backend.Check{Limits: counts, Hits: 1},
+		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
+		backend.Check{Limits: logs, Hits: 1},
+		backend.Check{Limits: logs, Hits: 4, Op: backend.Refund},
 	), nil
 }
 
@@ -98,7 +121,7 @@ func explain(s server, command string, err error) error {
 		return nil
 	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
 		strings.Contains(err.Error(), "can't access at least one of the keys"):
-		hint = "; grant all that weir needs: " + aclLine(s)
+		hint = "; grant all that weir needs: " + aclLine(s) + " (the last two are for weir counters)"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced:
@@ -115,8 +138,12 @@ func aclLine(s server) string {
 	if name, _, err := s.login.credentials(context.Background()); err == nil && name != "" {
 		user = name
 	}
-	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(append(countingRules(), s.rules...), " "))
+	rules := slices.Concat(countingRules(), s.rules, inspectingRules)
+	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(rules, " "))
 }
+
+// inspectingRules are the ACL rules for looking at counters and resetting them, beside those for counting.
+var inspectingRules = []string{"+hgetall", "+unlink"}
 
 var scriptCommand = regexp.MustCompile(`call\('([A-Z]+)'`)
 
@@ -130,94 +157,4 @@ func countingRules() []string {
 		}
 	}
 	return rules
-}
-
-// status is what is known about the servers since the start.
-type status struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-	last atomic.Pointer[error]
-}
-
-var errNotProbed = errors.New("redis has not been asked yet whether it can count")
-
-// watch probes all servers of a topology until each can count, in the background.
-func watch(t topology, log *slog.Logger) *status {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &status{stop: cancel}
-	s.last.Store(&errNotProbed)
-	s.done.Go(func() { s.run(ctx, t, log) })
-	return s
-}
-
-// ready is nil as soon as one server can count, and stays it: what happens to servers later is for the failure policy
-// of each rule, not a reason to send requests elsewhere.
-func (s *status) ready() error { return *s.last.Load() }
-
-// close ends the probes.
-func (s *status) close() {
-	s.stop()
-	s.done.Wait()
-}
-
-func (s *status) run(ctx context.Context, t topology, log *slog.Logger) {
-	var logged string
-	for pause := firstProbePause; ; pause = min(2*pause, longestProbePause) {
-		r := probeAll(ctx, t)
-		if ctx.Err() != nil {
-			return
-		}
-		if r.fine > 0 {
-			s.last.Store(new(error))
-		} else if s.ready() != nil {
-			s.last.Store(&r.err)
-		}
-		if r.err == nil {
-			log.Info("redis can count", "servers", r.fine)
-			return
-		}
-		if r.kind != logged {
-			logged = r.kind
-			log.Warn("redis cannot count everywhere", "servers_that_can", r.fine, "error", r.err)
-		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// report is what a round of probes found.
-type report struct {
-	fine int // servers that can count
-	err  error
-	kind string // the error without what differs from one time to the next, as ports do
-}
-
-func probeAll(ctx context.Context, t topology) report {
-	servers, err := t.servers(ctx)
-	if err != nil {
-		return report{err: err, kind: "unknown servers"}
-	}
-	slices.SortFunc(servers, func(a, b server) int { return strings.Compare(a.name, b.name) })
-	failed := make([]error, len(servers))
-	var running sync.WaitGroup
-	for i, s := range servers {
-		running.Go(func() { failed[i] = probe(ctx, s) })
-	}
-	running.Wait()
-	r := report{err: errors.Join(failed...)}
-	for i, err := range failed {
-		var reply goredis.Error
-		switch {
-		case err == nil:
-			r.fine++
-		case errors.As(err, &reply):
-			r.kind += fmt.Sprintf("%s: %s\n", servers[i].name, reply)
-		default:
-			r.kind += servers[i].name + ": away\n"
-		}
-	}
-	return r
 }

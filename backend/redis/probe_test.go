@@ -3,16 +3,17 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
@@ -36,20 +37,27 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 		t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
 	}
 	client, _ := on.shard(nil)
-	for _, op := range []backend.Op{backend.Count, backend.Count, backend.Look, backend.Refund} {
-		limit, err := descriptors.NewLimit(10, descriptors.Day, 1, descriptors.SlidingWindow, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		check := backend.Check{Key: []byte("a"), Limits: []descriptors.Limit{limit}, Op: op, Hits: 2}
-		reply, err := client.EvalSha(context.Background(), counter.SHA(), []string{string(keyNumber(1))}, "",
-			counter.AppendArg(nil, &check)).StringSlice()
+	check := backend.Check{Key: []byte("4:shop4:user3:ann")}
+	ask := func(op backend.Op, hits uint64) {
+		t.Helper()
+		check.Op, check.Hits = op, hits
+		key := string(counter.AppendKey(nil, check.Key, check.Limits))
+		reply, err := client.EvalSha(t.Context(), counter.SHA(), []string{key}, "", counter.AppendArg(nil, &check)).StringSlice()
 		if err != nil {
 			t.Fatalf("operation %d: %v", op, err)
 		}
 		if _, err := counter.Decode(reply[0], &check); err != nil {
 			t.Errorf("operation %d: %v", op, err)
 		}
+	}
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
+		check.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+		for range 4 {
+			ask(backend.Count, 2)
+		}
+		ask(backend.Look, 0)
+		ask(backend.Count, 5) // denied, until the third has left
+		ask(backend.Refund, 2)
 	}
 }
 
@@ -64,7 +72,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	line := "ACL SETUSER ann " + strings.Join(countingRules(), " ")
+	line := "ACL SETUSER ann " + strings.Join(countingRules(), " ") + " +hgetall +unlink"
 	for _, missing := range countingRules() {
 		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
 		err := probeOnly(t, on)
@@ -78,6 +86,33 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	grant(countingRules()...)
 	if err := probeOnly(t, on); err != nil {
 		t.Errorf("with all of them: %v", err)
+	}
+}
+
+// The line that a probe names suffices for weir counters, too.
+func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
+	t.Parallel()
+	rules := append(countingRules(), inspectingRules...)
+	s := redistest.Single(t, redistest.WithACL("ann", secret, rules...))
+	store := opened(t, Single, Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+		if _, err := store.Inspect(t.Context(), []byte("key"), limits); err != nil {
+			t.Errorf("looking at %v: %v", a, err)
+		}
+	}
+	if err := store.Reset(t.Context(), []byte("key")); err != nil {
+		t.Errorf("a reset: %v", err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.FieldsFunc(string(readme), func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
+	for _, rule := range rules {
+		if !slices.Contains(words, rule) {
+			t.Errorf("the README does not name %s among the rights in Redis", rule)
+		}
 	}
 }
 
@@ -113,8 +148,14 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	}
 
 	on, _ := openTopology(t, Config{Type: Cluster, URL: node.Nodes[5].Addr})
-	if r := probeAll(context.Background(), on); r.err != nil || r.fine != 3 {
-		t.Errorf("of a cluster's three primaries %d can count, %v", r.fine, r.err)
+	found, err := probeAll(context.Background(), on)
+	if err != nil || len(found) != 3 {
+		t.Errorf("a cluster of three primaries has %d, %v", len(found), err)
+	}
+	for _, f := range found {
+		if f.err != nil {
+			t.Errorf("a primary cannot count: %v", f.err)
+		}
 	}
 }
 
@@ -123,52 +164,8 @@ func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
 	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
 	on, _ := openTopology(t, Config{Type: Cluster, URL: s.Addr, Auth: "ann:" + secret})
 	_, err := on.servers(context.Background())
-	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking +hgetall +unlink"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
-	}
-}
-
-// watched is watch until the end of the test.
-func watched(t *testing.T, on topology, log *logged) *status {
-	t.Helper()
-	s := watch(on, slog.New(slog.NewTextHandler(log, nil)))
-	t.Cleanup(s.close)
-	return s
-}
-
-func TestItIsReadyOnceAServerCanCount(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	s.Kill()
-	on, log := openTopology(t, Config{URL: s.Addr})
-	status := watched(t, on, log)
-	eventually(t, "that the server is away is known", func() error {
-		if err := status.ready(); errors.Is(err, errNotProbed) || err == nil {
-			return fmt.Errorf("ready says %w", err)
-		}
-		return nil
-	})
-	s.Restart(t)
-	took := eventually(t, "the server is found", status.ready)
-	t.Logf("%v after it came", took)
-	eventually(t, "it is logged", func() error { return contains(log, `msg="redis can count" servers=1`) })
-	if n := strings.Count(log.String(), "redis cannot count everywhere"); n != 1 {
-		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
-	}
-	s.Kill()
-	if err := status.ready(); err != nil {
-		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
-	}
-}
-
-func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
-	t.Parallel()
-	node := redistest.Single(t)
-	on, log := openTopology(t, Config{Type: Ring, URL: node.Addr + ",127.0.0.1:1"})
-	status := watched(t, on, log)
-	eventually(t, "the node that is well suffices", status.ready)
-	if err := contains(log, "servers_that_can=1"); err != nil {
-		t.Error(err)
 	}
 }
 

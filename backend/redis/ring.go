@@ -207,7 +207,7 @@ func (r *ring) servers(context.Context) ([]server, error) {
 	defer r.mu.Unlock()
 	all := make([]server, 0, len(r.current))
 	for _, n := range r.current {
-		all = append(all, server{name: n.name, client: n.client, key: probeKey(0), login: r.options.login.of(n.target)})
+		all = append(all, server{name: n.name, client: n.client, key: probeKey(0), login: r.options.login.of(n.target), told: true})
 	}
 	return all, nil
 }

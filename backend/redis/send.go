@@ -61,6 +61,7 @@ func (b *batch) send() {
 
 // fail answers a check that has no answer.
 func (b *batch) fail(a *ask, err error) {
+	b.store.probed.hear(false)
 	a.answer("", fmt.Errorf("%s: %w", a.route.client.Options().Addr, err))
 }
 
@@ -163,6 +164,7 @@ func (b *batch) read(a *ask, item any) {
 		a.fate, a.addr = judgeText(text[1:])
 		b.keep(a, errors.New(text[1:]))
 	default:
+		b.store.probed.hear(true)
 		a.answer(text, nil)
 	}
 }
@@ -207,6 +209,7 @@ func (b *batch) reroute(ctx context.Context) {
 	for _, a := range todo {
 		if a.call.left(now) {
 			b.store.dropped.Add(1)
+			b.store.probed.hear(false)
 			continue
 		}
 		if err := b.aim(ctx, a, mended); err != nil {

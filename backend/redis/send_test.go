@@ -23,7 +23,7 @@ import (
 var plain = script{
 	source: plainSource,
 	sha:    goredis.NewScript(plainSource).Hash(),
-	appendKey: func(dst, key []byte) []byte {
+	appendKey: func(dst, key []byte, _ []descriptors.Limit) []byte {
 		tag, _, _ := bytes.Cut(key, []byte("/"))
 		dst = append(append(dst, "t:{"...), tag...)
 		return append(append(dst, '}'), key...)
@@ -43,7 +43,7 @@ for i, key in ipairs(KEYS) do
 end
 return reply`
 
-func plainKey(key string) string { return string(plain.appendKey(nil, []byte(key))) }
+func plainKey(key string) string { return string(plain.appendKey(nil, []byte(key), nil)) }
 
 // limit is not looked at by the plain script.
 var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxKept is how many bytes of keys and arguments a call may have room for to be used again.
@@ -38,7 +39,7 @@ type Store struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *batch
 
-	probed   *status // nil if nothing probes
+	probed   *status // nil if nothing probes, as in tests
 	closed   atomic.Bool
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of lanes
@@ -51,7 +52,7 @@ var _ backend.Counter = (*Store)(nil)
 // script is what the servers run, and its language.
 type script struct {
 	source, sha string
-	appendKey   func(dst, key []byte) []byte
+	appendKey   func(dst, key []byte, limits []descriptors.Limit) []byte
 	appendArg   func(dst []byte, c *backend.Check) []byte
 	decode      func(reply string, c *backend.Check) (backend.Decision, error)
 }
@@ -71,7 +72,7 @@ func Open(_ context.Context, c Config) (*Store, error) {
 		source: counter.Source(), sha: counter.SHA(),
 		appendKey: counter.AppendKey, appendArg: counter.AppendArg, decode: counter.Decode,
 	})
-	s.probed = watch(t, c.Log)
+	s.probed = watch(t, c)
 	return s, nil
 }
 
@@ -199,9 +200,11 @@ func (s *Store) handOver(c *call, now time.Time) {
 			a.lane, err = s.lane(client)
 		}
 		a.err, a.first, a.count = err, a, 1
-		if err == nil {
-			c.link(i)
+		if err != nil {
+			s.probed.hear(false)
+			continue
 		}
+		c.link(i)
 	}
 	for i := range c.asks {
 		a := &c.asks[i]
@@ -266,6 +269,29 @@ func (s *Store) Ready() error {
 		return nil
 	}
 	return s.probed.ready()
+}
+
+// Answers is nil if one server could count when they were last probed: at the start, and when a check got no answer.
+// Else it says what is missing. It does not wait.
+func (s *Store) Answers() error {
+	if s.probed == nil {
+		return nil
+	}
+	return s.probed.answers()
+}
+
+// Await waits until one server has shown that it can count. Its error is ctx's, or says what was missing when the time
+// that Config.GiveUp names was over.
+func (s *Store) Await(ctx context.Context) error {
+	if s.probed == nil {
+		return nil
+	}
+	select {
+	case <-s.probed.settled:
+		return s.probed.ready()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Close ends the store after the batches that are out, which takes the store's timeout at most, and closes all

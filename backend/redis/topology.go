@@ -39,6 +39,7 @@ type server struct {
 	key    []byte // a Redis key that this server owns
 	login  *login
 	rules  []string // of its ACL, beside those for counting
+	told   bool     // its topology logs by itself when it does not answer
 }
 
 // newTopology makes the topology that a configuration names. It checks the configuration and contacts no server.
@@ -47,13 +48,8 @@ func newTopology(c Config) (topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	goredis.SetLogger(libraryLog{c.Log})
-	dial, err := newDialer(c.TLS, c.Timeout)
+	o, err := newOptions(c)
 	if err != nil {
-		return nil, err
-	}
-	o := &options{pool: c.PoolSize, timeout: c.Timeout, dialer: dial}
-	if o.login, err = newLogin(c.Auth, c.AuthFile); err != nil {
 		return nil, err
 	}
 	if c.Type == Ring {

@@ -73,7 +73,9 @@ func eventually(t *testing.T, promise string, check func() error) time.Duration 
 }
 
 // keyNumber is the Redis key of a check.
-func keyNumber(i int) []byte { return counter.AppendKey(nil, fmt.Appendf(nil, "4:shop4:user%d", i)) }
+func keyNumber(i int) []byte {
+	return counter.AppendKey(nil, fmt.Appendf(nil, "4:shop4:user%d", i), nil)
+}
 
 // set writes a key where the topology says that it belongs.
 func set(on topology, key []byte) error {

@@ -21,12 +21,17 @@ type target struct {
 	tls            bool
 }
 
-// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit.
+// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit; only
+// unix tells a relative path from a host without a port.
 func parseSingle(url, socketType string) (target, error) {
 	if strings.Contains(url, ",") && !strings.Contains(url, "://") {
 		return target{}, errors.New("it names several servers, but the type is single: write one, or use ring or cluster")
 	}
-	t, err := parseTarget(strings.TrimSpace(url))
+	url = strings.TrimSpace(url)
+	if socketType == "unix" && url != "" && !strings.Contains(url, ":") {
+		return target{name: url, network: "unix", addr: url}, nil
+	}
+	t, err := parseTarget(url)
 	if err != nil {
 		return t, err
 	}

@@ -24,6 +24,7 @@ func TestASingleServerIsNamedInEveryFormThatIsDocumented(t *testing.T) {
 			target{name: "redis:1/3", network: "tcp", addr: "redis:1", user: "ann", password: "p@,/:#%", db: 3}},
 		{"/run/redis.sock", "", target{name: "/run/redis.sock", network: "unix", addr: "/run/redis.sock"}},
 		{"/run/redis.sock", "unix", target{name: "/run/redis.sock", network: "unix", addr: "/run/redis.sock"}},
+		{"run/redis.sock", "unix", target{name: "run/redis.sock", network: "unix", addr: "run/redis.sock"}},
 	}
 	for _, test := range tests {
 		got, err := parseSingle(test.url, test.socketType)
@@ -71,6 +72,8 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		{single, "redis://:" + secret + "@redis:6379?db=1", "leave out the question mark"},
 		{single, "redis://:" + secret + "@redis:6379/zero", "the number of a database"},
 		{single, "redis://" + secret + "@redis:6379", "redis://:password@host:port for the default user"},
+		{as("unix"), "", "it is empty"},
+		{as("unix"), "redis:6379", "the socket type is unix, but redis:6379 is no path"},
 		{as("unix"), "redis://:" + secret + "@redis:6379", "the socket type is unix, but redis:6379 is no path"},
 		{as("tcp"), "/run/redis.sock", "the socket type is tcp, but /run/redis.sock is the path of a unix socket"},
 		{sentinel, "", "name,host:port,host:port"},

@@ -10,7 +10,8 @@ import (
 )
 
 // Buckets counts the hits of one limit of one key as the definition says: in a bucket on every level, read through
-// [Cover], bucket by bucket. It is slow and plain, and the oracle of every store. A Buckets is not for concurrent use.
+// [Cover], bucket by bucket. It is slow and plain, and the oracle of every store; of all algorithms but the sliding log,
+// which has no buckets. A Buckets is not for concurrent use.
 type Buckets struct {
 	fixed  bool
 	window time.Duration

@@ -54,7 +54,7 @@ func ReadState(src []byte) (State, []byte, error) {
 // sound says whether the identity is one that a limit can have.
 func (s *State) sound() bool {
 	switch s.algorithm {
-	case descriptors.FixedWindow:
+	case descriptors.FixedWindow, descriptors.SlidingLog:
 		return s.window >= time.Second && s.precision == 0
 	case descriptors.SlidingWindow:
 		return s.window >= time.Second && s.precision >= time.Millisecond && s.precision < s.window

@@ -40,6 +40,7 @@ func TestRulingsOnOneLimit(t *testing.T) {
 	refund := func(hits uint64) call {
 		return func(c []Count, l []descriptors.Limit) Verdict { return Refund(c, l, hits, now) }
 	}
+	log := []descriptors.Limit{limit(t, 5, descriptors.Minute, 1, descriptors.SlidingLog, 0)}
 	const whole, rest = 61 * time.Second, 50 * time.Second
 	for _, tc := range []struct {
 		name   string
@@ -67,6 +68,11 @@ func TestRulingsOnOneLimit(t *testing.T) {
 		{"fixed: first hit", fixed, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: rest}},
 		{"fixed: denied hits count", fixed, []call{charge(4), charge(3)}, charge(1), Verdict{Before: 7, ResetIn: rest, RetryIn: rest}},
 		{"fixed: look at the limit is not over", fixed, []call{charge(5)}, look, Verdict{Allowed: true, Before: 5, ResetIn: rest}},
+		{"log: first hit", log, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: time.Minute}},
+		{"log: denied hits do not count", log, []call{charge(4), charge(3)}, charge(1),
+			Verdict{Allowed: true, Before: 4, ResetIn: time.Minute}},
+		{"log: look at the limit is over", log, []call{charge(5)}, look,
+			Verdict{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
 		{"fixed: look above it is", fixed, []call{charge(6)}, look, Verdict{Before: 6, ResetIn: rest, RetryIn: rest}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -154,6 +160,9 @@ func TestRetryInIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {
 		limits := []descriptors.Limit{randomSliding(t, r), randomSliding(t, r)}
+		if r.IntN(3) == 0 {
+			limits[0] = limit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.SlidingLog, 0)
+		}
 		counts, now := states(limits), noon
 		for range 30 {
 			now += randomStep(r, &limits[r.IntN(2)])

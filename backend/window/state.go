@@ -9,8 +9,9 @@ import (
 
 // State counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
 // that holds hits, oldest first. Where [Buckets] reads a cover, it drops what has left and returns the sum. A fixed
-// window is the case of one bucket as wide as the window that stops counting when it ends. Reading and adding cost
-// amortised constant time. A State is not for concurrent use. Make one with [NewState].
+// window is the case of one bucket as wide as the window that stops counting when it ends; a log is that of a cell for
+// each microsecond in which something was counted. Reading and adding cost amortised constant time. A State is not for
+// concurrent use. Make one with [NewState].
 type State struct {
 	algorithm descriptors.Algorithm
 	head      uint32 // cells before it have left
@@ -37,25 +38,21 @@ func (s *State) For(l *descriptors.Limit) bool {
 	return s.algorithm == l.Algorithm && s.window == l.Window && s.precision == l.Precision
 }
 
-// width is the width of a bucket; tail is how long a bucket counts after its end.
+// width is the width of a bucket.
 func (s *State) width() Instant {
-	if s.algorithm == descriptors.FixedWindow {
+	switch s.algorithm {
+	case descriptors.FixedWindow:
 		return micros(s.window)
+	case descriptors.SlidingLog:
+		return 1
 	}
 	return micros(s.precision)
 }
 
-func (s *State) tail() Instant {
-	if s.algorithm == descriptors.FixedWindow {
-		return 0
-	}
-	return micros(s.window)
-}
-
-// leaves is the first moment at which a bucket no longer counts.
+// leaves is the first moment at which a bucket no longer counts: a window after it began, and where a hit may have come
+// at any moment of it, a precision more.
 func (s *State) leaves(bucket int64) Instant {
-	width := s.width()
-	return Instant(bucket)*width + width + s.tail()
+	return Instant(bucket)*s.width() + micros(s.window) + micros(s.precision)
 }
 
 // Sum is the number of hits that count at now.

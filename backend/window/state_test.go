@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,91 @@ func TestStateAgreesWithBuckets(t *testing.T) {
 	}
 }
 
+// instants is a sliding log as defined: one entry a hit, in no order.
+type instants struct {
+	window Instant
+	hits   []Instant
+}
+
+// Sum forgets what has left, and moves what is later than now to it.
+func (g *instants) Sum(now Instant) uint64 {
+	g.hits = slices.DeleteFunc(g.hits, func(t Instant) bool { return t+g.window <= now })
+	for i := range g.hits {
+		g.hits[i] = min(g.hits[i], now)
+	}
+	return uint64(len(g.hits))
+}
+
+func (g *instants) Add(now Instant, delta int64) {
+	g.Sum(now)
+	slices.Sort(g.hits)
+	for ; delta < 0 && len(g.hits) > 0; delta++ {
+		g.hits = g.hits[:len(g.hits)-1]
+	}
+	for ; delta > 0; delta-- {
+		g.hits = append(g.hits, now)
+	}
+}
+
+// Until tries all moments at which anything leaves.
+func (g *instants) Until(now Instant, keep uint64) Instant {
+	moments := []Instant{now}
+	for _, t := range g.hits {
+		moments = append(moments, t+g.window)
+	}
+	slices.Sort(moments)
+	for _, m := range moments {
+		left := 0
+		for _, t := range g.hits {
+			if t+g.window > m {
+				left++
+			}
+		}
+		if uint64(left) <= keep {
+			return m
+		}
+	}
+	return -1
+}
+
+// A log must agree with one that keeps every single hit, whatever the clock does.
+func TestALogAgreesWithEverySingleHit(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, uint64(*steps)))
+	for done := 0; done < *steps/4; {
+		l := limit(t, 10, descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(5), descriptors.SlidingLog, 0)
+		state, log := NewState(&l), &instants{window: micros(l.Window)}
+		now := Instant(1.7e15 + r.Int64N(1e13))
+		for range 300 {
+			done++
+			now += randomStep(r, &l)
+			hits := int64(r.IntN(8)) - 3
+			state.Add(now, hits)
+			log.Add(now, hits)
+			now += Instant(r.Int64N(3)) - 1
+			keep := r.Uint64N(6)
+			if got, want := state.Sum(now), log.Sum(now); got != want {
+				t.Fatalf("%v: State counts %d, each single hit %d", l, got, want)
+			}
+			if got, want := state.Until(now, keep), log.Until(now, keep); got != want {
+				t.Fatalf("%v: at most %d count from %d says State, from %d say the single hits", l, keep, got, want)
+			}
+			if uint64(state.Cells()) > log.Sum(now) {
+				t.Fatalf("%v holds %d cells for %d hits", l, state.Cells(), log.Sum(now))
+			}
+		}
+	}
+}
+
+// A hit counts for exactly its window: at the last microsecond, and not at the next.
+func TestAHitOfALogLeavesExactly(t *testing.T) {
+	l := limit(t, 1, descriptors.Minute, 1, descriptors.SlidingLog, 0)
+	s := NewState(&l)
+	s.Add(noon+7, 1)
+	if last, gone := s.Sum(noon+7+60e6-1), s.Sum(noon+7+60e6); last != 1 || gone != 0 {
+		t.Errorf("in its last microsecond a hit counts %d, after it %d; want 1 and 0", last, gone)
+	}
+}
+
 // randomStep is a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
 func randomStep(r *rand.Rand, l *descriptors.Limit) Instant {
 	w := int64(micros(l.Window))
@@ -75,6 +161,9 @@ func TestStateSurvivesEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
 		l := randomSliding(t, r)
+		if r.IntN(3) == 0 {
+			l = limit(t, l.Requests, l.Unit, l.Multiplier, descriptors.SlidingLog, 0)
+		}
 		s := NewState(&l)
 		now := Instant(1.7e15)
 		for range r.IntN(50) {
@@ -97,6 +186,10 @@ func FuzzReadState(f *testing.F) {
 	s := NewState(&l)
 	s.Add(1.7e15, 3)
 	s.Add(1.7e15+5e6, 4)
+	f.Add(s.Append(nil))
+	l, _ = descriptors.NewLimit(10, descriptors.Minute, 1, descriptors.SlidingLog, 0)
+	s = NewState(&l)
+	s.Add(1.7e15, 3)
 	f.Add(s.Append(nil))
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, src []byte) {
@@ -123,6 +216,7 @@ func TestClassicExample(t *testing.T) {
 	}{
 		{descriptors.FixedWindow, []bool{true, true, true, true, false}},
 		{descriptors.SlidingWindow, []bool{true, true, false, false, false}},
+		{descriptors.SlidingLog, []bool{true, true, false, false, true}},
 	} {
 		// The fixed window's last answer is a charge of a third hit in the second minute.
 		l := limit(t, 2, descriptors.Minute, 1, tc.algorithm, 0)

@@ -28,7 +28,7 @@ type checkCmd struct {
 // Help is what weir check --help shows below the first sentence.
 func (*checkCmd) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
-ALGORITHM (sliding_window) is the algorithm of limits that name none.
+ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window or sliding_log.
 
     weir check k8s/base/config
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop`
@@ -178,8 +178,11 @@ func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
 // describeLimit is a limit with all that decides how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	out := l.String() + "  " + l.Algorithm.String()
-	if l.Algorithm == descriptors.SlidingWindow {
+	switch l.Algorithm {
+	case descriptors.SlidingWindow:
 		out += ", buckets of " + strings.Join(l.LevelNames(), ", ")
+	case descriptors.SlidingLog:
+		out += ", exact to the microsecond"
 	}
 	if r.Charge.Always(l) {
 		out += ", denied hits count too"

@@ -86,6 +86,10 @@ func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
 	if _, out, _ := check(t, goodShop, explain("user=ann")); !strings.Contains(out, "sliding_window, buckets of 1s, 1m") {
 		t.Errorf("the explanation lacks the buckets:\n%s", out)
 	}
+	exact := strings.Replace(goodShop, "algorithm: fixed_window", "algorithm: sliding_log", 1)
+	if _, out, errs := check(t, exact, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  sliding_log, exact to the microsecond\n") {
+		t.Errorf("%sthe explanation lacks how exact a log is:\n%s", errs, out)
+	}
 	if code, out, _ := check(t, goodShop, explain("path=/pay")); code != 0 || !strings.Contains(out, "No rule applies") {
 		t.Errorf("exit code %d:\n%s\nwant 0 and the reason why no rule applies", code, out)
 	}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,7 +18,7 @@ import (
 
 // countersCmd looks at what a weir has counted for one descriptor, and changes it, over its admin port.
 type countersCmd struct {
-	Get   countersGetCmd   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
+	Get   countersGetCmd   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
 	Reset countersResetCmd `cmd:"" help:"Forget what is counted for a descriptor."`
 	Grant countersGrantCmd `cmd:"" help:"Give hits back to a descriptor, the newest first."`
 }
@@ -35,7 +33,8 @@ ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged t
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
 
 --json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
-reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.`
+reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
+A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.`
 }
 
 // countersTarget is what all three take: whom to ask, about what, and how to show it.
@@ -102,47 +101,19 @@ func (c *countersTarget) ask(ctx context.Context, method, path string, query url
 	return err
 }
 
-// maxCountersAnswer bounds the answer, in bytes: a limit has at most some 100,000 buckets of 40 bytes.
-const maxCountersAnswer = 64 << 20
-
 // fetch sends the request and returns the body of a good answer. Its errors are for people.
 func (c *countersTarget) fetch(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
 	request, err := c.request(method, path, query)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy: the token is for the admin port alone
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request.WithContext(ctx))
-	if err != nil {
-		var asked *url.Error
-		if errors.As(err, &asked) {
-			err = asked.Err // without the URL, which is long
-		}
-		return nil, fmt.Errorf("asking %s: %w", c.Admin, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxCountersAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", c.Admin, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %d: %s", c.Admin, response.StatusCode, strings.TrimSpace(string(body)))
-	}
-	return body, nil
+	return askPort(ctx, c.Timeout, request)
 }
 
 // request checks the flags and makes the request.
 func (c *countersTarget) request(method, path string, query url.Values) (*http.Request, error) {
-	if _, port, err := net.SplitHostPort(c.Admin); err != nil || port == "" {
-		return nil, fmt.Errorf("--admin %q is not HOST:PORT", c.Admin)
-	}
-	if c.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %v must be above 0", c.Timeout)
+	if err := checkPort(c.Admin, c.Timeout); err != nil {
+		return nil, err
 	}
 	if _, err := descriptors.ParseDescriptor(c.Descriptor); err != nil {
 		return nil, fmt.Errorf("--descriptor: %w", err)

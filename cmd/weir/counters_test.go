@@ -18,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -35,7 +36,7 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	limiter := limit.New(store, descriptors.SlidingWindow)
+	limiter := limit.New(store, descriptors.SlidingWindow, hits.New(0))
 	limiter.Apply(config)
 	hit := func(hits uint64) {
 		d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
@@ -49,7 +50,7 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 	now = now.Add(21 * time.Second)
 	hit(6)
 	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(),
-		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, false))
+		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, nil, false))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -184,5 +185,30 @@ func TestCountersShowTheNewestOfManyBuckets(t *testing.T) {
 	}
 	if len(lines) != 3+1+maxBucketRows+1 {
 		t.Errorf("%d lines; a terminal must not be flooded", len(lines))
+	}
+}
+
+// A person is shown the end of a long log, and how much stands before it.
+func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
+	level := admin.LevelAnswer{Width: "1µs"}
+	for i := range maxBucketRows + 40 {
+		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: float64(1795262400_000250+i*1000) / 1e6, Hits: 1})
+	}
+	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
+		{Limit: "5000/hour", Hits: 107, Remaining: 4893, ResetSeconds: 29, Earlier: 7, Levels: []admin.LevelAnswer{level}}}}}
+	lines := strings.Split(v.String(), "\n")
+	for i, want := range []string{
+		"5000/hour   107 of 5000, 4893 remaining, resets in 29s",
+		"        … 7 hits before those that --json lists",
+		"  1µs   … 40 earlier instants hold 40 hits (--json lists them)",
+		"        2026-11-21 12:00:00.040250  1",
+		"        2026-11-21 12:00:00.041250  1",
+	} {
+		if got := lines[2+i]; got != want {
+			t.Errorf("line %d is %q, want %q", 2+i, got, want)
+		}
+	}
+	if want := 2 + 3 + maxBucketRows + 1; len(lines) != want {
+		t.Errorf("%d lines are shown, want %d", len(lines), want)
 	}
 }

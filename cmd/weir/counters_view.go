@@ -15,6 +15,8 @@ const (
 	maxBucketRows = 60
 	// barWidth is the length of a level's longest bar, in columns.
 	barWidth = 30
+	// instant is the width of what a sliding log lists.
+	instant = "1µs"
 )
 
 // countersView shows counters to people:
@@ -25,6 +27,12 @@ const (
 //	  1s    12:00:12  3  ███████
 //	        12:00:33  4  ██████████
 //	  1m    2026-11-21 12:00  7  ██████████
+//
+// Of a sliding log, the instants of its hits:
+//
+//	10/minute   2 of 10, 8 remaining, resets in 29s
+//	  1µs   2026-11-21 12:00:12.700104  1
+//	        2026-11-21 12:00:33.000250  1
 type countersView struct {
 	answer admin.CountersAnswer
 	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out
@@ -47,6 +55,9 @@ func (v *countersView) String() string {
 		}
 		fmt.Fprintf(&b, "%s   %s\n", printable(l.Limit), v.standing(l))
 		if v.done == "" {
+			if l.Earlier > 0 {
+				fmt.Fprintf(&b, "        … %s before those that --json lists\n", count(int(l.Earlier), "hit"))
+			}
 			for j := range l.Levels {
 				v.level(&b, &l.Levels[j])
 			}
@@ -78,7 +89,11 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		for _, bucket := range buckets[:hidden] {
 			hits += bucket.Hits
 		}
-		fmt.Fprintf(b, "  %-4s  … %d earlier buckets hold %s (--json lists them)\n", label, hidden, count(int(hits), "hit"))
+		what := "buckets"
+		if l.Width == instant {
+			what = "instants"
+		}
+		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
 	most, digits := uint64(1), 1
@@ -89,8 +104,12 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	layout := layoutOf(l.Width)
 	for _, bucket := range buckets {
 		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
-		bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
-		fmt.Fprintf(b, "  %-4s  %s  %*d  %s\n", label, begin, digits, bucket.Hits, v.paint.dim(bar))
+		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
+		if l.Width != instant { // instants hold a hit or two
+			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
+			b.WriteString("  " + v.paint.dim(bar))
+		}
+		b.WriteByte('\n')
 		label = ""
 	}
 }
@@ -98,6 +117,8 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 // layoutOf is how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
 func layoutOf(width string) string {
 	switch width {
+	case instant:
+		return "2006-01-02 15:04:05.000000"
 	case "50ms":
 		return "15:04:05.00"
 	case "1s":

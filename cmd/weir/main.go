@@ -21,15 +21,18 @@ type commands struct {
 	Check    checkCmd    `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
 	Call     callCmd     `cmd:"" help:"Ask a rate-limit service, once or many times."`
 	Counters countersCmd `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	History  historyCmd  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
+
+	Downsample downsampleCmd `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 func main() {
-	os.Exit(run(os.Args[1:]))
+	os.Exit(run(programOf(os.Args[0]), os.Args[1:]))
 }
 
-// run runs one command and returns the process's exit code.
-func run(args []string) int {
+// run runs one command of a program that was started by this name, and returns the process's exit code.
+func run(as program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c commands
@@ -38,11 +41,12 @@ func run(args []string) int {
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(as),
 	)
 	if err != nil {
 		return told(err)
 	}
-	k, err := parser.Parse(args)
+	k, err := parser.Parse(as.arguments(args))
 	if err != nil {
 		return told(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}

@@ -2,52 +2,46 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// redisSettings are the variables that say how Redis is reached.
-type redisSettings struct {
-	Type         redisType     `envconfig:"REDIS_TYPE" default:"single"`
-	URL          string        `envconfig:"REDIS_URL"`
-	URLFile      string        `envconfig:"REDIS_URL_FILE"`
-	SocketType   string        `envconfig:"REDIS_SOCKET_TYPE"`
-	Auth         string        `envconfig:"REDIS_AUTH"`
-	AuthFile     string        `envconfig:"REDIS_AUTH_FILE"`
-	SentinelAuth string        `envconfig:"REDIS_SENTINEL_AUTH"`
-	PoolSize     int           `envconfig:"REDIS_POOL_SIZE" default:"20"`
-	Timeout      time.Duration `envconfig:"REDIS_TIMEOUT" default:"500ms"`
-	NodeLoss     nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
-
-	TLS              bool   `envconfig:"REDIS_TLS"`
-	TLSCert          string `envconfig:"REDIS_TLS_CLIENT_CERT"`
-	TLSKey           string `envconfig:"REDIS_TLS_CLIENT_KEY"`
-	TLSCA            string `envconfig:"REDIS_TLS_CACERT"`
-	SkipVerification bool   `envconfig:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"`
+// counters are where weir counts.
+type counters struct {
+	store
+	redis []*redis.Store // what the store is made of; none in memory
 }
 
-func (s *redisSettings) config(log *slog.Logger) redis.Config {
-	return redis.Config{
-		Type: redis.Type(s.Type), URL: s.URL, URLFile: s.URLFile, SocketType: s.SocketType,
-		Auth: s.Auth, AuthFile: s.AuthFile, SentinelAuth: s.SentinelAuth,
-		PoolSize: s.PoolSize, Timeout: s.Timeout, NodeLoss: redis.NodeLoss(s.NodeLoss),
-		TLS: redis.TLSConfig{
-			Enabled: s.TLS, CAFile: s.TLSCA, CertFile: s.TLSCert, KeyFile: s.TLSKey,
-			SkipHostnameVerification: s.SkipVerification,
-		},
-		Log: log,
-	}
-}
-
-func openRedis(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (*redis.Store, error) {
-	store, err := redis.Open(ctx, set.Redis.config(log))
+// openRedis opens the Redis that the variables name: one, or one more for limits per second.
+func openRedis(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+	set.Redis.warn("REDIS", log)
+	main, err := redis.Open(ctx, set.redisConfig(&set.Redis, log))
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
+	measureRedis(main, "main", metrics)
+	if !set.BothRedis.Persecond {
+		return &counters{main, []*redis.Store{main}}, nil
+	}
+	log = log.With("redis", "REDIS_PERSECOND")
+	set.PerSecond.warn("REDIS_PERSECOND", log)
+	perSecond, err := redis.Open(ctx, set.redisConfig(&set.PerSecond, log))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
+	}
+	measureRedis(perSecond, "per_second", metrics)
+	return &counters{redis.NewPair(main, perSecond), []*redis.Store{main, perSecond}}, nil
+}
+
+// measureRedis shows what becomes of the checks for one of the Redis.
+func measureRedis(store *redis.Store, name string, metrics *stats.Metrics) {
 	for _, m := range []struct {
 		name, help string
 		total      func(redis.Stats) uint64
@@ -63,27 +57,35 @@ func openRedis(ctx context.Context, set *settings, metrics *stats.Metrics, log *
 		{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
 			func(s redis.Stats) uint64 { return s.Unavailable }},
 	} {
-		metrics.Counter(m.name, m.help, nil, func() float64 { return float64(m.total(store.Stats())) })
+		metrics.Counter(m.name, m.help, map[string]string{"redis": name}, func() float64 { return float64(m.total(store.Stats())) })
 	}
-	return store, nil
 }
 
-// redisType is a redis.Type that envconfig can read.
-type redisType redis.Type
-
-// Decode reads the type's name.
-func (t *redisType) Decode(value string) error {
-	parsed, err := redis.ParseType(value)
-	*t = redisType(parsed)
-	return err
+// await waits until each Redis was reached once. Its error says that one was not, in the time that
+// REDIS_STARTUP_MAX_ELAPSED_TIME gives it.
+func (c *counters) await(ctx context.Context) error {
+	for _, s := range c.redis {
+		if err := s.Await(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("redis was never reached within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
+		}
+	}
+	return nil
 }
 
-// nodeLoss is a redis.NodeLoss that envconfig can read.
-type nodeLoss redis.NodeLoss
+// healthInterval is how often health is made what Redis is.
+const healthInterval = 200 * time.Millisecond
 
-// Decode reads remap or pin.
-func (n *nodeLoss) Decode(value string) error {
-	parsed, err := redis.ParseNodeLoss(value)
-	*n = nodeLoss(parsed)
-	return err
+// follow lets health say no, until ctx ends, while one of the Redis does not answer.
+func (c *counters) follow(ctx context.Context, h *server.Health) {
+	ticker := time.NewTicker(healthInterval)
+	defer ticker.Stop()
+	for {
+		away := func(s *redis.Store) bool { return s.Answers() != nil }
+		h.Counting(!slices.ContainsFunc(c.redis, away))
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -31,9 +31,15 @@ func (*serveCmd) Help() string {
 DATA_DIR, DRAIN_DELAY and more; the README lists them. SIGTERM drains and exits 0; a second one ends at once.`
 }
 
+// exitGaveUp is the exit code of a weir that never found what it needs.
+const exitGaveUp exitCode = 1
+
+// errGaveUp is why a weir drains that has told what it never found.
+var errGaveUp = errors.New("gave up")
+
 // Run serves until a signal comes, then drains.
-func (c *serveCmd) Run(ctx context.Context) error {
-	set, err := readSettings()
+func (c *serveCmd) Run(ctx context.Context, as program) error {
+	set, err := readSettings(as)
 	if err != nil {
 		return err
 	}
@@ -41,31 +47,48 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := unsupported(os.Getenv, log); err != nil {
 		return err
 	}
+	as.warn(&set, log)
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
 	store, err := openStore(ctx, &set, metrics, log)
 	if err != nil {
 		return err
 	}
-	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm))
+	measure := newMeasuring(&set, metrics, log)
+	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
 		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
+		History:  measure.api(),
 	})
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return errors.Join(err, measure.close(ctx), store.Close())
 	}
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
 		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
 
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { c.watch(ctx, &set, limiter, health, metrics, log) })
-	err = srv.Run(ctx, secondSignal(ctx))
-	cancel()
+	running.Go(func() {
+		if err := store.await(ctx); err != nil {
+			log.Error("weir gives up", "error", err)
+			cancel(errGaveUp)
+		}
+	})
+	if set.BothRedis.HealthCheckActiveConnection {
+		running.Go(func() { store.follow(ctx, health) })
+	}
+	running.Go(func() { measure.run(ctx) })
+	kill := secondSignal(ctx)
+	err = srv.Run(ctx, kill)
+	if err == nil && context.Cause(ctx) == errGaveUp {
+		err = exitGaveUp
+	}
+	cancel(nil)
 	running.Wait()
-	err = errors.Join(err, store.Close())
+	err = errors.Join(err, measure.close(kill), store.Close())
 	log.Info("weir ends", "error", err)
 	return err
 }
@@ -113,11 +136,12 @@ type store interface {
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (store, error) {
+func openStore(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
 		return openRedis(ctx, set, metrics, log)
 	}
-	return openMemory(set, metrics, log)
+	memory, err := openMemory(set, metrics, log)
+	return &counters{store: memory}, err
 }
 
 func openMemory(set *settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,7 +39,14 @@ type settings struct {
 	Algorithm   algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
 	BackendType string    `envconfig:"BACKEND_TYPE"`
 
-	Redis redisSettings
+	Redis     redisSettings `envconfig:"REDIS"`
+	PerSecond redisSettings `envconfig:"REDIS_PERSECOND"`
+	BothRedis bothRedis     `envconfig:"REDIS"`
+	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
+
+	KeepHistory bool            `envconfig:"HISTORY" default:"true"`
+	HistoryURL  string          `envconfig:"REDIS_HISTORY_URL"`
+	History     historySettings `envconfig:"HISTORY"`
 
 	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
 	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
@@ -54,11 +61,15 @@ type settings struct {
 	GOGC string `envconfig:"GOGC"`
 }
 
-// readSettings reads the environment. Its error names the variable and what it may hold.
-func readSettings() (settings, error) {
+// readSettings reads the environment of a program that was started by this name. Its error names the variable and what
+// it may hold.
+func readSettings(as program) (settings, error) {
 	var s settings
 	if err := envconfig.Process("", &s); err != nil {
 		return s, explainSetting(err)
+	}
+	if as == dropIn {
+		s.asRatelimit()
 	}
 	return s, s.check()
 }
@@ -66,6 +77,9 @@ func readSettings() (settings, error) {
 // explainSetting says envconfig's error in the words of someone who sets variables.
 func explainSetting(err error) error {
 	wrong, ok := err.(*envconfig.ParseError)
+	if ok && os.Getenv(wrong.KeyName) == "" { // it names the part that the variable belongs to as well
+		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
+	}
 	switch {
 	case ok && wrong.TypeName == "uint16":
 		return fmt.Errorf("environment variable %s=%q: a port is a number from 0 to 65535", wrong.KeyName, wrong.Value)
@@ -78,20 +92,14 @@ func explainSetting(err error) error {
 }
 
 func (s *settings) check() error {
-	if s.BackendType == "" {
-		s.BackendType = "memory"
-		if s.Redis.URL != "" || s.Redis.URLFile != "" {
-			s.BackendType = "redis"
-		}
-	}
-	if s.BackendType != "memory" && s.BackendType != "redis" {
-		return fmt.Errorf("environment variable BACKEND_TYPE=%q: use memory or redis", s.BackendType)
-	}
-	if s.BackendType == "redis" && s.Redis.URL == "" && s.Redis.URLFile == "" {
-		return errors.New("environment variable BACKEND_TYPE=redis: REDIS_URL or REDIS_URL_FILE must say where Redis is")
+	if err := s.checkBackend(); err != nil {
+		return err
 	}
 	if err := s.guard().Check(); err != nil {
 		return fmt.Errorf("environment variable %w", err)
+	}
+	if err := s.History.check(); err != nil {
+		return err
 	}
 	if s.MemoryMaxKeys < 1 {
 		return fmt.Errorf("environment variable MEMORY_MAX_KEYS=%d: at least 1 is needed", s.MemoryMaxKeys)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
-	s, err := readSettings()
+	s, err := readSettings("weir")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +35,18 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"MEMORY_MAX_KEYS", "0", "MEMORY_MAX_KEYS=0: at least 1"},
 		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache": use memory or redis`},
 		{"BACKEND_TYPE", "redis", "REDIS_URL or REDIS_URL_FILE must say where Redis is"},
-		{"REDIS_TYPE", "mesh", "use one of single, sentinel, cluster, ring"},
+		{"HISTORY", "maybe", "variable HISTORY="},
+		{"HISTORY_FLUSH_INTERVAL", "5m", "HISTORY_FLUSH_INTERVAL=5m0s: use 1s to 1m"},
+		{"HISTORY_FLUSH_INTERVAL", "often", "variable HISTORY_FLUSH_INTERVAL="},
+		{"HISTORY_MAX_POINTS", "0", "HISTORY_MAX_POINTS=0: at least 1"},
+		{"HISTORY_KEEP_MINUTES", "30m", "HISTORY_KEEP_MINUTES"},
+		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
+		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {
 			t.Setenv(tc.name, tc.value)
-			if _, err := readSettings(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := readSettings("weir"); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v; want an error that says %q", err, tc.want)
 			}
 		})
@@ -49,7 +55,7 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 
 func TestAUnixSocketGoesBeforeThePort(t *testing.T) {
 	t.Setenv("GRPC_UDS", "/run/weir/weir.sock")
-	s, err := readSettings()
+	s, err := readSettings("weir")
 	if err != nil {
 		t.Fatal(err)
 	}

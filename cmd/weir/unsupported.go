@@ -26,7 +26,6 @@ var notYet = []struct {
 	{"LIMIT_RESPONSE_HEADERS_ENABLED", "false", ""},
 	{"RESPONSE_DYNAMIC_METADATA", "false", ""},
 	{"RETRY_AFTER_HEADER_ENABLED", "false", ""},
-	{"REDIS_PERSECOND", "false", ""},
 	{"USE_STATSD", "false", ""},
 	{"USE_PROMETHEUS", "false", ""},
 	{"TRACING_ENABLED", "false", ""},

@@ -1,4 +1,5 @@
-// Package admin is the operator's port: whether the process lives, whether it wants traffic, its metrics, and its counters.
+// Package admin is the operator's port: whether the process lives, whether it wants traffic, its metrics, its counters,
+// and the history of hits.
 package admin
 
 import (
@@ -12,9 +13,10 @@ type Readiness interface {
 	Ready() error
 }
 
-// Handler serves /livez, /readyz and /metrics, and lists them on /. If c is not nil it serves /api/v1/counters. With
-// profiles it serves /debug/pprof/ too, which lets whoever reaches the port slow the process down.
-func Handler(r Readiness, metrics http.Handler, c *Counters, profiles bool) http.Handler {
+// Handler serves /livez, /readyz, /metrics and /api/v1/history, and lists them on /. If c is not nil it serves
+// /api/v1/counters; if h is nil the history's paths say that there is none. With profiles it serves /debug/pprof/
+// too, which lets whoever reaches the port slow the process down.
+func Handler(r Readiness, metrics http.Handler, c *Counters, h *History, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
@@ -31,8 +33,12 @@ func Handler(r Readiness, metrics http.Handler, c *Counters, profiles bool) http
 		fmt.Fprint(w, "/livez    200 while the process runs\n"+
 			"/readyz   200 from the first configuration until a shutdown\n"+
 			"/metrics  Prometheus metrics\n"+
-			"/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n")
+			"/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n"+
+			"/api/v1/history?domain=&path=&outcome=&value=&from=-1h&to=&points=&tz=  hits over time, as weir history show draws them\n"+
+			"/api/v1/history/top?domain=&path=&value=&from=-1h&to=&by=hits&n=20  the rules with the most hits\n"+
+			"/api/v1/history/verify?domain=&path=&outcome=&value=  whether each series holds all that it ever counted\n")
 	})
+	h.register(mux)
 	if c != nil {
 		c.register(mux)
 	}

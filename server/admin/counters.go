@@ -3,24 +3,17 @@ package admin
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxQuery is the longest query that is read, in bytes; maxGrant the most hits that are given back at once.
-const (
-	maxQuery = 16 << 10
-	maxGrant = 1<<53 - 1
-)
+// maxGrant is the most hits that are given back at once.
+const maxGrant = 1<<53 - 1
 
 // Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, and POST to
 // /grant gives hits back. All fields are needed.
@@ -44,18 +37,6 @@ type question struct {
 	rule       *descriptors.Rule
 	key        []byte
 	hits       uint64 // of a grant
-}
-
-// refusal is an error with its HTTP status; the text is a sentence for the client.
-type refusal struct {
-	status int
-	text   string
-}
-
-func (e *refusal) Error() string { return e.text }
-
-func refuse(status int, format string, args ...any) error {
-	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
 func (c *Counters) register(mux *http.ServeMux) {
@@ -109,22 +90,14 @@ func (c *Counters) grant(r *http.Request, q *question) error {
 	}}, out[:])
 }
 
-// read finds out what a request is about. It refuses parameters that it does not know: a mistyped one would be left out
-// silently else.
+// read finds out what a request is about.
 func (c *Counters) read(r *http.Request, more ...string) (*question, error) {
-	if len(r.URL.RawQuery) > maxQuery {
-		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
-	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := queryOf(r)
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "The query cannot be read: %v.", err)
+		return nil, err
 	}
-	known := append([]string{"domain", "descriptor"}, more...)
-	for name, given := range values {
-		if !slices.Contains(known, name) || len(given) != 1 || !utf8.ValidString(given[0]) {
-			return nil, refuse(http.StatusBadRequest, "Parameter %q is unknown, given twice, or not UTF-8: give each of %q once.",
-				name, known)
-		}
+	if err := checkNames(values, append([]string{"domain", "descriptor"}, more...)); err != nil {
+		return nil, err
 	}
 	q := &question{domain: values.Get("domain"), hits: 1}
 	if q.domain == "" {
@@ -200,8 +173,9 @@ type LimitAnswer struct {
 	Algorithm    string        `json:"algorithm"`
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
-	ResetSeconds int64         `json:"reset_seconds"` // until the oldest bucket leaves, rounded up; 0 if nothing counts
-	Levels       []LevelAnswer `json:"levels"`        // finest first
+	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves, rounded up; 0 if nothing counts
+	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs
+	Earlier      uint64        `json:"earlier,omitempty"` // hits of a sliding_log before those listed, the newest 10,000
 }
 
 // LevelAnswer is the buckets of one width.
@@ -212,7 +186,7 @@ type LevelAnswer struct {
 
 // BucketAnswer is a bucket that holds hits.
 type BucketAnswer struct {
-	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms
+	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms or 1µs
 	Hits  uint64  `json:"hits"`
 }
 
@@ -222,7 +196,7 @@ func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
 		n := &counts[i]
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Hits: n.Hits, Remaining: n.Remaining(),
-			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second),
+			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier,
 		}
 		for level, width := range n.Limit.LevelNames() {
 			buckets := make([]BucketAnswer, 0, len(n.Levels[level]))

@@ -24,6 +24,7 @@ descriptors:
       - {requests_per_unit: 10, unit: minute}
       - {requests_per_unit: 500, unit: hour}
   - {key: friend, rate_limit: {unlimited: true}}
+  - {key: payer, rate_limit: {requests_per_unit: 3, unit: minute, algorithm: sliding_log}}
 `
 
 var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
@@ -55,7 +56,7 @@ func newPort(t *testing.T, g Guard) *port {
 	p := &port{}
 	p.counters = &Counters{Rules: fixed{config}, Counter: store, Inspector: store, Guard: g,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, false)
+	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, nil, false)
 	return p
 }
 
@@ -63,10 +64,15 @@ type ready struct{}
 
 func (ready) Ready() error { return nil }
 
-// hit counts hits of user=ann.
+// hit counts hits of user=ann, hitBy those of ann by another key.
 func (p *port) hit(t *testing.T, hits uint64) {
 	t.Helper()
-	d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
+	p.hitBy(t, "user", hits)
+}
+
+func (p *port) hitBy(t *testing.T, key string, hits uint64) {
+	t.Helper()
+	d := descriptors.Descriptor{{Key: key, Value: "ann"}}
 	m := p.counters.Rules.Config().Match("shop", d)
 	checks := []backend.Check{{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: hits}}
 	if err := p.counters.Counter.Decide(t.Context(), checks, make([]backend.Decision, 1)); err != nil {
@@ -91,6 +97,17 @@ func bearer(token string) func(*http.Request) {
 }
 
 const ann = "?domain=shop&descriptor=user=ann"
+
+func TestALogIsShownByItsInstants(t *testing.T) {
+	p := newPort(t, Guard{})
+	p.hitBy(t, "payer", 2)
+	code, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=payer=ann")
+	const want = `"limits":[{"limit":"3/minute","algorithm":"sliding_log","hits":2,"remaining":1,"reset_seconds":60,"levels":[` +
+		`{"width":"1µs","buckets":[{"start":1795262433,"hits":2}]}]}]}`
+	if code != 200 || !strings.HasSuffix(body, want) {
+		t.Errorf("got %d\n%s\nwant …%s", code, body, want)
+	}
+}
 
 func TestCountersAreShownByLevel(t *testing.T) {
 	p := newPort(t, Guard{})

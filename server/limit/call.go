@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 )
 
 // Call is one request on its way to a verdict, with the room that it needs. Fill the Request, pass the Call to
@@ -26,6 +27,7 @@ type pending struct {
 	descriptor int
 	rule       *descriptors.Rule // nil for an override that no rule matches
 	shadow     bool
+	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
 }
 
 // Request is RateLimitRequest in weir's own types.

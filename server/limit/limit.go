@@ -3,13 +3,16 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 )
 
 // What is wrong with a request, in the words of envoyproxy/ratelimit.
@@ -25,81 +28,103 @@ var ErrNoConfig = errors.New("no rate limit configuration loaded")
 type Limiter struct {
 	counter   backend.Counter
 	algorithm descriptors.Algorithm // of overrides
-	config    atomic.Pointer[descriptors.Config]
+	recorder  *hits.Recorder
+	applying  sync.Mutex
+	inForce   atomic.Pointer[rules]
 }
 
-// New makes a limiter that counts in counter and knows no configuration yet. The algorithm is that of limits which
-// requests bring with them.
-func New(counter backend.Counter, algorithm descriptors.Algorithm) *Limiter {
-	return &Limiter{counter: counter, algorithm: algorithm}
+// rules are a configuration, and where the hits of each rule are recorded.
+type rules struct {
+	config *descriptors.Config
+	hits   *hits.Table
+}
+
+// New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
+// The algorithm is that of limits which requests bring with them.
+func New(counter backend.Counter, algorithm descriptors.Algorithm, recorder *hits.Recorder) *Limiter {
+	return &Limiter{counter: counter, algorithm: algorithm, recorder: recorder}
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
-func (l *Limiter) Apply(c *descriptors.Config) { l.config.Store(c) }
+func (l *Limiter) Apply(c *descriptors.Config) {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	l.inForce.Store(&rules{c, l.recorder.Table(c)})
+}
 
 // Config is the configuration in force, nil before the first.
-func (l *Limiter) Config() *descriptors.Config { return l.config.Load() }
+func (l *Limiter) Config() *descriptors.Config {
+	if r := l.inForce.Load(); r != nil {
+		return r.config
+	}
+	return nil
+}
 
-// Decide fills in the call's verdict. Its errors are those above, or the counter's.
+// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer: there is no verdict then.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
-	config := l.config.Load()
+	r := l.inForce.Load()
 	switch {
 	case c.Domain == "":
 		return ErrNoDomain
 	case len(c.Descriptors) == 0:
 		return ErrNoDescriptors
-	case config == nil:
+	case r == nil:
 		return ErrNoConfig
 	}
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
 	for i := range c.Descriptors {
-		l.match(config, c, i)
+		l.match(r, c, i)
 	}
 	if len(c.checks) > 0 {
 		c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
-		if err := backend.DecideAll(ctx, l.counter, c.checks, c.decisions); err != nil {
-			return err
+		if err := l.counter.Decide(ctx, c.checks, c.decisions); err != nil {
+			for i := range c.checks {
+				c.decisions[i].Err = err
+			}
 		}
 	}
+	var undecided error
 	for i := range c.checks {
 		c.take(i)
+		undecided = cmp.Or(undecided, c.decisions[i].Err)
 	}
-	return nil
+	return undecided
 }
 
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
-func (l *Limiter) match(config *descriptors.Config, c *Call, i int) {
+func (l *Limiter) match(r *rules, c *Call, i int) {
 	d := &c.Descriptors[i]
-	if !countable(d.Entries) {
-		return
+	var m descriptors.Match
+	if countable(d.Entries) {
+		m = r.config.Match(c.Domain, d.Entries)
 	}
-	m := config.Match(c.Domain, d.Entries)
-	if m.Found == descriptors.UnknownDomain {
-		return
+	var limits []descriptors.Limit
+	if m.Found != descriptors.UnknownDomain {
+		limits = l.override(c, d)
 	}
+	op, n := operation(d, c.Hits)
 	p := pending{descriptor: i, rule: m.Rule}
-	limits := l.override(c, d)
+	if op == backend.Count {
+		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
+	}
 	if limits == nil {
-		switch {
-		case m.Rule == nil:
-			return
-		case m.Rule.Unlimited:
-			c.Statuses[i].Unlimited = true
+		if m.Rule == nil || m.Rule.Unlimited {
+			c.Statuses[i].Unlimited = m.Rule != nil
+			p.hits.Admit(n, 0)
 			return
 		}
 		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
 	}
-	check := backend.Check{Limits: limits, Charge: charge(m.Rule, d)}
-	check.Op, check.Hits = operation(d, c.Hits)
 	begin := len(c.keys)
 	c.keys = m.AppendKey(c.keys, c.Domain, d.Entries)
-	check.Key = c.keys[begin:len(c.keys):len(c.keys)]
-	c.checks = append(c.checks, check)
+	c.checks = append(c.checks, backend.Check{
+		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge(m.Rule, d),
+	})
 	c.pending = append(c.pending, p)
 }
 
-// countable says whether a descriptor has entries, each with a key. Others pass and count nothing.
+// countable says whether a descriptor has entries, each with a key. Others pass, whatever the configuration says.
 func countable(d descriptors.Descriptor) bool {
 	for i := range d {
 		if d[i].Key == "" {
@@ -154,17 +179,25 @@ func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 	return backend.Count, hits
 }
 
-// take puts the decision on check i into the verdict.
+// take puts the decision on check i into the verdict, and records what became of its hits.
 func (c *Call) take(i int) {
-	p, d := &c.pending[i], &c.decisions[i]
-	s := &c.Statuses[p.descriptor]
-	s.Limit = &c.checks[i].Limits[d.Strictest]
-	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
-	s.Over = !d.Allowed && !p.shadow
-	if !s.Over {
+	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
+	if d.Err != nil {
+		p.hits.Degrade(check.Hits)
 		return
 	}
-	c.Over = true
+	s := &c.Statuses[p.descriptor]
+	s.Limit = &check.Limits[d.Strictest]
+	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
+	if d.Allowed {
+		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits))
+		return
+	}
+	p.hits.Deny(check.Hits, p.shadow)
+	if p.shadow {
+		return
+	}
+	s.Over, c.Over = true, true
 	if c.Message == "" && p.rule != nil {
 		c.Message = p.rule.Message
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -34,6 +35,7 @@ descriptors:
   - {key: bytes, rate_limit: {requests_per_unit: 1000, unit: minute}}
   - {key: strict, charge: admitted, rate_limit: {requests_per_unit: 1000, unit: minute}}
   - {key: closed, rate_limit: {requests_per_unit: 0, unit: minute}}
+  - {key: tenant, value_to_metric: true, rate_limit: {requests_per_unit: 10, unit: minute}}
 `
 
 // clock stands still until it is moved.
@@ -42,6 +44,12 @@ type clock struct{ nanos atomic.Int64 }
 func (c *clock) now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
 func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
+	t.Helper()
+	l, clk, _ := newRecordingLimiter(t)
+	return l, clk
+}
+
+func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) {
 	t.Helper()
 	clk := new(clock)
 	clk.nanos.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixNano())
@@ -54,9 +62,10 @@ func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	l := limit.New(store, descriptors.SlidingWindow)
+	recorder := hits.New(hits.DefaultValues)
+	l := limit.New(store, descriptors.SlidingWindow, recorder)
 	l.Apply(config)
-	return l, clk
+	return l, clk, recorder
 }
 
 // one is a descriptor of one entry.
@@ -69,7 +78,7 @@ func with(d limit.Descriptor, change func(*limit.Descriptor)) limit.Descriptor {
 	return d
 }
 
-func hits(n uint64) func(*limit.Descriptor) {
+func own(n uint64) func(*limit.Descriptor) {
 	return func(d *limit.Descriptor) { d.HasHits, d.Hits = true, n }
 }
 
@@ -124,12 +133,12 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"the strictest of several limits", "shop", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
 		{"the request's hits", "shop", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
-		{"the descriptor's hits win", "shop", 4, nil, with(one("user", "ann"), hits(2)), seen{false, "10/minute", 8}},
+		{"the descriptor's hits win", "shop", 4, nil, with(one("user", "ann"), own(2)), seen{false, "10/minute", 8}},
 		{"more hits than the limit", "shop", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
 		{"other values count apart", "shop", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
 		{"over", "shop", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
-		{"an explicit 0 looks", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), hits(0)), seen{true, "10/minute", 0}},
-		{"a look charges nothing", "shop", 1, []limit.Descriptor{with(one("user", "ann"), hits(0))}, with(one("user", "ann"), hits(0)), seen{false, "10/minute", 10}},
+		{"an explicit 0 looks", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), own(0)), seen{true, "10/minute", 0}},
+		{"a look charges nothing", "shop", 1, []limit.Descriptor{with(one("user", "ann"), own(0))}, with(one("user", "ann"), own(0)), seen{false, "10/minute", 10}},
 		{"a refund gives back", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
 		{"a refund of nothing", "shop", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
 		{"an unknown domain passes", "nowhere", 1, nil, one("user", "ann"), seen{}},
@@ -142,10 +151,10 @@ func TestVerdicts(t *testing.T) {
 		{"a shadow rule shows its limit", "shop", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
 		{"a shadow rule never denies", "shop", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
 
-		{"hits of its own are charged though denied", "shop", 1, []limit.Descriptor{with(one("bytes", ""), hits(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
-		{"unless the rule says otherwise", "shop", 1, []limit.Descriptor{with(one("strict", ""), hits(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
-		{"the request's hits are not charged when denied", "shop", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), hits(0)), seen{false, "1000/minute", 400}},
-		{"a fixed window charges the denied", "shop", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), hits(0)), seen{true, "2/minute", 0}},
+		{"hits of its own are charged though denied", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
+		{"unless the rule says otherwise", "shop", 1, []limit.Descriptor{with(one("strict", ""), own(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
+		{"the request's hits are not charged when denied", "shop", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), own(0)), seen{false, "1000/minute", 400}},
+		{"a fixed window charges the denied", "shop", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), own(0)), seen{true, "2/minute", 0}},
 
 		{"an override replaces the limit", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
 		{"an override needs no rule", "shop", 1, nil, with(one("nobody", ""), override(3, descriptors.Week, 1)), seen{false, "3/week", 2}},
@@ -243,7 +252,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	l, _ := newLimiter(t)
-	unconfigured := limit.New(nil, descriptors.SlidingWindow)
+	unconfigured := limit.New(nil, descriptors.SlidingWindow, hits.New(0))
 	for _, tc := range []struct {
 		l       *limit.Limiter
 		request limit.Request
@@ -270,7 +279,7 @@ func TestACounterThatFailsIsUnavailable(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	closed := limit.New(store, descriptors.SlidingWindow)
+	closed := limit.New(store, descriptors.SlidingWindow, hits.New(0))
 	closed.Apply(l.Config())
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 	if err := closed.Decide(t.Context(), c); !errors.Is(err, backend.ErrClosed) || c.Outcome(err) != limit.Unavailable {

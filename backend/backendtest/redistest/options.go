@@ -37,10 +37,14 @@ func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.lines = append(s.lines, lines...) }
 }
 
+// WithRelease starts another server than the one on PATH: one of Releases.
+func WithRelease(name string) Option { return func(s *settings) { s.release = name } }
+
 // settings say what servers have in common.
 type settings struct {
 	tls, socket, cluster       bool
-	sentinel                   bool // not a store but a sentinel
+	sentinel                   bool   // not a store but a sentinel
+	release                    string // "" for the server on PATH
 	password, sentinelPassword string
 	users, lines               []string
 	certificates               *Certificates // with tls

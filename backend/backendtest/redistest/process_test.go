@@ -15,7 +15,7 @@ func TestTakenPortIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	binary, err := findBinary()
+	binary, err := findBinary("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -28,16 +27,6 @@ const (
 	// askTime is how long a server may take to answer a question of this package.
 	askTime = 2 * time.Second
 )
-
-// findBinary prefers Redis, as Debian has it, to Valkey.
-func findBinary() (string, error) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if binary, err := exec.LookPath(name); err == nil {
-			return binary, nil
-		}
-	}
-	return "", errors.New("redis-server is not on PATH: run make tools")
-}
 
 // closer is what Start functions give.
 type closer interface {

@@ -84,6 +84,7 @@ func (s settings) asSentinel(master, host, port string) settings {
 	}
 	return settings{
 		sentinel: true, lines: lines, sentinelPassword: s.sentinelPassword, tls: s.tls, certificates: s.certificates,
+		release: s.release,
 	}
 }
 

@@ -85,7 +85,7 @@ func startServers(dir, name string, n int, s settings) (servers, error) {
 
 // startServer starts a server on the first port that is really free.
 func startServer(dir, name string, settings settings) (*Server, error) {
-	binary, err := findBinary()
+	binary, err := findBinary(settings.release)
 	if err != nil {
 		return nil, err
 	}

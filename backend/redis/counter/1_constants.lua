@@ -4,6 +4,6 @@ local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 local floor, max, min = math.floor, math.max, math.min
 
 local COUNT, LOOK, REFUND = 0, 1, 2
-local SLIDING, FIXED = 1, 2
+local SLIDING, FIXED, LOG = 1, 2, 3
 local NEVER = -1
 local MAX_COUNT = 9007199254740991

@@ -1,8 +1,16 @@
--- The quick way through a check: it counts under one limit, in a bucket that is live, and nothing else has to be done.
--- Nearly all checks are so. It returns nothing, and has changed nothing, where the general way is needed.
+-- The quick way through a check: it counts under one limit, and at most one chunk loses its oldest and one gets its
+-- newest bucket. Nearly all checks are so. It returns no decision, and has changed nothing, where the general way is
+-- needed.
 
 local function answer(allowed, before, remaining, reset, retry)
 	return to_bytes('<BBdddd', allowed, 0, before, remaining, reset, retry)
+end
+
+-- kept is until when a key is kept for hits that leave a sliding window at a moment: up to a sixteenth of the window
+-- longer, so that few of the buckets that begin have to prolong it.
+local function kept(moment, window)
+	local part = window / 16
+	return math.ceil(moment / part) * part
 end
 
 -- keep makes sure that the key lasts until a moment.
@@ -36,44 +44,130 @@ local function quick_fixed(key, name, header, hits, always, requests, width, now
 	return answer(0, before, 0, reset, reset)
 end
 
-local function quick_sliding(key, name, header, hits, always, requests, window, width, now)
+-- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is
+-- lost.
+local function finest(key, name, fan, bucket)
+	local number = floor(bucket / fan)
+	name = name .. '1' .. to_bytes('<I4', number)
+	return name, number * fan, call('HGET', key, name)
+end
+
+-- leave takes the buckets before from off the sum, and returns it and the oldest that is left, if both are in one
+-- chunk.
+local function leave(key, name, fan, total, oldest, from)
+	if floor(oldest / fan) ~= floor(from / fan) then
+		return
+	end
+	local _, begin, chunk = finest(key, name, fan, oldest)
+	local first = chunk and some(chunk, fan, from - begin)
+	if not first then
+		return
+	end
+	for at = oldest - begin, from - begin - 1 do
+		total = total - cell(chunk, fan, at)
+	end
+	return total, begin + first
+end
+
+-- over puts a live bucket that is over into its chunk, and returns that and its name, if the newest bucket is in it,
+-- too.
+local function over(key, name, fan, newest, bucket, live)
+	if floor(newest / fan) ~= floor(bucket / fan) then
+		return
+	end
+	local chunk_name, begin, chunk = finest(key, name, fan, bucket)
+	if chunk then
+		return with(chunk, fan, bucket - begin, cell(chunk, fan, bucket - begin) + live), chunk_name
+	end
+end
+
+local function quick_sliding(key, name, header, hits, always, requests, window, width, fan, now)
 	local total, oldest, newest, swept, at, live = 0, 0, 0, 0, 0, 0
-	local now_at = floor(now / width)
+	local now_at, from, left = floor(now / width), floor((now - window) / width), false
 	if header then
 		total, oldest, newest, swept, at, live = from_bytes('<I7I7I7I7I7I7', header)
-		if live > 0 and at ~= now_at or total > 0 and (newest > now_at or oldest < floor((now - window) / width)) then
+		if live > 0 and (at > now_at or at < from) or total > 0 and newest > now_at then
 			return
+		end
+		if total > 0 and oldest < from then
+			total, oldest = leave(key, name, fan, total, oldest, from)
+			if not total then
+				return
+			end
+			left = true
 		end
 	end
 	local before = total + live
-	local first = total > 0 and oldest or now_at
 	if before + hits > requests then
-		local left = requests - hits
-		if always == 1 or left ~= before - 1 and left >= live then
+		local most = requests - hits
+		if left or always == 1 or most ~= before - 1 and most >= live then
 			return
 		end
-		local wait = ((left == before - 1 and first or at) + 1) * width + window - now
+		local wait = ((most == before - 1 and total > 0 and oldest or at) + 1) * width + window - now
 		return answer(0, before, 0, wait, wait)
 	end
 	if before + hits > MAX_COUNT then
 		return
 	end
-	call('HSET', key, name, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, now_at, live + hits))
-	if live == 0 then
-		keep(key, (now_at + 1) * width + window, now)
+	local first = total > 0 and oldest or live > 0 and at or now_at
+	if live > 0 and at ~= now_at then
+		local chunk, chunk_name
+		if total > 0 then
+			chunk, chunk_name = over(key, name, fan, newest, at, live)
+		end
+		if not chunk then
+			return
+		end
+		call('HSET', key, name, to_bytes('<I7I7I7I7I7I7', before, oldest, at, swept, now_at, hits), chunk_name, chunk)
+	else
+		call('HSET', key, name, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, now_at, live + hits))
+	end
+	if live == 0 or at ~= now_at then
+		local ends = kept((now_at + 1) * width + window, window)
+		if live == 0 or ends ~= kept((at + 1) * width + window, window) then
+			keep(key, ends, now)
+		end
 	end
 	return answer(1, before, requests - before - hits, (first + 1) * width + window - now, 0)
 end
 
+local function quick_log(key, name, hits, always, requests, window, now)
+	local log = sliding_log({key = key}, {name = name, window = window})
+	local before = log:sum(now)
+	local fits = before + hits <= requests
+	if not fits and always == 1 then
+		return
+	elseif fits then
+		log:add(now, hits)
+	end
+	if log.changed then
+		log:save()
+	end
+	if log.grown and log.alone then
+		call('PEXPIRE', key, math.ceil(window / 1000))
+	elseif log.grown then
+		keep(key, log:expires(), now)
+	end
+	if fits then
+		return answer(1, before, requests - before - hits, log.first.time + window - now, 0)
+	end
+	local wait = log:hold(now, requests - hits) - now
+	return answer(0, before, 0, wait, wait)
+end
+
+-- quick returns the decision, and the header if it has read it.
 local function quick(key, packed, now)
-	local op, hits, count, algorithm, always, requests, window, width, name =
-		from_bytes('<BI7BBBI7I7I7Bc0', packed)
+	local op, hits, count, algorithm, always, requests, window, width, name, _, fan =
+		from_bytes('<BI7BBBI7I7I7Bc0BB', packed)
 	if op ~= COUNT or count ~= 1 or hits == 0 or hits > requests then
 		return
 	end
+	if algorithm == LOG then
+		return quick_log(key, name, hits, always, requests, window, now)
+	end
 	local header = call('HGET', key, name)
 	if algorithm == FIXED then
-		return quick_fixed(key, name, header, hits, always, requests, width, now)
+		return quick_fixed(key, name, header, hits, always, requests, width, now), header
 	end
-	return quick_sliding(key, name, header, hits, always, requests, window, width, now)
+	return quick_sliding(key, name, header, hits, always, requests, window, width, fan, now), header
 end

@@ -3,22 +3,29 @@
 local Fields = {}
 Fields.__index = Fields
 
--- open reads the first field of each limit.
-local function open(key, limits)
+-- open reads the first field of each limit. header is that of the only limit, if it has been read. Logs have a set in
+-- place of fields.
+local function open(key, limits, header)
 	local f = setmetatable({key = key, values = {}, written = false, cleared = false}, Fields)
-	if #limits == 1 then
-		local name = limits[1].name
-		f.values[name] = call('HGET', key, name)
+	if limits[1].algorithm == LOG then
+		return f
+	elseif header ~= nil then
+		f.values[limits[1].name] = header
 		return f
 	end
 	local names = {}
 	for i, l in ipairs(limits) do
 		names[i] = l.name
 	end
-	for i, value in ipairs(call('HMGET', key, unpack(names))) do
-		f.values[names[i]] = value
-	end
+	f:fetch(names)
 	return f
+end
+
+-- fetch reads fields that will be asked for.
+function Fields:fetch(names)
+	for i, value in ipairs(call('HMGET', self.key, unpack(names))) do
+		self.values[names[i]] = value
+	end
 end
 
 -- get returns a field's value, false if there is none.
@@ -52,9 +59,9 @@ function Fields:clear(name)
 	end
 end
 
--- save writes what was set and cleared. needed is for how many milliseconds from now the key must last, nil if that has
--- not changed.
-function Fields:save(needed)
+-- save writes what was set and cleared. needed is the moment until which the key must last, nil if that has not
+-- changed.
+function Fields:save(needed, now)
 	if self.written then
 		local set = {}
 		for name, value in pairs(self.written) do
@@ -74,7 +81,7 @@ function Fields:save(needed)
 			call('HDEL', self.key, unpack(names))
 		end
 	end
-	if needed and call('PTTL', self.key) < needed then
-		call('PEXPIRE', self.key, needed)
+	if needed then
+		keep(self.key, needed, now)
 	end
 end

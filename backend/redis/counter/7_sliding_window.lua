@@ -1,23 +1,30 @@
 -- sliding_window: buckets on several levels, and a running sum beside them.
 --
--- The buckets of a level stand in chunks, one for each bucket of the level above; fifteen of the coarsest level make
--- a chunk, too. A header holds the hits in the chunks, their oldest and newest finest bucket, how far old chunks have been
--- swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write nothing
--- but the header.
+-- The buckets of a level stand in chunks, one for each bucket of the level above; fifteen of the coarsest level make a
+-- chunk, too. A header holds the hits in the chunks, their oldest and newest finest bucket, how far old chunks have
+-- been swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write
+-- nothing but the header.
+--
+-- A coarse bucket is written once, when the newest bucket leaves it: until then its finer ones tell. It stays as it is
+-- when its first buckets leave the window: whoever counts from the oldest bucket on begins on the finest level. So the
+-- coarse buckets that hold the oldest or the newest bucket are not read, and a hit that comes or goes changes one
+-- chunk.
 --
 -- What is left over is never read, and so need not be removed at once: buckets before the oldest, the chunk of a bucket
 -- that counts nothing, chunks of the coarsest level that do not lie between the oldest and the newest. What stands in a
--- chunk behind the newest is zero. A coarse bucket counts what its finer ones still count, so whole coarse buckets can
--- be dropped without looking into them: nothing here reads more than a chunk or two of a level.
+-- chunk behind the newest is zero. A chunk begins with zeros when the newest bucket enters it.
 
 local Sliding = {}
 Sliding.__index = Sliding
 
-local SWEEP = 12 -- chunks that one check sweeps away
+local SWEEP = 4    -- chunks that one check sweeps away
+local RESTART = 64 -- the same when a window begins anew: all of a window by two levels
+local LOOK_AT = 3  -- chunks read in search of one of these
+local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
 
 local function sliding_window(fields, l)
-	local s = setmetatable({fields = fields, limit = l, width = l.width, total = 0, oldest = 0, newest = 0, swept = 0,
-		at = 0, live = 0, changed = false, grown = false, top = false}, Sliding)
+	local s = setmetatable({fields = fields, limit = l, width = l.width, window = l.window, total = 0, oldest = 0,
+		newest = 0, swept = 0, at = 0, live = 0, changed = false, grown = false, top = false, summed = false}, Sliding)
 	local header = fields:get(l.name)
 	if header then
 		s.total, s.oldest, s.newest, s.swept, s.at, s.live = from_bytes('<I7I7I7I7I7I7', header)
@@ -25,104 +32,134 @@ local function sliding_window(fields, l)
 	return s
 end
 
--- layout says for each level how many finest buckets one of its buckets holds, and how many of its buckets a chunk has.
+-- layout says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many of
+-- its buckets a chunk has.
 function Sliding:layout()
 	if self.top then
 		return
 	end
-	local levels, widths = self.limit.levels, {}
-	for i = 1, #levels / 7 do
-		widths[i] = from_bytes('<I7', levels, 7 * i - 6)
+	local fans = self.limit.fans
+	local top, per, span, fan, names, all = #fans, {}, {}, {}, {}, 1
+	for level = 1, top do
+		per[level], fan[level] = all, byte(fans, level)
+		all = all * fan[level]
+		span[level], names[level] = all, {}
 	end
-	self.per, self.fan, self.top = {}, {}, #widths
-	for level = 1, self.top do
-		self.per[level] = widths[level] / widths[1]
-		self.fan[level] = (widths[level + 1] or 15 * widths[self.top]) / widths[level]
+	self.top, self.per, self.span, self.fan, self.names = top, per, span, fan, names
+end
+
+-- chunk is the name of the chunk of a level that holds a finest bucket, and the first bucket that it holds.
+function Sliding:chunk(level, finest)
+	local span, names = self.span[level], self.names[level]
+	local number = floor(finest / span)
+	local name = names[number]
+	if not name then
+		name = self.limit.name .. level .. to_bytes('<I4', number)
+		names[number] = name
 	end
+	return name, number * span
 end
 
--- index is the number of the bucket on a level that holds a finest bucket.
-function Sliding:index(level, finest)
-	return floor(finest / self.per[level])
+-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
+function Sliding:place(level, begin, finest)
+	return floor((finest - begin) / self.per[level])
 end
 
--- chunk is the name of a bucket's chunk, its number, and the bucket's place in it.
-function Sliding:chunk(level, i)
-	local fan = self.fan[level]
-	local number = floor(i / fan)
-	return self.limit.name .. level .. to_bytes('<I4', number), number, i - number * fan
-end
-
--- get returns the hits of a bucket whose chunk counts.
-function Sliding:get(level, i)
-	if self.total == 0 or i < self:index(level, self.oldest) or i > self:index(level, self.newest) then
-		return 0
+-- held returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first bucket. The
+-- chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
+function Sliding:held(level, finest)
+	local name, begin = self:chunk(level, finest)
+	if level < self.top and begin > self.oldest and begin + self.span[level] <= self.newest then
+		local above, first = self:held(level + 1, finest)
+		if not above or cell(above, self.fan[level + 1], self:place(level + 1, first, finest)) == 0 then
+			return nil, begin
+		end
 	end
-	local name, _, at = self:chunk(level, i)
-	local value = self.fields:get(name)
-	return value and cell(value, self.fan[level], at) or 0
+	return self.fields:get(name), begin
 end
 
--- path returns the hits of the bucket of each level that holds a finest bucket.
-function Sliding:path(finest)
-	local hits = {}
-	for level = self.top, 1, -1 do
-		hits[level] = hits[level + 1] == 0 and 0 or self:get(level, self:index(level, finest))
+-- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the
+-- newest: whole coarse buckets where there are any, finer ones on both sides of them.
+function Sliding:count(from, to)
+	local per, hits, level = self.per, 0, 1
+	while from < to do
+		while level < self.top and from % per[level + 1] == 0 and from + per[level + 1] <= to do
+			level = level + 1
+		end
+		while from + per[level] > to do
+			level = level - 1
+		end
+		local chunk, begin = self:held(level, from)
+		local stop = min(begin + self.span[level], to - to % per[level])
+		if chunk then
+			hits = hits + sum(chunk, self.fan[level], (from - begin) / per[level], (stop - begin) / per[level])
+		end
+		from = stop
 	end
 	return hits
 end
 
--- set changes the hits of a bucket. A fresh chunk begins with zeros.
-function Sliding:set(level, i, hits, fresh)
-	local name, _, at = self:chunk(level, i)
-	local value = not fresh and self.fields:get(name) or string.rep('\0', self.fan[level])
-	self.fields:set(name, with(value, self.fan[level], at, hits))
+-- broken is raised where the fields do not fit each other. Somebody has changed them, and a script must never search
+-- without end.
+function Sliding:broken()
+	error('the fields of ' .. self.fields.key .. ' do not fit each other')
 end
 
--- grow sets the hits of the bucket of each level that holds a finest bucket; before is what its path was.
-function Sliding:grow(finest, before, hits)
-	for level = 1, self.top do
-		local i = self:index(level, finest)
-		local fresh = before[level + 1] == 0
-		if level == self.top then
-			local _, number = self:chunk(level, i)
-			fresh = self.total == 0 or number < self:top_chunk(self.oldest) or number > self:top_chunk(self.newest)
+-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs where
+-- a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but counts.
+-- After some chunks, if that is given, it returns how far it came.
+function Sliding:seek(level, from, chunks)
+	local lowest = level
+	while from <= self.newest do
+		if chunks == 0 then
+			return from
 		end
-		self:set(level, i, hits[level], fresh)
+		chunks = chunks and chunks - 1
+		local chunk, begin = self:held(level, from)
+		local span, per = self.span[level], self.per[level]
+		local at = chunk and some(chunk, self.fan[level], floor((from - begin) / per)) or nil
+		if level > 1 and self.newest < begin + span then
+			at = min(at or span, self:place(level, begin, self.newest))
+		end
+		if at then
+			from = max(from, begin + at * per)
+			if level == lowest then
+				return from
+			end
+			level = level - 1
+		elseif chunk ~= nil and level < self.top and from == begin and from > self.oldest then
+			self:broken() -- the bucket above counts, and none of these
+		else
+			from, level = begin + span, min(level + 1, self.top)
+		end
 	end
+	self:broken()
 end
 
--- top_chunk is the number of the coarsest chunk that holds a finest bucket.
-function Sliding:top_chunk(finest)
-	local _, number = self:chunk(self.top, self:index(self.top, finest))
-	return number
-end
-
--- span returns the first and the last bucket of a level that can count; below one of the level above, if it is given.
-function Sliding:span(level, above)
-	local first, last = self:index(level, self.oldest), self:index(level, self.newest)
-	if above then
-		first = max(first, above * self.fan[level])
-		last = min(last, (above + 1) * self.fan[level] - 1)
+-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then
+-- left out. There are more hits in the chunks than these.
+function Sliding:back(hits)
+	local level, finest = 1, self.newest
+	while finest >= self.oldest do
+		local chunk, begin = self:held(level, finest)
+		local stop = self:place(level, begin, finest) + 1
+		local all = chunk and sum(chunk, self.fan[level], 0, stop) or 0
+		if all <= hits then
+			hits, finest, level = hits - all, begin - 1, min(level + 1, self.top)
+		else
+			local at
+			at, hits = back_from(chunk, self.fan[level], stop, hits)
+			if level == 1 then
+				return begin + at, hits
+			end
+			finest, level = begin + (at + 1) * self.per[level] - 1, level - 1
+		end
 	end
-	return first, last
-end
-
--- list returns the hits of the buckets from first to last, which all lie within the span.
-function Sliding:list(level, first, last)
-	local all, fan = {}, self.fan[level]
-	while first <= last do
-		local name, number, at = self:chunk(level, first)
-		local value = self.fields:get(name) or string.rep('\0', fan)
-		local stop = min(last, (number + 1) * fan - 1)
-		append(all, value, fan, at, stop - number * fan)
-		first = stop + 1
-	end
-	return all
+	self:broken()
 end
 
 function Sliding:leaves(finest)
-	return (finest + 1) * self.width + self.limit.window
+	return (finest + 1) * self.width + self.window
 end
 
 -- last is the newest finest bucket that counts.
@@ -132,114 +169,95 @@ end
 
 -- sum drops what has left the window, moves what is later than now into now's bucket, and returns what counts.
 function Sliding:sum(now)
-	local width = self.width
+	if self.summed == now then
+		return self.total + self.live
+	end
+	self.summed = now
+	local now_at, from = floor(now / self.width), floor((now - self.window) / self.width)
 	if self.live > 0 then
-		if self:leaves(self.at) <= now then
+		if self.at < from then
 			self.total, self.live, self.changed = 0, 0, true
-		elseif self.at * width > now then
-			self:flush()
+		elseif self.at > now_at then
+			self.at, self.changed = now_at, true
 		end
 	end
 	if self.total > 0 then
-		if self.newest * width > now then
-			self:fold(floor(now / width))
+		if self.newest > now_at then
+			self:fold(now_at)
 		end
-		local from = floor((now - self.limit.window) / width)
 		if self.newest < from then
 			self.total, self.changed = 0, true
-		elseif self.oldest < from then
+		elseif self.total > 0 and self.oldest < from then
 			self:drop(from)
 		end
 	end
 	return self.total + self.live
 end
 
--- drop forgets the buckets before the finest bucket from: whole ones on each level, down to those beside from.
+-- drop forgets the buckets before the finest bucket from.
 function Sliding:drop(from)
 	self:layout()
-	local first, last = self:span(self.top)
-	for level = self.top, 1, -1 do
-		local edge, gone = self:index(level, from), 0
-		for _, hits in ipairs(self:list(level, first, min(edge - 1, last))) do
-			gone = gone + hits
-		end
-		self.total = self.total - gone
-		if gone > 0 then
-			for above = level + 1, self.top do
-				local i = self:index(above, from)
-				self:set(above, i, self:get(above, i) - gone)
-			end
-		end
-		if self:get(level, edge) == 0 then
-			break
-		end
-		if level > 1 then
-			first, last = self:span(level - 1, edge)
-		end
-	end
-	self.oldest = from
-	self.oldest, self.changed = self:first(), true
+	self.total = self.total - self:count(self.oldest, from)
+	self.oldest, self.changed = self:seek(1, from), true
 end
 
--- first returns the first finest bucket, from the oldest on, that holds hits. There is one unless the key is damaged: then
--- it gives up, as a script must never search without end.
-function Sliding:first()
-	local i, last = self:span(self.top)
-	for level = self.top, 1, -1 do
-		local fan, found = self.fan[level], false
-		while not found do
-			if i > last then
-				error('the fields of ' .. self.fields.key .. ' do not fit each other')
-			end
-			local name, number, at = self:chunk(level, i)
-			local value = self.fields:get(name)
-			found = value and some(value, fan, at)
-			i = number * fan + (found or fan)
-		end
-		if level > 1 then
-			i, last = self:span(level - 1, i)
-		end
-	end
-	return i
-end
-
--- fold moves the hits of all buckets later than the finest bucket live into it.
-function Sliding:fold(live)
+-- fold moves the hits of all buckets later than the finest bucket now_at into it, and makes it the live one.
+function Sliding:fold(now_at)
 	self:layout()
-	local before, hits, moved = self:path(live), {}, 0
-	local first, last = self:span(self.top)
-	for level = self.top, 1, -1 do
-		local i = self:index(level, live)
-		for _, later in ipairs(self:list(level, max(first, i + 1), last)) do
-			moved = moved + later
-		end
-		hits[level] = before[level] + moved
-		first, last = 1, 0
-		if level > 1 and before[level] > 0 then
-			first, last = self:span(level - 1, i)
-		end
+	local later = self.total
+	if self.oldest <= now_at then
+		later = later - self:count(self.oldest, now_at + 1)
 	end
-	self:grow(live, before, hits)
-	self:truncate(live)
-	self.oldest, self.swept = min(self.oldest, live), min(self.swept, live)
+	self:take_chunks(later)
+	self.at, self.live = now_at, self.live + later
 end
 
--- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow again.
+-- take_chunks takes the newest hits out of the chunks.
+function Sliding:take_chunks(hits)
+	self.changed = true
+	if hits == self.total then
+		self.total = 0
+		return
+	end
+	self:layout()
+	local finest, part = self:back(hits)
+	local name, begin = self:chunk(1, finest)
+	local chunk, at = self.fields:get(name), finest - begin
+	self.fields:set(name, with(chunk, self.fan[1], at, cell(chunk, self.fan[1], at) - part))
+	self.total = self.total - hits
+	self:truncate(finest)
+end
+
+-- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow
+-- again, and what is found to be left over is removed. The rest stays until the key ends.
 function Sliding:truncate(finest)
-	self:forget(finest)
-	self.newest, self.changed = finest, true
+	local fields = self.fields
 	for level = 1, self.top do
-		local name, _, at = self:chunk(level, self:index(level, finest))
-		self.fields:set(name, upto(self.fields:get(name), self.fan[level], at))
+		local name, begin = self:chunk(level, finest)
+		local mine, fan, per = fields:get(name), self.fan[level], self.per[level]
+		local at = self:place(level, begin, finest)
+		for behind = at + 1, level > 1 and fan - 1 or 0 do
+			if cell(mine, fan, behind) > 0 then
+				fields:clear((self:chunk(level - 1, begin + behind * per)))
+			end
+		end
+		fields:set(name, upto(mine, fan, at))
+		local newest = self:chunk(level, self.newest)
+		if newest ~= name then
+			fields:clear(newest)
+		end
 	end
+	self:forget(finest)
+	self.newest = finest
 end
 
--- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts when
--- the window moves on.
+-- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
+-- when the window moves on.
 function Sliding:forget(finest)
-	local first = max(self:top_chunk(finest) + 1, self:top_chunk(self.swept))
-	for number = first, self:top_chunk(self.newest) do
-		self.fields:clear(self.limit.name .. self.top .. to_bytes('<I4', number))
+	local span = self.span[self.top]
+	local first = max(finest + span, self.swept, self.newest - FORGET * span)
+	for number = floor(first / span), floor(self.newest / span) do
+		self.fields:clear((self:chunk(self.top, number * span)))
 	end
 end
 
@@ -254,7 +272,7 @@ function Sliding:add(now, delta)
 		return
 	end
 	local at = floor(now / self.width)
-	self.grown = self.grown or sum == 0 or self:last() ~= at
+	self.grown = self.grown or sum == 0 or self:expires() ~= kept(self:leaves(at), self.window)
 	if self.live > 0 and self.at ~= at then
 		self:flush()
 	end
@@ -263,67 +281,71 @@ end
 
 -- flush moves the live bucket into the chunks.
 function Sliding:flush()
-	local live, at = self.live, self.at
-	if live == 0 then
-		return
-	end
 	self:layout()
-	if self.total == 0 then
-		self:begin(at)
+	local at, empty = self.at, self.total == 0
+	if empty then
+		self:restart(at)
 	end
-	local before, hits = self:path(at), {}
-	for level = 1, self.top do
-		hits[level] = before[level] + live
-	end
-	self:grow(at, before, hits)
-	self.total, self.newest, self.live, self.changed = self.total + live, at, 0, true
+	self:enter(at)
+	local name, begin = self:chunk(1, at)
+	local chunk = self.fields:get(name) or string.rep('\0', self.fan[1])
+	local hits = empty and 0 or cell(chunk, self.fan[1], at - begin)
+	self.fields:set(name, with(chunk, self.fan[1], at - begin, hits + self.live))
+	self.total, self.newest, self.live, self.changed = self.total + self.live, at, 0, true
 end
 
--- begin makes an empty window ready for its first hit.
-function Sliding:begin(live)
-	local swept = live
+-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for one
+-- check, the rest is swept by the next ones.
+function Sliding:restart(at)
 	if self.newest > 0 then
-		self:forget(live)
-		local all = self.newest + self.fan[1]
-		local done = self:sweep(all)
-		for level = 1, self.top do
-			self.fields:clear((self:chunk(level, self:index(level, self.newest))))
+		self.oldest = self.newest
+		if self:sweep(RESTART) then
+			for level = 1, self.top do
+				self.fields:clear((self:chunk(level, self.newest)))
+			end
+			self.newest = 0
+		elseif self.newest > at then -- the clock stepped back
+			self:forget(at)
+			self.newest = 0
 		end
-		swept = done < all and min(done, live) or live
 	end
-	self.oldest, self.swept, self.newest = live, swept, live
+	if self.newest == 0 then
+		self.swept = at
+		if self.top > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
+			self.fields:set(self.limit.name .. '0', string.rep(' ', 65))
+		end
+	end
+	self.oldest = at
 end
 
--- take_back takes away the newest hits: whole buckets on each level, then a part of one.
+-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
+-- the bucket above is written.
+function Sliding:enter(at)
+	for level = 1, self.top do
+		local name, begin = self:chunk(level, at)
+		if self.newest >= begin then
+			return -- coarser levels go on as well
+		end
+		local fan = self.fan[level]
+		if self.newest > 0 and level < self.top then
+			local left = self.fields:get((self:chunk(level, self.newest)))
+			local above, first = self:chunk(level + 1, self.newest)
+			local hits = min(MAX_COUNT, left and sum(left, fan, 0, fan) or 0)
+			local chunk = self.fields:get(above) or string.rep('\0', self.fan[level + 1])
+			local place = self:place(level + 1, first, self.newest)
+			self.fields:set(above, with(chunk, self.fan[level + 1], place, hits))
+		end
+		self.fields:set(name, string.rep('\0', fan))
+	end
+end
+
+-- take_back takes away the newest hits.
 function Sliding:take_back(hits)
 	local live = min(hits, self.live)
-	self.live, hits, self.changed = self.live - live, hits - live, self.changed or hits > 0
-	if hits == 0 then
-		return
+	self.live, self.changed = self.live - live, self.changed or hits > 0
+	if hits > live then
+		self:take_chunks(hits - live)
 	end
-	if hits == self.total then
-		self.total = 0
-		return
-	end
-	self:layout()
-	local left, path, taken = hits, {}, {}
-	local first, last = self:span(self.top)
-	for level = self.top, 1, -1 do
-		local all = self:list(level, first, last)
-		local at = #all
-		while all[at] <= left do
-			left, at = left - all[at], at - 1
-		end
-		path[level], taken[level] = first + at - 1, left
-		if level > 1 then
-			first, last = self:span(level - 1, path[level])
-		end
-	end
-	for level = 1, self.top do
-		self:set(level, path[level], self:get(level, path[level]) - taken[level])
-	end
-	self.total = self.total - hits
-	self:truncate(path[1])
 end
 
 -- hold returns the first moment at which at most keep of the hits that count now still do.
@@ -337,52 +359,43 @@ function Sliding:hold(now, keep)
 		return self:leaves(self.total > 0 and self.oldest or self.at)
 	end
 	self:layout()
-	keep = keep - self.live
-	local left = self.total
-	local i, last = self:span(self.top)
-	for level = self.top, 1, -1 do
-		for _, hits in ipairs(self:list(level, i, last)) do
-			if left - hits <= keep then
-				break
-			end
-			left, i = left - hits, i + 1
-		end
-		if level > 1 then
-			i, last = self:span(level - 1, i)
-		end
-	end
-	return self:leaves(i)
+	return self:leaves((self:back(keep - self.live)))
 end
 
--- expires returns the first moment from which nothing counts.
+-- expires is until when the key must last.
 function Sliding:expires()
-	return self:leaves(self:last())
+	return kept(self:leaves(self:last()), self.window)
 end
 
--- sweep removes chunks that lie wholly before a finest bucket, some at a time, and returns how far all are removed.
-function Sliding:sweep(before)
-	local fan = self.fan[1]
-	local number, last, budget = floor(self.swept / fan), floor(before / fan), SWEEP
-	while number < last do
-		if budget == 0 then
-			return number * fan
+-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. The
+-- buckets of the second level tell which chunks there are.
+function Sliding:sweep(most)
+	local span = self.span[1]
+	local last = floor(self.oldest / span)
+	for _ = 1, most do
+		local swept = self.swept
+		if floor(swept / span) >= last then
+			return true
 		end
-		for level = 1, self.top do
-			local span = self.per[level] * self.fan[level]
-			local mine = floor(number * fan / span)
-			if mine == floor((number + 1) * fan / span) then
-				break -- the chunks of coarser levels go on as well
+		self.fields:clear((self:chunk(1, swept)))
+		local from = (floor(swept / span) + 1) * span
+		if self.top > 1 then
+			from = self:seek(2, from, LOOK_AT)
+			for level = 2, self.top do
+				local passed, begin = self:chunk(level, swept)
+				if begin + self.span[level] <= from then
+					self.fields:clear(passed)
+				end
 			end
-			self.fields:clear(self.limit.name .. level .. to_bytes('<I4', mine))
 		end
-		number, budget = number + 1, budget - 1
+		self.swept = from
 	end
-	return before
+	return floor(self.swept / span) >= last
 end
 
 function Sliding:save()
 	if self.top and self.total > 0 then
-		self.swept = self:sweep(self.oldest)
+		self:sweep(SWEEP)
 	end
 	self.fields:set(self.limit.name, to_bytes('<I7I7I7I7I7I7', self.total, self.oldest, self.newest, self.swept,
 		self.at, self.live))

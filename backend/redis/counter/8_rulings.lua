@@ -80,12 +80,13 @@ local function refund(limits, states, hits, now)
 	return v
 end
 
--- decide is the general way through a check.
-local function decide(key, packed, now)
+-- decide is the general way through a check. header is that of its only limit, if the quick way has read it.
+local function decide(key, packed, now, header)
 	local op, hits, limits = arguments(packed)
-	local fields, states = open(key, limits), {}
+	local fields, states = open(key, limits, header), {}
 	for i, l in ipairs(limits) do
-		states[i] = l.algorithm == SLIDING and sliding_window(fields, l) or fixed_window(fields, l)
+		states[i] = l.algorithm == SLIDING and sliding_window(fields, l)
+			or l.algorithm == FIXED and fixed_window(fields, l) or sliding_log(fields, l)
 	end
 	local v
 	if op == LOOK then
@@ -101,9 +102,9 @@ local function decide(key, packed, now)
 			s:save()
 		end
 		if s.grown then
-			needed = max(needed or 0, math.ceil((s:expires() - now) / 1000))
+			needed = max(needed or 0, s:expires())
 		end
 	end
-	fields:save(needed)
+	fields:save(needed, now)
 	return to_bytes('<BBdddd', v.allowed and 1 or 0, v.strictest - 1, v.before, v.remaining, v.reset, v.retry)
 end

@@ -6,12 +6,12 @@ local decide
 -- one decides a check. The general way is put together only when it is needed: making its functions costs more than
 -- most checks.
 local function one(key, packed, now)
-	local decision = quick(key, packed, now)
+	local decision, header = quick(key, packed, now)
 	if decision then
 		return decision
 	end
 	decide = decide or general()
-	return decide(key, packed, now)
+	return decide(key, packed, now, header)
 end
 
 local now = tonumber(ARGV[1])

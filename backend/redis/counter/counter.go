@@ -1,8 +1,8 @@
 // Package counter is how weir counts in a Redis server: the script that decides checks there, what it is asked, and
 // what it answers. It talks to no server itself.
 //
-// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them; see
-// KEYS.md. It decides as package window does, step for step.
+// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them, or in one
+// sorted set if they are sliding logs; see KEYS.md. It decides as package window does, step for step.
 package counter
 
 import (
@@ -59,15 +59,25 @@ func Source() string { return source }
 // SHA is the script's name, for EVALSHA.
 func SHA() string { return sha }
 
-// AppendKey appends the Redis key of a check's key: weir:{hash}key. The hash tag is a hash of the whole key, so that no
-// request chooses a slot, and one domain spreads over all.
-func AppendKey(dst, key []byte) []byte {
+// AppendKey appends the Redis key of a check's key under some limits: weir:{hash}key, or for logs, which are kept in
+// another type, weir:{hash}log:key. The hash tag is a hash of the whole key, so that no request chooses a slot, and one
+// domain spreads over all.
+func AppendKey(dst, key []byte, limits []descriptors.Limit) []byte {
 	var sum [8]byte
 	binary.BigEndian.PutUint64(sum[:], xxhash.Sum64(key))
 	dst = append(dst, "weir:{"...)
 	dst = base64.RawURLEncoding.AppendEncode(dst, sum[:])
 	dst = append(dst, '}')
+	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
+		dst = append(dst, "log:"...) // the key itself begins with a digit
+	}
 	return append(dst, key...)
+}
+
+// Keys are all Redis keys that a check's key may have, whatever its limits. They have the same hash tag.
+func Keys(key []byte) []string {
+	log := []descriptors.Limit{{Algorithm: descriptors.SlidingLog}}
+	return []string{string(AppendKey(nil, key, nil)), string(AppendKey(nil, key, log))}
 }
 
 // AppendArg appends what a check asks the script.
@@ -94,20 +104,36 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
-	dst = append(dst, byte(7*len(levels)))
-	for _, width := range levels {
-		dst = append56(dst, micros(width))
+	dst = append(dst, byte(len(levels)))
+	for level := range levels {
+		dst = append(dst, fan(levels, level))
 	}
 	return dst
 }
 
-// appendName appends the name of a limit's field. State belongs to (algorithm, window, precision), so the name holds
-// these: f60 is a fixed window of a minute, s1o0.1m a sliding one of 3600 s (in base 36) with buckets of 1m.
-func appendName(dst []byte, l *descriptors.Limit) []byte {
-	if l.Algorithm == descriptors.FixedWindow {
-		return strconv.AppendInt(append(dst, 'f'), int64(l.Window/time.Second), 36)
+// topFan is how many buckets of the coarsest level stand in a chunk.
+const topFan = 15
+
+// fan is how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+func fan(levels []time.Duration, level int) byte {
+	if level+1 == len(levels) {
+		return topFan
 	}
-	dst = strconv.AppendInt(append(dst, 's'), int64(l.Window/time.Second), 36)
+	return byte(levels[level+1] / levels[level])
+}
+
+// appendName appends the name of a limit's field, or what the members of a log begin with. State belongs to (algorithm,
+// window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
+// minute, s2s0m a sliding one of an hour with buckets of a minute, l1o: a log of a minute.
+func appendName(dst []byte, l *descriptors.Limit) []byte {
+	seconds := int64(l.Window / time.Second)
+	switch l.Algorithm {
+	case descriptors.FixedWindow:
+		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
+	case descriptors.SlidingLog:
+		return append(strconv.AppendInt(append(dst, 'l'), seconds, 36), ':')
+	}
+	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
 	return append(dst, precisionNames[l.Precision]...)
 }
 

@@ -3,9 +3,6 @@ package counter
 import (
 	"context"
 	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -40,7 +38,7 @@ func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	for i := range checks {
 		c := &checks[i]
-		key := string(AppendKey(nil, c.Key))
+		key := string(AppendKey(nil, c.Key, c.Limits))
 		reply, err := p.client.EvalSha(ctx, SHA(), []string{key}, p.now.Load(), AppendArg(nil, c)).StringSlice()
 		if err != nil {
 			return err
@@ -57,13 +55,14 @@ func (p *plain) Close() error {
 	return nil
 }
 
-// buckets counts the finest buckets of all states that a key holds.
+// buckets counts the finest buckets of all states that a key holds, and the members of its logs, left-over ones too.
 func (p *plain) buckets(t *testing.T, key []byte) int {
-	fields, err := p.client.HGetAll(t.Context(), string(AppendKey(nil, key))).Result()
+	names := Keys(key)
+	fields, err := p.client.HGetAll(t.Context(), names[0]).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	n := int(p.client.ZCard(t.Context(), names[1]).Val())
 	for name, l := range limitsByName() {
 		if fields[name] != "" {
 			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])
@@ -90,37 +89,24 @@ var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
 	return all
 })
 
-func startRedis(t testing.TB) *redis.Client {
+// startRedis gives a client of a new server that knows the script.
+func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
 	t.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatal("redis-server is not on PATH: run make tools")
-	}
-	socket := filepath.Join(t.TempDir(), "s")
-	server := exec.Command(binary, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no")
-	server.Dir = t.TempDir()
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1})
-	t.Cleanup(func() {
-		client.Close()
-		server.Process.Signal(os.Interrupt)
-		server.Wait()
-	})
-	for begin := time.Now(); client.Ping(t.Context()).Err() != nil; time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("redis-server does not answer")
-		}
-	}
+	server := redistest.Single(t, append(options, redistest.WithUnixSocket())...)
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1, ReadTimeout: time.Minute})
+	t.Cleanup(func() { client.Close() })
 	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
 		t.Fatalf("the script does not load: %v", err)
 	}
 	return client
 }
 
-func TestConformance(t *testing.T) {
-	client := startRedis(t)
+func TestConformance(t *testing.T) { conform(t, *steps) }
+
+// conform puts the script to the suite, on a server of one kind.
+func conform(t *testing.T, steps int, options ...redistest.Option) {
+	t.Helper()
+	client := startRedis(t, options...)
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -131,5 +117,5 @@ func TestConformance(t *testing.T) {
 			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
 			Buckets: func(key []byte) int { return p.buckets(t, key) },
 		}
-	}, backendtest.Options{Steps: *steps, Seed: *seed})
+	}, backendtest.Options{Steps: steps, Seed: *seed})
 }

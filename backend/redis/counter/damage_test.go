@@ -25,7 +25,7 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 	ask := func(key []byte, op backend.Op, hits uint64) {
 		t.Helper()
 		c := backend.Check{Key: key, Limits: limits, Op: op, Hits: hits}
-		cmd := client.EvalSha(t.Context(), SHA(), []string{string(AppendKey(nil, key))}, now, AppendArg(nil, &c))
+		cmd := client.EvalSha(t.Context(), SHA(), []string{string(AppendKey(nil, key, nil))}, now, AppendArg(nil, &c))
 		if cmd.Err() != nil {
 			t.Fatalf("the call failed as a whole, or did not end: %v", cmd.Err())
 		}
@@ -36,10 +36,43 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 			now += r.Int64N(10 * 60e6)
 			ask(key, backend.Count, 1+r.Uint64N(3))
 		}
-		damage(t, client, string(AppendKey(nil, key)), r)
+		damage(t, client, string(AppendKey(nil, key, nil)), r)
 		for range 20 {
 			now += r.Int64N(4*3600e6) - 600e6
 			ask(key, backend.Op(r.IntN(3)), 1+r.Uint64N(60))
+		}
+	}
+}
+
+// Of a log members may be missing, and strange ones may stand among them.
+func TestADamagedLogHangsNothing(t *testing.T) {
+	client := startRedis(t)
+	c := backend.Check{Key: []byte("damaged"), Limits: []descriptors.Limit{
+		backendtest.NewLimit(t, 300, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+		backendtest.NewLimit(t, 400, descriptors.Day, 1, descriptors.SlidingLog, 0),
+	}}
+	key := string(AppendKey(nil, c.Key, c.Limits))
+	r := rand.New(rand.NewPCG(25, 26))
+	now := int64(begin)
+	for step := range 3000 {
+		now += r.Int64N(20e6) - 1e6
+		c.Op, c.Hits = backend.Count, 1+r.Uint64N(3)
+		if r.IntN(4) == 0 {
+			c.Op, c.Hits = backend.Op(r.IntN(3)), r.Uint64N(300)
+		}
+		if err := client.EvalSha(t.Context(), SHA(), []string{key}, now, AppendArg(nil, &c)).Err(); err != nil {
+			t.Fatalf("the call failed as a whole, or did not end: %v", err)
+		}
+		switch step % 20 {
+		case 3:
+			for _, member := range client.ZRandMember(t.Context(), key, r.IntN(30)).Val() {
+				client.ZRem(t.Context(), key, member)
+			}
+		case 7:
+			torn := []string{"l2s0:", "l2s0:torn", "l2s0:" + string(make([]byte, 21)), "l1o0:", "x"}
+			client.ZAdd(t.Context(), key, redis.Z{Member: torn[r.IntN(len(torn))]})
+		case 17:
+			client.Del(t.Context(), key)
 		}
 	}
 }

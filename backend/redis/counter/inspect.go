@@ -2,15 +2,13 @@ package counter
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
-
-// topFan is how many buckets of the coarsest level stand in a chunk.
-const topFan = 15
 
 // Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest
 // level first and the oldest bucket of each first. A coarse bucket tells of those of its hits that count.
@@ -32,30 +30,34 @@ func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 		out[level] = chunkBuckets(fields, l, level, oldest/per, newest/per, above)
 		above = out[level]
 	}
+	edges(out)
 	addLive(out, levels, number56(header[28:]), number56(header[35:]), now.Plus(-l.Window))
-	trim(out)
 	return out
 }
 
-// trim takes out of the oldest bucket of each coarser level what has left the window. The script does so when the key is
-// asked about next.
-func trim(out [][]backend.Bucket) {
+// edges counts the oldest and the newest bucket of each coarser level by what stands below them: the oldest still holds
+// what has left the window, and the newest is not written yet.
+func edges(out [][]backend.Bucket) {
 	for level := 1; level < len(out); level++ {
-		if len(out[level]) == 0 {
-			continue
-		}
-		oldest := &out[level][0]
-		end := oldest.Begin.Add(oldest.Width)
-		oldest.Hits = 0
-		for _, b := range out[level-1] {
-			if b.Begin.Before(end) {
-				oldest.Hits += b.Hits
+		last := len(out[level]) - 1
+		for i := range out[level] {
+			if i == 0 || i == last {
+				out[level][i].Hits = within(&out[level][i], out[level-1])
 			}
 		}
-		if oldest.Hits == 0 {
-			out[level] = out[level][1:]
+		out[level] = slices.DeleteFunc(out[level], func(b backend.Bucket) bool { return b.Hits == 0 })
+	}
+}
+
+// within is the hits of those buckets that lie in a coarser one.
+func within(coarse *backend.Bucket, buckets []backend.Bucket) (hits uint64) {
+	end := coarse.Begin.Add(coarse.Width)
+	for _, b := range buckets {
+		if !b.Begin.Before(coarse.Begin) && b.Begin.Before(end) {
+			hits += b.Hits
 		}
 	}
+	return hits
 }
 
 // addLive puts the hits of the live bucket, which are in no chunk yet, where they belong on each level.
@@ -87,13 +89,12 @@ func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]b
 }
 
 // chunkBuckets are the buckets of a level from first to last. Below the coarsest level only the chunks of the buckets
-// above count; others are left over.
+// above count; others are left over. The last bucket of a coarser level is always among them, as it is not written yet.
 func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, first, last int64, above []backend.Bucket) []backend.Bucket {
-	width, fan := l.Levels()[level], int64(topFan)
+	width, fan := l.Levels()[level], int64(fan(l.Levels(), level))
 	var chunks []int64
 	if level+1 < len(l.Levels()) {
 		parent := l.Levels()[level+1]
-		fan = int64(parent / width)
 		for _, b := range above {
 			chunks = append(chunks, b.Begin.UnixMicro()/parent.Microseconds())
 		}
@@ -109,7 +110,7 @@ func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, fir
 		size := int64(len(chunk)) / fan
 		for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
 			at := (i - number*fan) * size
-			if hits := little(chunk[at : at+size]); hits > 0 {
+			if hits := little(chunk[at : at+size]); hits > 0 || level > 0 && i == last {
 				begin := time.UnixMicro(i * width.Microseconds()).UTC()
 				out = append(out, backend.Bucket{Begin: begin, Width: width, Hits: uint64(hits)})
 			}

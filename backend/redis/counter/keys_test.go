@@ -9,23 +9,46 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// TestKeysOfTheGuideAreReal replays the example of KEYS.md: user ann of the shop may send 1,000 requests in an hour and
-// 100 in a fixed minute.
+// TestKeysOfTheGuideAreReal replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour and
+// 100 in a fixed minute; or 1,000 in an hour by a log.
 func TestKeysOfTheGuideAreReal(t *testing.T) {
 	client := startRedis(t)
-	hour, err := descriptors.NewLimit(1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0)
+	counts := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+		backendtest.NewLimit(t, 100, descriptors.Minute, 1, descriptors.FixedWindow, 0))
+	fields, err := client.HGetAll(t.Context(), counts).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	minute, err := descriptors.NewLimit(100, descriptors.Minute, 1, descriptors.FixedWindow, 0)
+	dump := counts + "\n"
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		dump += fmt.Sprintf("  %-26s %s\n", strings.Trim(fmt.Sprintf("%q", name), `"`), inHex(fields[name]))
+	}
+	inGuide(t, dump)
+
+	log := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingLog, 0))
+	members, err := client.ZRange(t.Context(), log, 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := string(AppendKey(nil, []byte("4:shop4:user3:ann")))
+	dump = log + "\n"
+	for _, member := range members {
+		name, numbers, _ := strings.Cut(member, ":")
+		dump += fmt.Sprintf("  %s: %s\n", name, inHex(numbers))
+	}
+	inGuide(t, dump)
+}
+
+// replay asks what the guide's examples ask, and returns the key in Redis.
+func replay(t *testing.T, client *redis.Client, limits ...descriptors.Limit) string {
+	t.Helper()
+	key := string(AppendKey(nil, []byte("4:shop4:user3:ann"), limits))
 	for _, hits := range []struct {
 		at    string
 		count uint64
@@ -34,20 +57,17 @@ func TestKeysOfTheGuideAreReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := backend.Check{Limits: []descriptors.Limit{hour, minute}, Hits: hits.count}
+		check := backend.Check{Limits: limits, Hits: hits.count}
 		err = client.EvalSha(t.Context(), SHA(), []string{key}, at.UnixMicro(), AppendArg(nil, &check)).Err()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	fields, err := client.HGetAll(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dump := key + "\n"
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		dump += fmt.Sprintf("  %-26s %s\n", strings.Trim(fmt.Sprintf("%q", name), `"`), inHex(fields[name]))
-	}
+	return key
+}
+
+func inGuide(t *testing.T, dump string) {
+	t.Helper()
 	guide, err := os.ReadFile("../KEYS.md")
 	if err != nil {
 		t.Fatal(err)

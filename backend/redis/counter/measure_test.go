@@ -33,6 +33,7 @@ type layout struct {
 	name    string
 	unit    descriptors.Unit
 	fixed   bool
+	log     bool
 	every   time.Duration // the precision; 0: the default
 	literal bool          // a key a bucket
 }
@@ -45,6 +46,8 @@ func layouts() []layout {
 		{name: "sliding hour by 1 min", unit: descriptors.Hour},
 		{name: "sliding day by 1 min", unit: descriptors.Day},
 		{name: "sliding day by 1 s", unit: descriptors.Day, every: time.Second},
+		{name: "log, hour", unit: descriptors.Hour, log: true},
+		{name: "log, day", unit: descriptors.Day, log: true},
 		{name: "a key a bucket, hour by 1 min", unit: descriptors.Hour, literal: true},
 		{name: "a key a bucket, day by 1 min", unit: descriptors.Day, literal: true},
 	}
@@ -53,8 +56,11 @@ func layouts() []layout {
 func (l layout) limit(t testing.TB, requests uint64) descriptors.Limit {
 	t.Helper()
 	algorithm := descriptors.SlidingWindow
-	if l.fixed {
+	switch {
+	case l.fixed:
 		algorithm = descriptors.FixedWindow
+	case l.log:
+		algorithm = descriptors.SlidingLog
 	}
 	limit, err := descriptors.NewLimit(requests, l.unit, 1, algorithm, l.every)
 	if err != nil {
@@ -105,8 +111,13 @@ func (b *bench) must(err error) {
 	}
 }
 
-func userKey(n int) string {
-	return string(AppendKey(nil, fmt.Appendf(nil, "4:shop4:user8:user%05d", n)))
+// user is the key of a user.
+func (l layout) user(n int) string {
+	keys := Keys(fmt.Appendf(nil, "4:shop4:user8:user%05d", n))
+	if l.log {
+		return keys[1]
+	}
+	return keys[0]
 }
 
 // measure does all measurements of the layout. Each repeat goes on where the one before has ended, so that all but the
@@ -164,7 +175,7 @@ func (b *bench) checks(l *descriptors.Limit, now int64) {
 func (b *bench) call(l *descriptors.Limit, now int64, first, users int) *redis.Cmd {
 	var keys []string
 	for n := range users {
-		keys = append(keys, userKey(first+n))
+		keys = append(keys, b.layout.user(first+n))
 	}
 	return b.script(b.client, l, now, keys)
 }
@@ -210,7 +221,7 @@ func (b *bench) incrBy() float64 {
 // memory says what the keys of a user take by MEMORY USAGE, and what a million users would take: many copies of these
 // keys are made, and what the server then uses more counts, its tables of keys and of their ends included.
 func (b *bench) memory() (bytes, million float64) {
-	keys, err := b.client.Keys(b.Context(), strings.ReplaceAll(userKey(0), "{", `\{`)+"*").Result()
+	keys, err := b.client.Keys(b.Context(), strings.ReplaceAll(b.layout.user(0), "{", `\{`)+"*").Result()
 	b.must(err)
 	for _, key := range keys {
 		used, err := b.client.MemoryUsage(b.Context(), key, 0).Result()
@@ -223,7 +234,7 @@ func (b *bench) memory() (bytes, million float64) {
 		_, err := b.client.Pipelined(b.Context(), func(p redis.Pipeliner) error {
 			for n := done; n < min(done+100, copies); n++ {
 				for _, key := range keys {
-					p.Copy(b.Context(), key, strings.Replace(key, userKey(0), userKey(users+n), 1), 0, false)
+					p.Copy(b.Context(), key, strings.Replace(key, b.layout.user(0), b.layout.user(users+n), 1), 0, false)
 				}
 			}
 			return nil
@@ -244,7 +255,7 @@ func (b *bench) slowest(l *descriptors.Limit, moments []int64, first int) (slowe
 		took := b.timed(func(p redis.Pipeliner, each func()) {
 			for _, now := range part {
 				for n := range runs {
-					b.script(p, l, now, []string{userKey(first + n)})
+					b.script(p, l, now, []string{b.layout.user(first + n)})
 					each()
 				}
 			}
@@ -297,16 +308,19 @@ func (b *bench) worst(l *descriptors.Limit) time.Duration {
 	return b.slowest(l, moments, 0)
 }
 
-// wakes is the longest check that a user makes who has hit every bucket of a window and then rests for a part of
-// another: 23/24 of it, or less. The checks after the first go on with what it has left to do.
+// wakes is the longest check that a user makes who has hit every bucket of a window, or filled a long log, and then rests
+// for a part of another: 23/24 of it, or less. The checks after the first go on with what it has left to do.
 func (b *bench) wakes(l *descriptors.Limit) (worst time.Duration) {
 	b.clear()
 	width := l.Levels()[0].Microseconds()
+	if b.layout.log {
+		width = l.Window.Microseconds() / longLog
+	}
 	buckets := l.Window.Microseconds() / width
 	for done := int64(0); done < buckets; done += 1000 {
 		_, err := b.client.Pipelined(b.Context(), func(p redis.Pipeliner) error {
 			for i := done; i < min(done+1000, buckets); i++ {
-				b.script(p, l, begin+i*width, []string{userKey(0)})
+				b.script(p, l, begin+i*width, []string{b.layout.user(0)})
 			}
 			return nil
 		})
@@ -314,7 +328,7 @@ func (b *bench) wakes(l *descriptors.Limit) (worst time.Duration) {
 	}
 	for _, rest := range []int64{1, 6, 12, 18, 23} {
 		for n := range runs {
-			b.must(b.client.Copy(b.Context(), userKey(0), userKey(1+n), 0, true).Err())
+			b.must(b.client.Copy(b.Context(), b.layout.user(0), b.layout.user(1+n), 0, true).Err())
 		}
 		var moments []int64
 		for check := range int64(5) {

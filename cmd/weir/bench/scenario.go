@@ -25,14 +25,17 @@ const limitOutOfReach = 1_000_000
 
 // scenario is one kind of load, on one rule.
 type scenario struct {
-	Name   string                           `json:"name"`            // what --only takes
-	Rule   string                           `json:"rule,omitempty"`  // the key of its rule
-	Redis  bool                             `json:"redis,omitempty"` // weir counts in Redis, not in memory
-	Title  string                           `json:"title"`
-	Limit  uint32                           `json:"limit"`   // what its answers must show as the current limit
-	OneKey bool                             `json:"one_key"` // all requests count on one key; else they are spread
-	Want   ratelimit.RateLimitResponse_Code `json:"-"`       // the verdict of every measured request
-	Budget float64                          `json:"budget_floors,omitempty"`
+	Name  string `json:"name"`            // what --only takes
+	Rule  string `json:"rule,omitempty"`  // the key of its rule
+	Redis bool   `json:"redis,omitempty"` // weir counts in Redis, not in memory
+	// History is what a weir of its own on the memory backend does with the history of its hits; "" for the others, whose
+	// weirs keep none.
+	History history                          `json:"history,omitempty"`
+	Title   string                           `json:"title"`
+	Limit   uint32                           `json:"limit"`   // what its answers must show as the current limit
+	OneKey  bool                             `json:"one_key"` // all requests count on one key; else they are spread
+	Want    ratelimit.RateLimitResponse_Code `json:"-"`       // the verdict of every measured request
+	Budget  float64                          `json:"budget_floors,omitempty"`
 	// RedisBudget is what the request may cost Redis, in INCRBYs.
 	RedisBudget float64 `json:"budget_incrbys,omitempty"`
 }
@@ -55,6 +58,11 @@ func scenarios() []scenario {
 			Budget: floors, RedisBudget: incrBys,
 		}
 	}
+	measured := func(h history, title string) scenario {
+		s := memory("history", title)
+		s.Name, s.History = "history-"+string(h), h
+		return s
+	}
 	return []scenario{
 		{Name: floorName, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
 		memory("fixed-minute", "fixed window, minute"),
@@ -65,6 +73,9 @@ func scenarios() []scenario {
 			Name: "denied", Rule: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
 			Want: over, Budget: memoryBudget,
 		},
+		measured(historyOff, "no history, sliding hour"),
+		measured(historyOn, "history in Redis, 100 values, flushed every second"),
+		measured(historyHangs, "the same, and its Redis hangs"),
 		redis("fixed-minute", "fixed window, minute", 1.25, 4.5),
 		redis("sliding-hour", "sliding window, hour by 1 min", 1.3, 6),
 		redis("sliding-day", "sliding window, day by 1 min", 1.3, 14),
@@ -80,11 +91,12 @@ func (o options) chosen() ([]scenario, error) {
 	}
 	var kept []scenario
 	for _, s := range chosen {
-		if s.Redis && len(o.Only) > 0 {
+		own := s.Redis || s.History != ""
+		if own && len(o.Only) > 0 {
 			return nil, fmt.Errorf("--only %s: it runs weir on a Redis of its own, which --addr and --no-redis leave out",
 				s.Name)
 		}
-		if !s.Redis {
+		if !own {
 			kept = append(kept, s)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // servers are what the scenarios run against. Those that none needs are nil.
@@ -14,18 +16,22 @@ type servers struct {
 	main  *server // weir on the memory backend, or what serves at --addr
 	redis *server // weir on Redis
 	store *store  // that Redis
+
+	measuring map[history]*server // weirs on the memory backend that do something with the history
+	hole      *hole
 }
 
 // startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
 func startServers(ctx context.Context, o options, chosen []scenario, dir string, progress io.Writer) (servers, error) {
 	var s servers
-	needMain, needRedis := false, false
+	needMain, needRedis, needHistory := false, false, false
 	for _, one := range chosen {
 		needRedis = needRedis || one.Redis
-		needMain = needMain || !one.Redis && one.Name != floorName
+		needHistory = needHistory || one.History != ""
+		needMain = needMain || !one.Redis && one.History == "" && one.Name != floorName
 	}
 	var err error
-	if needRedis { // first, as it is the only one that may be missing on the machine
+	if needRedis || needHistory { // first, as it is the only one that may be missing on the machine
 		if s.store, err = startStore(ctx, dir); err != nil {
 			return s, err
 		}
@@ -38,7 +44,7 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string,
 		s.main, err = connect(ctx, running, o.Connections)
 		return s, err
 	}
-	if !needMain && !needRedis {
+	if !needMain && !needRedis && !needHistory {
 		return s, nil
 	}
 	if o.Binary == "" {
@@ -47,18 +53,20 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string,
 			return s, err
 		}
 	}
-	err = s.startWeirs(ctx, o, needMain, dir)
-	return s, err
+	if err = s.startWeirs(ctx, o, needMain, needRedis, dir); err != nil {
+		return s, err
+	}
+	return s, s.startMeasuring(ctx, o, chosen, dir)
 }
 
-// startWeirs starts a weir on the memory backend, if it is needed, and one on the store, if there is one.
-func (s *servers) startWeirs(ctx context.Context, o options, onMemory bool, dir string) (err error) {
+// startWeirs starts a weir on the memory backend and one on the store, if they are needed.
+func (s *servers) startWeirs(ctx context.Context, o options, onMemory, onRedis bool, dir string) (err error) {
 	if onMemory {
 		if s.main, err = startWeir(ctx, o.Binary, o.Env, o.Connections, dir); err != nil {
 			return err
 		}
 	}
-	if s.store == nil {
+	if !onRedis {
 		return nil
 	}
 	dir = filepath.Join(dir, "redis")
@@ -80,6 +88,8 @@ func (s servers) of(one scenario) *server {
 		return s.floor
 	case one.Redis:
 		return s.redis
+	case one.History != "":
+		return s.measuring[one.History]
 	default:
 		return s.main
 	}
@@ -92,6 +102,8 @@ func (s servers) name() string {
 		return s.main.name
 	case s.redis != nil:
 		return s.redis.name
+	case len(s.measuring) > 0:
+		return "weir"
 	default:
 		return s.floor.name
 	}
@@ -99,10 +111,13 @@ func (s servers) name() string {
 
 // close stops all, weir before the Redis that it counts in.
 func (s servers) close() {
-	for _, one := range []*server{s.redis, s.main, s.floor} {
+	for _, one := range append(slices.Collect(maps.Values(s.measuring)), s.redis, s.main, s.floor) {
 		if one != nil {
 			one.close()
 		}
+	}
+	if s.hole != nil {
+		s.hole.close()
 	}
 	if s.store != nil {
 		s.store.close()

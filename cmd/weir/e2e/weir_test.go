@@ -23,6 +23,7 @@ type weir struct {
 	config   string // its --config folder
 	data     string // its DATA_DIR
 	grpcPort int
+	http     string // URL of its HTTP port
 	admin    string // URL of its admin port
 	env      []string
 }
@@ -32,11 +33,12 @@ func startWeir(t *testing.T, rules string, settings ...string) *weir {
 	t.Helper()
 	readSources(t)
 	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: freePort(t)}
-	debugPort := freePort(t)
+	port, debugPort := freePort(t), freePort(t)
+	w.http = fmt.Sprintf("http://127.0.0.1:%d", port)
 	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
 	w.env = append([]string{
 		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", w.grpcPort),
-		"HOST=127.0.0.1", fmt.Sprint("PORT=", freePort(t)),
+		"HOST=127.0.0.1", fmt.Sprint("PORT=", port),
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
 		"DATA_DIR=" + w.data,
 	}, settings...)

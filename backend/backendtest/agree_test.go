@@ -1,0 +1,50 @@
+package backendtest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// forgetful is a player whose store takes no refunds.
+func forgetful(h History) (out []backend.Decision, err error) {
+	models := make(map[string]*model)
+	for _, a := range h.Asks {
+		m := models[string(a.Check.Key)]
+		if m == nil {
+			m = newModel(rule{limits: a.Check.Limits, charge: a.Check.Charge})
+			models[string(a.Check.Key)] = m
+		}
+		op, hits := a.Check.Op, a.Check.Hits
+		if op == backend.Refund {
+			hits = 0
+		}
+		out = append(out, m.decide(op, hits, a.Now))
+	}
+	return out, nil
+}
+
+func TestAWrongHistoryIsMadeShort(t *testing.T) {
+	for _, keys := range []int{1, 16} {
+		h, step := History{}, -1
+		for round := 8; step < 0; round += 8 { // those rounds have all the keys
+			h = newHistory(t, 1, round, keys, 0)
+			step, _ = h.wrong(forgetful(h))
+		}
+		said := shorten(h, step, forgetful)
+		lines := strings.Split(strings.TrimSpace(said), "\n")
+		if len(lines) != 3 || !strings.Contains(lines[1], "count") || !strings.Contains(lines[2], "refund") {
+			t.Errorf("a store that takes no refunds is wrong after a count and a refund; a history of %d keys gave\n%s", keys, said)
+		}
+	}
+}
+
+func TestACallThatFailsIsAWrongAnswer(t *testing.T) {
+	h := newHistory(t, 1, 1, 1, 0)
+	step, answer := h.wrong(make([]backend.Decision, 0), errors.New("no server"))
+	if step != 0 || !strings.Contains(answer, "no server") {
+		t.Errorf("step %d is told to be wrong with %q; want step 0, which got no answer, and the reason", step, answer)
+	}
+}

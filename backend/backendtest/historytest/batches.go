@@ -1,0 +1,321 @@
+package historytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+var batchCases = []promiseCase{
+	{"ABatchLandsOnce", testOnce},
+	{"BadBatchesChangeNothing", testBadBatches},
+	{"APositionIsAskedForWithoutATrace", testProbe},
+	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
+	{"AMinuteAheadOfTheClockIsCountedNow", testClamped},
+	{"NoSeriesGoesAboveMaxTotal", testMaxTotal},
+	{"SeriesWithOddNamesStayApart", testOddNames},
+	{"AQueryFindsWhatItAsksFor", testQuery},
+	{"AQueryEndsWithTheErrorOfYield", testYieldError},
+}
+
+// shop is a series for tests that need no more than one.
+var shop = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}
+
+// sibling is another series of the same partition.
+func sibling(of history.ID) history.ID {
+	for n := 0; ; n++ {
+		id := history.ID{Domain: of.Domain, Path: fmt.Sprintf("sibling/%d", n), Outcome: history.Over}
+		if id.Partition() == of.Partition() {
+			return id
+		}
+	}
+}
+
+func testOnce(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p, minute, other := shop.Partition(), b.minute(), sibling(shop)
+	batch := func(writer string, seq, after, hits uint64) history.Batch {
+		return history.Batch{Writer: writer, Seq: seq, After: after, Increments: []history.Increment{
+			{ID: shop, Minute: minute, Hits: hits}, {ID: other, Minute: minute - 1, Hits: 2 * hits}}}
+	}
+	empty := history.Batch{Writer: "eve", Seq: 4, After: 3}
+	const landed, known, gap = history.Landed, history.Known, history.Gap
+	for _, c := range []struct {
+		promise string
+		send    history.Batch
+		landing history.Landing
+		last    uint64
+		total   uint64 // of shop; other has twice as many
+	}{
+		{"the first lands", batch("ann", 1, 0, 5), landed, 1, 5},
+		{"a replay is known", batch("ann", 1, 0, 5), known, 1, 5},
+		{"the next lands", batch("ann", 2, 1, 10), landed, 2, 15},
+		{"an older replay is known", batch("ann", 1, 0, 5), known, 2, 15},
+		{"one that follows what is not there waits", batch("ann", 5, 4, 100), gap, 2, 15},
+		{"what was between has been given up", batch("ann", 5, 2, 100), landed, 5, 115},
+		{"what was given up is known from now on", batch("ann", 3, 2, 7), known, 5, 115},
+		{"one may follow less than is there", batch("ann", 7, 3, 1), landed, 7, 116},
+		{"another writer has numbers of its own", batch("bob", 1, 0, 1000), landed, 1, 1116},
+		{"a new writer may not begin in the middle", batch("eve", 3, 2, 1), gap, 0, 1116},
+		{"unless it gave up the beginning", batch("eve", 3, 0, 1), landed, 3, 1117},
+		{"an empty batch is a batch", empty, landed, 4, 1117},
+	} {
+		if got, want := b.apply(p, c.send), (history.Receipt{Landing: c.landing, Last: c.last}); got != want {
+			t.Fatalf("%s: the answer is %+v, want %+v", c.promise, got, want)
+		}
+		got := b.query(everything())
+		if got[shop].Lifetime != c.total || got[other].Lifetime != 2*c.total {
+			t.Fatalf("%s: the series have %d and %d hits, want %d and %d: a batch lands once, and whole", c.promise,
+				got[shop].Lifetime, got[other].Lifetime, c.total, 2*c.total)
+		}
+	}
+	for _, s := range b.query(everything()) {
+		if err := conserved(s); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testBadBatches(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p, minute := shop.Partition(), b.minute()
+	good := history.Increment{ID: shop, Minute: minute, Hits: 1}
+	stranger := history.ID{Domain: "stranger"}
+	for n := 0; stranger.Partition() == p; n++ {
+		stranger.Path = fmt.Sprint(n)
+	}
+	first := func(increments ...history.Increment) history.Batch {
+		return history.Batch{Writer: "ann", Seq: 1, Increments: increments}
+	}
+	for promise, bad := range map[string]history.Batch{
+		"no writer":                {Seq: 1, Increments: []history.Increment{good}},
+		"it follows itself":        {Writer: "ann", Seq: 1, After: 1, Increments: []history.Increment{good}},
+		"too many increments":      first(make([]history.Increment, history.MaxBatch+1)...),
+		"a question with hits":     {Writer: "ann", Seq: 0, Increments: []history.Increment{good}},
+		"another partition's":      first(good, history.Increment{ID: stranger, Minute: minute, Hits: 1}),
+		"no hits":                  first(good, history.Increment{ID: shop, Minute: minute - 1}),
+		"more hits than there are": first(good, history.Increment{ID: shop, Minute: 1, Hits: history.MaxTotal + 1}),
+		"before 1970":              first(good, history.Increment{ID: shop, Minute: -1, Hits: 1}),
+	} {
+		_, err := b.store.Apply(context.Background(), p, bad)
+		if !errors.Is(err, history.ErrBadBatch) {
+			t.Errorf("%s: the error is %v, want one that is ErrBadBatch: a writer must know that no store will take it",
+				promise, err)
+		}
+	}
+	if got := b.query(everything()); len(got) > 0 {
+		t.Errorf("bad batches left %d series", len(got))
+	}
+	if got := b.apply(p, first(good)); got.Landing != history.Landed {
+		t.Errorf("after bad batches number 1 is answered %+v: they moved the writer's position", got)
+	}
+}
+
+func testProbe(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p := shop.Partition()
+	probe := history.Batch{Writer: "ann"}
+	for range 2 {
+		if got, want := b.apply(p, probe), (history.Receipt{Landing: history.Known}); got != want {
+			t.Fatalf("asked for a writer that it never heard of, the store says %+v, want %+v", got, want)
+		}
+	}
+	b.apply(p, history.Batch{Writer: "ann", Seq: 1,
+		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 3}}})
+	if got, want := b.apply(p, probe), (history.Receipt{Landing: history.Known, Last: 1}); got != want {
+		t.Fatalf("asked for a position, the store says %+v, want %+v", got, want)
+	}
+	if got := b.apply(p+1, probe); got.Last != 0 {
+		t.Fatalf("the next partition says that it holds batch %d: each partition has numbers of its own", got.Last)
+	}
+	if got := b.query(everything())[shop].Lifetime; got != 3 {
+		t.Fatalf("the series has %d hits after questions, want 3", got)
+	}
+}
+
+func testForgotten(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p := shop.Partition()
+	batch := history.Batch{Writer: "gone", Seq: 1,
+		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 3}}}
+	b.apply(p, batch)
+	b.wait(history.ForgetAfter - time.Hour)
+	young := batch
+	young.Writer = "young"
+	b.apply(p, young)
+	for _, c := range []struct {
+		promise string
+		wait    time.Duration
+		forgot  uint64
+		gone    uint64 // last number that is known of it
+	}{
+		{"too early to forget", 0, 0, 1},
+		{"one of two is forgotten", 2 * time.Hour, 1, 0},
+		{"it is forgotten once", 0, 0, 0},
+	} {
+		b.wait(c.wait)
+		if got := b.rollOnly(history.Job{Now: b.now(), DryRun: true}).Forgotten; got != c.forgot {
+			t.Fatalf("%s: a dry run says that it would forget %d writers, want %d", c.promise, got, c.forgot)
+		}
+		if got := b.rollOnly(history.Job{Now: b.now()}).Forgotten; got != c.forgot {
+			t.Fatalf("%s: the job forgot %d writers, want %d", c.promise, got, c.forgot)
+		}
+		if got := b.apply(p, history.Batch{Writer: "gone"}).Last; got != c.gone {
+			t.Fatalf("%s: of the old writer, number %d is known, want %d", c.promise, got, c.gone)
+		}
+		if got := b.apply(p, history.Batch{Writer: "young"}).Last; got != 1 {
+			t.Fatalf("%s: of the young writer, number %d is known, want 1: its replay would count twice",
+				c.promise, got)
+		}
+	}
+	if got := b.query(everything())[shop].Lifetime; got != 6 {
+		t.Fatalf("with the writers, hits were forgotten: %d are left, want 6", got)
+	}
+}
+
+func testClamped(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p, now := shop.Partition(), b.minute()
+	got := b.apply(p, history.Batch{Writer: "ahead", Seq: 1, Increments: []history.Increment{
+		{ID: shop, Minute: now - 1, Hits: 1}, {ID: shop, Minute: now, Hits: 10},
+		{ID: shop, Minute: now + 1, Hits: 100}, {ID: shop, Minute: now + 525600, Hits: 1000}}})
+	if want := (history.Receipt{Landing: history.Landed, Last: 1, Clamped: 1100}); got != want {
+		t.Errorf("the answer is %+v, want %+v: a refused batch would stop its writer for ever", got, want)
+	}
+	want := []history.Point{{Start: now*60 - 60, Sum: 1, Peak: 1}, {Start: now * 60, Sum: 1110, Peak: 1110}}
+	if points := b.query(only(shop))[shop].Points; !slices.Equal(points, want) {
+		t.Errorf("hits ahead of the clock: %s", difference(points, want))
+	}
+}
+
+func testMaxTotal(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p, now, other := shop.Partition(), b.minute(), sibling(shop)
+	const most = uint64(history.MaxTotal)
+	for n, c := range []struct {
+		promise string
+		hits    uint64
+		refused uint64
+		total   uint64
+	}{
+		{"almost all", most - 10, 0, most - 10},
+		{"what does not fit is refused as a whole", 11, 11, most - 10},
+		{"much more than fits", most, most, most - 10},
+		{"what fits is taken", 10, 0, most},
+		{"then it is full", 1, 1, most},
+	} {
+		got := b.apply(p, history.Batch{Writer: "ann", Seq: uint64(n) + 1, After: uint64(n),
+			Increments: []history.Increment{
+				{ID: shop, Minute: now - int64(n), Hits: c.hits}, {ID: other, Minute: now, Hits: 1}}})
+		want := history.Receipt{Landing: history.Landed, Last: uint64(n) + 1, Refused: c.refused}
+		if got != want {
+			t.Errorf("%s: the answer is %+v, want %+v", c.promise, got, want)
+		}
+		series := b.query(everything())
+		if series[shop].Lifetime != c.total || series[other].Lifetime != uint64(n)+1 {
+			t.Errorf("%s: the series have %d and %d hits, want %d and %d: what is refused must not keep others out",
+				c.promise, series[shop].Lifetime, series[other].Lifetime, c.total, n+1)
+		}
+		if err := conserved(series[shop]); err != nil {
+			t.Errorf("%s: %v", c.promise, err)
+		}
+	}
+	ahead := b.apply(p, history.Batch{Writer: "ann", Seq: 6, After: 5,
+		Increments: []history.Increment{{ID: shop, Minute: now + 1, Hits: 2}}})
+	if want := (history.Receipt{Landing: history.Landed, Last: 6, Refused: 2}); ahead != want {
+		t.Errorf("hits ahead of the clock for a full series are answered %+v, want %+v: they were not counted",
+			ahead, want)
+	}
+	b.setTime(start.AddDate(11, 0, 0))
+	b.rollOnly(history.Job{Now: b.now()})
+	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
+		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
+			s.Expired, len(s.Points), most)
+	}
+}
+
+// oddNames are parts of IDs that have broken something somewhere.
+var oddNames = []string{"", "a", "b", "a\x00", "\x00a", "a\nb", "a:b", "{a}",
+	"a|b", "%2F", "*", "\xff\xfe", "ß∂ƒ 漢字 🙂",
+	"'; --", "a\r\n$1\r\n", strings.Repeat("long", 2560), history.OtherValue}
+
+func testOddNames(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	var increments []history.Increment
+	add := func(id history.ID) {
+		increments = append(increments, history.Increment{ID: id, Minute: b.minute(), Hits: uint64(len(increments)) + 1})
+	}
+	for _, x := range oddNames {
+		for _, y := range oddNames {
+			add(history.ID{Domain: x, Path: y, Value: "v"})
+			add(history.ID{Domain: "d", Path: x, Value: y, Outcome: history.Shadow})
+		}
+	}
+	b.land(increments...)
+	b.agree()
+	b.wait(400 * 24 * time.Hour)
+	b.roll()
+	b.agree()
+	for _, x := range oddNames {
+		b.agreeOn(only(history.ID{Domain: "d", Path: x, Value: x, Outcome: history.Shadow}))
+	}
+}
+
+func testQuery(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	var increments []history.Increment
+	for n := range 3000 {
+		id := history.ID{Domain: fmt.Sprint("d", n%3), Path: fmt.Sprint("p", n%100),
+			Outcome: history.Outcome(n % history.Outcomes)}
+		if n >= 1000 {
+			id.Value = fmt.Sprint(n)
+		}
+		increments = append(increments, history.Increment{ID: id, Minute: b.minute() - int64(n%90), Hits: uint64(n) + 1})
+	}
+	b.land(increments...)
+	b.roll()
+	text := func(s string) *string { return &s }
+	for _, q := range []history.Query{
+		{},
+		{Domain: text("d1")},
+		{Domain: text("d1"), Path: text("p7")},
+		{Path: text("p7"), Value: text("")},
+		{Value: text("2345")},
+		{Domain: text("nowhere")},
+		{Domain: text("")},
+		{Outcomes: []history.Outcome{history.Over}},
+		{Path: text("p1"), Outcomes: []history.Outcome{history.Over, history.Shadow, history.Over}},
+	} {
+		now := b.now().Unix()
+		for _, r := range [][2]int64{{everything().From, everything().To}, {now - 3600, now},
+			{now - 1, now}, {now, now}, {0, 60}, {now - 7200, now - 3601}} {
+			q.From, q.To = r[0], r[1]
+			b.agreeOn(q)
+		}
+	}
+}
+
+func testYieldError(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	for n := range 20 {
+		b.land(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
+	}
+	enough, calls := errors.New("enough"), 0
+	err := b.store.Query(context.Background(), everything(), func(history.Series) error {
+		calls++
+		if calls == 3 {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) || calls != 3 {
+		t.Errorf("yield's error at its third call: Query calls it %d times and returns %v, want 3 and that error",
+			calls, err)
+	}
+}

@@ -1,0 +1,154 @@
+package historytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+var crowdCases = []promiseCase{
+	{"JobsWritersAndReadersAtOnce", testCrowd},
+	{"ManyWritersSendTheSameBatchAtOnce", testSameBatch},
+}
+
+// testCrowd has writers with lost answers, two jobs and readers at work while days go by. Each answer that a reader gets
+// must keep P1, and at the end no hit may be missing.
+func testCrowd(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	const writers, batches = 4, 150
+	var crowd, others sync.WaitGroup
+	var done atomic.Bool
+	sent := make([][]history.Increment, writers)
+	for w := range writers {
+		crowd.Go(func() { sent[w] = b.write(fmt.Sprint("writer", w), batches, uint64(w)) })
+	}
+	for range 2 {
+		others.Go(func() {
+			for !done.Load() {
+				if _, err := b.store.Roll(context.Background(), history.Job{Now: b.now()}); err != nil {
+					t.Errorf("Roll beside writers: %v", err)
+					return
+				}
+			}
+		})
+		others.Go(func() {
+			for !done.Load() {
+				if err := p1(b.store); err != nil {
+					t.Errorf("a reader beside writers and jobs: %v", err)
+					return
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	done.Store(true)
+	others.Wait()
+	for _, increments := range sent {
+		b.naive.apply(increments, b.now())
+	}
+	b.rollOnly(history.Job{Now: b.now()})
+	b.naive.roll(b.now().Unix())
+	b.agreeInSums()
+}
+
+// write sends batches and some of them twice, while the clock goes on. It returns what it sent.
+func (b *bench) write(writer string, batches int, seed uint64) (all []history.Increment) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	seqs := make(map[history.Partition]uint64)
+	for range batches {
+		id := history.ID{Domain: "crowd", Path: fmt.Sprint(r.IntN(6))}
+		p, minute := id.Partition(), b.minute()
+		if r.IntN(4) == 0 {
+			minute -= r.Int64N(60 * 1440)
+		}
+		batch := history.Batch{Writer: writer, Seq: seqs[p] + 1, After: seqs[p]}
+		for n := range 1 + r.Int64N(20) {
+			batch.Increments = append(batch.Increments, history.Increment{ID: id, Minute: minute - n, Hits: 1 + r.Uint64N(5)})
+		}
+		seqs[p]++
+		all = append(all, batch.Increments...)
+		for times := 1 + r.IntN(2); times > 0; times-- {
+			if got, err := b.store.Apply(context.Background(), p, batch); err != nil || got.Last != batch.Seq {
+				b.t.Errorf("Apply of batch %d of %s beside others: %+v, %v", batch.Seq, writer, got, err)
+			}
+		}
+		b.wait(time.Duration(r.Int64N(int64(10 * time.Minute))))
+	}
+	return all
+}
+
+// p1 says whether each series that a store has keeps P1 in the answer to one query.
+func p1(store history.Store) error {
+	return store.Query(context.Background(), everything(), conserved)
+}
+
+// agreeInSums compares the store with the oracle where the moment of each roll is not known: peaks may differ.
+func (b *bench) agreeInSums() {
+	b.t.Helper()
+	got, want := b.query(everything()), b.naive.query(everything())
+	if len(got) != len(want) {
+		b.t.Errorf("there are %d series, want %d", len(got), len(want))
+	}
+	for id, w := range want {
+		g := got[id]
+		for _, points := range [][]history.Point{g.Points, w.Points} {
+			for i := range points {
+				points[i].Peak = 0
+			}
+		}
+		if g.Lifetime != w.Lifetime || g.Expired != w.Expired {
+			b.t.Errorf("%v has lifetime %d and expired %d, want %d and %d",
+				short(id), g.Lifetime, g.Expired, w.Lifetime, w.Expired)
+		}
+		if text := difference(g.Points, w.Points); len(g.Points) != len(w.Points) || text != difference(w.Points, g.Points) {
+			b.t.Errorf("%v: %s", short(id), text)
+		}
+	}
+}
+
+func testSameBatch(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p := shop.Partition()
+	for seq := uint64(1); seq <= 20; seq++ {
+		batch := history.Batch{Writer: "twins", Seq: seq, After: seq - 1,
+			Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 1}}}
+		var senders sync.WaitGroup
+		var landed atomic.Int64
+		for range 8 {
+			senders.Go(func() {
+				got, err := b.store.Apply(context.Background(), p, batch)
+				if err != nil || got.Last != seq {
+					t.Errorf("Apply: %+v, %v", got, err)
+				}
+				if got.Landing == history.Landed {
+					landed.Add(1)
+				}
+			})
+		}
+		senders.Wait()
+		if landed.Load() != 1 {
+			t.Errorf("batch %d, sent 8 times at once, landed %d times", seq, landed.Load())
+		}
+	}
+	if got := b.query(everything())[shop].Lifetime; got != 20 {
+		t.Errorf("20 batches of one hit make %d hits", got)
+	}
+	_, err := b.store.Apply(cancelled(), p, history.Batch{Writer: "late", Seq: 1,
+		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 1}}})
+	if err != nil && errors.Is(err, history.ErrBadBatch) {
+		t.Errorf("a batch of a caller that has gone is called bad: %v", err)
+	}
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

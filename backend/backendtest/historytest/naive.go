@@ -1,0 +1,185 @@
+package historytest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// naive is the oracle. It keeps every minute of every series for ever, and beside each minute only how far its hits have
+// been moved. It knows calendars from package time and nothing of the chunks of package history.
+type naive struct {
+	keep   history.Keep
+	series map[history.ID]*naiveSeries
+}
+
+type naiveSeries struct {
+	lifetime, expired uint64
+	// minutes are, for each tier, what its buckets have from each minute.
+	minutes [history.Tiers]map[int64]tally
+}
+
+// tally is hits of one minute. Its peak is the largest number of them that was moved at once, of minutes all of them.
+type tally struct{ sum, peak uint64 }
+
+func newNaive(keep history.Keep) *naive {
+	return &naive{keep: keep, series: make(map[history.ID]*naiveSeries)}
+}
+
+// apply counts increments, and returns how many hits were ahead of the clock.
+func (n *naive) apply(increments []history.Increment, now time.Time) (clamped uint64) {
+	for _, i := range increments {
+		s := n.series[i.ID]
+		if s == nil {
+			s = &naiveSeries{}
+			for t := range s.minutes {
+				s.minutes[t] = make(map[int64]tally)
+			}
+			n.series[i.ID] = s
+		}
+		minute := i.Minute
+		if present := now.Unix() / 60; minute > present {
+			minute, clamped = present, clamped+i.Hits
+		}
+		s.lifetime += i.Hits
+		sum := s.minutes[history.Minutes][minute].sum + i.Hits
+		s.minutes[history.Minutes][minute] = tally{sum, sum}
+	}
+	return clamped
+}
+
+var naiveWidths = [history.Tiers]int64{60, 300, 3600, 86400}
+
+// floor is the start of the bucket of a tier that holds a minute. Minutes are never before 1970.
+func floor(t history.Tier, minute int64) int64 { return minute * 60 / naiveWidths[t] * naiveWidths[t] }
+
+// due is when a minute's hits leave a tier, in Unix seconds, and which chunk they leave it with.
+func (n *naive) due(t history.Tier, minute int64) (chunk, when int64) {
+	at := time.Unix(minute*60, 0).UTC()
+	age := int64(n.keep.Ages[t].Seconds())
+	var from, to time.Time
+	switch t {
+	case history.Minutes:
+		from = at.Truncate(time.Hour)
+		to = from.Add(time.Hour)
+	case history.FiveMinutes:
+		from = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+		to = from.AddDate(0, 0, 1)
+	case history.Hours:
+		sinceMonday := (int(at.Weekday()) + 6) % 7
+		from = time.Date(at.Year(), at.Month(), at.Day()-sinceMonday, 0, 0, 0, 0, time.UTC)
+		to = from.AddDate(0, 0, 7)
+	default:
+		from = time.Date(at.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+		to = time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC) // days leave one by one
+	}
+	return from.Unix(), to.Unix() + age
+}
+
+// place is a chunk or a bucket of a tier.
+type place struct {
+	tier  history.Tier
+	start int64
+}
+
+// roll moves all that is due, as far as it goes, and says what it did.
+func (n *naive) roll(now int64) history.Rolled {
+	var all history.Rolled
+	for _, s := range n.series {
+		one := n.rollSeries(s, now)
+		for t := range history.Tiers {
+			all.Chunks[t] += one.Chunks[t]
+			all.Points[t] += one.Points[t]
+		}
+		all.Series += one.Series
+		all.Expired += one.Expired
+	}
+	return all
+}
+
+func (n *naive) rollSeries(s *naiveSeries, now int64) history.Rolled {
+	var did history.Rolled
+	chunks, points := make(map[place]bool), make(map[place]bool)
+	for t := history.Minutes; t <= history.Days; t++ {
+		for minute, hits := range s.minutes[t] {
+			chunk, when := n.due(t, minute)
+			if when > now {
+				continue
+			}
+			delete(s.minutes[t], minute)
+			chunks[place{t, chunk}], points[place{t, floor(t, minute)}] = true, true
+			if t == history.Days {
+				s.expired += hits.sum
+				did.Expired += hits.sum
+				continue
+			}
+			there := s.minutes[t+1][minute]
+			s.minutes[t+1][minute] = tally{there.sum + hits.sum, max(there.peak, hits.peak)}
+		}
+	}
+	for c := range chunks {
+		did.Chunks[c.tier]++
+		did.Series = 1
+	}
+	for p := range points {
+		did.Points[p.tier]++
+	}
+	return did
+}
+
+// query is what a store should answer.
+func (n *naive) query(q history.Query) map[history.ID]history.Series {
+	got := make(map[history.ID]history.Series)
+	for id, s := range n.series {
+		if q.Matches(id) {
+			got[id] = history.Series{ID: id, Lifetime: s.lifetime, Expired: s.expired, Points: s.points(q.From, q.To)}
+		}
+	}
+	return got
+}
+
+// points are the buckets that overlap a range. Where a bucket of a coarser tier is stored, what is stored of finer ones
+// inside it belongs to it.
+func (s *naiveSeries) points(from, to int64) []history.Point {
+	stored := make(map[place]bool)
+	for t := history.Minutes; t <= history.Days; t++ {
+		for minute := range s.minutes[t] {
+			stored[place{t, floor(t, minute)}] = true
+		}
+	}
+	found := make(map[place]history.Point)
+	for t := history.Minutes; t <= history.Days; t++ {
+		for minute, hits := range s.minutes[t] {
+			home := place{t, floor(t, minute)}
+			for coarser := t + 1; coarser <= history.Days; coarser++ {
+				if c := (place{coarser, floor(coarser, minute)}); stored[c] {
+					home = c
+				}
+			}
+			if from >= to || home.start >= to || home.start+naiveWidths[home.tier] <= from {
+				continue
+			}
+			p := found[home]
+			found[home] = history.Point{Start: home.start, Tier: home.tier, Sum: p.Sum + hits.sum, Peak: max(p.Peak, hits.peak)}
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b history.Point) int { return cmp.Compare(a.Start, b.Start) })
+}
+
+// sums are all hits that lie in each of some points, however the oracle keeps them.
+func (s *naiveSeries) sums(points []history.Point) []uint64 {
+	out := make([]uint64, len(points))
+	for t := range s.minutes {
+		for minute, hits := range s.minutes[t] {
+			after := sort.Search(len(points), func(i int) bool { return points[i].Start > minute*60 })
+			if after > 0 && minute*60 < points[after-1].End() {
+				out[after-1] += hits.sum
+			}
+		}
+	}
+	return out
+}

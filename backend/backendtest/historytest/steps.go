@@ -1,0 +1,129 @@
+package historytest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+var stepCases = []promiseCase{
+	{"AReaderAtAnyStepSeesEachHitOnce", testReadAtSteps},
+	{"ADeathAtAnyStepLosesAndRepeatsNothing", testDeathAtSteps},
+}
+
+// prepare fills a store so that the next batch rolls a series early and the next job moves all tiers and drops days.
+func prepare(t *testing.T, open Open) *bench {
+	keep := history.DefaultKeep()
+	keep.MaxPoints = 30
+	keep.Ages[history.Days] = 60 * day
+	b := newBench(t, open, keep)
+	for _, id := range []history.ID{shop, sibling(shop), {Domain: "other"}} {
+		for _, back := range []int64{0, 70, 26 * 60, 9 * 1440, 45 * 1440, 90 * 1440} {
+			for n := range int64(5) {
+				b.land(history.Increment{ID: id, Minute: b.minute() - back - n, Hits: 1 + uint64(back)})
+			}
+		}
+	}
+	return b
+}
+
+// crowded is a batch that brings a prepared series above its points.
+func (b *bench) crowded() history.Batch {
+	batch := history.Batch{Writer: "crowded", Seq: 1}
+	for n := range int64(40) {
+		batch.Increments = append(batch.Increments, history.Increment{ID: shop, Minute: b.minute() - 3000 - n, Hits: 3})
+	}
+	return batch
+}
+
+func testReadAtSteps(t *testing.T, open Open) {
+	b := prepare(t, open)
+	steps := make(map[string]int)
+	var read func(string)
+	read = func(name string) {
+		steps[name]++
+		b.onStep(func(string) {}) // a query may have steps of its own
+		if err := p1(b.store); err != nil {
+			t.Errorf("a reader at step %q: %v", name, err)
+		}
+		b.onStep(read)
+	}
+	b.onStep(read)
+	b.apply(shop.Partition(), b.crowded())
+	b.rollOnly(history.Job{Now: b.now()})
+	b.wait(30 * day)
+	b.rollOnly(history.Job{Now: b.now()})
+	t.Logf("read at %v", steps)
+	if len(steps) < 2 {
+		t.Errorf("the store names only the steps %v: nothing was seen half-way", steps)
+	}
+}
+
+// testDeathAtSteps ends the goroutine that works for the store at its first step, then at its second, and so on, as if
+// its process had died there. Whoever comes next must find all hits, each once.
+func testDeathAtSteps(t *testing.T, open Open) {
+	b := prepare(t, open)
+	deaths := make(map[string]int)
+	batch := b.crowded()
+	b.killEach(deaths, func() { _, _ = b.store.Apply(context.Background(), shop.Partition(), batch) })
+	b.apply(shop.Partition(), batch)
+	b.naive.apply(batch.Increments, b.now())
+	if got, want := b.query(only(shop))[shop].Lifetime, b.naive.series[shop].lifetime; got != want {
+		t.Errorf("after deaths while a batch landed, and replays, the series has %d hits, want %d", got, want)
+	}
+	for range 4 {
+		b.killEach(deaths, func() { _, _ = b.store.Roll(context.Background(), history.Job{Now: b.now()}) })
+		b.rollOnly(history.Job{Now: b.now()})
+		b.naive.roll(b.now().Unix())
+		b.wait(20 * day)
+	}
+	for id, s := range b.query(everything()) {
+		if s.Lifetime != b.naive.series[id].lifetime {
+			t.Errorf("%v has %d hits, want %d", short(id), s.Lifetime, b.naive.series[id].lifetime)
+		}
+		for i, want := range b.naive.series[id].sums(s.Points) {
+			if p := s.Points[i]; p.Sum != want {
+				t.Errorf("%v: the %s from %d has %d hits after deaths, want %d",
+					short(id), p.Tier, p.Start, p.Sum, want)
+			}
+		}
+	}
+	t.Logf("died at %v", deaths)
+}
+
+// killEach does work again and again, ended at a later step each time, until it comes to its end.
+func (b *bench) killEach(deaths map[string]int, work func()) {
+	b.t.Helper()
+	for last, survived := 1, false; !survived; last++ {
+		step := 0
+		b.onStep(func(name string) {
+			if step++; step == last {
+				deaths[name]++
+				runtime.Goexit()
+			}
+		})
+		ended := make(chan bool, 1)
+		go func() {
+			whole := false
+			defer func() { ended <- whole }()
+			work()
+			whole = true
+		}()
+		select {
+		case survived = <-ended:
+		case <-time.After(time.Minute):
+			b.t.Fatal("the store hangs after a death at a step")
+		}
+		b.onStep(func(string) {})
+		if err := p1(b.store); err != nil {
+			b.t.Fatal(fmt.Errorf("after a death at step %d: %w", last, err))
+		}
+		if last > 1000 {
+			b.t.Fatal("a thousand deaths, and the work is still not done: each attempt must get further")
+		}
+	}
+}

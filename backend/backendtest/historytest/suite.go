@@ -1,0 +1,261 @@
+// Package historytest is the conformance suite that every history store passes: batches land once, moves between tiers
+// are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a naive oracle
+// that keeps every minute for ever.
+package historytest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Options say how a store under test is to be set up.
+type Options struct {
+	Keep history.Keep
+	// Now is the store's clock. It is called from many goroutines.
+	Now func() time.Time
+	// Step is to be called by the goroutine of Apply, Roll or Query with the name of each step, before and after the places
+	// where the store would be found half-way by another process if this one died there. It may query the store, and it may
+	// end the goroutine. It must not be called while the store cannot be read.
+	Step func(name string)
+}
+
+// Open gives an empty store that lasts until its t ends.
+type Open func(t *testing.T, o Options) history.Store
+
+// Walk says how long the random walks are.
+type Walk struct {
+	Steps int    // of all walks together
+	Seed  uint64 // the same seed gives the same walks
+}
+
+// Run puts a store to the test.
+func Run(t *testing.T, open Open, w Walk) {
+	for _, c := range slices.Concat(batchCases, tierCases, crowdCases, stepCases) {
+		t.Run(c.promise, func(t *testing.T) { c.test(t, open) })
+	}
+	t.Run("AWalkAgreesWithTheOracle", func(t *testing.T) { testWalk(t, open, w.Steps/2, w.Seed) })
+	t.Run("AWalkUnderEarlyRollsStaysExact", func(t *testing.T) { testEarlyWalk(t, open, w.Steps-w.Steps/2, w.Seed) })
+}
+
+// promiseCase is one promise and its test.
+type promiseCase struct {
+	promise string
+	test    func(t *testing.T, open Open)
+}
+
+// start is where the clocks of the suite begin: not the start of any bucket.
+var start = time.Date(2026, 11, 21, 11, 59, 48, 700_000_000, time.UTC)
+
+// bench is a store under test with the clock that it is given, and the naive oracle beside it.
+type bench struct {
+	t     *testing.T
+	store history.Store
+	clock atomic.Int64 // Unix nanoseconds
+	step  atomic.Pointer[func(name string)]
+	naive *naive
+
+	// The writer that land uses, since when, and its positions. No writer of the suite grows so old that it is forgotten.
+	writer string
+	since  time.Time
+	seqs   map[history.Partition]uint64
+}
+
+// newBench opens a store. A zero keep is the default.
+func newBench(t *testing.T, open Open, keep history.Keep) *bench {
+	t.Helper()
+	if keep == (history.Keep{}) {
+		keep = history.DefaultKeep()
+	}
+	b := &bench{t: t, naive: newNaive(keep)}
+	b.setTime(start)
+	b.store = open(t, Options{Keep: keep, Now: b.now, Step: func(name string) {
+		if step := b.step.Load(); step != nil {
+			(*step)(name)
+		}
+	}})
+	return b
+}
+
+func (b *bench) now() time.Time             { return time.Unix(0, b.clock.Load()).UTC() }
+func (b *bench) setTime(t time.Time)        { b.clock.Store(t.UnixNano()) }
+func (b *bench) wait(d time.Duration)       { b.clock.Add(int64(d)) }
+func (b *bench) minute() int64              { return b.now().Unix() / 60 }
+func (b *bench) onStep(f func(name string)) { b.step.Store(&f) }
+
+// apply sends a batch, which must be taken.
+func (b *bench) apply(p history.Partition, batch history.Batch) history.Receipt {
+	b.t.Helper()
+	receipt, err := b.store.Apply(context.Background(), p, batch)
+	if err != nil {
+		b.t.Fatalf("Apply of number %d of writer %q to partition %d: %v", batch.Seq, batch.Writer, p, err)
+	}
+	return receipt
+}
+
+// land brings increments into the store and the oracle, in as many batches as they need. None may be left out.
+func (b *bench) land(increments ...history.Increment) {
+	b.t.Helper()
+	if b.writer == "" || b.now().Sub(b.since) > history.ForgetAfter/2 {
+		b.writer, b.since, b.seqs = b.now().String(), b.now(), make(map[history.Partition]uint64)
+	}
+	for p, batches := range split(increments) {
+		for _, some := range batches {
+			b.seqs[p]++
+			seq := b.seqs[p]
+			got := b.apply(p, history.Batch{Writer: b.writer, Seq: seq, After: seq - 1, Increments: some})
+			clamped := b.naive.apply(some, b.now())
+			if want := (history.Receipt{Landing: history.Landed, Last: seq, Clamped: clamped}); got != want {
+				b.t.Fatalf("batch %d for partition %d is answered %+v, want %+v", seq, p, got, want)
+			}
+		}
+	}
+}
+
+// split sorts increments into batches for their partitions.
+func split(increments []history.Increment) map[history.Partition][][]history.Increment {
+	apart := make(map[history.Partition][]history.Increment)
+	for _, i := range increments {
+		p := i.ID.Partition()
+		apart[p] = append(apart[p], i)
+	}
+	out := make(map[history.Partition][][]history.Increment)
+	for p, all := range apart {
+		out[p] = slices.Collect(slices.Chunk(all, history.MaxBatch))
+	}
+	return out
+}
+
+// roll runs the job on the store and on the oracle, which must agree in what it did.
+func (b *bench) roll() history.Rolled {
+	b.t.Helper()
+	got := b.rollOnly(history.Job{Now: b.now()})
+	want := b.naive.roll(b.now().Unix())
+	want.Partitions, want.Forgotten = history.Partitions, got.Forgotten // which has a test of its own
+	if got != want {
+		b.t.Fatalf("the job at %v says that it did\n%+v, want\n%+v", b.now(), got, want)
+	}
+	return got
+}
+
+// rollOnly runs the job on the store alone.
+func (b *bench) rollOnly(job history.Job) history.Rolled {
+	b.t.Helper()
+	rolled, err := b.store.Roll(context.Background(), job)
+	if err != nil {
+		b.t.Fatalf("Roll: %v", err)
+	}
+	return rolled
+}
+
+// everything is a query for all there is.
+func everything() history.Query { return history.Query{From: math.MinInt64, To: math.MaxInt64} }
+
+// only is a query for all there is of one series.
+func only(id history.ID) history.Query {
+	q := everything()
+	q.Domain, q.Path, q.Value, q.Outcomes = &id.Domain, &id.Path, &id.Value, []history.Outcome{id.Outcome}
+	return q
+}
+
+// query is what the store answers, by series. No series may come twice.
+func (b *bench) query(q history.Query) map[history.ID]history.Series {
+	b.t.Helper()
+	got, err := ask(b.store, q)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+func ask(store history.Store, q history.Query) (map[history.ID]history.Series, error) {
+	got := make(map[history.ID]history.Series)
+	err := store.Query(context.Background(), q, func(s history.Series) error {
+		if _, twice := got[s.ID]; twice {
+			return fmt.Errorf("%v came twice in one query: whoever adds up its points counts hits twice", s.ID)
+		}
+		got[s.ID] = s
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking for series: %w", err)
+	}
+	return got, nil
+}
+
+// agree compares all that the store holds with the oracle, to the integer.
+func (b *bench) agree() {
+	b.t.Helper()
+	b.agreeOn(everything())
+}
+
+// agreeOn compares what a query answers with the oracle.
+func (b *bench) agreeOn(q history.Query) {
+	b.t.Helper()
+	got, want := b.query(q), b.naive.query(q)
+	for id, w := range want {
+		g, found := got[id]
+		if !found {
+			b.t.Fatalf("%v is missing: it has %d hits", short(id), w.Lifetime)
+		}
+		if g.Lifetime != w.Lifetime || g.Expired != w.Expired {
+			b.t.Fatalf("%v has lifetime %d and expired %d, want %d and %d",
+				short(id), g.Lifetime, g.Expired, w.Lifetime, w.Expired)
+		}
+		if !slices.Equal(g.Points, w.Points) {
+			b.t.Fatalf("%v from %d to %d at %v: %s", short(id), q.From, q.To, b.now(), difference(g.Points, w.Points))
+		}
+	}
+	for id := range got {
+		if _, known := want[id]; !known {
+			b.t.Fatalf("%v was found, which no batch named or the query does not ask for", short(id))
+		}
+	}
+}
+
+// difference says where two lists of points part.
+func difference(got, want []history.Point) string {
+	at := 0
+	for at < len(got) && at < len(want) && got[at] == want[at] {
+		at++
+	}
+	show := func(points []history.Point) string {
+		if at >= len(points) {
+			return "no more"
+		}
+		p := points[at]
+		return fmt.Sprintf("%v %s sum %d peak %d",
+			time.Unix(p.Start, 0).UTC().Format(time.DateTime), p.Tier, p.Sum, p.Peak)
+	}
+	return fmt.Sprintf("point %d of %d is %s; want, of %d, %s", at, len(got), show(got), len(want), show(want))
+}
+
+// short is a series for messages; some IDs of the suite are long.
+func short(id history.ID) string { return fmt.Sprintf("%.200q", fmt.Sprintf("%+v", id)) }
+
+// conserved says whether a series keeps P1: its points, as a query for all of them gives them, and what has expired make
+// its lifetime, and they are in order.
+func conserved(s history.Series) error {
+	sum, end := s.Expired, int64(math.MinInt64)
+	for _, p := range s.Points {
+		switch {
+		case p.Start < end:
+			return fmt.Errorf("%v: the %s from %d overlaps the point before it, or comes too late",
+				short(s.ID), p.Tier, p.Start)
+		case p.Sum == 0 || p.Peak == 0 || p.Peak > p.Sum || (p.Tier == history.Minutes && p.Peak != p.Sum):
+			return fmt.Errorf("%v: the %s from %d has sum %d and peak %d", short(s.ID), p.Tier, p.Start, p.Sum, p.Peak)
+		}
+		sum, end = sum+p.Sum, p.End()
+	}
+	if sum != s.Lifetime {
+		return fmt.Errorf("%v: its points and the %d expired make %d, but %d hits landed: P1 is broken",
+			short(s.ID), s.Expired, sum, s.Lifetime)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package historytest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// walker takes random steps on a store and its oracle.
+type walker struct {
+	*bench
+	r      *rand.Rand
+	series []history.ID
+}
+
+// roundSteps is how many steps a walk takes on one store.
+const roundSteps = 1000
+
+func newWalker(t *testing.T, open Open, keep history.Keep, r *rand.Rand) *walker {
+	w := &walker{bench: newBench(t, open, keep), r: r}
+	for n := range 1 + r.IntN(6) {
+		w.series = append(w.series, history.ID{Domain: fmt.Sprint("d", r.IntN(2)), Path: fmt.Sprint("p", n),
+			Outcome: history.Outcome(r.IntN(history.Outcomes)), Value: oddNames[r.IntN(6)]})
+	}
+	w.setTime(start.Add(-time.Duration(r.Int64N(int64(20 * 365 * day)))))
+	return w
+}
+
+// randomKeep draws ages from an hour to years.
+func randomKeep(r *rand.Rand) history.Keep {
+	keep := history.DefaultKeep()
+	if r.IntN(2) == 0 {
+		age := time.Hour
+		for t := range history.Tiers {
+			age += time.Duration(r.Int64N(int64(age)*4)) / time.Second * time.Second
+			keep.Ages[t] = age
+		}
+	}
+	keep.MaxPoints = 1 << 30
+	return keep
+}
+
+// testWalk compares every bucket, peaks too, after each job.
+func testWalk(t *testing.T, open Open, steps int, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := 0; steps > 0; round++ {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			w := newWalker(t, open, randomKeep(r), r)
+			for range min(steps, roundSteps) {
+				switch r.IntN(20) {
+				case 0:
+					w.roll()
+					w.agree()
+				case 1:
+					w.agreeOn(w.randomQuery())
+				case 2, 3:
+					w.wait(w.randomWait())
+				default:
+					w.land(w.randomIncrements(w.series)...)
+				}
+			}
+			w.roll()
+			w.agree()
+		})
+		steps -= roundSteps
+		if t.Failed() {
+			t.Fatalf("the walk of seed %d went astray in round %d", seed, round)
+		}
+	}
+}
+
+// testEarlyWalk lets series run full, with a job now and then.
+func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for round := 0; steps > 0; round++ {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			keep := randomKeep(r)
+			keep.Ages[history.Days] = 100 * 365 * day // the oracle does not know which days an early roll makes
+			keep.MaxPoints = 1 + r.IntN(120)
+			w := newWalker(t, open, keep, r)
+			for range min(steps, roundSteps) {
+				switch r.IntN(200) {
+				case 0:
+					w.rollOnly(history.Job{Now: w.now()})
+				case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
+					w.wait(w.randomWait() / 10)
+				default:
+					id := w.series[r.IntN(len(w.series))]
+					w.land(w.randomIncrements([]history.ID{id})...)
+					w.naive.exact(t, w.query(only(id))[id], w.minute(), keep)
+				}
+			}
+		})
+		steps -= roundSteps
+		if t.Failed() {
+			t.Fatalf("the walk of seed %d went astray in round %d", seed, round)
+		}
+	}
+}
+
+// randomIncrements are mostly of the present, some late and a few ahead of the clock. None is twice there.
+func (w *walker) randomIncrements(series []history.ID) []history.Increment {
+	type place struct {
+		id     history.ID
+		minute int64
+	}
+	taken := make(map[place]bool)
+	var out []history.Increment
+	for range 1 + w.r.IntN(8) {
+		at := place{series[w.r.IntN(len(series))], w.minute() - w.r.Int64N(3)}
+		switch w.r.IntN(12) {
+		case 0:
+			at.minute -= w.r.Int64N(1440)
+		case 1:
+			at.minute -= w.r.Int64N(60 * 1440)
+		case 2:
+			at.minute -= w.r.Int64N(1000 * 1440)
+		case 3:
+			at.minute += w.r.Int64N(100)
+		}
+		if taken[at] {
+			continue
+		}
+		taken[at] = true
+		hits := 1 + w.r.Uint64N(20)
+		if w.r.IntN(50) == 0 {
+			hits = 1 << w.r.IntN(40)
+		}
+		out = append(out, history.Increment{ID: at.id, Minute: at.minute, Hits: hits})
+	}
+	return out
+}
+
+// randomWait is minutes as a rule, hours and days now and then, and seldom a year.
+func (w *walker) randomWait() time.Duration {
+	longest := 20 * time.Minute
+	switch n := w.r.IntN(100); {
+	case n < 1:
+		longest = 800 * day
+	case n < 5:
+		longest = 30 * day
+	case n < 15:
+		longest = 2 * day
+	case n < 40:
+		longest = 3 * time.Hour
+	}
+	return time.Duration(w.r.Int64N(int64(longest)))
+}
+
+// randomQuery asks for some series and a range somewhere in the last years.
+func (w *walker) randomQuery() history.Query {
+	q := everything()
+	if w.r.IntN(2) == 0 {
+		q = only(w.series[w.r.IntN(len(w.series))])
+	}
+	if w.r.IntN(4) > 0 {
+		spans := []int64{60, 3600, 86400, 40 * 86400, 900 * 86400}
+		q.To = w.now().Unix() - w.r.Int64N(spans[w.r.IntN(len(spans))])
+		q.From = q.To - w.r.Int64N(spans[w.r.IntN(len(spans))])
+	}
+	return q
+}

@@ -1,0 +1,220 @@
+package history
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// Met is which stored buckets a range has met, in all series that are asked for. It decides where the range can be
+// cut so that no stored bucket is split: only then are sums of what lies between two cuts integers. The zero value
+// has met none.
+type Met struct {
+	first, end int64        // of all buckets: where the first begins, and the last ends
+	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if none was met
+}
+
+// Add adds the points of a series.
+func (m *Met) Add(points []Point) {
+	for _, p := range points {
+		if m.end == 0 || p.Start < m.first {
+			m.first = p.Start
+		}
+		m.end = max(m.end, p.End())
+		m.until[p.Tier] = max(m.until[p.Tier], p.End())
+	}
+}
+
+// Coarsest is the coarsest tier that was met, minutes if none was.
+func (m *Met) Coarsest() Tier {
+	for t := Days; t > Minutes; t-- {
+		if m.until[t] > 0 {
+			return t
+		}
+	}
+	return Minutes
+}
+
+// Widen moves a range's ends outwards to whole minutes, and to the ends of the buckets that it has met.
+func (m *Met) Widen(r Range) Range {
+	r = r.widen(minute)
+	if m.end == 0 {
+		return r
+	}
+	return Range{min(r.From, m.first), max(r.To, m.end)}
+}
+
+// Cut says how a range is cut into buckets of one width.
+type Cut struct {
+	// Borders are where the buckets begin, and where the last one ends, in Unix seconds.
+	Borders []int64
+	// Moved is for each tier the latest local midnight that lies inside a stored bucket of it, 0 if there is none.
+	// The border there stands at the nearest end of that bucket.
+	Moved [Tiers]int64
+}
+
+// Range is from the first border to the last.
+func (c *Cut) Range() Range { return Range{c.Borders[0], c.Borders[len(c.Borders)-1]} }
+
+// Equal says whether two cuts are the same.
+func (c *Cut) Equal(other *Cut) bool {
+	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
+}
+
+// Widths that people read with ease: buckets of them begin on the hour, at midnight, or on Monday.
+var (
+	roundWidths = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
+		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour}
+	roundDays = [...]int64{1, 2, 7, 14, 28, 91, 182, 364}
+)
+
+// Cut cuts a range, widened, into at most n buckets, n at least 1, of the smallest width that will do. The width is
+// at least that of the coarsest tier met, and no stored bucket is split. Buckets of a day or more are whole days of
+// the zone, 23 to 25 hours each, wherever what is stored is fine enough. If round widths would more than double the
+// range, an odd one is taken that begins where the range does.
+func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
+	r = r.widen(minute)
+	coarsest := m.Coarsest().Width()
+	least := r.widen(coarsest)
+	fits := func(c *Cut) bool { return len(c.Borders)-1 <= n && c.Range().Length() <= 2*least.Length() }
+	for _, width := range roundWidths {
+		if w := r.widen(width); width >= coarsest && w.Length()/width <= int64(n) {
+			if c := even(w, width); fits(&c) {
+				return c
+			}
+		}
+	}
+	for _, days := range roundDays {
+		if r.Length()/(days*day) <= int64(n) {
+			if c := m.days(r, zone, monday/day, days); fits(&c) {
+				return c
+			}
+		}
+	}
+	if width := ceilDiv(least.Length()/coarsest, int64(n)) * coarsest; width < day {
+		return even(least, width)
+	}
+	return m.fewDays(r, n, zone)
+}
+
+// even cuts a range into buckets of a width, the last of which may go beyond it.
+func even(r Range, width int64) Cut {
+	borders := make([]int64, 0, r.Length()/width+2)
+	for at := r.From; at < r.To; at += width {
+		borders = append(borders, at)
+	}
+	return Cut{Borders: append(borders, borders[len(borders)-1]+width)}
+}
+
+// fewDays cuts a range into at most n buckets of as few days as possible, which begin where the range does.
+func (m *Met) fewDays(r Range, n int, zone *time.Location) Cut {
+	first := dayOf(r.From, zone)
+	if border, _ := m.settle(midnight(first, zone)); border > r.From {
+		first--
+	}
+	for each := max(r.Length()/day/int64(n), 1); ; each++ {
+		if c := m.days(r, zone, first, each); len(c.Borders)-1 <= n {
+			return c
+		}
+	}
+}
+
+// days cuts a range into buckets of a number of days each. The first day, since 1970, begins one of them.
+func (m *Met) days(r Range, zone *time.Location, first, each int64) Cut {
+	var c Cut
+	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
+	for i := floorDiv(dayOf(r.From, zone)-first, each) - 1; ; i++ {
+		at := midnight(first+i*each, zone)
+		border, in := m.settle(at)
+		switch last := len(c.Borders) - 1; {
+		case border <= r.From:
+			c = Cut{Borders: []int64{border}}
+		case border == c.Borders[last]: // a date that the zone left out, or two midnights in one stored day
+			continue
+		default:
+			c.Borders = append(c.Borders, border)
+		}
+		if border != at {
+			c.Moved[in] = at
+		}
+		if border >= r.To {
+			return c
+		}
+	}
+}
+
+// settle moves a midnight to the nearest border that splits no stored bucket, and says in which tier's it lay.
+// Between the buckets of a tier it is treated as in one of them, so that days without hits are as long as those
+// around them.
+func (m *Met) settle(midnight int64) (int64, Tier) {
+	for t := Days; t > Minutes; t-- {
+		if midnight < m.until[t] {
+			width := t.Width()
+			return floorDiv(midnight+width/2-1, width) * width, t
+		}
+	}
+	return midnight, Minutes
+}
+
+// dayOf is the local date of a moment, in days since 1970.
+func dayOf(at int64, zone *time.Location) int64 {
+	_, offset := time.Unix(at, 0).In(zone).Zone()
+	return floorDiv(at+int64(offset), day)
+}
+
+// midnight is the first minute of a local date or, if the zone left it out, of the next one. It is searched for, as
+// there are zones that skip midnight when their clocks go forward.
+func midnight(date int64, zone *time.Location) int64 {
+	first := date*day - day // zones are at most 14 hours from UTC
+	return first + minute*int64(sort.Search(2*day/minute, func(i int) bool {
+		return dayOf(first+int64(i)*minute, zone) >= date
+	}))
+}
+
+func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
+
+// Bucket is the hits between two borders.
+type Bucket struct {
+	Start, End int64 // Unix seconds
+	Sum        uint64
+	Peak       uint64 // the largest minute in it that is known
+	Tier       Tier   // the coarsest that it was made of; means nothing if Sum is 0
+}
+
+// Fill sums a series' points into the buckets of the cut, empty ones included. The points must lie in the cut's
+// range, and the cut must be one that splits none of them.
+func (c *Cut) Fill(points []Point) []Bucket {
+	buckets := make([]Bucket, len(c.Borders)-1)
+	for i := range buckets {
+		buckets[i].Start, buckets[i].End = c.Borders[i], c.Borders[i+1]
+	}
+	i := 0
+	for _, p := range points {
+		for i+1 < len(buckets) && p.Start >= buckets[i].End {
+			i++
+		}
+		b := &buckets[i]
+		b.Sum += p.Sum
+		b.Peak = max(b.Peak, p.Peak)
+		b.Tier = max(b.Tier, p.Tier)
+	}
+	return buckets
+}
+
+// Stored is the sum of a series' points. It is exact up to MaxTotal, which no sound series exceeds, and never
+// overflows.
+func (s *Series) Stored() uint64 {
+	var sum uint64
+	for _, p := range s.Points {
+		if sum += min(p.Sum, MaxTotal+1); sum > MaxTotal {
+			return MaxTotal + 1
+		}
+	}
+	return sum
+}
+
+// Exact says whether a series that was asked for always holds what it ever counted: what is stored and what has expired
+// make its lifetime.
+func (s *Series) Exact() bool {
+	return s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
+}

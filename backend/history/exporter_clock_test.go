@@ -1,0 +1,39 @@
+package history
+
+import (
+	"testing"
+	"time"
+)
+
+// Timers do not run by the clock that tells the time, so one may fire a little before its moment by that clock.
+func TestAFlushThatComesEarlyEndsItsIntervalAllTheSame(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		at          time.Duration // after noon
+		next        time.Duration // until the next flush
+		nextsMinute int64         // of the hits that it will find, after noon
+	}{
+		{0, 15 * time.Second, 0},
+		{3 * time.Millisecond, 14997 * time.Millisecond, 0},
+		{-3 * time.Millisecond, 15003 * time.Millisecond, 0},
+		{-7 * time.Second, 7 * time.Second, -1},
+		{52 * time.Second, 8 * time.Second, 0},
+		{60*time.Second - 90*time.Millisecond, 15090 * time.Millisecond, 1},
+	} {
+		var found []cell
+		e := NewExporter(ExporterConfig{Drain: func(_ time.Time, take func(ID, uint64)) { take(ID{}, 1) }})
+		now := noon.Add(tc.at)
+		if got := e.untilFlush(now); got != tc.next {
+			t.Errorf("%v after noon the next flush is in %v; want %v", tc.at, got, tc.next)
+		}
+		e.collect(now)
+		clear(e.lanes[ID{}.Partition()].pending)
+		e.collect(now.Add(tc.next))
+		for c := range e.lanes[ID{}.Partition()].pending {
+			found = append(found, c)
+		}
+		if want := noon.Unix()/60 + tc.nextsMinute; len(found) != 1 || found[0].minute != want {
+			t.Errorf("%v after noon begins an interval of minute %+v; want %d", tc.at, found, want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package history
+
+import "time"
+
+// Widths of cells, in minutes, that hits wait in when there is no room for narrower ones.
+const fewMinutes, manyMinutes = 5, 60
+
+// collect takes what was recorded in the interval that ends now, and stamps it with the minute in which it began.
+func (e *Exporter) collect(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cells = e.countCells()
+	if e.cells < e.c.MaxCells/2 {
+		e.width = 1
+	}
+	if e.begin.IsZero() { // it never ran
+		e.begin = now
+	}
+	minute := max(0, e.begin.Unix()/60)
+	e.begin = e.early(now).Truncate(e.c.Interval)
+	e.c.Drain(now, func(id ID, hits uint64) {
+		e.stats.Recorded += hits
+		e.add(now, cell{id, minute}, hits)
+	})
+}
+
+func (e *Exporter) countCells() (cells int) {
+	for p := range e.lanes {
+		cells += e.lanes[p].waiting()
+	}
+	return cells
+}
+
+// add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to hours;
+// after that, hits that need another cell are dropped.
+func (e *Exporter) add(now time.Time, c cell, hits uint64) {
+	l := &e.lanes[c.id.Partition()]
+	for {
+		c.minute -= c.minute % e.width
+		_, there := l.pending[c]
+		switch {
+		case there || e.cells < e.c.MaxCells:
+			if !there {
+				e.cells++
+			}
+			e.stats.Dropped[TooLarge] += l.add(now, c, hits)
+			return
+		case e.width == manyMinutes:
+			e.stats.Dropped[Full] += hits
+			return
+		case e.width == fewMinutes:
+			e.widen(now, manyMinutes)
+		default:
+			e.widen(now, fewMinutes)
+		}
+	}
+}
+
+func (e *Exporter) widen(now time.Time, minutes int64) {
+	e.width = minutes
+	for p := range e.lanes {
+		e.stats.Dropped[TooLarge] += e.lanes[p].widen(now, minutes)
+	}
+	e.cells = e.countCells()
+}

@@ -1,0 +1,53 @@
+package history
+
+import "time"
+
+// DropReason says why hits were dropped before they reached a store.
+type DropReason uint8
+
+// The reasons.
+const (
+	Full        DropReason = iota // too many cells waited
+	TooLarge                      // more in one cell than a series can hold in its life
+	Bad                           // the store will never take their batch: a defect
+	Shutdown                      // they still waited when the process had to end
+	DropReasons = int(Shutdown) + 1
+)
+
+// String is the reason's name in metrics.
+func (r DropReason) String() string {
+	return [DropReasons]string{"full", "too_large", "bad_batch", "shutdown"}[r]
+}
+
+// ExporterStats are what an exporter has done so far. All hits are of all series: a hit that is near its limit is one of
+// two series.
+type ExporterStats struct {
+	Recorded uint64              // hits taken from the recorder
+	Landed   uint64              // hits that the store has acknowledged
+	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
+	Refused  uint64              // hits that the store did not count, as their series is full, as far as its answers came
+	Dropped  [DropReasons]uint64 // hits that were never sent
+	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
+	Batches  uint64              // acknowledged
+	Resent   uint64              // batches that the store had acknowledged and forgotten
+	Errors   uint64              // calls of the store without an answer
+
+	Waiting     int       // cells, that is minutes of series, that are not acknowledged
+	Oldest      time.Time // since when something has been waiting; zero if nothing is
+	LastSuccess time.Time // when the store last answered; zero for never
+	Down        bool      // the store does not take hits, at least in some partitions
+}
+
+// Stats are those of this moment.
+func (e *Exporter) Stats() ExporterStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st := e.stats
+	st.Waiting, st.Down = e.countCells(), e.down
+	for p := range e.lanes {
+		if since := e.lanes[p].since; !since.IsZero() && (st.Oldest.IsZero() || since.Before(st.Oldest)) {
+			st.Oldest = since
+		}
+	}
+	return st
+}

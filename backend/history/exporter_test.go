@@ -1,0 +1,498 @@
+package history_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/file"
+)
+
+// recorder is where the exporter of a test takes its hits from, and what it has been given in all.
+type recorder struct {
+	mu      sync.Mutex
+	waiting map[history.ID]uint64
+	all     map[history.ID]uint64
+}
+
+func newRecorder() *recorder {
+	return &recorder{waiting: make(map[history.ID]uint64), all: make(map[history.ID]uint64)}
+}
+
+func (r *recorder) record(id history.ID, hits uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting[id] += hits
+	r.all[id] += hits
+}
+
+func (r *recorder) Drain(_ time.Time, take func(history.ID, uint64)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, hits := range r.waiting {
+		take(id, hits)
+	}
+	clear(r.waiting)
+}
+
+func (r *recorder) sum() (sum uint64) {
+	for _, hits := range r.all {
+		sum += hits
+	}
+	return sum
+}
+
+// station is an exporter at work in a bubble of fake time.
+type station struct {
+	*history.Exporter
+	t        *testing.T
+	recorder *recorder
+	store    *trouble
+	log      bytes.Buffer
+	stop     func()
+}
+
+// newStation starts an exporter into a store in memory, which does as it should until the test says otherwise.
+func newStation(t *testing.T, change func(*history.ExporterConfig)) *station {
+	ledgers := newLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: time.Now, Step: func(string) {}})
+	s := &station{t: t, recorder: newRecorder(), store: &trouble{ledgers: ledgers}}
+	c := history.ExporterConfig{Drain: s.recorder.Drain, Store: s.store, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	if change != nil {
+		change(&c)
+	}
+	s.Exporter = history.NewExporter(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	s.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	return s
+}
+
+// close ends the exporter as a process does that has so long for it.
+func (s *station) close(patience time.Duration) history.ExporterStats {
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s.Close(ctx)
+	return s.Stats()
+}
+
+// settled checks that nothing waits, long after the last trouble.
+func (s *station) settled() {
+	s.t.Helper()
+	if st := s.Stats(); st.Waiting != 0 || !st.Oldest.IsZero() {
+		s.t.Errorf("%d cells wait, the oldest since %v; want none: the store takes all\n%+v", st.Waiting, st.Oldest, st)
+	}
+}
+
+// total is what the store has of each series.
+func (s *station) total() map[history.ID]uint64 {
+	all := make(map[history.ID]uint64)
+	var from history.Store = s.store
+	if s.store.behind != nil {
+		from = s.store.behind
+	}
+	err := from.Query(context.Background(), history.Query{To: math.MaxInt64}, func(series history.Series) error {
+		all[series.ID] = series.Lifetime
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// holdP2 checks that nothing has gone that is not counted.
+func (s *station) holdP2(st history.ExporterStats) {
+	s.t.Helper()
+	var total, dropped uint64
+	for _, hits := range s.total() {
+		total += hits
+	}
+	for _, hits := range st.Dropped {
+		dropped += hits
+	}
+	if st.Recorded != s.recorder.sum() {
+		s.t.Errorf("%d hits were recorded, and the exporter says %d", s.recorder.sum(), st.Recorded)
+	}
+	if total != st.Recorded-dropped-st.Lost-st.Refused {
+		s.t.Errorf("the store has %d hits; want recorded − dropped − lost − refused, %d − %d − %d − %d = %d\n%+v", total,
+			st.Recorded, dropped, st.Lost, st.Refused, st.Recorded-dropped-st.Lost-st.Refused, st)
+	}
+}
+
+// series is one of many.
+func series(n int) history.ID {
+	return history.ID{Domain: "shop", Path: fmt.Sprint("rule", n/history.Outcomes), Outcome: history.Outcome(n % history.Outcomes)}
+}
+
+// sleepUntil sleeps to a moment of the day at which bubbles begin, 2000-01-01.
+func sleepUntil(hour, minute, second int) {
+	time.Sleep(time.Until(time.Date(2000, 1, 1, hour, minute, second, 0, time.UTC)))
+}
+
+func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sleepUntil(12, 0, 7) // starts in the middle of an interval
+		s := newStation(t, nil)
+		for _, at := range []int{8, 14, 16, 44, 46, 59, 61, 74} { // seconds after 12:00
+			sleepUntil(12, 0, at)
+			s.recorder.record(series(0), 1)
+		}
+		time.Sleep(time.Minute)
+		st := s.close(time.Second)
+		s.holdP2(st)
+		var points []history.Point
+		_ = s.store.Query(t.Context(), history.Query{To: math.MaxInt64}, func(series history.Series) error {
+			points = series.Points
+			return nil
+		})
+		noon := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC).Unix()
+		want := []history.Point{{Start: noon, Sum: 6, Peak: 6}, {Start: noon + 60, Sum: 2, Peak: 2}}
+		if fmt.Sprint(points) != fmt.Sprint(want) {
+			t.Errorf("the store has %v; want %v: a flush ends on each border of a minute", points, want)
+		}
+		if st.Batches != 5 {
+			t.Errorf("%d batches; want one for each interval with hits, not one for each hit", st.Batches)
+		}
+	})
+}
+
+func TestShutdownFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		for n := range 5000 {
+			s.recorder.record(series(n), uint64(n)+1)
+		}
+		begin := time.Now()
+		s.holdP2(s.close(time.Second))
+		if !maps.Equal(s.total(), s.recorder.all) || time.Since(begin) > 0 {
+			t.Errorf("after a shutdown of %v the store has %d series, want all %d", time.Since(begin), len(s.total()), len(s.recorder.all))
+		}
+	})
+}
+
+func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		forever := make(chan struct{})
+		s.store.set(func(context.Context, history.Partition) error { // not even its deadline wakes it
+			<-forever
+			return errors.New("too late")
+		})
+		for n := range 600 {
+			s.recorder.record(series(n%50), 1)
+			time.Sleep(time.Second)
+		}
+		st := s.Stats()
+		if st.Recorded < 580 || st.Waiting == 0 || time.Since(st.Oldest) < 9*time.Minute {
+			t.Errorf("beside a store that hangs: %+v; want 10 minutes recorded and waiting", st)
+		}
+		begin := time.Now()
+		st = s.close(3 * time.Second)
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("shutdown took %v; want the 3 s that it had", took)
+		}
+		s.holdP2(st)
+		close(forever)
+	})
+}
+
+// One of two servers hangs. What belongs to the other must go on landing at each flush.
+func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, func(c *history.ExporterConfig) { c.Timeout = 4700 * time.Millisecond }) // ends at no flush
+		s.store.set(func(ctx context.Context, p history.Partition) error {
+			if p < history.Partitions/2 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		landed := func() (n int) {
+			for id := range s.total() {
+				if id.Partition() >= history.Partitions/2 {
+					n++
+				}
+			}
+			return n
+		}
+		record := func() {
+			for n := range 2000 {
+				s.recorder.record(series(n), 1)
+			}
+		}
+		time.Sleep(14 * time.Second) // a second before a flush
+		for range 20 {               // the first time that each lane hangs takes its turn
+			record()
+			time.Sleep(15 * time.Second)
+		}
+		record()
+		before, had := s.Stats().Batches, landed()
+		time.Sleep(time.Second + time.Millisecond)
+		if got := s.Stats().Batches - before; got < 128 || had < 900 {
+			t.Errorf("%d batches landed within a flush, %d series before; want all 128 partitions of the server that answers", got, had)
+		}
+		s.store.set(nil)
+		s.holdP2(s.close(time.Minute))
+	})
+}
+
+func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") })
+		for n := range 1000 {
+			s.recorder.record(series(n), 1)
+			time.Sleep(time.Second)
+		}
+		if !s.Stats().Down {
+			t.Error("the store does not count as down")
+		}
+		s.store.set(nil)
+		time.Sleep(time.Minute)
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if lines := strings.Count(s.log.String(), "\n"); lines != 2 || st.Down || st.Errors < 100 ||
+			!strings.Contains(s.log.String(), "connection refused") {
+			t.Errorf("want one line when it went, with the reason, and one when it came back, after %d errors:\n%s", st.Errors, &s.log)
+		}
+	})
+}
+
+func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sleepUntil(6, 0, 0)
+		s := newStation(t, func(c *history.ExporterConfig) { c.MaxCells = 100 })
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
+		record := func(minutes int) {
+			for range minutes {
+				for n := range 10 {
+					s.recorder.record(series(n), 1)
+				}
+				time.Sleep(time.Minute)
+			}
+		}
+		for _, phase := range []struct {
+			minutes int
+			dropped bool
+			why     string
+		}{
+			{9, false, "100 cells hold 10 series for 10 minutes"},
+			{30, false, "in cells of 5 minutes they hold them for 50"},
+			{7 * 60, false, "in cells of an hour, for 10 hours"},
+			{5 * 60, true, "then they are full"},
+		} {
+			record(phase.minutes)
+			st := s.Stats()
+			if st.Waiting > 100 {
+				t.Fatalf("%d cells wait; want at most 100", st.Waiting)
+			}
+			if (st.Dropped[history.Full] > 0) != phase.dropped {
+				t.Errorf("after %d minutes more %d hits are dropped: %s", phase.minutes, st.Dropped[history.Full], phase.why)
+			}
+		}
+		s.store.set(nil)
+		s.holdP2(s.close(time.Second))
+	})
+}
+
+func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		for _, hits := range []uint64{history.MaxTotal, 5, math.MaxUint64/2 + 7} {
+			s.recorder.record(series(0), hits)
+			time.Sleep(15 * time.Second)
+		}
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
+		s.recorder.record(series(1), 7)
+		time.Sleep(16 * time.Second)
+		for range 2 {
+			s.recorder.record(series(1), history.MaxTotal-10)
+			time.Sleep(20 * time.Second)
+		}
+		s.store.set(nil)
+		time.Sleep(time.Minute)
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if st.Dropped[history.TooLarge] == 0 || st.Refused == 0 {
+			t.Errorf("%+v; want some hits refused by the store, and some that no cell could hold", st)
+		}
+	})
+}
+
+// After a failover that forgot, a writer that is idle hears of it only if it asks.
+func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		time.Sleep(time.Second)
+		empty := s.store.snapshot()
+		for n := range 3 {
+			s.recorder.record(series(0), uint64(n)+1)
+			time.Sleep(15 * time.Second)
+		}
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("failing over") })
+		time.Sleep(5 * time.Minute) // far longer than batches are kept, but the store has not confirmed them since
+		s.store.restore(empty)
+		s.store.set(nil)
+		time.Sleep(time.Minute)
+		st := s.Stats()
+		if !maps.Equal(s.total(), s.recorder.all) || st.Resent != 3 || st.Lost != 0 {
+			t.Errorf("the store has %v, want %v; %+v: all three batches were kept", s.total(), s.recorder.all, st)
+		}
+		s.holdP2(s.close(time.Second))
+	})
+}
+
+func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		to   int // batches that the store has after the failover
+	}{{"some batches", 2900}, {"batches that are known by one sum for all", 6}, {"everything", 0}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStation(t, nil)
+				var then state
+				time.Sleep(time.Second) // not at the moment of a flush
+				for n := range 3000 {
+					if n == tc.to {
+						then = s.store.snapshot()
+					}
+					s.recorder.record(series(0), 7)
+					time.Sleep(15 * time.Second)
+				}
+				time.Sleep(2 * time.Minute)
+				s.store.restore(then)
+				s.recorder.record(series(0), 1)
+				time.Sleep(30 * time.Second)
+				s.settled()
+				st := s.close(time.Second)
+				s.holdP2(st)
+				if st.Lost == 0 || st.Lost > uint64(3000-tc.to)*7 {
+					t.Errorf("%+v; want some %d batches of 7 hits lost", st, 3000-tc.to)
+				}
+			})
+		})
+	}
+}
+
+// A store forgets writers that it has not heard for a week. That is no loss.
+func TestALongIdleWriterBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, func(c *history.ExporterConfig) { c.Interval = time.Minute })
+		for range 3 {
+			s.recorder.record(series(0), 1)
+			time.Sleep(8 * 24 * time.Hour)
+			if _, err := s.store.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.recorder.record(series(0), 1)
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if st.Lost > 0 || st.Resent > 0 {
+			t.Errorf("%+v; want no hit lost or sent again", st)
+		}
+	})
+}
+
+// Whatever a store does that may happen to one, all that was recorded is in it or accounted for, to the integer.
+func TestNothingIsLostThatIsNotCounted(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		back  time.Duration // how far a failover may go back
+		exact bool          // nothing may be lost
+	}{{"failovers of less than a minute", 40 * time.Second, true}, {"failovers of half an hour", 30 * time.Minute, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				synctest.Test(t, func(t *testing.T) { walk(t, seed, tc.back, tc.exact) })
+			}
+		})
+	}
+}
+
+// walk is hours of everything that can go wrong.
+func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	s := newStation(t, func(c *history.ExporterConfig) {
+		if !exact {
+			c.MaxCells = 300
+		}
+	})
+	s.store.misbehave(seed)
+	var past []snapshot
+	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second)))) {
+		for range r.IntN(90) {
+			s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
+		}
+		past = append(past, snapshot{time.Now(), s.store.snapshot()})
+		for time.Since(past[0].at) > back {
+			past = past[1:]
+		}
+		if r.IntN(20) == 0 { // a state of the past comes back, and what followed it has never been
+			to := r.IntN(len(past))
+			s.store.restore(past[to].state)
+			past = past[:to+1]
+		}
+	}
+	s.store.behave()
+	time.Sleep(3 * time.Minute)
+	s.settled()
+	st := s.close(time.Minute)
+	s.holdP2(st)
+	if exact && !maps.Equal(s.total(), s.recorder.all) {
+		t.Errorf("seed %d: the store has not what was recorded: %+v", seed, st)
+	}
+	if st.Errors == 0 || st.Resent == 0 || exact != (st.Lost == 0) {
+		t.Errorf("seed %d: %+v; want errors and batches sent again, and losses exactly if failovers go back far", seed, st)
+	}
+}
+
+// The embedded file, under the same trouble but for failovers, which a file has not.
+func TestAFileHasAllThatWasRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file, err := file.Open(file.Config{Dir: t.TempDir(), Keep: history.DefaultKeep()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		s := newStation(t, nil)
+		s.store.behind = file
+		s.store.misbehave(1)
+		r := rand.New(rand.NewPCG(1, 1))
+		for range 200 {
+			for range r.IntN(90) {
+				s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
+			}
+			time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second))))
+		}
+		s.store.behave()
+		time.Sleep(time.Minute)
+		s.settled()
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if !maps.Equal(s.total(), s.recorder.all) || st.Errors == 0 {
+			t.Errorf("the file has not what was recorded, through errors: %+v", st)
+		}
+	})
+}
+
+type snapshot struct {
+	at    time.Time
+	state state
+}

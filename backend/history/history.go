@@ -1,0 +1,251 @@
+// Package history is the contract between what counts hits, what keeps them, and who looks at the curve: series of hits,
+// numbered batches, tiers that grow coarser with age, and the arithmetic that moves counts from one tier to the next.
+// It is pure: time is an argument, and no store is here. backend/history/file and backend/redis/series are stores;
+// README.md says what is promised.
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+)
+
+// Outcome says what became of hits. Within, Over and Degraded add up to all hits of a rule; Near is a part of Within,
+// Shadow a part of Over.
+type Outcome uint8
+
+// The outcomes. Their numbers are stored: add to the end, never renumber.
+const (
+	Within   Outcome = iota // admitted
+	Over                    // over a limit
+	Degraded                // no store answered; the failure policy decided
+	Near                    // within, but close to the limit
+	Shadow                  // over, and let through by shadow mode
+	Outcomes = int(Shadow) + 1
+)
+
+var outcomeNames = [Outcomes]string{"within", "over", "degraded", "near", "shadow"}
+
+// String is the outcome's name in queries and metrics.
+func (o Outcome) String() string {
+	if int(o) < Outcomes {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("outcome(%d)", uint8(o))
+}
+
+// ParseOutcome reads an outcome's name.
+func ParseOutcome(name string) (Outcome, error) {
+	for o, n := range outcomeNames {
+		if n == name {
+			return Outcome(o), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not an outcome: use one of %s", name, strings.Join(outcomeNames[:], ", "))
+}
+
+const (
+	// Unmatched is the path of hits that no rule matched.
+	Unmatched = "__unmatched__"
+	// UnknownDomain is the domain of hits whose domain no configuration has.
+	UnknownDomain = "__unknown__"
+	// OtherValue is the value of hits whose own value came after a rule's cap of values was reached.
+	OtherValue = "__other__"
+)
+
+// ID names a series. Two IDs are the same series exactly if they are equal.
+type ID struct {
+	Domain  string
+	Path    string // of the rule: escaped, see descriptors.Rule
+	Outcome Outcome
+	Value   string // where the rule asks for values of their own, else ""
+}
+
+// Compare orders series by domain, path, value and outcome.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(strings.Compare(id.Domain, other.Domain), strings.Compare(id.Path, other.Path),
+		strings.Compare(id.Value, other.Value), cmp.Compare(id.Outcome, other.Outcome))
+}
+
+// Partitions is how many parts all series fall into. It is fixed for the life of the data.
+const Partitions = 256
+
+// Partition is one of them. What it holds lies in one place, so that a batch lands whole or not at all.
+type Partition uint8
+
+// Partition is the series' partition, by FNV-1a over the parts of its ID.
+func (id ID) Partition() Partition {
+	h := fnv.New64a()
+	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
+		_, _ = h.Write([]byte(part))
+		_, _ = h.Write([]byte{0xff})
+	}
+	_, _ = h.Write([]byte{byte(id.Outcome)})
+	sum := h.Sum64()
+	return Partition(sum ^ sum>>8 ^ sum>>16 ^ sum>>24 ^ sum>>32 ^ sum>>40 ^ sum>>48 ^ sum>>56)
+}
+
+// MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and say how much.
+const MaxTotal = 1_000_000_000_000_000_000 - 1
+
+// Increment is hits of one series in one minute.
+type Increment struct {
+	ID     ID
+	Minute int64  // since 1970
+	Hits   uint64 // 1 to MaxTotal
+}
+
+// MaxBatch is how many increments a batch may hold: about a quarter of a millisecond of a Redis server.
+const MaxBatch = 200
+
+// Batch is what a writer sends to one partition. Once sent it is immutable, and sent again as it is until the store
+// has answered.
+type Batch struct {
+	Writer string // random for each start of a process; not empty
+	Seq    uint64 // 1 for the writer's first batch in this partition; 0 only asks for the position
+	After  uint64 // the batch that this one follows: Seq-1, or less once batches between have been given up as lost
+	// Increments are of series of this partition, at most MaxBatch, no series and minute twice.
+	Increments []Increment
+}
+
+// ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever take it.
+var ErrBadBatch = errors.New("not a batch of this partition")
+
+// Check says what is wrong with a batch for a partition, nil if nothing is. Its error wraps [ErrBadBatch].
+func (b *Batch) Check(p Partition) error {
+	switch {
+	case b.Writer == "":
+		return fmt.Errorf("%w: it has no writer", ErrBadBatch)
+	case b.Seq > 0 && b.After >= b.Seq:
+		return fmt.Errorf("%w: number %d of writer %s follows %d", ErrBadBatch, b.Seq, b.Writer, b.After)
+	case len(b.Increments) > MaxBatch:
+		return fmt.Errorf("%w: it has %d increments, more than %d", ErrBadBatch, len(b.Increments), MaxBatch)
+	case b.Seq == 0 && len(b.Increments) > 0:
+		return fmt.Errorf("%w: number 0 only asks for the position, and this has increments", ErrBadBatch)
+	}
+	for _, i := range b.Increments {
+		switch {
+		case i.ID.Partition() != p:
+			return fmt.Errorf("%w: %+v belongs to partition %d, not %d", ErrBadBatch, i.ID, i.ID.Partition(), p)
+		case int(i.ID.Outcome) >= Outcomes:
+			return fmt.Errorf("%w: %+v has no known outcome", ErrBadBatch, i.ID)
+		case i.Hits == 0 || i.Hits > MaxTotal:
+			return fmt.Errorf("%w: %+v has %d hits: 1 to %d are allowed", ErrBadBatch, i.ID, i.Hits, uint64(MaxTotal))
+		case i.Minute < 0 || i.Minute > maxMinute:
+			return fmt.Errorf("%w: minute %d of %+v is out of range", ErrBadBatch, i.Minute, i.ID)
+		}
+	}
+	return nil
+}
+
+// maxMinute is in the year 9999.
+const maxMinute = 253402300799 / minute
+
+// Landing says what became of a batch.
+type Landing uint8
+
+const (
+	Landed Landing = iota // counted now
+	Known                 // counted before; nothing was done
+	Gap                   // the store holds less of this writer than the batch follows; nothing was done
+)
+
+// Landing says what is to become of the batch in a partition that holds this writer's batches up to last.
+func (b *Batch) Landing(last uint64) Landing {
+	switch {
+	case last >= b.Seq:
+		return Known
+	case last < b.After:
+		return Gap
+	}
+	return Landed
+}
+
+// Receipt is a store's answer to a batch.
+type Receipt struct {
+	Landing Landing
+	Last    uint64 // the last batch of this writer that the partition holds, 0 for none
+	Clamped uint64 // hits whose minute was later than the store's clock and were counted in its present minute
+	Refused uint64 // hits of increments that would have brought a series above MaxTotal: none of them was counted
+}
+
+// Store keeps series. All its methods may be called by any number of goroutines and processes.
+type Store interface {
+	// Apply lands a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
+	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or may
+	// not have landed, unless it wraps ErrBadBatch.
+	Apply(ctx context.Context, p Partition, b Batch) (Receipt, error)
+	// Roll moves what is old enough to coarser tiers, and drops what is older than the retention. It may be killed
+	// anywhere, run twice and run in parallel.
+	Roll(ctx context.Context, job Job) (Rolled, error)
+	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those that
+	// overlap the query's range. It ends with the first error of yield.
+	Query(ctx context.Context, q Query, yield func(Series) error) error
+}
+
+// Job is one run of the downsampling job.
+type Job struct {
+	Now    time.Time // never taken to be later than the store's own clock
+	DryRun bool      // only say what would be done
+	// Progress, if not nil, is called now and then with what has been done so far.
+	Progress func(Rolled)
+}
+
+// Rolled is what a run of the job did, or would do.
+type Rolled struct {
+	Partitions int           // looked at, of Partitions
+	Series     int           // moved or dropped
+	Chunks     [Tiers]uint64 // moved out of each tier; of days: dropped from
+	Points     [Tiers]uint64 // points in them
+	Expired    uint64        // hits dropped with the retention
+	Forgotten  uint64        // positions of writers that have long gone
+}
+
+// Query asks for series and a range of time.
+type Query struct {
+	Domain, Path, Value *string // nil for any
+	Outcomes            []Outcome
+	From, To            int64 // Unix seconds; From inclusive, To exclusive
+}
+
+// Matches says whether the query asks for a series.
+func (q *Query) Matches(id ID) bool {
+	for _, want := range [...]struct {
+		is  *string
+		has string
+	}{{q.Domain, id.Domain}, {q.Path, id.Path}, {q.Value, id.Value}} {
+		if want.is != nil && *want.is != want.has {
+			return false
+		}
+	}
+	for _, o := range q.Outcomes {
+		if o == id.Outcome {
+			return true
+		}
+	}
+	return len(q.Outcomes) == 0
+}
+
+// Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end, and
+// Expired make Lifetime.
+type Series struct {
+	ID       ID
+	Lifetime uint64 // all hits that ever landed
+	Expired  uint64 // of these, dropped with the retention
+	Points   []Point
+}
+
+// Point is the hits of a bucket. The points of a series do not overlap, and come oldest first; empty ones are left out.
+type Point struct {
+	Start int64 // Unix seconds
+	Tier  Tier
+	Sum   uint64
+	Peak  uint64 // the largest minute in it that was known when it was rolled; of a minute, Sum
+}
+
+// End is where the bucket ends, in Unix seconds.
+func (p Point) End() int64 { return p.Start + p.Tier.Width() }

@@ -1,0 +1,14 @@
+package history_test
+
+import (
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// A store that is nothing but ledgers: the arithmetic alone is right.
+func TestLedgersPassTheSuite(t *testing.T) {
+	historytest.Run(t, func(_ *testing.T, o historytest.Options) history.Store { return newLedgers(o) },
+		historytest.Walk{Steps: 20_000, Seed: 1})
+}

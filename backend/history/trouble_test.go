@@ -1,0 +1,114 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// trouble is a store that all can happen to that happens to stores.
+type trouble struct {
+	*ledgers
+	behind history.Store // if not nil, takes hits in place of the ledgers
+	mu     sync.Mutex
+	first  func(context.Context, history.Partition) error // if not nil, decides first
+	random *rand.Rand                                     // if not nil, things go wrong
+}
+
+// state is all that a store holds.
+type state struct {
+	series    map[history.ID]*history.Ledger
+	positions map[writer]position
+}
+
+func (t *trouble) set(first func(context.Context, history.Partition) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first = first
+}
+
+func (t *trouble) misbehave(seed uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.random = rand.New(rand.NewPCG(seed, 7))
+}
+
+func (t *trouble) behave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.random = nil
+}
+
+// fate is what becomes of a call, and how long it takes.
+func (t *trouble) fate() (kind int, delay time.Duration, first func(context.Context, history.Partition) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.random == nil {
+		return 0, 0, t.first
+	}
+	if t.random.IntN(3) == 0 {
+		delay = time.Duration(t.random.Int64N(int64(2 * time.Second)))
+	}
+	return t.random.IntN(12), delay, t.first
+}
+
+func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	kind, delay, first := t.fate()
+	if first != nil {
+		if err := first(ctx, p); err != nil {
+			return history.Receipt{}, err
+		}
+	}
+	time.Sleep(delay)
+	apply := func() (history.Receipt, error) {
+		if t.behind != nil {
+			return t.behind.Apply(context.WithoutCancel(ctx), p, b)
+		}
+		return t.ledgers.Apply(ctx, p, b)
+	}
+	switch kind {
+	case 1:
+		return history.Receipt{}, errors.New("it never came")
+	case 2:
+		_, _ = apply()
+		return history.Receipt{}, errors.New("the reply was lost")
+	case 3:
+		_, _ = apply()
+		return apply()
+	case 4: // lands long after its caller has left
+		go func() {
+			time.Sleep(8 * time.Second)
+			_, _ = apply()
+		}()
+		<-ctx.Done()
+		return history.Receipt{}, ctx.Err()
+	}
+	return apply()
+}
+
+// snapshot is what a replica has that never hears again of its primary.
+func (t *trouble) snapshot() state {
+	t.ledgers.mu.Lock()
+	defer t.ledgers.mu.Unlock()
+	s := state{make(map[history.ID]*history.Ledger), maps.Clone(t.ledgers.positions)}
+	for id, series := range t.ledgers.series {
+		s.series[id] = series.Clone()
+	}
+	return s
+}
+
+// restore makes that replica the primary.
+func (t *trouble) restore(s state) {
+	t.ledgers.mu.Lock()
+	defer t.ledgers.mu.Unlock()
+	t.ledgers.positions = maps.Clone(s.positions)
+	t.ledgers.series = make(map[history.ID]*history.Ledger)
+	for id, series := range s.series {
+		t.ledgers.series[id] = series.Clone()
+	}
+}

@@ -1,0 +1,130 @@
+-- Lands a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
+-- the way is taken back, to the last hit.
+--
+-- KEYS: format, writers, due, and for each point its series and its chunk.
+-- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
+-- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
+-- point its series' name.
+-- Reply: what became of it, and the last number that is held; if it landed, also which points were clamped, which
+-- refused, and which show that their series holds too many. Or hour and the server's present one, if points were clamped into it
+-- whose chunk is not among the keys.
+
+local now = seconds(ARGV[2])
+local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
+local last = string.match(call('HGET', KEYS[2], writer) or '0', '^%d+')
+if not last then
+	return {'damaged', KEYS[2], writer .. ' has no position'}
+elseif not less(last, seq) then
+	return {'known', last}
+elseif less(last, after) then
+	return {'gap', last}
+end
+call('ZCARD', KEYS[3]) -- fails before anything is written, if it is no such set
+
+local points = cmsgpack.unpack(ARGV[8])
+local count, present = #points / 3, floor(now / 60)
+local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12', '13', '14', '15', '16', '17',
+	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
+	'37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55',
+	'56', '57', '58', '59'}
+local clamped, refused, crowded = {}, {}, {}
+local fresh, begun = {}, {} -- points whose minute is new, and which of them have begun a chunk
+
+for i = 1, 3 * count, 3 do
+	local ahead = 60 * points[i] + points[i + 1] - present
+	if ahead > 0 then
+		points[i + 1] = points[i + 1] - ahead
+		clamped[#clamped + 1] = (i + 2) / 3
+	end
+	local minute = minutes[points[i + 1]]
+	if not minute then
+		return {'hour', floor(present / 60)}
+	end
+	points[i + 1] = minute
+end
+
+-- subtract takes a count off a field, and the field away if nothing is left.
+local function subtract(key, field, hits)
+	if call('HINCRBY', key, field, '-' .. hits) == 0 then
+		call('HDEL', key, field)
+	end
+end
+
+-- undo takes back the points up to the n-th, but for those refused.
+local function undo(n)
+	local skip = {}
+	for _, k in ipairs(refused) do
+		skip[k] = true
+	end
+	for k = 1, n do
+		if not skip[k] then
+			subtract(KEYS[2 * k + 2], 'total', points[3 * k])
+			subtract(KEYS[2 * k + 3], points[3 * k - 1], points[3 * k])
+		end
+	end
+end
+
+-- broken is the answer when something stored is not what it should be. Any other error is the server's own: it refuses
+-- to write, and has not written.
+local function broken(key, failed)
+	if find(failed.err, 'WRONGTYPE') or find(failed.err, 'not an integer') or find(failed.err, 'overflow') then
+		return {'damaged', key, failed.err}
+	end
+	return failed
+end
+
+for n = 1, count do
+	local series, chunk, minute, hits = KEYS[2 * n + 2], KEYS[2 * n + 3], points[3 * n - 1], points[3 * n]
+	local total = pcall('HINCRBY', series, 'total', hits)
+	if type(total) == 'table' then
+		undo(n - 1)
+		return broken(series, total)
+	end
+	if total > 9e17 and #call('HGET', series, 'total') > 18 then
+		call('HINCRBY', series, 'total', '-' .. hits)
+		refused[#refused + 1] = n
+	else
+		local sum = pcall('HINCRBY', chunk, minute, hits)
+		if type(sum) == 'table' then
+			subtract(series, 'total', hits)
+			undo(n - 1)
+			return broken(chunk, sum)
+		end
+		if sum < 9e15 and sum == hits + 0 or sum >= 9e15 and call('HGET', chunk, minute) == hits then
+			fresh[#fresh + 1] = n
+			begun[n] = call('HLEN', chunk) == 1
+		end
+	end
+end
+
+-- What follows cannot fail.
+
+-- bump adds 1 to a field that helps to find things; one that is damaged begins anew.
+local function bump(key, field)
+	local value = pcall('HINCRBY', key, field, '1')
+	if type(value) == 'table' then
+		call('HSET', key, field, '1')
+		return 1
+	end
+	return value
+end
+
+local most, names = tonumber(ARGV[7]), nil
+for _, n in ipairs(fresh) do
+	local series = KEYS[2 * n + 2]
+	if bump(series, 'points') > most then
+		crowded[#crowded + 1] = n
+	end
+	if begun[n] then
+		local hour = points[3 * n - 2]
+		names = names or cmsgpack.unpack(ARGV[9])
+		call('HSET', series, 'm' .. hour, '')
+		bump(series, 'version')
+		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], names[n])
+	end
+end
+if not held then
+	call('SET', KEYS[1], ARGV[1])
+end
+call('HSET', KEYS[2], writer, seq .. ' ' .. format('%.0f', now))
+return {'landed', seq, clamped, refused, crowded}

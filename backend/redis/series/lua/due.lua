@@ -1,0 +1,10 @@
+-- Says when a series is due next, unless its list of chunks has changed since that was found out.
+--
+-- KEYS: format, due, series. ARGV: format, time, version, the series' name, when.
+-- Reply: due, or stale.
+
+if (call('HGET', KEYS[3], 'version') or '') ~= ARGV[3] then
+	return {'stale'}
+end
+call('ZADD', KEYS[2], ARGV[5], ARGV[4])
+return {'due'}

@@ -1,0 +1,55 @@
+-- add is the exact sum of two counts.
+local function add(a, b)
+	if #a <= 15 and #b <= 15 then
+		return format('%.0f', a + b)
+	end
+	local low = sub(a, -9) + sub(b, -9)
+	local high = (tonumber(sub(a, 1, -10)) or 0) + (tonumber(sub(b, 1, -10)) or 0)
+	if low >= 1e9 then
+		low, high = low - 1e9, high + 1
+	end
+	if high == 0 then
+		return format('%.0f', low)
+	end
+	return format('%.0f%09.0f', high, low)
+end
+
+-- A sum is a number while that is exact, which costs less, then a count.
+
+local function text(sum)
+	return type(sum) == 'number' and format('%.0f', sum) or sum
+end
+
+-- plus adds a count to a sum: some hundred of 13 digits are exact as a number.
+local function plus(sum, count)
+	if type(sum) == 'number' and #count <= 13 then
+		return sum + count
+	end
+	return add(text(sum), count)
+end
+
+-- damage is what in a list of fields and values is no place with a count, nil if all is well.
+local function damage(list)
+	if not find(table.concat(list), '%D') then
+		for i = 1, #list, 2 do
+			if #list[i] == 0 or #list[i + 1] == 0 or #list[i + 1] > 18 then
+				return list[i] .. ' is ' .. list[i + 1]
+			end
+		end
+		return nil
+	end
+	for i = 1, #list, 2 do
+		if find(list[i], '%D') or find(list[i + 1], '%D') then
+			return list[i] .. ' is ' .. list[i + 1]
+		end
+	end
+end
+
+-- counts reads a hash of counts: a list of places and counts, and what is wrong with it.
+local function counts(key)
+	local list = pcall('HGETALL', key)
+	if list.err then
+		return nil, list.err
+	end
+	return list, damage(list)
+end

@@ -1,0 +1,22 @@
+-- Does once what the other scripts do, on a key of its own. A right that is missing is so found before a script that
+-- needs it in its midst.
+--
+-- KEYS: format, a key that nobody needs. ARGV: format, time.
+-- Reply: fine.
+
+local key = KEYS[2]
+seconds('')
+call('DEL', key)
+call('SET', key, '1')
+call('DEL', key)
+call('HSET', key, 'a', '1')
+call('HINCRBY', key, 'a', '1')
+call('HGET', key, 'a')
+call('HMGET', key, 'a', 'b')
+call('HGETALL', key)
+call('HLEN', key)
+call('HDEL', key, 'a')
+call('ZADD', key, '1', 'a')
+call('ZCARD', key)
+call('DEL', key)
+return {'fine'}

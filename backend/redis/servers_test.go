@@ -1,0 +1,121 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+func connected(t *testing.T, c Config) *Servers {
+	t.Helper()
+	s, err := Connect(c, "+get")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var answer = NewScript("return {KEYS[1], ARGV[1]}")
+
+// TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
+func TestServersReachTheOwnerOfAKey(t *testing.T) {
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) {
+			c := start(t)
+			c.Type, c.Timeout = kind, 5*time.Second
+			s := connected(t, c)
+			nodes := s.Nodes()
+			if (len(nodes) > 0) != (kind == Ring) {
+				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
+			}
+			for i, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
+				at := Place{Key: key}
+				if kind == Ring {
+					at.Node = nodes[i%len(nodes)]
+				}
+				reply, err := s.Run(t.Context(), at, answer, []string{key}, "x")
+				if err != nil || len(reply) != 2 || reply[0] != key || reply[1] != "x" {
+					t.Errorf("a script for %s answers %v, %v", key, reply, err)
+				}
+				if _, err := s.Do(t.Context(), at, "set", key, i); err != nil {
+					t.Error(err)
+				}
+				if none, err := s.Do(t.Context(), at, "get", key+"none"); none != nil || err != nil {
+					t.Errorf("a key that is not there is %v, %v, want nil and no error", none, err)
+				}
+			}
+			asked := 0
+			err := s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
+				asked++
+				_, err := do("ping")
+				return err
+			})
+			if want := map[Type]int{Single: 1, Sentinel: 1, Cluster: 3, Ring: 3}[kind]; asked != want || err != nil {
+				t.Errorf("%d servers were asked, %v, want %d", asked, err, want)
+			}
+		})
+	}
+}
+
+// TestServersFollowASlot has a key's slot move. A script with one key that is there finds it at every phase.
+func TestServersFollowASlot(t *testing.T) {
+	set := redistest.Cluster(t)
+	s := connected(t, Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
+	const key = "weir:{moving}"
+	ask := func(when string) {
+		t.Helper()
+		reply, err := s.Run(t.Context(), Place{Key: key}, NewScript("return {redis.call('GET', KEYS[1])}"), []string{key})
+		if err != nil || len(reply) != 1 || reply[0] != "here" {
+			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
+		}
+	}
+	if _, err := s.Do(t.Context(), Place{Key: key}, "set", key, "here"); err != nil {
+		t.Fatal(err)
+	}
+	from := set.NodeOf(t, key)
+	for _, to := range set.Primaries(t) {
+		if to != from {
+			set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(phase redistest.Phase) { ask(string(phase)) })
+			break
+		}
+	}
+}
+
+// TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.
+func TestServersNeverRemapARing(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	s := connected(t, Config{Type: Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond})
+	if _, err := s.Do(t.Context(), Place{Key: "a", Node: "elsewhere:1"}, "ping"); err == nil ||
+		!strings.Contains(err.Error(), `no node "elsewhere:1"`) {
+		t.Errorf("a node that is not in the ring: %v, want an error that names it", err)
+	}
+	nodes[0].Kill()
+	_, err := s.Do(t.Context(), Place{Key: "a", Node: nodes[0].Addr}, "set", "a", "1")
+	if err == nil || !strings.Contains(err.Error(), nodes[0].Addr) {
+		t.Errorf("a node that is away: %v, want an error that names it", err)
+	}
+	if n := nodes[1].Client().Exists(t.Context(), "a").Val(); n != 0 {
+		t.Error("what was for a node that is away went to another one")
+	}
+}
+
+func TestServersSayThatTheTypeIsWrong(t *testing.T) {
+	set := redistest.Cluster(t)
+	s := connected(t, Config{URL: set.Addrs()[0]})
+	var err error
+	for _, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
+		if _, err = s.Do(t.Context(), Place{Key: key}, "get", key); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
+		t.Errorf("a node of a cluster taken for a single server: %v, want an error that says so", err)
+	}
+}

@@ -1,0 +1,69 @@
+package redis
+
+import (
+	"context"
+	"flag"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
+)
+
+var walkSteps = flag.Int("walk", 5_000, "random steps beside the model, on each topology")
+
+func TestEachTopologyAgreesStepForStep(t *testing.T) {
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) { agree(t, kind, start(t), *walkSteps) })
+	}
+}
+
+// TestOtherReleasesAreCountedOn has what the topologies ask of a server beside the script: greetings, probes, the map of
+// a cluster.
+func TestOtherReleasesAreCountedOn(t *testing.T) {
+	for _, release := range redistest.Releases() {
+		for _, kind := range []Type{Single, Cluster} {
+			t.Run(release+", "+kind.String(), func(t *testing.T) {
+				c := topologies[kind](t, redistest.WithRelease(release))
+				agree(t, kind, c, *walkSteps)
+				conform(t, kind, c, *conformanceSteps)
+			})
+		}
+	}
+}
+
+// agree walks several stores with clocks of their own on the same servers. Their calls have up to 64 checks, of keys
+// that lie on all of the servers.
+func agree(t *testing.T, kind Type, c Config, steps int) {
+	t.Helper()
+	var players []backendtest.Player
+	for range 4 {
+		now := new(atomic.Int64)
+		s := opened(t, kind, c, now)
+		players = append(players, func(h backendtest.History) ([]backend.Decision, error) {
+			return play(t.Context(), s, func(at window.Instant) { now.Store(int64(at)) }, h)
+		})
+	}
+	walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 10 * time.Second}
+	backendtest.Agree(t, walks, players...)
+}
+
+// play asks a store one call after the other.
+func play(ctx context.Context, s *Store, set func(window.Instant), h backendtest.History) ([]backend.Decision, error) {
+	var decisions []backend.Decision
+	for asks := range h.Calls() {
+		set(asks[0].Now)
+		checks, out := make([]backend.Check, len(asks)), make([]backend.Decision, len(asks))
+		for i := range asks {
+			checks[i] = asks[i].Check
+		}
+		if err := backend.DecideAll(ctx, s, checks, out); err != nil {
+			return decisions, err
+		}
+		decisions = append(decisions, out...)
+	}
+	return decisions, nil
+}

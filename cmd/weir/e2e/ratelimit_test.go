@@ -1,0 +1,172 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// In the place of envoyproxy/ratelimit weir is started by its name, with no arguments and its variables. Only ports and
+// the socket are of this test, since others share the machine.
+func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
+	t.Parallel()
+	readSources(t)
+	server := redistest.Single(t, redistest.WithUnixSocket())
+	root := t.TempDir()
+	config := filepath.Join(root, "ratelimit", "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const file = `
+domain: shop
+descriptors:
+  - key: plan
+    value: basic
+    descriptors:
+      - key: user
+        rate_limit:
+          unit: hour
+          requests_per_unit: 3
+`
+	if err := os.WriteFile(filepath.Join(config, "config.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "ratelimit")
+	if err := os.Symlink(weirBinary, binary); err != nil {
+		t.Fatal(err)
+	}
+	w := &weir{grpcPort: freePort(t)}
+	debugPort := freePort(t)
+	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
+	w.process = start(t, "ratelimit", []string{
+		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "REDIS_URL=" + server.Socket,
+		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", freePort(t)), fmt.Sprint("DEBUG_PORT=", debugPort),
+	}, binary)
+	w.awaitStart(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
+
+	c := w.client(t)
+	eventually(t, 10*time.Second, "it counts", func() error {
+		_, err := c.look("basic", "ann")
+		return err
+	})
+	hour := int64(time.Hour / time.Second)
+	if left := hour - time.Now().Unix()%hour; left < 10 {
+		time.Sleep(time.Duration(left) * time.Second) // the hits shall be of one hour
+	}
+	for i, want := range []string{"OK", "OK", "OK", "OVER_LIMIT"} {
+		s, err := c.hit("basic", "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Code.String(); got != want {
+			t.Errorf("hit %d of 3 an hour is answered %s, want %s", i+1, got, want)
+		}
+		left := hour - time.Now().Unix()%hour
+		if got := s.DurationUntilReset.Seconds; got > left+60 || got < left-60 {
+			t.Errorf("the limit resets in %d s, want %d s: windows begin on the hour", got, left)
+		}
+	}
+	if keys, err := server.Client().Keys(t.Context(), "*3:ann*").Result(); err != nil || len(keys) != 1 {
+		t.Errorf("Redis holds %q (%v), want the user's count", keys, err)
+	}
+	log := w.log.String()
+	if n := strings.Count(log, "do not carry over yet"); n != 1 || !strings.Contains(log, "ALGORITHM=sliding_window gives rolling") {
+		t.Errorf("what differs from envoyproxy/ratelimit is told %d times, want once", n)
+	}
+	if n := strings.Count(log, "level=WARN"); n != 1 {
+		t.Errorf("it starts with %d warnings, want that one", n)
+	}
+}
+
+func TestLimitsPerSecondAreCountedInTheSecondRedis(t *testing.T) {
+	t.Parallel()
+	main, perSecond := redistest.Single(t), redistest.Single(t)
+	w := startWeir(t, `
+- key: plan
+  value: fast
+  descriptors:
+  - key: user
+    rate_limit: { unit: second, unit_multiplier: 90, requests_per_unit: 1000 }
+- key: plan
+  value: slow
+  descriptors:
+  - key: user
+    rate_limits:
+    - { unit: second, unit_multiplier: 90, requests_per_unit: 1000 }
+    - { unit: hour, requests_per_unit: 1000 }
+`, "REDIS_URL="+main.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+perSecond.Addr)
+	c := w.client(t)
+	for plan, at := range map[string]*redistest.Server{"fast": perSecond, "slow": main} {
+		eventually(t, 10*time.Second, "it counts", func() error {
+			_, err := c.hit(plan, "ann")
+			return err
+		})
+		for _, server := range []*redistest.Server{main, perSecond} {
+			keys, err := server.Client().Keys(t.Context(), "*4:"+plan+"*").Result()
+			if err != nil || (len(keys) == 1) != (server == at) {
+				t.Errorf("plan %s: the Redis at %s holds %q (%v), want the count at %s", plan, server.Addr, keys, err, at.Addr)
+			}
+		}
+		counters := start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
+			"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
+		if code := counters.exitCode(t, 10*time.Second); code != 0 || !strings.Contains(counters.log.String(), `"hits":1,`) {
+			t.Errorf("weir counters shows %s (exit code %d), want the hit of plan %s", counters.log.String(), code, plan)
+		}
+	}
+}
+
+func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	server.Kill()
+	w := startWeir(t, "- { key: plan, rate_limit: { unit: hour, requests_per_unit: 3 } }", "REDIS_URL="+server.Addr, "REDIS_STARTUP_MAX_ELAPSED_TIME=5s", "DRAIN_DELAY=0s")
+	if code := w.exitCode(t, 30*time.Second); code != 1 {
+		t.Errorf("it ended with exit code %d, want 1", code)
+	}
+	log := w.log.String()
+	for _, want := range []string{"weir gives up", "REDIS_STARTUP_MAX_ELAPSED_TIME", server.Addr} {
+		if !strings.Contains(log, want) {
+			t.Errorf("why it ended is told without %q", want)
+		}
+	}
+
+	server.Restart(t)
+	w.start(t)
+	time.Sleep(6 * time.Second)
+	if err := w.running(); err != nil {
+		t.Errorf("with Redis there it gave up: %v", err)
+	}
+}
+
+func TestHealthFollowsRedisWhereItWasToldTo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	w := startWeir(t, `
+- key: plan
+  value: basic
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 100 }
+`, "REDIS_URL="+server.Addr, "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION=true", "REDIS_TIMEOUT=200ms")
+	c := w.client(t)
+	health := func(ready, healthcheck int) func() error {
+		return func() error {
+			return errors.Join(wantStatus(w.admin+"/readyz", ready), wantStatus(w.http+"/healthcheck", healthcheck))
+		}
+	}
+	eventually(t, 10*time.Second, "with Redis it is healthy", health(200, 200))
+	server.Kill()
+	_, _ = c.hit("basic", "ann") // it fails, and so Redis is looked at
+	eventually(t, 10*time.Second, "without Redis it is not", health(503, 500))
+	if err := wantStatus(w.admin+"/livez", 200); err != nil {
+		t.Error(err)
+	}
+	server.Restart(t)
+	eventually(t, 10*time.Second, "it is again, though nobody has asked", health(200, 200))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+	redishistory "github.com/weirproxy/weir/backend/redis/series"
+)
+
+// redisHistory is a Redis that this process's environment names, with hits from now back to a week ago.
+func redisHistory(t *testing.T) *redistest.Server {
+	t.Helper()
+	server := redistest.Single(t)
+	t.Setenv("BACKEND_TYPE", "")
+	t.Setenv("REDIS_TYPE", "single")
+	t.Setenv("REDIS_URL", server.Addr)
+	t.Setenv("REDIS_TIMEOUT", "5s")
+	store, err := redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: 5 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	b := history.Batch{Writer: "test", Seq: 1}
+	for day := range int64(7) {
+		b.Increments = append(b.Increments, history.Increment{ID: payOver, Minute: time.Now().Unix()/60 - day*1440, Hits: 5})
+	}
+	if receipt, err := store.Apply(t.Context(), payOver.Partition(), b); err != nil || receipt.Landing != history.Landed {
+		t.Fatalf("applying a batch: %+v, %v", receipt, err)
+	}
+	return server
+}
+
+// runWeir runs a command line of weir in this process, and returns what it prints and its exit code.
+func runWeir(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	kept := os.Stdout
+	defer func() { os.Stdout = kept }()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout = write
+	printed := make(chan string)
+	go func() {
+		var all bytes.Buffer
+		_, _ = all.ReadFrom(read) // until write is closed
+		printed <- all.String()
+	}()
+	code := run("weir", args)
+	write.Close()
+	return <-printed, code
+}
+
+func TestHistoryAndDownsampleOpenTheRedisOfTheEnvironment(t *testing.T) {
+	server := redisHistory(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"history", "top", "--from", "-8d"}, 0, "35  ████████████████████  shop user/path=/pay"},
+		{[]string{"history", "show", "--path", "user/path=/pay", "--from", "-8d"}, 0, "total 35   lifetime 35   peak 5 a minute"},
+		{[]string{"history", "show", "--json"}, 0, `"total":5,"lifetime":35,"points":[{`},
+		{[]string{"history", "verify"}, 0, "Looked at 1 series with 7 points: each holds exactly"},
+		{[]string{"downsample", "--once", "--dry-run"}, 0, "would move 1 series.\n  1m to 5m"},
+		{[]string{"downsample", "--once"}, 0, "moved 1 series.\n  1m to 5m"},
+		{[]string{"downsample", "--once"}, 0, "moved 0 series.\n"},
+		{[]string{"history", "verify"}, 0, "each holds exactly"},
+		{[]string{"history", "show", "--domain", "nobody"}, 2, ""},
+		{[]string{"history", "top", "--by", "size"}, 2, ""},
+	} {
+		printed, code := runWeir(t, c.args...)
+		if code != c.code || !strings.Contains(printed, c.want) {
+			t.Errorf("weir %s printed\n%s and ended with %d, want %q and %d", strings.Join(c.args, " "), printed, code, c.want, c.code)
+		}
+	}
+	deleteHits(t, server)
+	printed, code := runWeir(t, "history", "verify")
+	if code != 1 || !strings.HasPrefix(printed, "NOT EXACT  shop user/path=/pay over: 30 stored and 0 expired, but 35 were counted: 5 are missing\n") {
+		t.Errorf("with a field deleted, weir history verify printed\n%s and ended with %d, want the series and 1", printed, code)
+	}
+	server.Kill()
+	if printed, code := runWeir(t, "history", "verify", "--timeout", "5s"); code != 2 {
+		t.Errorf("without a server, weir history verify printed\n%s and ended with %d, want 2: it has found out nothing", printed, code)
+	}
+}
+
+// deleteHits deletes a bucket of 5 minutes from the history behind its back.
+func deleteHits(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	ctx, client := t.Context(), server.Client()
+	keys, err := client.Keys(ctx, redishistory.Prefix+"{*:f[0-9]*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("no 5 minutes are stored, %v: the layout is not what this test thinks", err)
+	}
+	for field := range client.HGetAll(ctx, keys[0]).Val() {
+		if client.HDel(ctx, keys[0], field).Val() == 1 {
+			return
+		}
+	}
+	t.Fatalf("no bucket is in %s", keys[0])
+}

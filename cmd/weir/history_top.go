@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weirproxy/weir/server/admin"
+)
+
+// historyTopCmd lists the rules with the most hits.
+type historyTopCmd struct {
+	historyTarget
+	historyRange
+	By string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
+	N  int    `default:"20" short:"n" help:"How many to list."`
+}
+
+// Run lists them.
+func (c *historyTopCmd) Run(ctx context.Context) error {
+	var answer admin.TopAnswer
+	printed, err := c.ask(ctx, "/top", map[string]string{
+		"from": string(c.From), "to": string(c.To), "by": c.By, "n": strconv.Itoa(c.N)}, &answer)
+	if err != nil || printed {
+		return err
+	}
+	view := topView{answer: &answer, paint: newPaint(c.out())}
+	text := fmt.Sprintf("%s, by %s\n\n", describeRange(answer.From, answer.To, c.local()), printable(answer.By))
+	if len(answer.Top) == 0 {
+		text += "No hits in this range; --from -30d looks further back.\n"
+	}
+	_, err = io.WriteString(c.out(), text+view.String())
+	return err
+}
+
+// topView is a table of rules:
+//
+//	  hits  over
+//	12,345    12  ████████████████████  shop user/path=/pay
+//	 1,000     0  ██                    shop user
+type topView struct {
+	answer *admin.TopAnswer
+	paint  paint
+}
+
+// topBar is the length of the longest bar, in columns.
+const topBar = 20
+
+// topColumn is hits of one kind.
+type topColumn struct {
+	name string
+	of   func(*admin.TopRow) uint64
+}
+
+// topColumns are what rows are ranked by. The first three are shown whenever there are any.
+var topColumns = []topColumn{
+	{"hits", func(r *admin.TopRow) uint64 { return r.Hits }},
+	{"over", func(r *admin.TopRow) uint64 { return r.Over }},
+	{"degraded", func(r *admin.TopRow) uint64 { return r.Degraded }},
+	{"within", func(r *admin.TopRow) uint64 { return r.Within }},
+	{"near", func(r *admin.TopRow) uint64 { return r.Near }},
+	{"shadow", func(r *admin.TopRow) uint64 { return r.Shadow }},
+}
+
+// columns are the kinds that are worth showing, that of the ranking first.
+func (v *topView) columns() []topColumn {
+	var columns []topColumn
+	for i, column := range topColumns {
+		some := slices.ContainsFunc(v.answer.Top, func(r admin.TopRow) bool { return column.of(&r) > 0 })
+		switch {
+		case column.name == v.answer.By:
+			columns = slices.Insert(columns, 0, column)
+		case some && i < 3:
+			columns = append(columns, column)
+		}
+	}
+	return columns
+}
+
+// String is the table, empty if there are no rows.
+func (v *topView) String() string {
+	columns := v.columns()
+	if len(v.answer.Top) == 0 || len(columns) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, column := range columns {
+		fmt.Fprintf(table, "%s\t", column.name)
+	}
+	fmt.Fprintln(table)
+	var shown uint64
+	most := columns[0].of(&v.answer.Top[0])
+	for i := range v.answer.Top {
+		row := &v.answer.Top[i]
+		for _, column := range columns {
+			fmt.Fprintf(table, "%s\t", thousands(column.of(row)))
+		}
+		hits := columns[0].of(row)
+		shown += hits
+		bar := int(math.Ceil(topBar * float64(hits) / float64(most)))
+		fmt.Fprintf(table, "  %s%s  %s\n", v.paint.dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),
+			readable(row.Domain, row.Path, row.Value))
+	}
+	_ = table.Flush() // a builder takes everything
+	if hidden := v.answer.Found - len(v.answer.Top); hidden > 0 {
+		fmt.Fprintf(&b, "and %d more with %s; -n lists more\n", hidden, thousands(v.answer.Total-shown))
+	}
+	return b.String()
+}

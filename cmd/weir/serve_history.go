@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// lastFlush bounds how long the end of the process waits for the history to take the last hits.
+const lastFlush = 5 * time.Second
+
+// measuring is the half of weir that measures: it records hits, brings them to a store, and answers from there. Without a
+// history it records for /metrics alone, and store and exporter are nil.
+type measuring struct {
+	recorder   *hits.Recorder
+	store      *lateStore
+	exporter   *history.Exporter
+	downsample bool
+	log        *slog.Logger
+}
+
+// newMeasuring opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on without.
+func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) *measuring {
+	m := &measuring{recorder: hits.New(0), log: log}
+	if set.KeepHistory {
+		m.recorder = hits.New(hits.DefaultValues)
+		m.store = &lateStore{open: func() (closingStore, error) { return openServedHistory(set, log) }, log: log}
+		m.store.try()
+		m.downsample = set.downsamples()
+		m.exporter = history.NewExporter(history.ExporterConfig{
+			Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval,
+		})
+		m.export(metrics)
+	}
+	metrics.Hits(m.recorder)
+	return m
+}
+
+// api answers /api/v1/history; nil says that there is none.
+func (m *measuring) api() *admin.History {
+	if m.store == nil {
+		return nil
+	}
+	return admin.NewHistory(m.store, time.Now)
+}
+
+// run measures until ctx ends.
+func (m *measuring) run(ctx context.Context) {
+	if m.store == nil {
+		for sleep(ctx, time.Minute) { // rules that are gone are forgotten by a drain
+			m.recorder.Drain(time.Now(), func(history.ID, uint64) {})
+		}
+		return
+	}
+	var running sync.WaitGroup
+	running.Go(func() { m.store.keepTrying(ctx) })
+	if m.downsample {
+		running.Go(func() { runDownsampling(ctx, m.store, downsampleInterval, m.log) })
+	}
+	m.exporter.Run(ctx)
+	running.Wait()
+}
+
+// close brings the last hits to the store, once nothing records any more. The end of kill cuts it short.
+func (m *measuring) close(kill context.Context) error {
+	if m.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(kill, lastFlush)
+	defer cancel()
+	if m.store.try(); m.store.opened.Load() == nil {
+		cancel() // there is nothing to wait for
+	}
+	m.exporter.Close(ctx)
+	return m.store.close()
+}
+
+// export shows in /metrics what becomes of hits on their way to the history.
+func (m *measuring) export(metrics *stats.Metrics) {
+	st := m.exporter.Stats
+	for _, c := range []struct {
+		name, help string
+		total      func(history.ExporterStats) uint64
+	}{
+		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
+			func(s history.ExporterStats) uint64 { return s.Recorded }},
+		{"landed_hits", "Of these, acknowledged by the store.", func(s history.ExporterStats) uint64 { return s.Landed }},
+		{"clamped_hits", "Of these, counted in a later minute than their own, as the store's clock is behind.",
+			func(s history.ExporterStats) uint64 { return s.Clamped }},
+		{"refused_hits", "Hits that the store did not count, as their series is full.",
+			func(s history.ExporterStats) uint64 { return s.Refused }},
+		{"lost_hits", "Hits that the store acknowledged and forgot, when it was too late to send them again, or that it never answered.",
+			func(s history.ExporterStats) uint64 { return s.Lost }},
+		{"batches", "Batches that the store acknowledged.", func(s history.ExporterStats) uint64 { return s.Batches }},
+		{"resent_batches", "Batches sent again, as the store had acknowledged and forgotten them.",
+			func(s history.ExporterStats) uint64 { return s.Resent }},
+		{"batch_errors", "Batches that the store gave no answer to; they are sent again.",
+			func(s history.ExporterStats) uint64 { return s.Errors }},
+	} {
+		metrics.Counter("weir_history_"+c.name+"_total", c.help, nil, func() float64 { return float64(c.total(st())) })
+	}
+	for r := range history.DropReasons {
+		reason := history.DropReason(r)
+		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
+			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
+	}
+	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.",
+		func() float64 { return float64(st().Waiting) })
+	metrics.Gauge("weir_history_oldest_waiting_seconds", "How long something has been waiting for it.",
+		func() float64 { return sinceOrZero(st().Oldest) })
+	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.",
+		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
+	metrics.Gauge("weir_history_up", "1 if the history is open and takes hits, 0 if hits wait.", func() float64 {
+		if m.store.opened.Load() == nil || st().Down {
+			return 0
+		}
+		return 1
+	})
+}
+
+func sinceOrZero(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t).Seconds()
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// settingsOf are those of an environment.
+func settingsOf(t *testing.T, environment map[string]string) *settings {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	set, err := readSettings("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &set
+}
+
+// kept is all that a store holds, by domain, path, value and outcome.
+func kept(t *testing.T, store history.Store) map[string]uint64 {
+	t.Helper()
+	all := make(map[string]uint64)
+	err := store.Query(t.Context(), history.Query{To: time.Now().Unix() + 60}, func(s history.Series) error {
+		all[strings.Join([]string{s.ID.Domain, s.ID.Path, s.ID.Value, s.ID.Outcome.String()}, " ")] = s.Lifetime
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// measureSome records hits, runs what weir serve runs, and ends it as a drain does.
+func measureSome(t *testing.T, set *settings, log *slog.Logger) *measuring {
+	t.Helper()
+	m := newMeasuring(set, stats.New("test"), log)
+	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
+		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	table := m.recorder.Table(c)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { m.run(ctx) })
+	d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
+	table.Counter(c.Match("shop", d).Rule, "shop", d).Admit(5, 1)
+	table.Counter(nil, "nowhere", d).Deny(2, false)
+	stop()
+	running.Wait()
+	if err := m.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var someKept = map[string]uint64{
+	"shop user user=ann within": 5, "shop user user=ann near": 1, "__unknown__ __unmatched__  over": 2,
+}
+
+func expectKept(t *testing.T, got map[string]uint64) {
+	t.Helper()
+	if !maps.Equal(got, someKept) {
+		t.Errorf("the history has %v; want %v", got, someKept)
+	}
+}
+
+func TestADrainBringsTheLastHitsToTheFile(t *testing.T) {
+	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
+	measureSome(t, set, slog.New(slog.DiscardHandler))
+	store, err := file.Open(file.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	expectKept(t, kept(t, store))
+}
+
+// The history has a Redis of its own, beside counters in memory.
+func TestADrainBringsTheLastHitsToRedis(t *testing.T) {
+	set := settingsOf(t, map[string]string{"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "5s"})
+	if set.BackendType != "memory" || set.downsamples() {
+		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.downsamples())
+	}
+	measureSome(t, set, slog.New(slog.DiscardHandler))
+	store, end, err := openHistoryStore(t.Context(), set, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	expectKept(t, kept(t, store))
+}
+
+func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
+	taken := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(taken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
+		var log strings.Builder
+		set := settingsOf(t, map[string]string{"DATA_DIR": dir})
+		store, err := openServedHistory(set, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
+		}
+		defer store.Close()
+		if strings.Count(log.String(), "level=WARN") != warnings || strings.Count(log.String(), "\n") != warnings {
+			t.Errorf("DATA_DIR=%s: want %d warnings, and got\n%s", dir, warnings, &log)
+		}
+	}
+}
+
+// Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
+func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
+	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
+	other, err := file.Open(file.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	s := &lateStore{open: func() (closingStore, error) { return openServedHistory(set, logger) }, log: logger}
+	for range 2 {
+		s.try()
+	}
+	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("got %v; want the reason why the history is not open", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.try()
+	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err != nil {
+		t.Errorf("the file is free, and the history says %v", err)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Count(log.String(), "level=WARN") != 1 || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("want one warning for all attempts, and one line once it is open; got\n%s", &log)
+	}
+}
+
+func TestHistoryFalseKeepsNone(t *testing.T) {
+	set := settingsOf(t, map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
+	m := measureSome(t, set, slog.New(slog.DiscardHandler))
+	if m.api() != nil {
+		t.Error("there is an API for a history that is off")
+	}
+	if files, err := os.ReadDir(set.DataDir); err != nil || len(files) > 0 {
+		t.Errorf("HISTORY=false left %v, %v in DATA_DIR; want nothing", files, err)
+	}
+	if totals := m.recorder.Totals(); len(totals) != 2 {
+		t.Errorf("%d totals; want 2: /metrics shows hits without a history too", len(totals))
+	}
+}

@@ -1,0 +1,249 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/file"
+)
+
+// truth is every hit that was ever counted, by series and minute: what answers are held against.
+type truth map[SeriesName]map[int64]uint64
+
+func (tr truth) between(name SeriesName, from, to int64) (sum, peak uint64) {
+	for minute, hits := range tr[name] {
+		if minute >= from && minute < to {
+			sum += hits
+			peak = max(peak, hits)
+		}
+	}
+	return sum, peak
+}
+
+// check complains about each number of an answer that is not the truth.
+func (tr truth) check(a HistoryAnswer) error {
+	for _, s := range a.Series {
+		all, _ := tr.between(s.SeriesName, 0, 1<<60)
+		total, _ := tr.between(s.SeriesName, a.From, a.To)
+		if s.Lifetime != all || s.Total != total {
+			return fmt.Errorf("%+v: total %d, lifetime %d; want %d and %d", s.SeriesName, s.Total, s.Lifetime, total, all)
+		}
+		for _, p := range s.Points {
+			sum, peak := tr.between(s.SeriesName, p.Start, p.Start+p.Width)
+			if p.Sum != sum || p.Peak != peak || p.Start < a.From || p.Start+p.Width > a.To {
+				return fmt.Errorf("%+v in %d to %d: point %+v, want sum %d and peak %d", s.SeriesName, a.From, a.To, p, sum, peak)
+			}
+		}
+	}
+	return nil
+}
+
+// randomHistory counts hits of some series over some months, and rolls them now and then.
+func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
+	k, tr := newKept(t, time.Date(2018, 10, 1, 0, 0, 0, 0, time.UTC)), make(truth)
+	ids := []history.ID{annWithin, annOver, bobWithin, mailOver}
+	for range 40 {
+		k.now = k.now.Add(time.Duration(1+r.IntN(3*24*60)) * time.Minute)
+		seen, hits := make(map[hit]bool), []hit{}
+		for range r.IntN(30) {
+			at := k.now.Unix() - r.Int64N([]int64{3600, 86400, 30 * 86400}[r.IntN(3)])
+			h := hit{id: ids[r.IntN(len(ids))], at: at - at%60}
+			if name := nameOf(h.id); !seen[h] && tr[name][h.at] == 0 {
+				seen[h] = true
+				if tr[name] == nil {
+					tr[name] = make(map[int64]uint64)
+				}
+				tr[name][h.at] = r.Uint64N(1<<r.IntN(40)) + 1
+				hits = append(hits, hit{h.id, h.at, tr[name][h.at]})
+			}
+		}
+		k.add(t, hits...)
+		if r.IntN(3) == 0 {
+			k.roll(t)
+		}
+	}
+	return k, tr
+}
+
+func TestEveryAnswerIsExactWhateverIsAsked(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	zones := []string{"", "UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Chatham"}
+	for range 6 {
+		k, tr := randomHistory(t, r)
+		for range 40 {
+			length := int64(1) + r.Int64N([]int64{3600, 86400, 100 * 86400}[r.IntN(3)])
+			to := k.now.Unix() + 86400 - r.Int64N(120*86400)
+			parameters := url.Values{"from": {fmt.Sprint(to - length)}, "to": {fmt.Sprint(to)}, "tz": {zones[r.IntN(len(zones))]}}
+			most := 0 // as stored
+			if r.IntN(4) > 0 {
+				most = 1 + r.IntN([]int{3, 50, 800}[r.IntN(3)])
+				parameters.Set("points", fmt.Sprint(most))
+			}
+			a := k.answer(t, parameters)
+			if err := tr.check(a); err != nil {
+				t.Fatalf("seed %d: %s: %v", seed, parameters.Encode(), err)
+			}
+			if a.From > to-length || a.To < to {
+				t.Fatalf("seed %d: %s is answered for %d to %d: less than was asked for", seed, parameters.Encode(), a.From, a.To)
+			}
+			for _, s := range a.Series {
+				if most > 0 && (len(s.Points) > most || len(s.Points) != len(a.Series[0].Points)) {
+					t.Fatalf("seed %d: %s: a series has %d points, the first has %d", seed, parameters.Encode(), len(s.Points),
+						len(a.Series[0].Points))
+				}
+			}
+		}
+	}
+}
+
+func TestDaysAreLocalWhereverHoursAreStored(t *testing.T) {
+	for _, c := range []struct {
+		promise, zone string
+		now           string // RFC 3339
+		from, to      string
+		widths        string // of the buckets, in hours
+		first         string // where the first begins
+		warning       string
+	}{
+		{"the day in Berlin when clocks go forward", "Europe/Berlin", "2026-04-02T12:00:00+02:00",
+			"2026-03-28T00:00:00+01:00", "2026-03-31T00:00:00+02:00", "24 23 24", "2026-03-28T00:00:00+01:00", ""},
+		{"the day in Berlin when they go back", "Europe/Berlin", "2026-10-27T12:00:00+01:00",
+			"2026-10-24T00:00:00+02:00", "2026-10-27T00:00:00+01:00", "24 25 24", "2026-10-24T00:00:00+02:00", ""},
+		{"the day in São Paulo that had no midnight", "America/Sao_Paulo", "2018-11-07T12:00:00-02:00",
+			"2018-11-03T00:00:00-03:00", "2018-11-06T00:00:00-02:00", "24 23 24", "2018-11-03T00:00:00-03:00", ""},
+		{"the day in São Paulo whose last hour came twice", "America/Sao_Paulo", "2019-02-19T12:00:00-03:00",
+			"2019-02-15T00:00:00-02:00", "2019-02-18T00:00:00-03:00", "24 25 24", "2019-02-15T00:00:00-02:00", ""},
+		{"half an hour from UTC, where only hours are stored", "Asia/Kolkata", "2026-11-21T12:00:00+05:30",
+			"2026-11-01T00:00:00+05:30", "2026-11-03T00:00:00+05:30", "24 24 24", "2026-10-31T23:30:00+05:30", "Until 2026-11-04T00:00:00+05:30 only whole hours are stored"},
+		{"UTC days, once nothing finer is stored", "Europe/Berlin", "2026-11-21T12:00:00+01:00",
+			"2026-06-01T00:00:00+02:00", "2026-06-03T00:00:00+02:00", "24 24 24", "2026-05-31T02:00:00+02:00",
+			"Until 2026-06-03T00:00:00+02:00 only whole UTC days are stored"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			now, err := time.Parse(time.RFC3339, c.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, _ := time.Parse(time.RFC3339, c.from)
+			to, _ := time.Parse(time.RFC3339, c.to)
+			k, tr := newKept(t, now), truth{nameOf(annWithin): {}}
+			for at := from.Add(-48 * time.Hour).Unix(); at < to.Add(48*time.Hour).Unix(); at += 3600 {
+				if at%1000 > 0 && at < now.Unix() {
+					tr[nameOf(annWithin)][at] = uint64(at % 1000)
+					k.add(t, hit{annWithin, at, uint64(at % 1000)})
+				}
+			}
+			k.roll(t)
+			a := k.answer(t, url.Values{"from": {c.from}, "to": {c.to}, "points": {"3"}, "tz": {c.zone}})
+			if err := tr.check(a); err != nil {
+				t.Error(err)
+			}
+			var widths []string
+			for _, p := range a.Series[0].Points {
+				widths = append(widths, fmt.Sprint(float64(p.Width)/3600))
+			}
+			begin, _ := time.Parse(time.RFC3339, c.first)
+			if got := strings.Join(widths, " "); got != c.widths || a.From != begin.Unix() {
+				t.Errorf("days of %s hours from %s, want %s from %s", got, time.Unix(a.From, 0).In(now.Location()), c.widths, begin)
+			}
+			if got := strings.Join(a.Warnings, " "); !strings.HasPrefix(got, c.warning) || (c.warning == "") != (got == "") {
+				t.Errorf("the warning is %q, want %q", got, c.warning)
+			}
+		})
+	}
+}
+
+func TestAnswersAreExactWhileTheHistoryIsRolled(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	k, tr := randomHistory(t, r)
+	begin := k.now
+	k.now = k.now.Add(45 * 24 * time.Hour)
+	rolled := make(chan error, 1)
+	go func() {
+		var err error
+		for day := time.Duration(0); day < 45 && err == nil; day++ {
+			_, err = k.store.Roll(t.Context(), history.Job{Now: begin.Add(day * 24 * time.Hour)})
+		}
+		rolled <- err
+	}()
+	asked := 0
+	for done := false; !done; asked++ {
+		select {
+		case err := <-rolled:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		default:
+		}
+		parameters := url.Values{"from": {"-190d"}, "points": {fmt.Sprint(1 + r.IntN(500))}, "tz": {"Europe/Berlin"}}
+		if asked%2 == 0 {
+			parameters.Del("points")
+		}
+		if err := tr.check(k.answer(t, parameters)); err != nil {
+			t.Fatalf("question %d: %v", asked, err)
+		}
+		code, body := k.get("/api/v1/history/verify")
+		var a VerifyAnswer
+		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || a.Broken > 0 || a.Series != len(tr) {
+			t.Fatalf("verify in the middle of a roll: %d %s", code, body)
+		}
+	}
+	t.Logf("%d answers while the history was rolled", asked)
+}
+
+// damage deletes the first stored chunk of a history file that nobody holds.
+func damage(t *testing.T, dir string) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(dir, file.Name), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		c := tx.Bucket([]byte("rows")).Cursor()
+		for key, _ := c.First(); key != nil; key, _ = c.Next() {
+			if key[1] == 't' {
+				return c.Delete()
+			}
+		}
+		return errors.New("no chunk is stored")
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
+	dir, k := t.TempDir(), &kept{now: noon, seq: make(map[history.Partition]uint64)}
+	open := func() {
+		var err error
+		if k.store, err = file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
+			t.Fatal(err)
+		}
+		k.History = NewHistory(k.store, func() time.Time { return noon })
+	}
+	open()
+	k.add(t, hit{annWithin, noon.Unix(), 7}, hit{annWithin, noon.Unix() - 60, 3})
+	if err := k.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, dir)
+	open()
+	defer k.store.Close()
+	const want = `{"series":1,"points":1,"broken":1,"named":[{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"",` +
+		`"stored":7,"expired":0,"lifetime":10}]}`
+	if code, body := k.get("/api/v1/history/verify"); code != 200 || body != want {
+		t.Errorf("got %d %s, want %s: a loss must not go unseen", code, body, want)
+	}
+}

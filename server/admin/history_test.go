@@ -1,0 +1,266 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/file"
+)
+
+// kept is a history in memory whose clock stands still.
+type kept struct {
+	*History
+	store *file.Store
+	now   time.Time
+	seq   map[history.Partition]uint64
+}
+
+func newKept(t testing.TB, now time.Time) *kept {
+	t.Helper()
+	k := &kept{now: now, seq: make(map[history.Partition]uint64)}
+	clock := func() time.Time { return k.now }
+	var err error
+	if k.store, err = file.InMemory(file.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.store.Close() })
+	k.History = NewHistory(k.store, clock)
+	return k
+}
+
+// hit is hits of a series at a moment, in Unix seconds.
+type hit struct {
+	id   history.ID
+	at   int64
+	hits uint64
+}
+
+// add counts hits, none of them in the same minute of a series.
+func (k *kept) add(t testing.TB, hits ...hit) {
+	t.Helper()
+	byPartition := make(map[history.Partition][]history.Increment)
+	for _, h := range hits {
+		p := h.id.Partition()
+		byPartition[p] = append(byPartition[p], history.Increment{ID: h.id, Minute: h.at / 60, Hits: h.hits})
+	}
+	for p, all := range byPartition {
+		for part := range slices.Chunk(all, history.MaxBatch) {
+			b := history.Batch{Writer: "test", Seq: k.seq[p] + 1, After: k.seq[p], Increments: part}
+			receipt, err := k.store.Apply(t.Context(), p, b)
+			if err != nil || receipt.Landing != history.Landed || receipt.Clamped > 0 {
+				t.Fatalf("applying %d increments: %+v, %v", len(part), receipt, err)
+			}
+			k.seq[p]++
+		}
+	}
+}
+
+func (k *kept) roll(t testing.TB) {
+	t.Helper()
+	if _, err := k.store.Roll(t.Context(), history.Job{Now: k.now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get asks an admin port over this history.
+func (k *kept) get(target string) (int, string) {
+	w := httptest.NewRecorder()
+	Handler(ready{}, http.NotFoundHandler(), nil, k.History, false).ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// answer asks for a HistoryAnswer.
+func (k *kept) answer(t *testing.T, parameters url.Values) HistoryAnswer {
+	t.Helper()
+	code, body := k.get("/api/v1/history?" + parameters.Encode())
+	var a HistoryAnswer
+	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
+		t.Fatalf("%s gave %d %s (%v)", parameters.Encode(), code, body, err)
+	}
+	return a
+}
+
+var (
+	annWithin = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}
+	annOver   = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Over}
+	bobWithin = history.ID{Domain: "shop", Path: "user", Value: "bob", Outcome: history.Within}
+	mailOver  = history.ID{Domain: "mail", Path: "from", Outcome: history.Over}
+)
+
+// threeMonths is a history with hits in all tiers, at noon of 21 November 2026.
+func threeMonths(t *testing.T) *kept {
+	k := newKept(t, noon)
+	ago := func(d time.Duration) int64 { return noon.Add(-d).Unix() }
+	const day = 24 * time.Hour
+	k.add(t, hit{annWithin, ago(0), 7}, hit{annWithin, ago(time.Minute), 3}, hit{annWithin, ago(59 * time.Minute), 5},
+		hit{annWithin, ago(2 * day), 11}, hit{annWithin, ago(2*day - time.Minute), 2}, hit{annWithin, ago(20 * day), 13},
+		hit{annWithin, ago(80 * day), 17}, hit{annOver, ago(time.Minute), 4}, hit{bobWithin, ago(3 * time.Minute), 1},
+		hit{mailOver, ago(40 * day), 9}, hit{mailOver, ago(2 * time.Minute), 6})
+	k.roll(t)
+	return k
+}
+
+func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct{ promise, query, want string }{
+		{"the last hour, every series of its own", "", `{"from":1795258800,"to":1795262460,"warnings":[],"series":[` +
+			`{"domain":"mail","path":"from","outcome":"over","value":"","total":6,"lifetime":15,"points":[{"start":1795262280,"width":60,"sum":6,"peak":6,"tier":"1m"}]},` +
+			`{"domain":"shop","path":"user","outcome":"within","value":"bob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]},` +
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":15,"lifetime":58,"points":[` +
+			`{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m"}]},` +
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
+		{"one domain and outcome, all tiers, in a range widened to whole buckets", "domain=shop&outcome=within&path=user/path%3D%252Fpay&from=-80d",
+			`{"from":1788307200,"to":1795262460,"warnings":[],"series":[` +
+				`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":58,"lifetime":58,"points":[` +
+				`{"start":1788307200,"width":86400,"sum":17,"peak":17,"tier":"1d"},{"start":1793534400,"width":3600,"sum":13,"peak":13,"tier":"1h"},` +
+				`{"start":1795089600,"width":300,"sum":13,"peak":11,"tier":"5m"},{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},` +
+				`{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m"}]}]}`},
+		{"a path as people are shown it", "path=user/path%3D/pay&outcome=over&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"series":[` +
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
+		{"a value", "value=bob&to=2026-11-21T11:58:00Z&from=2026-11-21T11:57:59Z", `{"from":1795262220,"to":1795262280,"warnings":[],"series":[` +
+			`{"domain":"shop","path":"user","outcome":"within","value":"bob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]}]}`},
+		{"a series without hits in the range still has a lifetime", "domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"warnings":[],"series":[` +
+			`{"domain":"mail","path":"from","outcome":"over","value":"","total":0,"lifetime":15,"points":[]}]}`},
+		{"nothing", "domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":[],"series":[]}`},
+		{"cut into buckets, the empty ones too", "outcome=over&domain=shop&from=-3m&points=10", `{"from":1795262220,"to":1795262460,"warnings":[],"series":[` +
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
+			`{"start":1795262220,"width":60,"sum":0,"peak":0},{"start":1795262280,"width":60,"sum":0,"peak":0},` +
+			`{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"},{"start":1795262400,"width":60,"sum":0,"peak":0}]}]}`},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			code, body := k.get("/api/v1/history?" + c.query)
+			if got := strings.ReplaceAll(body, "\n", ""); code != 200 || got != c.want {
+				t.Errorf("got %d\n%s\nwant\n%s\nScripts read this form.", code, got, c.want)
+			}
+		})
+	}
+}
+
+func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct {
+		promise, target string
+		want            string
+	}{
+		{"a mistyped parameter", "?domian=shop", `Parameter \"domian\" is unknown`},
+		{"a parameter given twice", "?domain=a&domain=b", "given twice"},
+		{"bytes that are not UTF-8", "?path=%ff", "not UTF-8"},
+		{"a query that cannot be read", "?path=%zz", "cannot be read"},
+		{"a query without end", "?path=" + strings.Repeat("n", maxQuery), "longer than"},
+		{"an unknown outcome", "?outcome=denied", `\"denied\" is not an outcome: use one of within, over, degraded, near, shadow`},
+		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use Unix seconds"},
+		{"milliseconds", "?to=1795262400000", "give seconds, not milliseconds"},
+		{"a range that ends before it begins", "?from=-1h&to=-2h", "from (2026-11-21T11:00:33Z) must be before to (2026-11-21T10:00:33Z)"},
+		{"an empty range", "?from=-1h&to=-1h", "must be before"},
+		{"no points", "?points=0", "points must be a whole number from 1 to 10000, not \\\"0\\\""},
+		{"too many points", "?points=10001", "from 1 to 10000"},
+		{"points that are no number", "?points=many", "whole number"},
+		{"an unknown time zone", "?tz=Europe/Atlantis", "use a name such as Europe/Berlin"},
+		{"the server's own zone, whatever it is", "?tz=Local", "not a time zone"},
+		{"a file that is no time zone", "?tz=../../etc/passwd", "not a time zone"},
+		{"nothing to rank by", "/top?by=size", "by: nothing is ranked by \\\"size\\\": use hits"},
+		{"too long a list", "/top?n=1001", "n must be a whole number from 1 to 1000"},
+		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
+		{"a proof of a part", "/verify?from=-1h", "\\\"from\\\" is unknown"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			code, body := k.get("/api/v1/history" + c.target)
+			if code != 400 || !strings.HasPrefix(body, `{"error":"`) || !strings.Contains(body, c.want) {
+				t.Errorf("got %d %s, want 400 and JSON with %s", code, body, c.want)
+			}
+		})
+	}
+	none := &kept{}
+	if code, body := none.get("/api/v1/history/top"); code != 404 || !strings.Contains(body, `{"error":"This weir keeps no history`) {
+		t.Errorf("a weir without a history answers %d %s", code, body)
+	}
+}
+
+func TestAnAnswerIsBounded(t *testing.T) {
+	k := newKept(t, noon)
+	for i := range 120 {
+		k.add(t, hit{history.ID{Domain: "shop", Path: fmt.Sprint("rule", i)}, noon.Unix(), 1})
+	}
+	if code, body := k.get("/api/v1/history?from=-6d&points=10000"); code != 400 || !strings.Contains(body, "more than 1000000 points: ask for") {
+		t.Errorf("120 series of 8,640 buckets gave %d with %d bytes: a question must not take the memory of the limiter", code, len(body))
+	}
+	if code, _ := k.get("/api/v1/history?from=-6d&points=1000"); code != 200 {
+		t.Errorf("120 series of 864 buckets gave %d, though they are few enough", code)
+	}
+}
+
+func TestQuestionsWaitForTheirTurn(t *testing.T) {
+	k := threeMonths(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if code, body := k.get("/api/v1/history?from=-90d&points=50"); code != 200 {
+				t.Errorf("one of many questions got %d %s; it has only to wait", code, body)
+			}
+		})
+	}
+	all.Wait()
+	if len(k.turns) != 0 {
+		t.Errorf("%d turns are never given back", len(k.turns))
+	}
+}
+
+func TestTopRanksRulesAndTheirValues(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct{ query, want string }{
+		{"", `{"from":1795258800,"to":1795262460,"by":"hits","found":3,"total":26,"top":[` +
+			`{"domain":"shop","path":"user/path=%2Fpay","value":"","hits":19,"within":15,"over":4,"degraded":0,"near":0,"shadow":0},` +
+			`{"domain":"mail","path":"from","value":"","hits":6,"within":0,"over":6,"degraded":0,"near":0,"shadow":0},` +
+			`{"domain":"shop","path":"user","value":"bob","hits":1,"within":1,"over":0,"degraded":0,"near":0,"shadow":0}]}`},
+		{"by=over&n=1&from=-90d", `{"from":1787486400,"to":1795262460,"by":"over","found":2,"total":19,"top":[` +
+			`{"domain":"mail","path":"from","value":"","hits":15,"within":0,"over":15,"degraded":0,"near":0,"shadow":0}]}`},
+		{"by=near", `{"from":1795258800,"to":1795262460,"by":"near","found":0,"total":0,"top":[]}`},
+	} {
+		if code, body := k.get("/api/v1/history/top?" + c.query); code != 200 || body != c.want {
+			t.Errorf("%s: got %d\n%s\nwant\n%s", c.query, code, body, c.want)
+		}
+	}
+}
+
+func TestVerifyLooksAtEverySeries(t *testing.T) {
+	k := threeMonths(t)
+	if code, body := k.get("/api/v1/history/verify"); code != 200 || body != `{"series":4,"points":10,"broken":0,"named":[]}` {
+		t.Errorf("a sound history gives %d %s", code, body)
+	}
+	if code, body := k.get("/api/v1/history/verify?path=user/path=/pay&outcome=over"); code != 200 || body != `{"series":1,"points":1,"broken":0,"named":[]}` {
+		t.Errorf("one series gives %d %s", code, body)
+	}
+}
+
+func TestTheHistoryIsListedOnTheFrontPage(t *testing.T) {
+	_, body := newKept(t, noon).get("/")
+	for _, want := range []string{"/api/v1/history?", "/api/v1/history/top?", "/api/v1/history/verify?"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/ does not list %s:\n%s", want, body)
+		}
+	}
+}
+
+func TestNothingIsWrittenBeforeAnError(t *testing.T) {
+	k := threeMonths(t)
+	if err := k.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := k.Show(t.Context(), &out, url.Values{}); err == nil || out.Len() > 0 {
+		t.Errorf("a closed store gives %v, and %q: half an answer looks like a whole one", err, &out)
+	}
+	if code, body := k.get("/api/v1/history"); code != 503 || !strings.Contains(body, `{"error":"The history cannot be read: `) {
+		t.Errorf("a closed store gives %d %s", code, body)
+	}
+}

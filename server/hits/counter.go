@@ -1,0 +1,94 @@
+package hits
+
+import (
+	"sync/atomic"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// MaxHits is the most that one check adds; of more, the rest is not counted. It is a tebibyte, for rules that count
+// bytes. 16 million such checks fit between two drains before a difference could wrap, and stores bound the sum of a
+// series' life themselves.
+const MaxHits = 1 << 40
+
+// Counter counts the hits of one series by what became of them. Its methods neither wait nor allocate, and may be called
+// by any number of goroutines. A nil Counter counts nothing: that is where looks and refunds go.
+//
+// Admitted, denied and degraded hits add up to all hits. Those that were near the limit are a part of the admitted ones,
+// those that shadow mode let through a part of the denied ones; the whole is added before its part, and read after it,
+// so that no reader sees a part that is larger than its whole.
+type Counter struct {
+	totals [history.Outcomes]atomic.Uint64
+	taken  [history.Outcomes]uint64 // what Drain has handed out of each; for who holds the recorder's lock
+}
+
+// Admit counts hits that passed, of which so many were near the limit; see [Near].
+func (c *Counter) Admit(hits, near uint64) {
+	if c == nil || hits == 0 {
+		return
+	}
+	hits = min(hits, MaxHits)
+	c.totals[history.Within].Add(hits)
+	if near > 0 {
+		c.totals[history.Near].Add(min(near, hits))
+	}
+}
+
+// Deny counts hits that were over a limit, be it that a shadow rule let them through.
+func (c *Counter) Deny(hits uint64, shadow bool) {
+	if c == nil || hits == 0 {
+		return
+	}
+	hits = min(hits, MaxHits)
+	c.totals[history.Over].Add(hits)
+	if shadow {
+		c.totals[history.Shadow].Add(hits)
+	}
+}
+
+// Degrade counts hits that no store decided.
+func (c *Counter) Degrade(hits uint64) {
+	if c == nil || hits == 0 {
+		return
+	}
+	c.totals[history.Degraded].Add(min(hits, MaxHits))
+}
+
+// nearRatio is the share of a limit above which hits are near it.
+const nearRatio float32 = 0.8
+
+// Near is how many of the hits of a check that a limit of requests admits lie above 80 % of it, rounded down; before is
+// what counted already.
+func Near(requests, before, hits uint64) uint64 {
+	near := uint64(float32(requests) * nearRatio)
+	switch after := before + hits; {
+	case after <= near:
+		return 0
+	case before >= near:
+		return hits
+	default:
+		return after - near
+	}
+}
+
+// drain hands out what has been counted since it last did, and says whether there was anything.
+func (c *Counter) drain(id history.ID, take func(history.ID, uint64)) (found bool) {
+	for o := history.Outcomes - 1; o >= 0; o-- {
+		total := c.totals[o].Load()
+		if more := total - c.taken[o]; more > 0 {
+			id.Outcome = history.Outcome(o)
+			take(id, more)
+			c.taken[o], found = total, true
+		}
+	}
+	return found
+}
+
+// addTo adds the totals to t.
+func (c *Counter) addTo(t *Totals) {
+	t.Shadow += c.totals[history.Shadow].Load()
+	t.Near += c.totals[history.Near].Load()
+	t.Degraded += c.totals[history.Degraded].Load()
+	t.Over += c.totals[history.Over].Load()
+	t.Within += c.totals[history.Within].Load()
+}

@@ -1,0 +1,152 @@
+// Package hits counts what became of each rule's hits. The request path pays an atomic add for it; /metrics reads the
+// totals, and the exporter of the history takes what has been added since it last did.
+//
+// A look asks and a refund gives back: neither is a hit, and neither is counted.
+package hits
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// DefaultValues is how many values a rule that tells values apart counts by themselves, unless asked otherwise.
+const DefaultValues = 100
+
+// idle is how long the counters of a rule that is gone stay after their last hit: far longer than any request runs, so
+// that none can still hold them.
+const idle = time.Hour
+
+// Recorder holds the counters, by domain and path: rules come and go with configurations, and a rule that is there
+// before and after a reload goes on counting where it was. Its methods may be called by any number of goroutines.
+type Recorder struct {
+	maxValues int
+
+	mu     sync.Mutex
+	series map[place]*series
+}
+
+// place is what a rule's counters are found by.
+type place struct{ domain, path string }
+
+// series are the counters of a rule, or of what no rule matched.
+type series struct {
+	own     Counter
+	values  values
+	current bool      // the latest configuration has it
+	busy    time.Time // when a drain last found hits, or first looked
+}
+
+// New makes a recorder. Of a rule that tells values apart it counts so many by themselves, the rest under
+// history.OtherValue; 0 counts all values as one. It is meant to be some hundreds at most.
+func New(maxValues int) *Recorder {
+	return &Recorder{maxValues: maxValues, series: make(map[place]*series)}
+}
+
+// Table finds the counters for the descriptors of one configuration. It is immutable, and counts into the same counters
+// as the tables before and after it.
+type Table struct {
+	rules     []*series // by their numbers
+	unmatched map[string]*Counter
+	unknown   *Counter
+	maxValues int
+}
+
+// Table makes the table of a configuration that is about to be put in force. Rules that it does not have are forgotten
+// after an hour without a hit, by [Recorder.Drain].
+func (r *Recorder) Table(c *descriptors.Config) *Table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.series {
+		s.current = false
+	}
+	t := &Table{
+		rules:     make([]*series, len(c.Rules())),
+		unmatched: make(map[string]*Counter, c.Domains()),
+		unknown:   &r.at(history.UnknownDomain, history.Unmatched).own,
+		maxValues: r.maxValues,
+	}
+	for i, rule := range c.Rules() {
+		t.rules[i] = r.at(rule.Domain, rule.Path)
+	}
+	for _, domain := range c.DomainNames() {
+		t.unmatched[domain] = &r.at(domain, history.Unmatched).own
+	}
+	return t
+}
+
+// at is the series of a place, which is current from now on. The caller holds mu.
+func (r *Recorder) at(domain, path string) *series {
+	s := r.series[place{domain, path}]
+	if s == nil {
+		s = new(series)
+		r.series[place{domain, path}] = s
+	}
+	s.current = true
+	return s
+}
+
+// Counter is where the hits of a descriptor are counted, given the rule of the table's configuration that matches it, or
+// nil if none does. It neither waits nor allocates, but for a value that is seen for the first time.
+func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Descriptor) *Counter {
+	if rule == nil {
+		if c := t.unmatched[domain]; c != nil {
+			return c
+		}
+		return t.unknown
+	}
+	s := t.rules[rule.Number]
+	if len(rule.Values) == 0 || t.maxValues == 0 {
+		return &s.own
+	}
+	return s.values.counter(rule, d, t.maxValues)
+}
+
+// Drain calls take with all hits that were counted since the last call, by series: each hit once. It forgets rules that
+// the latest configuration does not have, once they had no hit for an hour.
+func (r *Recorder) Drain(now time.Time, take func(id history.ID, hits uint64)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, s := range r.series {
+		id := history.ID{Domain: p.domain, Path: p.path}
+		found := s.own.drain(id, take)
+		s.values.each(func(value string, c *Counter) {
+			if id.Value = value; value == "" {
+				id.Value = history.OtherValue
+			}
+			found = c.drain(id, take) || found
+		})
+		switch {
+		case found || s.current || s.busy.IsZero():
+			s.busy = now
+		case now.Sub(s.busy) >= idle:
+			delete(r.series, p)
+		}
+	}
+}
+
+// Totals are all hits of a rule since it was first configured in this process. Within, Over and Degraded make the whole;
+// Near is a part of Within, Shadow of Over.
+type Totals struct {
+	Domain, Path                         string
+	Within, Over, Degraded, Near, Shadow uint64
+}
+
+// Totals are those of each rule that has had hits, and of what no rule matched, in no particular order. They never go
+// down while the rule is there.
+func (r *Recorder) Totals() []Totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Totals
+	for p, s := range r.series {
+		t := Totals{Domain: p.domain, Path: p.path}
+		s.own.addTo(&t)
+		s.values.each(func(_ string, c *Counter) { c.addTo(&t) })
+		if t.Within+t.Over+t.Degraded > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}

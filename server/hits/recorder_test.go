@@ -1,0 +1,307 @@
+package hits
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const shop = `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: tenant, value_to_metric: true, rate_limit: {requests_per_unit: 10, unit: minute}}
+`
+
+// moved has a rule in front, so that all others have other numbers than in shop, and no tenants.
+const moved = `
+domain: shop
+descriptors:
+  - {key: path, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
+`
+
+func parse(t testing.TB, text string) *descriptors.Config {
+	t.Helper()
+	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte(text)}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// at is the counter of a descriptor of one entry.
+func at(table *Table, c *descriptors.Config, domain, key, value string) *Counter {
+	d := descriptors.Descriptor{{Key: key, Value: value}}
+	return table.Counter(c.Match(domain, d).Rule, domain, d)
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// drained is what a drain hands out.
+func drained(t testing.TB, r *Recorder, now time.Time) map[history.ID]uint64 {
+	t.Helper()
+	all := make(map[history.ID]uint64)
+	r.Drain(now, func(id history.ID, hits uint64) {
+		if all[id] > 0 || hits == 0 {
+			t.Errorf("%+v is handed out twice or empty; each series comes once, with what it has", id)
+		}
+		all[id] = hits
+	})
+	return all
+}
+
+func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		t.Errorf("drained\n  %v\nwant\n  %v", got, want)
+	}
+}
+
+func TestEachHitIsHandedOutOnce(t *testing.T) {
+	r, c := New(DefaultValues), parse(t, shop)
+	table := r.Table(c)
+	at(table, c, "shop", "user", "ann").Admit(5, 2)
+	at(table, c, "shop", "user", "bob").Deny(3, false)
+	at(table, c, "shop", "tenant", "a/b").Deny(4, true)
+	at(table, c, "shop", "nothing", "").Admit(6, 0)
+	at(table, c, "nowhere", "user", "ann").Admit(7, 0)
+	at(table, c, "elsewhere", "user", "ann").Admit(1, 0)
+	at(table, c, "shop", "user", "eve").Degrade(8)
+	want := map[history.ID]uint64{
+		{Domain: "shop", Path: "user", Outcome: history.Within}:                           5,
+		{Domain: "shop", Path: "user", Outcome: history.Near}:                             2,
+		{Domain: "shop", Path: "user", Outcome: history.Over}:                             3,
+		{Domain: "shop", Path: "user", Outcome: history.Degraded}:                         8,
+		{Domain: "shop", Path: "tenant", Outcome: history.Over, Value: "tenant=a%2Fb"}:    4,
+		{Domain: "shop", Path: "tenant", Outcome: history.Shadow, Value: "tenant=a%2Fb"}:  4,
+		{Domain: "shop", Path: history.Unmatched, Outcome: history.Within}:                6,
+		{Domain: history.UnknownDomain, Path: history.Unmatched, Outcome: history.Within}: 8,
+	}
+	expect(t, drained(t, r, noon), want)
+	expect(t, drained(t, r, noon), map[history.ID]uint64{})
+	at(table, c, "shop", "user", "ann").Admit(1, 0)
+	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 1})
+}
+
+func TestTotalsGoOnWhatIsDrained(t *testing.T) {
+	r, c := New(DefaultValues), parse(t, shop)
+	table := r.Table(c)
+	for _, value := range []string{"a", "b"} {
+		at(table, c, "shop", "tenant", value).Admit(5, 1)
+		at(table, c, "shop", "tenant", value).Deny(2, true)
+		drained(t, r, noon)
+	}
+	want := []Totals{{Domain: "shop", Path: "tenant", Within: 10, Near: 2, Over: 4, Shadow: 4}}
+	if got := r.Totals(); !slices.Equal(got, want) {
+		t.Errorf("totals are %+v; want %+v: they never go down, and values are one there", got, want)
+	}
+}
+
+// Whole before part when adding, part before whole when reading: at no moment are there more near hits than hits.
+func TestAPartIsNeverLargerThanItsWhole(t *testing.T) {
+	r, c := New(0), parse(t, shop)
+	counter := at(r.Table(c), c, "shop", "user", "")
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	running.Go(func() {
+		for !stop.Load() {
+			counter.Admit(1, 1)
+		}
+	})
+	var within, near uint64
+	for range 20_000 {
+		for id, hits := range drained(t, r, noon) {
+			if id.Outcome == history.Near {
+				near += hits
+			} else {
+				within += hits
+			}
+		}
+		if near > within {
+			t.Fatalf("%d hits near the limit, of %d in all", near, within)
+		}
+	}
+	stop.Store(true)
+	running.Wait()
+}
+
+func TestAReloadLosesNoHit(t *testing.T) {
+	r := New(3)
+	configs := []*descriptors.Config{parse(t, shop), parse(t, moved)}
+	type inForce struct {
+		config *descriptors.Config
+		table  *Table
+	}
+	var current atomic.Pointer[inForce]
+	apply := func(i int) { current.Store(&inForce{configs[i%2], r.Table(configs[i%2])}) }
+	apply(0)
+	var counted, found uint64
+	var stop atomic.Bool
+	var counting sync.WaitGroup
+	for range 4 {
+		counting.Go(func() {
+			n := uint64(0)
+			for ; !stop.Load(); n++ {
+				now := current.Load()
+				for _, key := range []string{"user", "tenant", "path", "none"} {
+					at(now.table, now.config, "shop", key, fmt.Sprint(n%5)).Admit(1, 0)
+				}
+			}
+			atomic.AddUint64(&counted, 4*n)
+		})
+	}
+	for i := range 3000 {
+		apply(i + 1)
+		for _, hits := range drained(t, r, noon.Add(time.Duration(i)*time.Minute)) {
+			found += hits
+		}
+	}
+	stop.Store(true)
+	counting.Wait()
+	for _, hits := range drained(t, r, noon) {
+		found += hits
+	}
+	if found != counted {
+		t.Errorf("%d hits were counted through 3,000 reloads, %d came out; want all of them", counted, found)
+	}
+}
+
+func TestARuleThatIsGoneStaysUntilItIsDrainedAndIdle(t *testing.T) {
+	r := New(DefaultValues)
+	old := parse(t, shop)
+	late := at(r.Table(old), old, "shop", "tenant", "a") // held by a request in flight
+	late.Admit(1, 0)
+	now := noon
+	expect(t, drained(t, r, now), map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 1})
+	r.Table(parse(t, moved))
+	late.Admit(2, 0)
+	known := func() bool {
+		return slices.ContainsFunc(r.Totals(), func(t Totals) bool { return t.Path == "tenant" })
+	}
+	for range 59 {
+		now = now.Add(time.Minute)
+		drained(t, r, now)
+	}
+	if !known() {
+		t.Fatal("the rule is forgotten within an hour of its last hit; a request may still count there")
+	}
+	late.Admit(4, 0)
+	now = now.Add(time.Hour)
+	expect(t, drained(t, r, now), map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 4})
+	if !known() {
+		t.Fatal("the rule is forgotten in the drain that found hits there")
+	}
+	if drained(t, r, now.Add(time.Hour)); known() {
+		t.Error("the rule is still known an hour after its last hit; reloads would fill memory")
+	}
+	if again := at(r.Table(old), old, "shop", "tenant", "a"); again == late {
+		t.Error("the rule came back with its old counters")
+	}
+}
+
+func TestValuesBeyondTheCapAreOther(t *testing.T) {
+	r, c := New(2), parse(t, shop)
+	table := r.Table(c)
+	for _, value := range []string{"a", "b", "c", "d", "a", "c"} {
+		at(table, c, "shop", "tenant", value).Admit(1, 0)
+	}
+	at(table, c, "shop", "tenant", "b").Admit(1, 0)
+	expect(t, drained(t, r, noon), map[history.ID]uint64{
+		{Domain: "shop", Path: "tenant", Value: "tenant=a"}:         2,
+		{Domain: "shop", Path: "tenant", Value: "tenant=b"}:         2,
+		{Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3,
+	})
+}
+
+func TestALongValueIsOther(t *testing.T) {
+	r, c := New(100), parse(t, shop)
+	table := r.Table(c)
+	longest := strings.Repeat("v", maxValue-len("tenant="))
+	for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
+		at(table, c, "shop", "tenant", value).Admit(1, 0)
+	}
+	expect(t, drained(t, r, noon), map[history.ID]uint64{
+		{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1,
+		{Domain: "shop", Path: "tenant", Value: history.OtherValue}:  3,
+	})
+}
+
+func TestWithoutValuesARuleIsOneSeries(t *testing.T) {
+	r, c := New(0), parse(t, shop)
+	table := r.Table(c)
+	at(table, c, "shop", "tenant", "a").Admit(1, 0)
+	at(table, c, "shop", "tenant", "b").Admit(1, 0)
+	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "tenant"}: 2})
+}
+
+func TestHugeHitsDoNotWrap(t *testing.T) {
+	r, c := New(0), parse(t, shop)
+	counter := at(r.Table(c), c, "shop", "user", "")
+	for range 1000 {
+		counter.Deny(math.MaxUint64, false)
+		counter.Admit(math.MaxUint64, math.MaxUint64)
+	}
+	expect(t, drained(t, r, noon), map[history.ID]uint64{
+		{Domain: "shop", Path: "user", Outcome: history.Over}:   1000 * MaxHits,
+		{Domain: "shop", Path: "user", Outcome: history.Within}: 1000 * MaxHits,
+		{Domain: "shop", Path: "user", Outcome: history.Near}:   1000 * MaxHits,
+	})
+}
+
+// The vectors of envoyproxy/ratelimit's own test, as far as they are admitted.
+func TestNear(t *testing.T) {
+	for _, tc := range []struct{ requests, before, hits, want uint64 }{
+		{15, 10, 1, 0}, {15, 12, 1, 1}, {20, 2, 3, 0}, {8, 5, 2, 1}, {20, 16, 3, 3}, {15, 11, 1, 0},
+		{10, 0, 10, 2}, {0, 0, 0, 0}, {1, 0, 1, 1}, {math.MaxUint32, 0, 1000, 0},
+	} {
+		if got := Near(tc.requests, tc.before, tc.hits); got != tc.want {
+			t.Errorf("%d hits after %d, of %d: %d are near the limit; want %d", tc.hits, tc.before, tc.requests, got, tc.want)
+		}
+	}
+}
+
+func TestKnownRulesAndValuesCostNoAllocation(t *testing.T) {
+	r, c := New(1), parse(t, shop)
+	table := r.Table(c)
+	for _, d := range []descriptors.Descriptor{
+		{{Key: "user", Value: "ann"}}, {{Key: "tenant", Value: "a,b"}}, {{Key: "tenant", Value: "too late"}}, {{Key: "none"}},
+	} {
+		rule := c.Match("shop", d).Rule
+		count := func() { table.Counter(rule, "shop", d).Admit(1, 1) }
+		count()
+		if n := testing.AllocsPerRun(1000, count); n != 0 {
+			t.Errorf("counting %v allocates %v times; want none: it is on the request path", d, n)
+		}
+	}
+}
+
+func TestANilCounterCountsNothing(t *testing.T) {
+	var c *Counter
+	c.Admit(1, 1)
+	c.Deny(1, true)
+	c.Degrade(1)
+}
+
+func BenchmarkCounter(b *testing.B) {
+	r, c := New(DefaultValues), parse(b, shop)
+	table := r.Table(c)
+	for _, key := range []string{"user", "tenant", "unmatched"} {
+		d := descriptors.Descriptor{{Key: key, Value: "ann"}}
+		rule := c.Match("shop", d).Rule
+		b.Run(key, func(b *testing.B) {
+			for b.Loop() {
+				table.Counter(rule, "shop", d).Admit(1, 0)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// recorded is what the recorder has, by domain and path.
+func recorded(r *hits.Recorder) map[string]hits.Totals {
+	all := make(map[string]hits.Totals)
+	for _, t := range r.Totals() {
+		place := t.Domain + " " + t.Path
+		t.Domain, t.Path = "", ""
+		all[place] = t
+	}
+	return all
+}
+
+func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
+	type totals = map[string]hits.Totals
+	for _, tc := range []struct {
+		name   string
+		domain string
+		addend uint32
+		asks   []limit.Descriptor // one request each
+		want   totals
+	}{
+		{"admitted", "shop", 3, []limit.Descriptor{one("user", "ann")}, totals{"shop user": {Within: 3}}},
+		{"a request without an addend is a hit", "shop", 0, []limit.Descriptor{one("user", "ann")}, totals{"shop user": {Within: 1}}},
+		{"near is above 8 of 10", "shop", 5, []limit.Descriptor{one("user", "ann"), one("user", "ann")},
+			totals{"shop user": {Within: 10, Near: 2}}},
+		{"denied as a whole", "shop", 6, []limit.Descriptor{one("user", "ann"), one("user", "ann")},
+			totals{"shop user": {Within: 6, Over: 6}}},
+		{"denied, though charged", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500)), one("bytes", "")},
+			totals{"shop bytes": {Over: 1501}}},
+		{"a shadow rule that is over", "shop", 1, []limit.Descriptor{one("shadow", ""), one("shadow", "")},
+			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}},
+		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}},
+		{"no rule", "shop", 4, []limit.Descriptor{one("nobody", ""), one("trusted", "yes"), {}, one("", "x")},
+			totals{"shop __unmatched__": {Within: 16}}},
+		{"no domain", "nowhere", 4, []limit.Descriptor{one("user", "ann"), {}}, totals{"__unknown__ __unmatched__": {Within: 8}}},
+		{"an override of a rule", "shop", 2, []limit.Descriptor{with(one("user", "ann"), override(3, descriptors.Minute, 1)),
+			with(one("user", "ann"), override(3, descriptors.Minute, 1))}, totals{"shop user": {Within: 2, Over: 2}}},
+		{"an override without a rule", "shop", 2, []limit.Descriptor{with(one("nobody", ""), override(3, descriptors.Minute, 1)),
+			with(one("nobody", ""), override(3, descriptors.Minute, 1))}, totals{"shop __unmatched__": {Within: 2, Over: 2}}},
+		{"an override without a domain", "nowhere", 2, []limit.Descriptor{with(one("a", ""), override(1, descriptors.Minute, 1))},
+			totals{"__unknown__ __unmatched__": {Within: 2}}},
+		{"an override of a shadow rule is none", "shop", 1, []limit.Descriptor{with(one("shadow", ""), override(0, descriptors.Day, 1))},
+			totals{"shop shadow": {Over: 1}}},
+		{"a look", "shop", 1, []limit.Descriptor{with(one("user", "ann"), own(0)), with(one("free", ""), own(0)), with(one("no", ""), own(0))}, totals{}},
+		{"a refund", "shop", 1, []limit.Descriptor{with(one("user", "ann"), refund(3)), with(one("free", ""), refund(3)), with(one("no", ""), refund(1))}, totals{}},
+		{"values are one to the totals", "shop", 1, []limit.Descriptor{one("tenant", "a"), one("tenant", "b")},
+			totals{"shop tenant": {Within: 2}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, _, recorder := newRecordingLimiter(t)
+			for _, d := range tc.asks {
+				ask(t, l, tc.domain, tc.addend, d)
+			}
+			if got := recorded(recorder); !maps.Equal(got, tc.want) {
+				t.Errorf("recorded %+v; want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Whatever no store has decided is degraded; what needs no store is decided all the same.
+func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
+	store, err := redis.Open(t.Context(), redis.Config{
+		Type: redis.Single, URL: "127.0.0.1:1", Timeout: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	known, _ := newLimiter(t)
+	recorder := hits.New(0)
+	l := limit.New(store, descriptors.SlidingWindow, recorder)
+	l.Apply(known.Config())
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
+		one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
+	}}}
+	if err := l.Decide(context.Background(), c); !errors.Is(err, redis.ErrUnavailable) {
+		t.Fatalf("got %v; want an error, as nothing listens there", err)
+	}
+	want := map[string]hits.Totals{"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v", got, want)
+	}
+}
+
+func TestAReloadKeepsTheTotals(t *testing.T) {
+	l, _, recorder := newRecordingLimiter(t)
+	ask(t, l, "shop", 1, one("user", "ann"))
+	l.Apply(l.Config())
+	ask(t, l, "shop", 1, one("user", "ann"))
+	want := map[string]hits.Totals{"shop user": {Within: 2}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v, before and after a reload", got, want)
+	}
+}

@@ -1,0 +1,53 @@
+package stats
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+)
+
+func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
+	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
+		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n" +
+		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	recorder, m := hits.New(hits.DefaultValues), New("test")
+	m.Hits(recorder)
+	table := recorder.Table(c)
+	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
+	counter := table.Counter(c.Match("shop", d).Rule, "shop", d)
+	counter.Admit(5, 2)
+	counter.Deny(3, true)
+	counter.Degrade(1)
+	table.Counter(nil, "nowhere", d).Admit(7, 0)
+
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	var got []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.Contains(line, "hits_total{") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	want := []string{
+		`weir_hits_total{domain="__unknown__",outcome="degraded",path="__unmatched__"} 0`,
+		`weir_hits_total{domain="__unknown__",outcome="over",path="__unmatched__"} 0`,
+		`weir_hits_total{domain="__unknown__",outcome="within",path="__unmatched__"} 7`,
+		`weir_hits_total{domain="shop",outcome="degraded",path="user=a%2F\"b"} 1`,
+		`weir_hits_total{domain="shop",outcome="over",path="user=a%2F\"b"} 3`,
+		`weir_hits_total{domain="shop",outcome="within",path="user=a%2F\"b"} 5`,
+		`weir_near_hits_total{domain="__unknown__",path="__unmatched__"} 0`,
+		`weir_near_hits_total{domain="shop",path="user=a%2F\"b"} 2`,
+		`weir_shadow_hits_total{domain="__unknown__",path="__unmatched__"} 0`,
+		`weir_shadow_hits_total{domain="shop",path="user=a%2F\"b"} 3`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s\nthe sum over outcomes must be all hits, and a rule without hits costs no series",
+			strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
