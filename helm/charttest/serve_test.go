@@ -180,3 +180,27 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 		}
 	})
 }
+
+// The pod of the CronJob does its work, with the environment that it gets.
+func TestTheJobDownsamplesAndEnds(t *testing.T) {
+	r := render(t, "weir", map[string]any{"redis": map[string]any{"addresses": []any{startRedis(t)},
+		"auth": map[string]any{"existingSecret": "redis-credentials"}}})
+	for _, o := range r.Objects {
+		if o.Kind() != "CronJob" {
+			continue
+		}
+		pod := podOf(decode(t, o))
+		c := pod.Spec.Containers[0]
+		files := mountAll(t, r.Objects, &pod.Spec, &c)
+		job := exec.Command(weirBinary, c.Args...)
+		job.Dir = t.TempDir()
+		for _, e := range c.Env {
+			job.Env = append(job.Env, e.Name+"="+files.here(e.Value))
+		}
+		if out, err := job.CombinedOutput(); err != nil || !strings.Contains(string(out), "256 of 256 partitions") {
+			t.Errorf("weir %v: %v\n%s", c.Args, err, out)
+		}
+		return
+	}
+	t.Error("with Redis there is no CronJob, so its history would never be downsampled")
+}
