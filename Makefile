@@ -3,17 +3,17 @@
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
-.PHONY: help build run tools test lint fuzz bench clean
+.PHONY: help build run tools test test-chart test-apiserver lint fuzz bench image chart-docs clean
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 20s
 
 # What holds Go files. The top-level names of this repository are fixed, so the list is.
-GO_DIRS := backend cmd descriptors server
+GO_DIRS := backend cmd descriptors helm k8s server
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/weir, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
@@ -30,7 +30,7 @@ run: build ## serve the example configuration on this machine, counting in memor
 tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 	@GO=$(GO) .ci/tools
 
-test: tools lint ## everything: with the race detector, a real Envoy and Redis, long walks, 1,000 kills and a year without it, each fuzz target shortly
+test: tools lint test-chart ## everything: with the race detector, a real Envoy and Redis, long walks, 1,000 kills and a year without it, each fuzz target shortly
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run 'Conformance|StepForStep' ./backend/redis/counter -steps 100000 -walk 1000000 | grep -v '^=== '
@@ -40,11 +40,21 @@ test: tools lint ## everything: with the race detector, a real Envoy and Redis, 
 	$(GO) test -timeout 20m -v -run AYear ./server/admin -year-series 20 | grep -v '^=== '
 	@GO=$(GO) .ci/fuzz 5s
 
+test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, and run beside a real Envoy
+	cd helm/charttest && $(GO) test -count=1 ./...
+	cd k8s/image && $(GO) test ./...
+
+test-apiserver: ## a real kube-apiserver takes chart and kustomizations; built once, for ten minutes
+	@GO=$(GO) .ci/apiserver
+	cd helm/charttest && $(GO) test -count=1 -tags apiserver -timeout 20m ./apiserver
+
 lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	@for module in helm/charttest k8s/image; do $(GO) -C $$module vet ./... && \
+		(tool=$$($(GO) tool -n staticcheck) && cd $$module && $$tool ./...) || exit 1; done
 	@GO=$(GO) VULN=$(VULN) .ci/vuln
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
@@ -54,5 +64,16 @@ bench: ## server CPU per request beside a floor server, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 
+ARCHES ?= amd64 arm64
+
+image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64; needs no container engine
+	@for arch in $(ARCHES); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
+			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
+	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar $(ARCHES)
+
+chart-docs: ## the table of values in helm/weir/README.md, from values.yaml
+	cd helm/charttest && $(GO) run ./docs
+
 clean: ## remove what make built and installed; counters in weir-data stay
-	rm -rf bin .tools
+	rm -rf bin dist .tools

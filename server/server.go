@@ -26,7 +26,7 @@ const streamWorkers = 64
 
 // Config says where to listen and how to end.
 type Config struct {
-	GRPCAddress, HTTPAddress, DebugAddress string // host:port
+	GRPCAddress, HTTPAddress, DebugAddress string // host:port, or unix:/path of a socket
 
 	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
 	// that clients and load balancers need to hear of it.
@@ -70,7 +70,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	}{
 		{"gRPC", c.GRPCAddress, &s.grpcLis}, {"HTTP", c.HTTPAddress, &s.httpLis}, {"debug", c.DebugAddress, &s.debug},
 	} {
-		lis, err := net.Listen("tcp", l.address)
+		lis, err := listen(l.address)
 		if err != nil {
 			s.closeListeners()
 			return nil, fmt.Errorf("opening the %s port: %w", l.what, err)

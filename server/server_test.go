@@ -49,7 +49,10 @@ func start(t testing.TB, c Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
+	if c.GRPCAddress == "" {
+		c.GRPCAddress = "127.0.0.1:0"
+	}
 	metrics := stats.New("test")
 	r := &running{limiter: limit.New(store, descriptors.SlidingWindow, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
 	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, metrics), Health: r.health, Metrics: metrics.Handler(),
@@ -60,7 +63,11 @@ func start(t testing.TB, c Config) *running {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() { r.ended <- r.Run(ctx, context.Background()) }()
-	r.conn, err = grpc.NewClient(r.grpcLis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	target := r.grpcLis.Addr().String()
+	if strings.HasPrefix(c.GRPCAddress, "unix:") {
+		target = c.GRPCAddress
+	}
+	r.conn, err = grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // callCmd asks a rate-limit service once, or many times, and prints what it answered.
 type callCmd struct {
-	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, plaintext."`
+	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, plaintext, or unix:/PATH of its socket."`
 	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
 	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
 	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
@@ -159,8 +159,10 @@ const (
 
 // checkFlags says what is wrong with the flags that say whom to ask, how often and how long.
 func (c *callCmd) checkFlags() error {
-	if _, port, err := net.SplitHostPort(c.Addr); err != nil || port == "" {
-		return fmt.Errorf("--addr %q is not HOST:PORT", c.Addr)
+	if path, isUnix := strings.CutPrefix(c.Addr, "unix:"); isUnix && path == "" {
+		return errors.New("--addr unix: lacks the path of a socket")
+	} else if _, port, err := net.SplitHostPort(c.Addr); !isUnix && (err != nil || port == "") {
+		return fmt.Errorf("--addr %q is not HOST:PORT, nor unix:/PATH", c.Addr)
 	}
 	if c.Timeout <= 0 {
 		return fmt.Errorf("--timeout %v must be above 0", c.Timeout)

@@ -51,12 +51,18 @@ func serveFake(t *testing.T, answer answerer) (*fakeService, string) {
 	if err != nil {
 		t.Fatalf("the fake service needs a port: %v", err)
 	}
+	return serveFakeOn(t, listener, answer), listener.Addr().String()
+}
+
+// serveFakeOn starts the service on a listener until the test ends.
+func serveFakeOn(t *testing.T, listener net.Listener, answer answerer) *fakeService {
+	t.Helper()
 	f := &fakeService{answer: answer}
 	server := grpc.NewServer()
 	rls.RegisterRateLimitServiceServer(server, f)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	return f, listener.Addr().String()
+	return f
 }
 
 // always gives the same answer to each request.

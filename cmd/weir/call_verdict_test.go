@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"net"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -224,6 +226,8 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		{"a wrong limit", ask(nobody, "--limit", "10"), `--limit: "10" has no "/"`},
 		{"a refund of nothing", ask(nobody, "--refund", "--hits", "0"), "--refund with --hits 0"},
 		{"an address without a port", ask("localhost"), `--addr "localhost" is not HOST:PORT`},
+		{"a socket without a path", ask("unix:"), "--addr unix: lacks the path of a socket"},
+		{"no socket", ask("unix:/nowhere/weir.sock"), "cannot reach unix:/nowhere/weir.sock: dial unix /nowhere/weir.sock: connect: no such file"},
 		{"no time to answer", ask(nobody, "--timeout", "0s"), "--timeout 0s must be above 0"},
 		{"a rate that is none", ask(nobody, "--rate", "NaN"), "--rate NaN must lie between 0.001 and 1000000"},
 		{"a rate below zero", ask(nobody, "--rate=-1"), "--rate -1 must lie between"},
@@ -243,6 +247,24 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 				t.Errorf("stderr is %q, want one line with %q: it is all that the user has to go by", got.stderr, c.want)
 			}
 		})
+	}
+}
+
+func TestCallAsksOverAUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir") // short, as the path of a socket may have 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "weir.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveFakeOn(t, listener, always(answered(perMinute(10, 9, time.Minute))))
+	got := runCall(t.Context(), t, "--addr", "unix:"+path, "--domain", "shop", "--descriptor", "user=ann")
+	if got.code != 0 || !strings.HasPrefix(got.stdout, "OK    user=ann  10/minute  9 left") {
+		t.Errorf("weir call ended with %d and printed %q %q; want the verdict", got.code, got.stdout, got.stderr)
 	}
 }
 

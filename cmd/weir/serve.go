@@ -124,7 +124,7 @@ func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h
 
 func (s *settings) server() server.Config {
 	return server.Config{
-		GRPCAddress: address(s.GRPCHost, s.GRPCPort), HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
+		GRPCAddress: s.grpcAddress(), HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
 		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
 		Profiles: s.Profiles,

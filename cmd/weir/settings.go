@@ -23,6 +23,7 @@ type settings struct {
 	Port      uint16 `envconfig:"PORT" default:"8080"`
 	GRPCHost  string `envconfig:"GRPC_HOST" default:"0.0.0.0"`
 	GRPCPort  uint16 `envconfig:"GRPC_PORT" default:"8081"`
+	GRPCUnix  string `envconfig:"GRPC_UDS"`
 	DebugHost string `envconfig:"DEBUG_HOST" default:"0.0.0.0"`
 	DebugPort uint16 `envconfig:"DEBUG_PORT" default:"6070"`
 	Profiles  bool   `envconfig:"DEBUG_PPROF"`
@@ -126,6 +127,14 @@ func (s *settings) check() error {
 // configDir is where the descriptor files are, unless --config says otherwise.
 func (s *settings) configDir() string {
 	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
+}
+
+// grpcAddress is where gRPC is served: the unix socket goes before the port.
+func (s *settings) grpcAddress() string {
+	if s.GRPCUnix != "" {
+		return "unix:" + s.GRPCUnix
+	}
+	return address(s.GRPCHost, s.GRPCPort)
 }
 
 // address joins a host, in brackets or not, and a port.

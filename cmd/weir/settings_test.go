@@ -53,6 +53,17 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 	}
 }
 
+func TestAUnixSocketGoesBeforeThePort(t *testing.T) {
+	t.Setenv("GRPC_UDS", "/run/weir/weir.sock")
+	s, err := readSettings("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := s.server(); c.GRPCAddress != "unix:/run/weir/weir.sock" || c.HTTPAddress != "0.0.0.0:8080" {
+		t.Errorf("gRPC is at %s and HTTP at %s; want gRPC alone on the socket, as envoyproxy/ratelimit has it", c.GRPCAddress, c.HTTPAddress)
+	}
+}
+
 func TestLogLevelsOfTheIncumbent(t *testing.T) {
 	for name, want := range map[string]slog.Level{
 		"trace": slog.LevelDebug, "DEBUG": slog.LevelDebug, "info": slog.LevelInfo, "WARN": slog.LevelWarn,

@@ -14,7 +14,6 @@ var notYet = []struct {
 }{
 	{"GRPC_SERVER_USE_TLS", "false", "this version of weir serves plaintext only"},
 	{"GRPC_CLIENT_TLS_CACERT", "", "this version of weir cannot check client certificates"},
-	{"GRPC_UDS", "", "this version of weir does not listen on unix sockets"},
 	{"CONFIG_TYPE", "FILE", "this version of weir reads its configuration from files only"},
 	{"KEY_FORMAT", "weir", "this version of weir writes no other keys than its own"},
 	{"ON_BACKEND_FAILURE", "", ""},

@@ -1,0 +1,76 @@
+package charttest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+)
+
+// Where things are, seen from this package.
+var (
+	root     = filepath.Join("..", "..")
+	chartDir = filepath.Join(root, "helm", "weir")
+)
+
+// render renders the chart with values as a release of this name, which must work.
+func render(t *testing.T, name string, values map[string]any) *Rendered {
+	t.Helper()
+	r, err := tryRender(t, name, values)
+	if err != nil {
+		t.Fatalf("rendering release %s: %v", name, err)
+	}
+	return r
+}
+
+func tryRender(t *testing.T, name string, values map[string]any) (*Rendered, error) {
+	t.Helper()
+	c, err := Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Render(c, Release{Name: name, Namespace: "limits", Values: values})
+}
+
+// caseNames are the values files in helm/weir/ci, without their ending.
+func caseNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*-values.yaml"))
+	if err != nil || len(files) < 8 {
+		t.Fatalf("found %d values files in helm/weir/ci, %v: these tests look in the wrong place", len(files), err)
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), "-values.yaml")
+	}
+	return files
+}
+
+func caseValues(t *testing.T, name string) map[string]any {
+	t.Helper()
+	values, err := ReadValues(filepath.Join(chartDir, "ci", name+"-values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// forEachCase runs a test on what each values file renders to.
+func forEachCase(t *testing.T, test func(t *testing.T, r *Rendered)) {
+	t.Helper()
+	for _, name := range caseNames(t) {
+		t.Run(name, func(t *testing.T) { test(t, render(t, "weir", caseValues(t, name))) })
+	}
+}
+
+func TestLintFindsNothing(t *testing.T) {
+	for _, name := range caseNames(t) {
+		result := lint.RunAll(chartDir, caseValues(t, name), "limits")
+		for _, m := range result.Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("with ci/%s-values.yaml helm lint says: %s", name, m)
+			}
+		}
+	}
+}

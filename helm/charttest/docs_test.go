@@ -1,0 +1,139 @@
+package charttest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestTheTableOfValuesIsCurrent(t *testing.T) {
+	readme := readText(t, filepath.Join(chartDir, "README.md"))
+	documented, err := Document(readme, readText(t, filepath.Join(chartDir, "values.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if documented != readme {
+		t.Error("helm/weir/README.md does not say what values.yaml says: run make chart-docs")
+	}
+}
+
+func TestAValueThatNothingExplainsIsNoticed(t *testing.T) {
+	table, err := valuesTable("# A heading.\n\n# -- One,\n# two.\na: {b: 1}\nc:\n  # -- Or | so.\n  d: [x]\n")
+	want := "| `a` | `{\"b\":1}` | One, two. |\n| `c.d` | `[\"x\"]` | Or \\| so. |\n"
+	if err != nil || !strings.HasSuffix(table, "|---|---|---|\n"+want) {
+		t.Errorf("got %v\n%s\nwant\n%s", err, table, want)
+	}
+	if _, err := valuesTable("a: 1\n"); err == nil || !strings.Contains(err.Error(), "line 1 of the values: a has no comment") {
+		t.Errorf("got %v; want to hear of the value without a comment", err)
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// snippets are the objects that a document shows: blocks of YAML, fenced, or indented by four spaces.
+func snippets(t *testing.T, document string) (objects []Object) {
+	t.Helper()
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(document, -1) {
+		blocks = append(blocks, m[1])
+	}
+	for _, m := range regexp.MustCompile(`(?m)(?:^(?:    .*)?\n)+`).FindAllString(document, -1) {
+		blocks = append(blocks, regexp.MustCompile(`(?m)^    `).ReplaceAllString(m, ""))
+	}
+	for _, block := range blocks {
+		if !strings.Contains(block, "apiVersion:") && !strings.Contains(block, "load_assignment:") {
+			continue
+		}
+		found, err := ReadObjects(block)
+		if err != nil {
+			t.Fatalf("a document shows YAML that is none: %v\n%s", err, block)
+		}
+		objects = append(objects, found...)
+	}
+	return objects
+}
+
+// What people paste works: it is the same, whether they read it in the notes or let the chart make it.
+func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
+	shown := snippets(t, render(t, "limits", nil).Notes)
+	if len(shown) != 2 {
+		t.Fatalf("the notes show %d objects, want an EnvoyFilter and a cluster", len(shown))
+	}
+	decode(t, shown[0])
+	if wantEnvoyTakes(t, shown[0]) != 1 || !strings.Contains(shown[0].Text, "outbound|8081||limits-weir.limits.svc.cluster.local") {
+		t.Errorf("the notes show no rate-limit filter that asks this release's Service:\n%s", shown[0].Text)
+	}
+	wantPatch(t, "the cluster in the notes", "CLUSTER", shown[1].Tree)
+
+	made := render(t, "limits", map[string]any{"istio": map[string]any{"gateway": map[string]any{"enabled": true}}})
+	wantSame(t, withoutLabels(shown[:1]), onlyKind(withoutLabels(made.Objects), "EnvoyFilter"))
+}
+
+func onlyKind(objects map[string]any, kind string) map[string]any {
+	only := make(map[string]any)
+	for name, o := range objects {
+		if strings.HasPrefix(name, kind+"/") {
+			only[name] = o
+		}
+	}
+	return only
+}
+
+func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
+	redis := map[string]any{"addresses": []any{"redis:6379"}}
+	for _, tc := range []struct {
+		promise string
+		values  map[string]any
+		want    string
+	}{
+		{"counters that end with the pod", nil, "weir counts in memory, in one process, and counters and history end with its pod"},
+		{"the example", nil, "these are the limits of an example"},
+		{"one replica", map[string]any{"redis": redis, "replicas": 1}, "NOTE: one replica"},
+		{"an open Service", map[string]any{"service": map[string]any{"type": "LoadBalancer"}}, "see that only Envoys reach it"},
+		{"the failure mode", map[string]any{"mesh": map[string]any{"failureModeDeny": true}}, "Envoy refuses requests (failure_mode_deny: true)"},
+		{"sidecars that do not share", map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
+	} {
+		if notes := render(t, "weir", tc.values).Notes; !strings.Contains(notes, tc.want) {
+			t.Errorf("the notes do not tell of %s: want %q in\n%s", tc.promise, tc.want, notes)
+		}
+	}
+}
+
+// What documents show is what their APIs take; README.md of the chart shows Envoy Gateway, Istio and a sidecar.
+func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
+	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
+		shown := snippets(t, readText(t, name))
+		if len(shown) == 0 {
+			t.Errorf("%s shows no object", name)
+		}
+		for _, o := range shown {
+			switch o.Kind() {
+			case "Kustomization":
+			default:
+				decode(t, o)
+				wantEnvoyTakes(t, o)
+			}
+		}
+	}
+}
+
+// Every file that the documents name is there.
+func TestDocumentsNameFilesThatAreThere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
+		for _, m := range link.FindAllStringSubmatch(readText(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s leads nowhere: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package charttest
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+var k8sDir = filepath.Join(root, "k8s")
+
+// kustomizations are the folders of k8s that kubectl apply -k takes, seen from there.
+func kustomizations(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(k8sDir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "kustomization.yaml" {
+			return err
+		}
+		objects, err := readFile(name)
+		if err == nil && objects[0].Kind() != "Component" {
+			dir, _ := filepath.Rel(k8sDir, filepath.Dir(name)) // it lies below
+			dirs = append(dirs, dir)
+		}
+		return err
+	})
+	if err != nil || len(dirs) < 7 {
+		t.Fatalf("found %d kustomizations in k8s, %v: these tests look in the wrong place", len(dirs), err)
+	}
+	return dirs
+}
+
+func readFile(name string) ([]Object, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return ReadObjects(string(text))
+}
+
+// build is what kubectl kustomize makes of a folder.
+func build(t *testing.T, dir string) []Object {
+	t.Helper()
+	out, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("kubectl kustomize %s: %v", dir, err)
+	}
+	text, err := out.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := ReadObjects(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// withoutLabels are objects by their names, without what tells a Helm release from a kustomization.
+func withoutLabels(objects []Object) map[string]any {
+	plain := make(map[string]any)
+	for _, o := range objects {
+		meta, _ := o.At("metadata").(map[string]any) // an object without any has no name and is no object
+		annotations, _ := meta["annotations"].(map[string]any)
+		if annotations["helm.sh/hook"] != nil {
+			continue
+		}
+		delete(meta, "labels")
+		delete(meta, "namespace")
+		plain[o.Kind()+"/"+o.Name()] = sorted(o.Tree)
+	}
+	return plain
+}
+
+// sorted puts lists in order whose order means nothing: those of variables, volumes and mounts.
+func sorted(tree any) any {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for key, value := range tree {
+			tree[key] = sorted(value)
+		}
+		for _, key := range []string{"env", "volumes", "volumeMounts"} {
+			if list, isList := tree[key].([]any); isList {
+				slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			}
+		}
+	case []any:
+		for i, value := range tree {
+			tree[i] = sorted(value)
+		}
+	}
+	return tree
+}
+
+// wantSame compares what two ways of installing give.
+func wantSame(t *testing.T, kustomized, charted map[string]any) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(charted)) {
+		switch {
+		case kustomized[name] == nil:
+			t.Errorf("the chart makes %s, and the kustomization does not", name)
+		case !reflect.DeepEqual(kustomized[name], charted[name]):
+			t.Errorf("%s is not the same:\nkustomized %v\ncharted    %v", name, kustomized[name], charted[name])
+		}
+	}
+	for name := range kustomized {
+		if charted[name] == nil {
+			t.Errorf("the kustomization makes %s, and the chart does not", name)
+		}
+	}
+}
+
+func TestTheBaseIsWhatTheChartGivesByDefault(t *testing.T) {
+	wantSame(t, withoutLabels(build(t, filepath.Join(k8sDir, "base"))), withoutLabels(render(t, "weir", nil).Objects))
+}
+
+func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {
+	for _, overlay := range []string{"ha-sentinel", "cluster", "ring", "mtls"} {
+		t.Run(overlay, func(t *testing.T) {
+			dir := filepath.Join(k8sDir, "overlays", overlay)
+			values, err := ReadValues(filepath.Join(dir, "values.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tryRender(t, "weir", values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, withoutLabels(build(t, dir)), withoutLabels(r.Objects))
+		})
+	}
+}
+
+func TestKustomizationsAreWhatTheirAPIsTake(t *testing.T) {
+	for _, dir := range kustomizations(t) {
+		t.Run(dir, func(t *testing.T) {
+			for _, o := range build(t, filepath.Join(k8sDir, dir)) {
+				decode(t, o)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package charttest
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
+	const redis = "redis: {addresses: ['redis:6379']}\n"
+	for _, tc := range []struct{ promise, values, want string }{
+		{"a typing mistake", "replica: 3", "additional properties 'replica' not allowed"},
+		{"a typing mistake below", "redis: {adresses: [a]}", "additional properties 'adresses' not allowed"},
+		{"a number as a text", "replicas: 'two'", "at '/replicas': got string, want null or integer"},
+		{"an unknown mode", "mode: daemonset", "at '/mode': value must be one of 'service', 'sidecar'"},
+		{"an unknown type", "redis: {type: mesh}", "value must be one of 'single', 'sentinel', 'cluster', 'ring'"},
+		{"an address without a port", "redis: {addresses: [redis]}", "at '/redis/addresses/0'"},
+		{"a time without a unit", "history: {retention: '30'}", "at '/history/retention'"},
+		{"a port that is none", "grpc: {port: 70000}", "maximum: got 70,000, want 65,535"},
+		{"a hidden descriptor file", "descriptors: {.shop.yaml: ''}", "'.shop.yaml' does not match pattern"},
+		{"a name that is too long", "fullnameOverride: " + strings.Repeat("a", 41), "maxLength: got 41, want 40"},
+		{"replicas that do not share", "replicas: 2", "In memory each replica counts for itself"},
+		{"scaling that does not share", "autoscaling: {enabled: true}", "In memory each replica counts for itself"},
+		{"Redis without an address", "backend: redis", "set redis.addresses or redis.urlSecret.name"},
+		{"memory with an address", redis + "backend: memory", "backend is memory, but redis says where Redis is"},
+		{"two addresses", "redis: {addresses: ['a:1'], urlSecret: {name: b}}", "both say where Redis is"},
+		{"one server with two addresses", "redis: {addresses: ['a:1', 'b:1']}", "redis.type is single, but redis.addresses names 2 servers"},
+		{"sentinels without a primary", "redis: {type: sentinel, addresses: ['a:1']}", "set redis.masterName"},
+		{"a primary without sentinels", "redis: {masterName: m, addresses: ['a:1']}", "redis.masterName is for sentinels"},
+		{"a second Redis without an address", "redis: {addresses: ['a:1'], perSecond: {enabled: true}}", "set redis.perSecond.addresses"},
+		{"a certificate without TLS", "redis: {addresses: ['a:1'], tls: {existingSecret: s}}", "set redis.tls.enabled"},
+		{"a certificate without a key", "redis: {addresses: ['a:1'], tls: {enabled: true, existingSecret: s, certKey: c}}", "belong together"},
+		{"a volume beside Redis", redis + "memory: {persistence: {enabled: true}}", "counters in memory, but they are in Redis"},
+		{"both monitors", "monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "scraped twice"},
+		{"a budget that lets nobody go", redis + "podDisruptionBudget: {minAvailable: 2}", "would let no node be drained"},
+		{"too few at most", redis + "autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}", "minReplicas 5 is above"},
+		{"scaling by nothing", redis + "autoscaling: {enabled: true, targetCPU: null}", "needs something to aim at"},
+		{"a sidecar that is scaled", "mode: sidecar\nautoscaling: {enabled: true}", "the workload decides how many"},
+		{"a sidecar with a Service", "mode: sidecar\nmonitoring: {serviceMonitor: {enabled: true}}", "in sidecar mode there is no Service"},
+		{"a sidecar without pods", "mode: sidecar\nmonitoring: {podMonitor: {enabled: true}}", "set sidecar.selector"},
+		{"a sidecar for a gateway", "mode: sidecar\nistio: {gateway: {enabled: true}}", "use istio.sidecar"},
+		{"a sidecar with a volume", "mode: sidecar\nmemory: {persistence: {enabled: true}}", "one volume cannot serve every pod"},
+	} {
+		t.Run(tc.promise, func(t *testing.T) {
+			values, err := loader.LoadValues(strings.NewReader(tc.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = tryRender(t, "weir", values); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v; want a refusal that says %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := tryRender(t, "1st", nil); err == nil || !strings.Contains(err.Error(), "set fullnameOverride") {
+		t.Errorf("a release that begins with a digit: %v; want to be told what to do", err)
+	}
+}
+
+// leftOut are the variables that no value sets, and why.
+var leftOut = map[string]string{
+	"RUNTIME_ROOT":                                       "the chart says --config",
+	"RUNTIME_SUBDIRECTORY":                               "the chart says --config",
+	"RUNTIME_APPDIRECTORY":                               "the chart says --config",
+	"REDIS_AUTH":                                         "a password in values is a password in every copy of them; redis.auth.existingSecret is a file",
+	"REDIS_PERSECOND_AUTH":                               "as REDIS_AUTH",
+	"REDIS_SOCKET_TYPE":                                  "it follows from the address",
+	"ON_BACKEND_FAILURE":                                 "this version does not read it",
+	"REDIS_PERSECOND_SOCKET_TYPE":                        "it follows from the address",
+	"REDIS_POOL_ON_EMPTY_BEHAVIOR":                       "it takes one value only",
+	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":             "it takes one value only",
+	"REDIS_PIPELINE_WINDOW":                              "it has no effect",
+	"REDIS_PIPELINE_LIMIT":                               "it has no effect",
+	"REDIS_CLUSTER_PIPELINE_PARALLELISM":                 "it has no effect",
+	"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR":           "it has no effect",
+	"REDIS_PERSECOND_PIPELINE_WINDOW":                    "it has no effect",
+	"REDIS_PERSECOND_PIPELINE_LIMIT":                     "it has no effect",
+	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM":       "it has no effect",
+	"REDIS_PERSECOND_CLOSE_CONNECTION_ON_READONLY_ERROR": "it has no effect",
+}
+
+// rendered are the variables that weir gets, with a values file that sets them.
+func rendered(t *testing.T) map[string]string {
+	t.Helper()
+	names := make(map[string]string)
+	collect := func(name string, pod *corev1.PodSpec) {
+		for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
+			for _, e := range c.Env {
+				names[e.Name] = name
+			}
+		}
+	}
+	for _, name := range caseNames(t) {
+		r := render(t, "weir", caseValues(t, name))
+		for _, o := range r.Objects {
+			if pod := podOf(decode(t, o)); pod != nil {
+				collect(name, &pod.Spec)
+			}
+		}
+	}
+	for _, o := range renderBeside(t, nil) {
+		if pod := podOf(decode(t, o)); pod != nil {
+			collect("sidecar", &pod.Spec)
+		}
+	}
+	return names
+}
+
+func TestEveryVariableCanBeSetByAValue(t *testing.T) {
+	listed := readmeVariables(t)
+	set := rendered(t)
+	for _, name := range listed {
+		if set[name] == "" && leftOut[name] == "" {
+			t.Errorf("README.md tells operators of %s, and no value of the chart sets it in any ci/*-values.yaml", name)
+		}
+		if set[name] != "" && leftOut[name] != "" {
+			t.Errorf("%s is set by ci/%s-values.yaml, though it is said to be left out: %s", name, set[name], leftOut[name])
+		}
+	}
+}
+
+// readmeVariables are those of the table in README.md.
+func readmeVariables(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		for _, name := range strings.Split(cells[1], ",") {
+			if name = strings.Trim(name, " `"); name == strings.ToUpper(name) {
+				names[name] = true
+			}
+		}
+	}
+	if len(names) < 30 {
+		t.Fatalf("found only %d variables in README.md: this test looks in the wrong place", len(names))
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
+	listed := append(readmeVariables(t), "GOMEMLIMIT")
+	for name, where := range rendered(t) {
+		if !slices.Contains(listed, name) {
+			t.Errorf("ci/%s-values.yaml renders %s, which weir does not read", where, name)
+		}
+	}
+}
+
+// Values that nobody thought of together render, or are refused with a sentence: never does a template stumble.
+func TestAnyTwoSetsOfValuesRenderOrAreRefused(t *testing.T) {
+	names := caseNames(t)
+	for i, one := range names {
+		for _, two := range names[i+1:] {
+			values := loader.MergeMaps(caseValues(t, one), caseValues(t, two))
+			_, err := tryRender(t, "weir", values)
+			if err != nil && !strings.HasPrefix(err.Error(), "execution error at (weir/templates/deployment.yaml") {
+				t.Errorf("ci/%s-values.yaml and ci/%s-values.yaml together: %v", one, two, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package charttest
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// theirs are the objects that values name and the chart does not make.
+var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|redis-nodes|history-redis|` +
+	`weir-admin|limits-of-team-[ab]|more-settings)$`)
+
+// deployment is the release's Deployment, nil in sidecar mode.
+func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	for _, o := range r.Objects {
+		if d, ok := decode(t, o).(*appsv1.Deployment); ok {
+			return d
+		}
+	}
+	return nil
+}
+
+func TestSelectorsFindThePods(t *testing.T) {
+	forEachCase(t, func(t *testing.T, r *Rendered) {
+		d := r.deployment(t)
+		if d == nil {
+			return
+		}
+		pods := labels.Set(d.Spec.Template.Labels)
+		for _, o := range r.Objects {
+			var selector map[string]string
+			switch o := decode(t, o).(type) {
+			case *corev1.Service:
+				selector = o.Spec.Selector
+				wantPorts(t, d, o)
+			case *policyv1.PodDisruptionBudget:
+				selector = o.Spec.Selector.MatchLabels
+			case *networkingv1.NetworkPolicy:
+				selector = o.Spec.PodSelector.MatchLabels
+			case *appsv1.Deployment:
+				selector = o.Spec.Selector.MatchLabels
+			case *batchv1.CronJob:
+				if labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(o.Spec.JobTemplate.Spec.Template.Labels)) {
+					t.Errorf("the Service would send requests to the pods of %s", o.Name)
+				}
+				continue
+			default:
+				continue
+			}
+			if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(pods) {
+				t.Errorf("%s selects %v, but the pods are %v", o, selector, pods)
+			}
+		}
+	})
+}
+
+// wantPorts wants every port of a Service to lead to one of the pods.
+func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
+	t.Helper()
+	for _, port := range s.Spec.Ports {
+		leads := slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
+			return port.TargetPort == intstr.FromString(c.Name) && port.Port == c.ContainerPort
+		})
+		if !leads {
+			t.Errorf("port %s (%d) of Service %s leads to no port of the pods", port.Name, port.Port, s.Name)
+		}
+	}
+}
+
+func TestEverythingThatIsNamedIsThere(t *testing.T) {
+	forEachCase(t, func(t *testing.T, r *Rendered) {
+		made := make(map[string]bool)
+		for _, o := range r.Objects {
+			made[o.Kind()+"/"+o.Name()] = true
+		}
+		want := func(o Object, kind, name string) {
+			if name != "" && !made[kind+"/"+name] && !theirs.MatchString(name) {
+				t.Errorf("%s needs %s %s, which neither the chart makes nor the values name", o, kind, name)
+			}
+		}
+		for _, o := range r.Objects {
+			typed := decode(t, o)
+			if scale, ok := typed.(*autoscalingv2.HorizontalPodAutoscaler); ok {
+				want(o, scale.Spec.ScaleTargetRef.Kind, scale.Spec.ScaleTargetRef.Name)
+			}
+			pod := podOf(typed)
+			if pod == nil {
+				continue
+			}
+			want(o, "ServiceAccount", pod.Spec.ServiceAccountName)
+			for _, ref := range referencesOf(&pod.Spec) {
+				want(o, ref.kind, ref.name)
+			}
+			wantMounts(t, o, &pod.Spec)
+		}
+	})
+}
+
+type reference struct{ kind, name string }
+
+// referencesOf are the ConfigMaps, Secrets and claims that a pod names.
+func referencesOf(pod *corev1.PodSpec) (refs []reference) {
+	for _, v := range pod.Volumes {
+		switch {
+		case v.Secret != nil:
+			refs = append(refs, reference{"Secret", v.Secret.SecretName})
+		case v.ConfigMap != nil:
+			refs = append(refs, reference{"ConfigMap", v.ConfigMap.Name})
+		case v.PersistentVolumeClaim != nil:
+			refs = append(refs, reference{"PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName})
+		case v.Projected != nil:
+			for _, source := range v.Projected.Sources {
+				refs = append(refs, reference{"ConfigMap", source.ConfigMap.Name})
+			}
+		}
+	}
+	for _, c := range pod.Containers {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				refs = append(refs, reference{"Secret", e.ValueFrom.SecretKeyRef.Name})
+			}
+		}
+	}
+	return refs
+}
+
+// wantMounts wants each mount to have a volume and each volume a mount, and every file that a variable names to lie in one.
+func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
+	t.Helper()
+	volumes := make(map[string]bool)
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = false
+	}
+	for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
+		var paths []string
+		for _, m := range c.VolumeMounts {
+			if _, there := volumes[m.Name]; !there {
+				t.Errorf("%s: %s mounts %s, which is no volume of the pod", o, c.Name, m.Name)
+			}
+			if m.SubPath != "" {
+				t.Errorf("%s: %s mounts a part of %s, which Kubernetes never renews", o, c.Name, m.Name)
+			}
+			volumes[m.Name] = true
+			paths = append(paths, m.MountPath)
+		}
+		for _, e := range c.Env {
+			inMount := slices.ContainsFunc(paths, func(p string) bool { return e.Value == p || strings.HasPrefix(e.Value, p+"/") })
+			if strings.HasPrefix(e.Value, "/") && !inMount {
+				t.Errorf("%s: %s=%s is in none of the mounts %v", o, e.Name, e.Value, paths)
+			}
+		}
+	}
+	for name, mounted := range volumes {
+		if !mounted {
+			t.Errorf("%s: nothing mounts the volume %s", o, name)
+		}
+	}
+}
+
+// A pod that is killed in its drain cuts off calls; a budget that lets no pod go stops every upgrade of a node.
+func TestPodsMayGoInPeace(t *testing.T) {
+	forEachCase(t, func(t *testing.T, r *Rendered) {
+		d := r.deployment(t)
+		if d == nil {
+			return
+		}
+		var drain int
+		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+			if e.Name == "DRAIN_DELAY" || e.Name == "DRAIN_TIMEOUT" {
+				seconds := 0
+				if _, err := fmt.Sscanf(e.Value, "%ds", &seconds); err != nil {
+					t.Fatalf("%s=%s is no number of seconds", e.Name, e.Value)
+				}
+				drain += seconds
+			}
+		}
+		if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; drain == 0 || grace < int64(drain)+5 {
+			t.Errorf("the pod is killed after %d s, but its drain may take %d s and saving its counters some more", grace, drain)
+		}
+		replicas, scaled, budgets := 1, false, 0
+		if d.Spec.Replicas != nil {
+			replicas = int(*d.Spec.Replicas)
+		}
+		for _, o := range r.Objects {
+			switch o := decode(t, o).(type) {
+			case *autoscalingv2.HorizontalPodAutoscaler:
+				replicas, scaled = int(*o.Spec.MinReplicas), true
+			case *policyv1.PodDisruptionBudget:
+				budgets++
+				if o.Spec.MinAvailable != nil && o.Spec.MinAvailable.IntValue() >= replicas {
+					t.Errorf("%s keeps %s of %d pods: no node could be drained", o.Name, o.Spec.MinAvailable, replicas)
+				}
+			}
+		}
+		if scaled != (d.Spec.Replicas == nil) {
+			t.Error("the Deployment and the HorizontalPodAutoscaler would both decide how many pods there are, or neither")
+		}
+		if (budgets > 0) != (replicas > 1) {
+			t.Errorf("%d budgets for %d replicas: with one it would stop every drain of its node, with more it is missing", budgets, replicas)
+		}
+	})
+}
+
+func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
+	long := strings.Repeat("long-release-name-", 3)[:52]
+	for _, name := range caseNames(t) {
+		values := caseValues(t, name)
+		delete(values, "fullnameOverride")
+		seen := make(map[string]string) // object → release
+		for _, release := range []string{"weir", "a", "limits", long + "a", long + "b", "limits-weir"} {
+			if release == "limits-weir" {
+				delete(values, "serviceAccount") // named by the values, so both releases would have it
+			}
+			for _, o := range render(t, release, values).Objects {
+				longest := map[string]int{"CronJob": 52}[o.Kind()]
+				if longest == 0 {
+					longest = validation.DNS1035LabelMaxLength
+				}
+				if wrong := validation.IsDNS1035Label(o.Name()); len(wrong) > 0 || len(o.Name()) > longest {
+					t.Errorf("%s of release %s has a name of %d characters: %v", o, release, len(o.Name()), wrong)
+				}
+				if other := seen[o.String()]; other != "" && o.Name() != "limits-account" {
+					t.Errorf("with %s, %s belongs to the releases %s and %s", name, o, other, release)
+				}
+				seen[o.String()] = release
+			}
+			if release == "limits" { // limits and limits-weir are both named limits-weir, as with any chart
+				maps.DeleteFunc(seen, func(_, of string) bool { return of == "limits" })
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+{{/*
+The name of all objects, at most 40 characters, so that every suffix fits where 52 are allowed. A longer one is cut and gets
+a hash of the whole, so that two releases never collide.
+*/}}
+{{- define "weir.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := .Values.fullnameOverride -}}
+{{- if not $full -}}
+{{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- end -}}
+{{- if gt (len $full) 40 -}}
+{{- printf "%s-%s" (trunc 31 $full | trimSuffix "-") (sha256sum $full | trunc 8) -}}
+{{- else -}}
+{{- $full -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: server
+{{- end -}}
+
+{{/* Labels of an object of a component: dict "root" . "component" "server" */}}
+{{- define "weir.labels" -}}
+{{- $root := .root -}}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ .component | default "server" }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of the pods that weir stands in. */}}
+{{- define "weir.podSelector" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- toYaml .Values.sidecar.selector -}}
+{{- else -}}
+{{- include "weir.selectorLabels" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "weir.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Service's full name, as a mesh knows it. */}}
+{{- define "weir.host" -}}
+{{- printf "%s.%s.svc.%s" (include "weir.fullname" .) .Release.Namespace .Values.mesh.clusterDomain -}}
+{{- end -}}
+
+{{- define "weir.backend" -}}
+{{- if .Values.backend -}}
+{{- .Values.backend -}}
+{{- else if or .Values.redis.addresses .Values.redis.urlSecret.name -}}
+redis
+{{- else -}}
+memory
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.replicas" -}}
+{{- if not (kindIs "invalid" .Values.replicas) -}}
+{{- .Values.replicas -}}
+{{- else -}}
+{{- eq (include "weir.backend" .) "redis" | ternary 2 1 -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" if more than one pod is to be expected. */}}
+{{- define "weir.several" -}}
+{{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* "yes" if the chart makes the ConfigMap of descriptors. */}}
+{{- define "weir.ownDescriptors" -}}
+{{- if or .Values.descriptors (not .Values.existingConfigMaps) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* "yes" if the CronJob moves the history. */}}
+{{- define "weir.cronJob" -}}
+{{- if and .Values.history.enabled (eq .Values.history.downsample.by "cronjob") (eq (include "weir.backend" .) "redis") -}}yes{{- end -}}
+{{- end -}}

@@ -1,0 +1,103 @@
+{{/* What no schema can say, as a sentence that says what to do. */}}
+{{- define "weir.validate" -}}
+{{- $backend := include "weir.backend" . -}}
+{{- if and (eq .Values.mode "service") (not (regexMatch "^[a-z]" (include "weir.fullname" .))) -}}
+{{- fail (printf "The name %q begins with a digit, which a Service may not: set fullnameOverride." (include "weir.fullname" .)) -}}
+{{- end -}}
+{{- if and (eq $backend "memory") (eq .Values.mode "service") (include "weir.several" .) -}}
+{{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses, or replicas: 1 and autoscaling.enabled: false." -}}
+{{- end -}}
+{{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
+{{- fail "backend is memory, but redis says where Redis is: leave out one of them." -}}
+{{- end -}}
+{{- if eq $backend "redis" -}}
+{{- include "weir.validateRedis" (list "redis" .Values.redis) -}}
+{{- if .Values.redis.perSecond.enabled -}}
+{{- include "weir.validateRedis" (list "redis.perSecond" .Values.redis.perSecond) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.memory.persistence.enabled (eq $backend "redis") -}}
+{{- fail "memory.persistence.enabled is for counters in memory, but they are in Redis: leave out one of them." -}}
+{{- end -}}
+{{- if and .Values.memory.persistence.enabled (eq .Values.mode "sidecar") -}}
+{{- fail "memory.persistence.enabled cannot be in sidecar mode, as one volume cannot serve every pod: use Redis to keep counters." -}}
+{{- end -}}
+{{- if and .Values.monitoring.serviceMonitor.enabled .Values.monitoring.podMonitor.enabled -}}
+{{- fail "With monitoring.serviceMonitor and monitoring.podMonitor each pod would be scraped twice: enable one of them." -}}
+{{- end -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- if and $budget.enabled (include "weir.several" .) -}}
+{{- if not (or (kindIs "invalid" $budget.minAvailable) (kindIs "string" $budget.minAvailable)) -}}
+{{- $least := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas (include "weir.replicas" . | int) -}}
+{{- if ge (int $budget.minAvailable) (int $least) -}}
+{{- fail (printf "podDisruptionBudget.minAvailable %d of %d replicas would let no node be drained: set it lower." (int $budget.minAvailable) (int $least)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "weir.validateScale" . -}}
+{{- include "weir.validateMode" . -}}
+{{- end -}}
+
+{{- define "weir.validateScale" -}}
+{{- $scale := .Values.autoscaling -}}
+{{- if $scale.enabled -}}
+{{- if gt (int $scale.minReplicas) (int $scale.maxReplicas) -}}
+{{- fail (printf "autoscaling.minReplicas %d is above autoscaling.maxReplicas %d." (int $scale.minReplicas) (int $scale.maxReplicas)) -}}
+{{- end -}}
+{{- if and (kindIs "invalid" $scale.targetCPU) (kindIs "invalid" $scale.targetMemory) (not $scale.metrics) -}}
+{{- fail "autoscaling.enabled needs something to aim at: set targetCPU, targetMemory or metrics." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.validateRedis" -}}
+{{- $name := index . 0 -}}
+{{- $redis := index . 1 -}}
+{{- if and (not $redis.addresses) (not $redis.urlSecret.name) -}}
+{{- fail (printf "Counting in Redis needs to know where it is: set %s.addresses or %s.urlSecret.name." $name $name) -}}
+{{- end -}}
+{{- if and $redis.addresses $redis.urlSecret.name -}}
+{{- fail (printf "%s.addresses and %s.urlSecret.name both say where Redis is: leave out one of them." $name $name) -}}
+{{- end -}}
+{{- if and $redis.addresses (eq $redis.type "single") (gt (len $redis.addresses) 1) -}}
+{{- fail (printf "%s.type is single, but %s.addresses names %d servers: set the type to sentinel, cluster or ring." $name $name (len $redis.addresses)) -}}
+{{- end -}}
+{{- if and $redis.addresses (eq $redis.type "sentinel") (not $redis.masterName) -}}
+{{- fail (printf "Sentinels are asked for a primary by its name: set %s.masterName." $name) -}}
+{{- end -}}
+{{- if and $redis.masterName (ne $redis.type "sentinel") -}}
+{{- fail (printf "%s.masterName is for sentinels, but %s.type is %s: leave out one of them." $name $name $redis.type) -}}
+{{- end -}}
+{{- if and $redis.sentinelAuth.existingSecret (ne $redis.type "sentinel") -}}
+{{- fail (printf "%s.sentinelAuth is for sentinels, but %s.type is %s: leave out one of them." $name $name $redis.type) -}}
+{{- end -}}
+{{- with $redis.tls.existingSecret -}}
+{{- if ne (empty $redis.tls.certKey) (empty $redis.tls.keyKey) -}}
+{{- fail (printf "%s.tls.certKey and %s.tls.keyKey belong together: set both, or none." $name $name) -}}
+{{- end -}}
+{{- if not $redis.tls.enabled -}}
+{{- fail (printf "%s.tls.existingSecret is set, but TLS is off: set %s.tls.enabled." $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What makes no sense where weir has no Service of its own. */}}
+{{- define "weir.validateMode" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- fail "autoscaling is for mode service: in sidecar mode the workload decides how many there are." -}}
+{{- end -}}
+{{- if .Values.monitoring.serviceMonitor.enabled -}}
+{{- fail "monitoring.serviceMonitor is for mode service: in sidecar mode there is no Service, use monitoring.podMonitor." -}}
+{{- end -}}
+{{- if or .Values.istio.gateway.enabled .Values.istio.destinationRule.enabled .Values.istio.peerAuthentication.enabled .Values.envoyGateway.patchPolicy.enabled -}}
+{{- fail "istio.gateway, istio.destinationRule, istio.peerAuthentication and envoyGateway are for mode service: in sidecar mode there is no Service; use istio.sidecar." -}}
+{{- end -}}
+{{- if .Values.networkPolicy.enabled -}}
+{{- fail "networkPolicy is for mode service: in sidecar mode the pods are the workload's, and so is what may reach them." -}}
+{{- end -}}
+{{- if and (or .Values.monitoring.podMonitor.enabled .Values.istio.sidecar.enabled) (not .Values.sidecar.selector) -}}
+{{- fail "monitoring.podMonitor and istio.sidecar must know which pods weir stands in: set sidecar.selector." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,59 @@
+{{/* Volumes that weir's commands need to reach Redis. */}}
+{{- define "weir.storeVolumes" -}}
+{{- if eq (include "weir.backend" .) "redis" -}}
+{{- include "weir.redisVolumes" (dict "root" . "redis" .Values.redis "files" "redis") }}
+{{- if .Values.redis.tls.existingSecret }}
+- name: weir-redis-tls
+  secret:
+    secretName: {{ .Values.redis.tls.existingSecret }}
+{{- end }}
+{{- if .Values.redis.perSecond.enabled }}
+{{- include "weir.redisVolumes" (dict "root" . "redis" .Values.redis.perSecond "files" "redis-persecond") }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The volumes of weir serve. Descriptors are mounted as a folder, never as single files, which Kubernetes would not renew.
+*/}}
+{{- define "weir.ownVolumes" -}}
+- name: weir-descriptors
+  projected:
+    sources:
+      {{- if include "weir.ownDescriptors" . }}
+      - configMap:
+          name: {{ include "weir.fullname" . }}-descriptors
+      {{- end }}
+      {{- range .Values.existingConfigMaps }}
+      - configMap:
+          name: {{ . }}
+      {{- end }}
+{{- include "weir.storeVolumes" . }}
+{{- if eq (include "weir.backend" .) "memory" }}
+- name: weir-data
+  {{- if .Values.memory.persistence.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ default (printf "%s-data" (include "weir.fullname" .)) .Values.memory.persistence.existingClaim }}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+{{- end }}
+{{- if .Values.admin.token.existingSecret }}
+- name: weir-admin
+  secret:
+    secretName: {{ .Values.admin.token.existingSecret }}
+{{- end }}
+{{- end -}}
+
+{{/* The mounts of these volumes: weir-NAME becomes /etc/weir/NAME, only the data is elsewhere, and writable. */}}
+{{- define "weir.mounts" -}}
+{{- range . }}
+- name: {{ .name }}
+  {{- if eq .name "weir-data" }}
+  mountPath: /var/lib/weir
+  {{- else }}
+  mountPath: /etc/weir/{{ trimPrefix "weir-" .name }}
+  readOnly: true
+  {{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,203 @@
+// Command image puts weir's container image together without a container engine: an OCI image for each platform, an index
+// over them, and a bill of materials, in one archive that podman, skopeo, kind and new versions of Docker load. The same
+// binaries give the same digest, whenever and wherever they are packed.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	// user owns nothing in the image and is nobody on the host; it is the usual number for images without a root.
+	user   = "65532:65532"
+	source = "https://github.com/weirproxy/weir"
+)
+
+// ports are what weir serve listens on unless it is told otherwise.
+var ports = [...]string{"8080", "8081", "6070"}
+
+// epoch is the time of all files: what is built twice must be the same.
+var epoch = time.Unix(0, 0).UTC()
+
+func main() {
+	version := flag.String("version", "dev", "the version that the image says it is")
+	bin := flag.String("bin", "bin", "where the binaries are, as linux-ARCH/weir")
+	out := flag.String("out", "dist/weir-image.tar", "the archive to write")
+	name := flag.String("name", "weir", "the image's name, for who loads the archive")
+	flag.Parse()
+	if err := run(*version, *bin, *out, *name, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// run packs the binaries of these architectures.
+func run(version, bin, out, name string, arches []string) error {
+	if len(arches) == 0 {
+		return errors.New("name at least one architecture: image amd64 arm64")
+	}
+	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
+	for _, arch := range arches {
+		img, err := build(filepath.Join(bin, "linux-"+arch, "weir"), version, arch)
+		if err != nil {
+			return fmt.Errorf("the image for %s: %w", arch, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
+	}
+	index = mutate.Annotations(index, labels(version)).(v1.ImageIndex)
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	if err := archive(index, out, name+":"+version); err != nil {
+		return fmt.Errorf("writing %s: %w", out, err)
+	}
+	fmt.Printf("%s: %s:%s for %s\n%s\n", out, name, version, strings.Join(arches, ", "), digest)
+	return nil
+}
+
+func labels(version string) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":    "weir",
+		"org.opencontainers.image.version":  version,
+		"org.opencontainers.image.source":   source,
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
+}
+
+// build makes the image of one platform from its binary.
+func build(binary, version, arch string) (v1.Image, error) {
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	bill, err := materials(binary, version)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := pack(data, bill)
+	if err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer}); err != nil {
+		return nil, err
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Created.Time = "linux", arch, epoch
+	file.History = []v1.History{{CreatedBy: "weir k8s/image", Created: v1.Time{Time: epoch}}}
+	file.Config = v1.Config{
+		User: user, Entrypoint: []string{"/bin/weir"}, Cmd: []string{"serve"}, Env: []string{"PATH=/bin"},
+		WorkingDir: "/", Labels: labels(version), ExposedPorts: map[string]struct{}{},
+	}
+	for _, port := range ports {
+		file.Config.ExposedPorts[port+"/tcp"] = struct{}{}
+	}
+	return mutate.ConfigFile(img, file)
+}
+
+// pack is the image's only layer. The name by which weir is started decides its defaults, so the binary has two.
+func pack(binary, bill []byte) (v1.Layer, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, dir := range []string{"bin/", "usr/", "usr/share/", "usr/share/weir/"} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: epoch}); err != nil {
+			return nil, err
+		}
+	}
+	files := []struct {
+		name string
+		mode int64
+		data []byte
+	}{{"bin/weir", 0o755, binary}, {"usr/share/weir/sbom.cdx.json", 0o644, bill}}
+	for _, f := range files {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: epoch}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	link := &tar.Header{Typeflag: tar.TypeLink, Name: "bin/ratelimit", Linkname: "bin/weir", Mode: 0o755, ModTime: epoch}
+	if err := errors.Join(w.WriteHeader(link), w.Close()); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
+}
+
+// archive writes an OCI layout as a tar file whose entries are in the order of their names.
+func archive(index v1.ImageIndex, out, name string) error {
+	dir, err := os.MkdirTemp("", "weir-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name}))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tarOf(dir, f), f.Close())
+}
+
+func tarOf(dir string, to io.Writer) error {
+	w := tar.NewWriter(to)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: epoch})
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: epoch}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	})
+	return errors.Join(err, w.Close())
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// built is a directory with weir for this machine and for arm64, built as make image does.
+func built(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, arch := range []string{runtime.GOARCH, other()} {
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-X main.version=v0",
+			"-o", filepath.Join(dir, "linux-"+arch, "weir"), "./cmd/weir")
+		build.Dir = "../.."
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("building weir for %s: %v\n%s", arch, err, out)
+		}
+	}
+	return dir
+}
+
+func other() string {
+	if runtime.GOARCH == "arm64" {
+		return "amd64"
+	}
+	return "arm64"
+}
+
+func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
+	bin, dir := built(t), t.TempDir()
+	var sums [2][sha256.Size]byte
+	for i, name := range []string{"a.tar", "b.tar"} {
+		if err := run("v0", bin, filepath.Join(dir, name), "weir", []string{runtime.GOARCH, other()}); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[i] = sha256.Sum256(data)
+	}
+	if sums[0] != sums[1] {
+		t.Error("two archives of the same binaries differ: nobody could check that an image is what the source gives")
+	}
+	index := unpacked(t, filepath.Join(dir, "a.tar"))
+	if err := validate.Index(index); err != nil {
+		t.Fatalf("the archive is not a valid OCI layout: %v", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 2 {
+		t.Fatalf("the index has %d platforms, want 2", len(manifest.Manifests))
+	}
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != "65532:65532" {
+		t.Errorf("the image runs as %q, want a number that is not root's, as runAsNonRoot asks for", config.Config.User)
+	}
+	inImage(t, img)
+}
+
+// inImage runs what the image holds, under both names.
+func inImage(t *testing.T, img v1.Image) {
+	layers, err := img.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v; want one", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	untar(t, content, root)
+	for _, name := range []string{"weir", "ratelimit"} {
+		out, err := exec.Command(filepath.Join(root, "bin", name), "version").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "v0") {
+			t.Errorf("/bin/%s version: %v, %q; want the version that was packed", name, err, out)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bill struct {
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(data, &bill); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range bill.Components {
+		if c.Name == "google.golang.org/grpc" && c.Version != "" {
+			return
+		}
+	}
+	t.Errorf("the bill of materials lists %d parts, and not gRPC among them", len(bill.Components))
+}
+
+func unpacked(t *testing.T, archive string) v1.ImageIndex {
+	t.Helper()
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir := t.TempDir()
+	untar(t, f, dir)
+	outer, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := outer.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func untar(t *testing.T, from io.Reader, dir string) {
+	t.Helper()
+	for r := tar.NewReader(from); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(path, 0o755)
+		case tar.TypeLink:
+			err = os.Link(filepath.Join(dir, h.Linkname), path)
+		default:
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, data, h.FileInfo().Mode())
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "x.tar")
+	if err := run("v0", dir, out, "weir", nil); err == nil || !strings.Contains(err.Error(), "architecture") {
+		t.Errorf("no architecture gives %v, want to be told to name one", err)
+	}
+	if err := run("v0", dir, out, "weir", []string{"amd64"}); err == nil || !strings.Contains(err.Error(), "linux-amd64") {
+		t.Errorf("no binary gives %v, want the file that is missing", err)
+	}
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// socketMode lets all connect who can reach the socket's directory, as a port does all who can reach its host: the Envoy
+// beside weir mostly runs as another user.
+const socketMode = 0o666
+
+// listen opens host:port, or unix: and the path of a socket, which is removed when the listener is closed.
+func listen(address string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if !isUnix {
+		return net.Listen("tcp", address)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(err, lis.Close())
+	}
+	return lis, nil
+}
+
+// removeStale removes the socket of a process that was killed. Whatever else is there stays, and is an error.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there already, and is no socket", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("another process listens on %s", path), conn.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("asking whether a process listens on %s: %w", path, err)
+	}
+	return os.Remove(path)
+}

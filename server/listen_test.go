@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// socketPath is short, as the path of a socket may have 107 bytes at most.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "weir.sock")
+}
+
+func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
+	path := socketPath(t)
+	r := start(t, Config{GRPCAddress: "unix:" + path, DrainDelay: 200 * time.Millisecond, DrainTimeout: 5 * time.Second})
+	r.configure(t)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != socketMode {
+		t.Fatalf("the socket is %v, %v; want mode %o, so that an Envoy of another user may connect", info, err, socketMode)
+	}
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	ask := func() error {
+		_, err := client.ShouldRateLimit(context.Background(), request("shop", "ann"))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := ask(); err != nil {
+		t.Errorf("in the drain: %v; want answers until its delay is over", err)
+	}
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the end the socket is still there (%v): the next process would have to ask whose it is", err)
+	}
+}
+
+func TestASocketThatAKilledProcessLeftIsReplaced(t *testing.T) {
+	path := socketPath(t)
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false) // as after kill -9
+	left.Close()
+	lis, err := listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("got %v; want a container that restarts to listen again", err)
+	}
+	lis.Close()
+}
+
+func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
+	taken := socketPath(t)
+	other, err := net.Listen("unix", taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	file := socketPath(t)
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		taken: "another process listens on", file: "is no socket", filepath.Join(file, "below"): "not a directory",
+	} {
+		if _, err := listen("unix:" + path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("listening on %s: %v; want an error that says %q", path, err, want)
+		}
+		if _, err := os.Lstat(filepath.Clean(strings.TrimSuffix(path, "/below"))); err != nil {
+			t.Errorf("%s is gone: %v", path, err)
+		}
+	}
+}
