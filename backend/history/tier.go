@@ -133,10 +133,10 @@ func DefaultKeep() Keep {
 func (k *Keep) Check() error {
 	for t := range Tiers {
 		if k.Ages[t] < time.Hour {
-			return fmt.Errorf("%s for %v: buckets are kept for an hour or longer", Tier(t), k.Ages[t])
+			return fmt.Errorf("buckets of %s are to be kept for %v, and an hour is the least", Tier(t), k.Ages[t])
 		}
 		if t > 0 && k.Ages[t] < k.Ages[t-1] {
-			return fmt.Errorf("%s for %v, but %s for %v: coarser buckets are kept as long as finer ones, or longer",
+			return fmt.Errorf("buckets of %s are to be kept for %v, and the finer ones of %s for %v: coarser buckets are kept as long as finer ones, or longer",
 				Tier(t), k.Ages[t], Tier(t-1), k.Ages[t-1])
 		}
 	}

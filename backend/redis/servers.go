@@ -22,6 +22,7 @@ type Servers struct {
 	topology  topology // of a ring nil
 	redirects redirecting
 	nodes     map[string]server // of a ring, by name
+	config    Config
 	rules     []string
 }
 
@@ -56,7 +57,7 @@ func Connect(c Config, rules ...string) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Servers{rules: rules}
+	s := &Servers{rules: rules, config: c}
 	if c.Type != Ring {
 		if s.topology, err = newTopology(c); err != nil {
 			return nil, err
@@ -85,6 +86,27 @@ func Connect(c Config, rules ...string) (*Servers, error) {
 
 // Nodes are the names of a ring's nodes, in order; nil where there is no ring.
 func (s *Servers) Nodes() []string { return slices.Sorted(maps.Keys(s.nodes)) }
+
+// NodesNow are the names of a ring's nodes, in order, by its list as it is now; nil where there is no ring.
+func (s *Servers) NodesNow() ([]string, error) {
+	if s.nodes == nil {
+		return nil, nil
+	}
+	list, err := s.config.readURL()
+	if err != nil {
+		return nil, err
+	}
+	targets, err := parseNodes(list)
+	if err != nil {
+		return nil, s.config.blame(err)
+	}
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.name
+	}
+	slices.Sort(names)
+	return names, nil
+}
 
 // Close ends all connections.
 func (s *Servers) Close() error {

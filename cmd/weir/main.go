@@ -33,7 +33,7 @@ func main() {
 
 // run runs one command of a program that was started by this name, and returns the process's exit code.
 func run(as program, args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	var c commands
 	parser, err := kong.New(&c,

@@ -54,7 +54,10 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	if err != nil {
 		return err
 	}
-	measure := newMeasuring(&set, metrics, log)
+	measure, err := newMeasuring(&set, metrics, log)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
 	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
@@ -89,8 +92,12 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	cancel(nil)
 	running.Wait()
 	err = errors.Join(err, measure.close(kill), store.Close())
-	log.Info("weir ends", "error", err)
-	return err
+	if err != nil {
+		log.Error("weir ends", "error", err)
+		return err
+	}
+	log.Info("weir ends")
+	return nil
 }
 
 func (c *serveCmd) dir(set *settings) string {
@@ -165,7 +172,7 @@ func secondSignal(ctx context.Context) context.Context {
 	go func() {
 		<-ctx.Done()
 		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		<-signals
 		end(errors.New("a second signal came"))
 	}()

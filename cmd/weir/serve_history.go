@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,12 +27,16 @@ type measuring struct {
 }
 
 // newMeasuring opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on without.
-func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) *measuring {
+// A Redis that is away is found out later, so what fails here for one is what the variables say of it.
+func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) (*measuring, error) {
 	m := &measuring{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		m.recorder = hits.New(hits.DefaultValues)
 		m.store = &lateStore{open: func() (closingStore, error) { return openServedHistory(set, log) }, log: log}
 		m.store.try()
+		if why := m.store.why.Load(); why != nil && set.historyInRedis() {
+			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", *why)
+		}
 		m.downsample = set.downsamples()
 		m.exporter = history.NewExporter(history.ExporterConfig{
 			Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval,
@@ -39,7 +44,7 @@ func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) *meas
 		m.export(metrics)
 	}
 	metrics.Hits(m.recorder)
-	return m
+	return m, nil
 }
 
 // api answers /api/v1/history; nil says that there is none.

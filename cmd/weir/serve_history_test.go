@@ -48,7 +48,10 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 // measureSome records hits, runs what weir serve runs, and ends it as a drain does.
 func measureSome(t *testing.T, set *settings, log *slog.Logger) *measuring {
 	t.Helper()
-	m := newMeasuring(set, stats.New("test"), log)
+	m, err := newMeasuring(set, stats.New("test"), log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
 		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, descriptors.Options{})
 	if err := problems.Err(); err != nil {

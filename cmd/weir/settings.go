@@ -83,6 +83,11 @@ func explainSetting(err error) error {
 	switch {
 	case ok && wrong.TypeName == "uint16":
 		return fmt.Errorf("environment variable %s=%q: a port is a number from 0 to 65535", wrong.KeyName, wrong.Value)
+	case ok && strings.HasSuffix(wrong.TypeName, "bool"):
+		return fmt.Errorf("environment variable %s=%q: use true or false", wrong.KeyName, wrong.Value)
+	case ok && wrong.TypeName == "time.Duration":
+		return fmt.Errorf("environment variable %s=%q: use a number with its unit, as in 15s, 10m or 24h, up to 2562047h",
+			wrong.KeyName, wrong.Value)
 	case ok && wrong.TypeName == "int":
 		return fmt.Errorf("environment variable %s=%q: use a whole number", wrong.KeyName, wrong.Value)
 	case ok:

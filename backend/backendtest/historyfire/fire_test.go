@@ -25,7 +25,7 @@ import (
 
 var (
 	kills = flag.Int("kills", 120, "how many processes are killed, in all tests together")
-	seed  = flag.Uint64("seed", 0, "seed of what is killed where and of what comes in; 0 for the clock. The kernel decides the rest")
+	seed  = flag.Uint64("seed", 0, "seed of what is killed where and of what comes in; 0 for the clock")
 )
 
 func TestMain(m *testing.M) {
@@ -226,9 +226,11 @@ func (f *fire) report() {
 		}
 		fmt.Fprintf(&lines, "  %4d  %s\n", n, how)
 	}
-	f.t.Logf("%d kills, of which %d interrupted a step:\n%s%d hits landed in %d batches; %d hits of killed writers never did; "+
+	f.t.Logf("%d kills, of which %d interrupted a step (came at one, or with one under way):\n%s"+
+		"%d hits landed in %d batches; %d hits of killed writers never did; "+
 		"%d batches were sent again after a store forgot them; %d hits had minutes to come; the clock went by %v",
-		all, interrupted, &lines, f.landed.sum(), f.batches, f.lost.sum(), f.resent, f.clamped, f.board.now().Sub(start).Round(time.Hour))
+		all, interrupted, &lines, f.landed.sum(), f.batches, f.lost.sum(), f.resent, f.clamped,
+		f.board.now().Sub(start).Round(time.Hour))
 }
 
 // everything is a query for all there is.

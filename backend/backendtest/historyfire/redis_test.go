@@ -17,8 +17,8 @@ import (
 
 var (
 	writerSteps = []string{anyStep, "apply", "applied", "applied", "roll 1m", "rolled 1m", "roll 5m", "rolled 5m"}
-	jobSteps    = []string{anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h", "rolled 1h", "expire", "expired", "forget",
-		"forgot"}
+	jobSteps    = []string{anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h",
+		"rolled 1h", "expire", "expired", "forget", "forgot"}
 )
 
 // round is some time under fire: writers that live through it, writers and jobs that are killed again and again, and

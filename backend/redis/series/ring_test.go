@@ -3,6 +3,8 @@ package series
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -163,4 +165,30 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
 		}
 	}
+}
+
+// TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
+func TestAGrowingRingIsWarnedOf(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	list := filepath.Join(t.TempDir(), "nodes")
+	write := func(addrs ...string) {
+		t.Helper()
+		if err := os.WriteFile(list, []byte(strings.Join(addrs, ",")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(nodes[0].Addr)
+	var l logged
+	c := Config{Redis: redis.Config{Type: redis.Ring, URLFile: list}}
+	logging(&l)(&c)
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l.await(t, "redis can keep the history")
+	write(nodes[0].Addr, nodes[1].Addr)
+	l.await(t, "REDIS_HISTORY_URL before the next start")
+	write(nodes[0].Addr)
+	l.await(t, "the one that the history began with again")
 }

@@ -2,6 +2,7 @@ package series
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ const (
 func (s *Store) look(ctx context.Context) {
 	seen := make(map[string]string) // run ids, by server
 	var trouble string
-	checked := false
+	checked, ring := false, s.ring.names
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
 		var err error
 		if !checked {
@@ -34,6 +35,7 @@ func (s *Store) look(ctx context.Context) {
 			s.log.Warn("redis cannot keep the history everywhere", "error", err)
 		}
 		s.lookOnce(ctx, seen)
+		ring = s.lookAtRing(ring)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -69,6 +71,23 @@ func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("a server of the history does not tell about itself", "error", err)
 	}
+}
+
+// lookAtRing warns if the list of the ring's nodes is not what it was at the last look: what is kept does not move with
+// it, and the next start would meet a node that the history does not know, or miss one. It returns the list.
+func (s *Store) lookAtRing(before []string) []string {
+	now, err := s.servers.NodesNow()
+	if err != nil || slices.Equal(now, before) {
+		return before
+	}
+	if slices.Equal(now, s.ring.names) {
+		s.log.Info("the ring's list is the one that the history began with again")
+	} else {
+		s.log.Warn("the ring's list has changed, and the history stays on its nodes: a weir that starts with this list will "+
+			"keep no history. Name the history's nodes in REDIS_HISTORY_URL before the next start",
+			"history", strings.Join(s.ring.names, ","), "list", strings.Join(now, ","))
+	}
+	return now
 }
 
 // restarted says whether a server is to write its append-only file anew: it has begun since it was last seen, or within

@@ -150,7 +150,8 @@ func command(t *testing.T, env []string, args ...string) (printed string, code i
 func TestASeriesThatIsTooLongShrinksWithoutAJobAndStaysExact(t *testing.T) {
 	t.Parallel()
 	const limit, minutes, hits = 100, 900, 7
-	quick := []string{fmt.Sprint("HISTORY_MAX_POINTS=", limit), "HISTORY_DOWNSAMPLE=false", "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s"}
+	quick := []string{fmt.Sprint("HISTORY_MAX_POINTS=", limit), "HISTORY_DOWNSAMPLE=false", "HISTORY_FLUSH_INTERVAL=1s",
+		"DRAIN_DELAY=0s"}
 	server := redistest.Single(t)
 	dir := t.TempDir()
 	for _, c := range []struct {
