@@ -41,7 +41,8 @@ func Load(dir string) (*chart.Chart, error) {
 
 // Render renders a release of a chart. Its error is what the schema or the templates say to a user.
 func Render(c *chart.Chart, r Release) (*Rendered, error) {
-	values, err := util.ToRenderValues(c, r.Values, common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}, nil)
+	release := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
+	values, err := util.ToRenderValues(c, r.Values, release, nil)
 	if err != nil {
 		return nil, err
 	}

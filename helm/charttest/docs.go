@@ -54,7 +54,8 @@ func writeRows(b *strings.Builder, prefix string, mapping *yaml.Node) error {
 			continue
 		}
 		if meaning == "" {
-			return fmt.Errorf("line %d of the values: %s has no comment that begins with --, so nobody would know what it does", key.Line, name)
+			return fmt.Errorf("line %d of the values: %s has no comment that begins with --, so nobody would know what it does",
+				key.Line, name)
 		}
 		var plain any
 		if err := value.Decode(&plain); err != nil {

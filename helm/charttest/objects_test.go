@@ -26,7 +26,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// decoder reads into the types of Kubernetes and of what stands beside it in a mesh. It refuses fields that they do not have.
+// decoder reads into the types of Kubernetes and of what stands beside it in a mesh, and refuses fields that they lack.
 var decoder = sync.OnceValues(func() (runtime.Decoder, error) {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme, istio.AddToScheme,

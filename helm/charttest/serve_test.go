@@ -88,7 +88,8 @@ func wantTenAMinute(t *testing.T, url, user string) {
 			want = 429
 		}
 		if limit := header.Get("x-ratelimit-limit"); status != want || !strings.HasPrefix(limit, "10, ") {
-			t.Errorf("request %d of %s: Envoy answers %d with x-ratelimit-limit %q, want %d of ten a minute", i, user, status, limit, want)
+			t.Errorf("request %d of %s: Envoy answers %d with x-ratelimit-limit %q, want %d of ten a minute",
+				i, user, status, limit, want)
 		}
 	}
 }

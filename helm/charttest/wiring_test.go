@@ -20,8 +20,8 @@ import (
 )
 
 // theirs are the objects that values name and the chart does not make.
-var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|redis-nodes|history-redis|` +
-	`weir-admin|limits-of-team-[ab]|more-settings)$`)
+var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|redis-nodes|` +
+	`history-redis|weir-admin|limits-of-team-[ab]|more-settings)$`)
 
 // deployment is the release's Deployment, nil in sidecar mode.
 func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
@@ -210,7 +210,8 @@ func TestPodsMayGoInPeace(t *testing.T) {
 			t.Error("the Deployment and the HorizontalPodAutoscaler would both decide how many pods there are, or neither")
 		}
 		if (budgets > 0) != (replicas > 1) {
-			t.Errorf("%d budgets for %d replicas: with one it would stop every drain of its node, with more it is missing", budgets, replicas)
+			t.Errorf("%d budgets for %d replicas: with one it would stop every drain of its node, with more it is missing",
+				budgets, replicas)
 		}
 	})
 }

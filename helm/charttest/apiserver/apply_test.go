@@ -140,7 +140,8 @@ func (c *cluster) namespaces(t *testing.T, names ...string) {
 // keeping it.
 func (c *cluster) admit(t *testing.T, o charttest.Object, namespace string) {
 	t.Helper()
-	path := map[string][]string{"Pod": {}, "Deployment": {"spec", "template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"}}
+	path := map[string][]string{"Pod": {}, "Deployment": {"spec", "template"},
+		"CronJob": {"spec", "jobTemplate", "spec", "template"}}
 	keys, makesPods := path[o.Kind()]
 	if !makesPods {
 		return
@@ -168,11 +169,12 @@ func (c *cluster) admit(t *testing.T, o charttest.Object, namespace string) {
 // definitions are those of Istio, of the Prometheus operator and of Envoy Gateway, as their own modules have them.
 func (c *cluster) definitions(t *testing.T) {
 	t.Helper()
-	files := []string{filepath.Join(goTool(t, "list", "-m", "-f", "{{.Dir}}", "istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml")}
-	version := goTool(t, "list", "-m", "-f", "{{.Version}}", "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring")
-	module := "github.com/prometheus-operator/prometheus-operator@" + version // nothing imports it
-	goTool(t, "mod", "download", module)
-	operator := goTool(t, "list", "-m", "-f", "{{.Dir}}", module)
+	module := func(field, name string) string { return goTool(t, "list", "-m", "-f", "{{."+field+"}}", name) }
+	const prometheus = "github.com/prometheus-operator/prometheus-operator"
+	whole := prometheus + "@" + module("Version", prometheus+"/pkg/apis/monitoring") // nothing imports it
+	goTool(t, "mod", "download", whole)
+	operator := module("Dir", whole)
+	files := []string{filepath.Join(module("Dir", "istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml")}
 	for _, name := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
 		files = append(files, filepath.Join(operator, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+name+".yaml"))
 	}
@@ -188,7 +190,7 @@ func (c *cluster) definitions(t *testing.T) {
 		}
 		objects = append(objects, found...)
 	}
-	gateway, err := charttest.Load(filepath.Join(goTool(t, "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/gateway"), "charts", "gateway-crds-helm"))
+	gateway, err := charttest.Load(filepath.Join(module("Dir", "github.com/envoyproxy/gateway"), "charts", "gateway-crds-helm"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +223,12 @@ func (c *cluster) awaitKinds(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for _, kind := range []schema.GroupVersionKind{
-		{Group: "networking.istio.io", Version: "v1alpha3", Kind: "EnvoyFilter"}, {Group: "networking.istio.io", Version: "v1", Kind: "DestinationRule"},
-		{Group: "security.istio.io", Version: "v1", Kind: "PeerAuthentication"}, {Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
-		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}, {Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
+		{Group: "networking.istio.io", Version: "v1alpha3", Kind: "EnvoyFilter"},
+		{Group: "networking.istio.io", Version: "v1", Kind: "DestinationRule"},
+		{Group: "security.istio.io", Version: "v1", Kind: "PeerAuthentication"},
+		{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"},
+		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
 		{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "EnvoyPatchPolicy"},
 	} {
 		for {
@@ -289,8 +294,8 @@ func TestARealAPITakesChartAndKustomizations(t *testing.T) {
 	c.definitions(t)
 	c.namespaces(t, "istio-system", "monitoring", "shop", "edge")
 	t.Run("helm install and upgrade", func(t *testing.T) { c.installEachCase(t) })
-	for _, dir := range []string{"base", "overlays/demo", "overlays/ha-sentinel", "overlays/cluster", "overlays/ring", "overlays/mtls",
-		"istio", "envoy-gateway"} {
+	for _, dir := range []string{"base", "overlays/demo", "overlays/ha-sentinel", "overlays/cluster", "overlays/ring",
+		"overlays/mtls", "istio", "envoy-gateway"} {
 		t.Run("apply -k k8s/"+dir, func(t *testing.T) {
 			namespace := "k-" + filepath.Base(dir)
 			c.namespaces(t, namespace)

@@ -49,8 +49,8 @@ func startCluster(t *testing.T) *cluster {
 	key, tokens := filepath.Join(dir, "key.pem"), filepath.Join(dir, "tokens.csv")
 	writeKey(t, key)
 	write(t, tokens, token+`,admin,1,"system:masters"`+"\n")
-	start(t, tool(t, "kube-apiserver"), "--etcd-servers", etcdURL, "--secure-port", fmt.Sprint(secure), "--bind-address", "127.0.0.1",
-		"--cert-dir", filepath.Join(dir, "certs"), "--service-account-key-file", key, "--service-account-signing-key-file", key,
+	start(t, tool(t, "kube-apiserver"), "--etcd-servers", etcdURL, "--secure-port", fmt.Sprint(secure),
+		"--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(dir, "certs"), "--service-account-key-file", key, "--service-account-signing-key-file", key,
 		"--service-account-issuer", "https://kubernetes.default.svc", "--token-auth-file", tokens, "--authorization-mode", "RBAC",
 		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24")
 	c := &cluster{kube: filepath.Join(dir, "kubeconfig"), config: &rest.Config{Host: fmt.Sprint("https://127.0.0.1:", secure),
