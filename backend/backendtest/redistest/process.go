@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,8 @@ var errTaken = errors.New("the port is taken")
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended
+
+	stopped atomic.Bool // it was told to end
 }
 
 // run starts a process in dir and waits until it has printed ready.
@@ -39,6 +42,9 @@ func run(log *output, ready, dir, binary string, args ...string) (*process, erro
 		started <- err
 		if err == nil {
 			_ = p.cmd.Wait() // how it ended stands in ProcessState
+			if !p.stopped.Load() {
+				_, _ = fmt.Fprintf(log, "(it was not told to end, and has: %v)\n", p.cmd.ProcessState)
+			}
 		}
 	}()
 	if err := <-started; err != nil {
@@ -60,6 +66,7 @@ func run(log *output, ready, dir, binary string, args ...string) (*process, erro
 
 // kill ends the process as kill -9 does, and waits until it is gone.
 func (p *process) kill() {
+	p.stopped.Store(true)
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
