@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
 )
 
 // version is set by the linker; builds without it show what the Go tool knows.

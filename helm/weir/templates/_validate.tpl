@@ -10,6 +10,13 @@
 {{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
 {{- fail "backend is memory, but redis says where Redis is: leave out one of them." -}}
 {{- end -}}
+{{- if eq $backend "memory" -}}
+{{- with .Values.redis -}}
+{{- if or (ne .type "single") .auth.existingSecret .sentinelAuth.existingSecret .tls.enabled .perSecond.enabled .masterName -}}
+{{- fail "redis says how Redis is reached, and not where it is, so weir would count in memory: set redis.addresses or redis.urlSecret.name, or leave redis out." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if eq $backend "redis" -}}
 {{- include "weir.validateRedis" (list "redis" .Values.redis) -}}
 {{- if .Values.redis.perSecond.enabled -}}
@@ -55,6 +62,9 @@
 {{- $redis := index . 1 -}}
 {{- if and (not $redis.addresses) (not $redis.urlSecret.name) -}}
 {{- fail (printf "Counting in Redis needs to know where it is: set %s.addresses or %s.urlSecret.name." $name $name) -}}
+{{- end -}}
+{{- if contains "@" (join "," $redis.addresses) -}}
+{{- fail (printf "A password in %s.addresses would stand in plain sight: put it into a Secret, %s.auth.existingSecret, or the whole URL into %s.urlSecret." $name $name $name) -}}
 {{- end -}}
 {{- if and $redis.addresses $redis.urlSecret.name -}}
 {{- fail (printf "%s.addresses and %s.urlSecret.name both say where Redis is: leave out one of them." $name $name) -}}
