@@ -58,7 +58,7 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
-		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
+		Service: rls.New(limiter, set.answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
 		History:  measure.api(),
 	})

@@ -43,6 +43,12 @@ type settings struct {
 	BothRedis bothRedis     `envconfig:"REDIS"`
 	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
+	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
+	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
+	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
+	ResetHeader     string `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	RetryAfter      bool   `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
+
 	KeepHistory bool            `envconfig:"HISTORY" default:"true"`
 	HistoryURL  string          `envconfig:"REDIS_HISTORY_URL"`
 	History     historySettings `envconfig:"HISTORY"`
@@ -98,6 +104,9 @@ func (s *settings) check() error {
 		return fmt.Errorf("environment variable %w", err)
 	}
 	if err := s.History.check(); err != nil {
+		return err
+	}
+	if err := s.checkAnswers(); err != nil {
 		return err
 	}
 	if s.MemoryMaxKeys < 1 {

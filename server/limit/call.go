@@ -69,6 +69,7 @@ type Status struct {
 	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
 	Remaining uint64
 	ResetIn   time.Duration // not rounded; may be 0
+	RetryIn   time.Duration // if Over: when one check of this size would pass, or backend.Never
 }
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.

@@ -197,7 +197,7 @@ func (c *Call) take(i int) {
 	if p.shadow {
 		return
 	}
-	s.Over, c.Over = true, true
+	s.Over, s.RetryIn, c.Over = true, d.RetryIn, true
 	if c.Message == "" && p.rule != nil {
 		c.Message = p.rule.Message
 	}

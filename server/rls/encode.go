@@ -18,7 +18,7 @@ const (
 )
 
 // encode writes a verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
-func encode(v *limit.Verdict) []byte {
+func encode(v *limit.Verdict, h *Headers) []byte {
 	dst := make([]byte, 0, 16+48*len(v.Statuses)+len(v.Message))
 	dst = appendVarint(dst, 1, code(v.Over))
 	for i := range v.Statuses {
@@ -27,6 +27,7 @@ func encode(v *limit.Verdict) []byte {
 		dst = appendStatus(dst, &v.Statuses[i])
 		dst = closeMessage(dst, begin)
 	}
+	dst = h.append(dst, v)
 	if v.Over && v.Message != "" {
 		dst = protowire.AppendTag(dst, 5, protowire.BytesType)
 		dst = protowire.AppendString(dst, v.Message)
