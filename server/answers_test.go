@@ -10,13 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
 
 // serving is a client of a server that answers by these options from these rules of the domain shop.
 func serving(t *testing.T, options rls.Options, rules string) ratelimit.RateLimitServiceClient {
 	t.Helper()
-	r := startWith(t, Config{}, options)
+	r := startWith(t, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow}, options)
 	r.apply(t, "domain: shop\ndescriptors:\n"+rules)
 	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
@@ -66,6 +67,22 @@ func headersOf(t *testing.T, answer *ratelimit.RateLimitResponse) map[string]str
 		}
 	}
 	return all
+}
+
+func TestShadowModeRefusesNothingAndStillSaysWhatIsOver(t *testing.T) {
+	r := startWith(t, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow, Shadow: true},
+		rls.Options{Headers: rls.Headers{Enabled: true, Remaining: "left", RetryAfter: true}})
+	r.apply(t, "domain: shop\ndescriptors:\n"+twoAnHour)
+	c := ratelimit.NewRateLimitServiceClient(r.conn)
+	for i, want := range []ratelimit.RateLimitResponse_Code{1, 1, 2, 2} {
+		got := asked(t, c, shopping("many", "user"))
+		if got.OverallCode != ratelimit.RateLimitResponse_OK || got.Statuses[1].Code != want || len(got.RawBody) > 0 {
+			t.Errorf("request %d: %v; want it to pass, with %v for the user", i+1, got, want)
+		}
+		if h := headersOf(t, got); len(h) != 1 {
+			t.Errorf("request %d: headers %v; want what is left, and no retry-after where nothing is refused", i+1, h)
+		}
+	}
 }
 
 const twoAnHour = `

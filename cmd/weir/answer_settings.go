@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -15,6 +17,11 @@ func (s *settings) answers() rls.Options {
 			RetryAfter: s.RetryAfter,
 		},
 	}
+}
+
+// limits says what holds for all requests.
+func (s *settings) limits() limit.Options {
+	return limit.Options{Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode}
 }
 
 // checkAnswers refuses names of headers that no HTTP message can hold.

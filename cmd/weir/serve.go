@@ -55,7 +55,7 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 		return err
 	}
 	measure := newMeasuring(&set, metrics, log)
-	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
+	limiter := limit.New(store, set.limits(), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
 		Service: rls.New(limiter, set.answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,

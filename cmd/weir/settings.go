@@ -43,6 +43,8 @@ type settings struct {
 	BothRedis bothRedis     `envconfig:"REDIS"`
 	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
+	ShadowMode bool `envconfig:"SHADOW_MODE" default:"false"`
+
 	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
 	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
 	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`

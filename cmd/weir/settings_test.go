@@ -42,6 +42,8 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"HISTORY_KEEP_MINUTES", "30m", "HISTORY_KEEP_MINUTES"},
 		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
 		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
+		{"LIMIT_RESET_HEADER", "Rate Reset", `LIMIT_RESET_HEADER="Rate Reset": the name of a header has letters, digits and`},
+		{"SHADOW_MODE", "maybe", "variable SHADOW_MODE="},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {

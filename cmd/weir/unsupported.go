@@ -18,7 +18,6 @@ var notYet = []struct {
 	{"CONFIG_TYPE", "FILE", "this version of weir reads its configuration from files only"},
 	{"KEY_FORMAT", "weir", "this version of weir writes no other keys than its own"},
 	{"ON_BACKEND_FAILURE", "", ""},
-	{"SHADOW_MODE", "false", ""},
 	{"QUOTA_MODE", "false", ""},
 	{"MERGE_DOMAIN_CONFIG", "false", ""},
 	{"CACHE_KEY_PREFIX", "", ""},

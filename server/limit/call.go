@@ -58,6 +58,7 @@ type Override struct {
 // Verdict is RateLimitResponse in weir's own types. It points into its Call.
 type Verdict struct {
 	Over     bool
+	Shadowed bool     // over, if it were not that nothing is refused; see Options.Shadow
 	Statuses []Status // one per descriptor, in their order
 	Message  string   // body for the answer to the denied request, "" for none
 }

@@ -26,11 +26,19 @@ var ErrNoConfig = errors.New("no rate limit configuration loaded")
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
-	counter   backend.Counter
-	algorithm descriptors.Algorithm // of overrides
-	recorder  *hits.Recorder
-	applying  sync.Mutex
-	inForce   atomic.Pointer[rules]
+	counter  backend.Counter
+	options  Options
+	recorder *hits.Recorder
+	applying sync.Mutex
+	inForce  atomic.Pointer[rules]
+}
+
+// Options hold for all requests, whatever the configuration says.
+type Options struct {
+	// Algorithm is that of limits which requests bring with them.
+	Algorithm descriptors.Algorithm
+	// Shadow lets every request pass. What would have refused it is still said, descriptor by descriptor.
+	Shadow bool
 }
 
 // rules are a configuration, and where the hits of each rule are recorded.
@@ -40,9 +48,8 @@ type rules struct {
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
-// The algorithm is that of limits which requests bring with them.
-func New(counter backend.Counter, algorithm descriptors.Algorithm, recorder *hits.Recorder) *Limiter {
-	return &Limiter{counter: counter, algorithm: algorithm, recorder: recorder}
+func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
+	return &Limiter{counter: counter, options: o, recorder: recorder}
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
@@ -86,10 +93,18 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	var undecided error
 	for i := range c.checks {
-		c.take(i)
+		l.take(c, i)
 		undecided = cmp.Or(undecided, c.decisions[i].Err)
 	}
+	l.conclude(c)
 	return undecided
+}
+
+// conclude makes the answer for the whole request from those for its descriptors.
+func (l *Limiter) conclude(c *Call) {
+	if c.Over && l.options.Shadow {
+		c.Over, c.Shadowed = false, true
+	}
 }
 
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
@@ -143,7 +158,7 @@ func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	if d.Override.HasMultiplier {
 		multiplier = d.Override.Multiplier
 	}
-	o, err := descriptors.NewLimit(uint64(d.Override.Requests), d.Override.Unit, multiplier, l.algorithm, 0)
+	o, err := descriptors.NewLimit(uint64(d.Override.Requests), d.Override.Unit, multiplier, l.options.Algorithm, 0)
 	if err != nil {
 		return nil
 	}
@@ -180,7 +195,7 @@ func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 }
 
 // take puts the decision on check i into the verdict, and records what became of its hits.
-func (c *Call) take(i int) {
+func (l *Limiter) take(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	if d.Err != nil {
 		p.hits.Degrade(check.Hits)
@@ -193,7 +208,7 @@ func (c *Call) take(i int) {
 		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits))
 		return
 	}
-	p.hits.Deny(check.Hits, p.shadow)
+	p.hits.Deny(check.Hits, p.shadow || l.options.Shadow)
 	if p.shadow {
 		return
 	}
