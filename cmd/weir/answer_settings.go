@@ -19,13 +19,21 @@ func (s *settings) answers() rls.Options {
 	}
 }
 
-// limits says what holds for all requests.
-func (s *settings) limits() limit.Options {
-	return limit.Options{Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode}
+// rules says how descriptor files are read.
+func (s *settings) rules() descriptors.Options {
+	return descriptors.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix}
 }
 
-// checkAnswers refuses names of headers that no HTTP message can hold.
+// limits says what holds for all requests.
+func (s *settings) limits() limit.Options {
+	return limit.Options{Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode, NearRatio: s.NearRatio}
+}
+
+// checkAnswers refuses a share that is none, and names of headers that no HTTP message can hold.
 func (s *settings) checkAnswers() error {
+	if !(s.NearRatio > 0 && s.NearRatio <= 1) {
+		return fmt.Errorf("environment variable NEAR_LIMIT_RATIO=%v: use a number above 0, and at most 1", s.NearRatio)
+	}
 	for _, h := range []struct{ variable, name string }{
 		{"LIMIT_LIMIT_HEADER", s.LimitHeader}, {"LIMIT_REMAINING_HEADER", s.RemainingHeader}, {"LIMIT_RESET_HEADER", s.ResetHeader},
 	} {

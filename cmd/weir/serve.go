@@ -102,7 +102,7 @@ func (c *serveCmd) dir(set *settings) string {
 
 // watch applies the directory's configurations until ctx ends.
 func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	source := file.New(c.dir(set), descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)}, log)
+	source := file.New(c.dir(set), set.rules(), log)
 	source.OnError = func(error) { m.ConfigLoaded(false) }
 	err := source.Run(ctx, func(config *descriptors.Config) error {
 		l.Apply(config)

@@ -43,6 +43,9 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
 		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
 		{"LIMIT_RESET_HEADER", "Rate Reset", `LIMIT_RESET_HEADER="Rate Reset": the name of a header has letters, digits and`},
+		{"NEAR_LIMIT_RATIO", "80", "NEAR_LIMIT_RATIO=80: use a number above 0, and at most 1"},
+		{"NEAR_LIMIT_RATIO", "NaN", "NEAR_LIMIT_RATIO=NaN: use a number"},
+		{"NEAR_LIMIT_RATIO", "most", "variable NEAR_LIMIT_RATIO="},
 		{"SHADOW_MODE", "maybe", "variable SHADOW_MODE="},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {

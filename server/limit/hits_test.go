@@ -73,6 +73,15 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
+func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
+	l, _, recorder := newLimiterWith(t, limit.Options{NearRatio: 0.3}, shop)
+	ask(t, l, "shop", 10, one("user", "ann"))
+	want := map[string]hits.Totals{"shop user": {Within: 10, Near: 7}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v, as 3 of 10 are not near", got, want)
+	}
+}
+
 func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
 	for range 2 {

@@ -39,6 +39,8 @@ type Options struct {
 	Algorithm descriptors.Algorithm
 	// Shadow lets every request pass. What would have refused it is still said, descriptor by descriptor.
 	Shadow bool
+	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
+	NearRatio float32
 }
 
 // rules are a configuration, and where the hits of each rule are recorded.
@@ -49,6 +51,7 @@ type rules struct {
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
+	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
 	return &Limiter{counter: counter, options: o, recorder: recorder}
 }
 
@@ -205,7 +208,7 @@ func (l *Limiter) take(c *Call, i int) {
 	s.Limit = &check.Limits[d.Strictest]
 	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
 	if d.Allowed {
-		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits))
+		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
 		return
 	}
 	p.hits.Deny(check.Hits, p.shadow || l.options.Shadow)
