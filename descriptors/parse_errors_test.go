@@ -68,7 +68,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
+			"shadow_mode, quota_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
 		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
@@ -76,8 +76,8 @@ var descriptorErrors = []errorTest{
 		`"unlimited" does not belong in a descriptor: it goes only in rate_limit`},
 	{"domain in a descriptor", "domain: d\ndescriptors:\n- key: k\n  domain: e", 4,
 		`"domain" does not belong in a descriptor: it goes at the top of the file`},
-	{"quota_mode", "domain: d\ndescriptors:\n- key: k\n  quota_mode: true", 4,
-		`"quota_mode" is not supported by this version of weir`},
+	{"quota_mode in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    quota_mode: true, " +
+		"unit: day, requests_per_unit: 1}", 5, `"quota_mode" does not belong in rate_limit: it goes in a descriptor`},
 	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
 		`"metadata" is not supported by this version of weir`},
 	{"detailed_metric is a text", "domain: d\ndescriptors:\n- key: k\n  detailed_metric: some", 4,

@@ -14,6 +14,7 @@ type Rule struct {
 	Charge    Charge
 	Unlimited bool   // matched, never limited
 	Shadow    bool   // counted, never denied
+	Quota     bool   // over, it refuses a request only together with all other quotas of the request
 	Message   string // body of the 429; "" sends none
 
 	Number int   // its place in Config.Rules

@@ -87,12 +87,12 @@ func TestHeadroomShrinksBesideAFullStore(t *testing.T) {
 }
 
 func TestVariablesThatAreNotReadAreTold(t *testing.T) {
-	environment := map[string]string{"GRPC_SERVER_USE_TLS": "false", "CONFIG_TYPE": "FILE", "QUOTA_MODE": "true"}
+	environment := map[string]string{"GRPC_SERVER_USE_TLS": "false", "CONFIG_TYPE": "FILE", "USE_STATSD": "true"}
 	var log strings.Builder
 	told := slog.New(slog.NewTextHandler(&log, nil))
 	get := func(name string) string { return environment[name] }
-	if err := unsupported(get, told); err != nil || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "QUOTA_MODE") {
-		t.Errorf("got %v, %s; want one warning, about QUOTA_MODE", err, &log)
+	if err := unsupported(get, told); err != nil || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "USE_STATSD") {
+		t.Errorf("got %v, %s; want one warning, about USE_STATSD", err, &log)
 	}
 	environment["GRPC_SERVER_USE_TLS"] = "true"
 	if err := unsupported(get, told); err == nil || !strings.Contains(err.Error(), "plaintext") {

@@ -25,7 +25,6 @@ type Call struct {
 // pending is what check i must know when its decision comes back.
 type pending struct {
 	descriptor int
-	rule       *descriptors.Rule // nil for an override that no rule matches
 	shadow     bool
 	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
 }
@@ -71,6 +70,9 @@ type Status struct {
 	Remaining uint64
 	ResetIn   time.Duration // not rounded; may be 0
 	RetryIn   time.Duration // if Over: when one check of this size would pass, or backend.Never
+	Quota     bool          // over, it refuses the request only if all quotas of the request are
+
+	rule *descriptors.Rule // that matched, nil if none did
 }
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.

@@ -39,6 +39,8 @@ type Options struct {
 	Algorithm descriptors.Algorithm
 	// Shadow lets every request pass. What would have refused it is still said, descriptor by descriptor.
 	Shadow bool
+	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
+	Quota bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
 }
@@ -103,8 +105,30 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	return undecided
 }
 
-// conclude makes the answer for the whole request from those for its descriptors.
+// conclude makes the answer for the whole request from those for its descriptors. One that is over refuses it, unless it
+// is a quota: of those all must be over.
 func (l *Limiter) conclude(c *Call) {
+	quotas, spent := 0, 0
+	for i := range c.Statuses {
+		s := &c.Statuses[i]
+		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
+		switch {
+		case s.Quota && s.Over:
+			spent++
+			fallthrough
+		case s.Quota:
+			quotas++
+		case s.Over:
+			c.Over = true
+		}
+	}
+	allSpent := quotas > 0 && spent == quotas
+	c.Over = c.Over || allSpent
+	for i := range c.Statuses {
+		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.rule != nil && (allSpent || !s.Quota) {
+			c.Message = s.rule.Message
+		}
+	}
 	if c.Over && l.options.Shadow {
 		c.Over, c.Shadowed = false, true
 	}
@@ -122,7 +146,8 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		limits = l.override(c, d)
 	}
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, rule: m.Rule}
+	c.Statuses[i].rule = m.Rule
+	p := pending{descriptor: i}
 	if op == backend.Count {
 		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
 	}
@@ -132,7 +157,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 			p.hits.Admit(n, 0)
 			return
 		}
-		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		limits, p.shadow, c.Statuses[i].Quota = m.Rule.Limits, m.Rule.Shadow, m.Rule.Quota
 	}
 	begin := len(c.keys)
 	c.keys = m.AppendKey(c.keys, c.Domain, d.Entries)
@@ -215,8 +240,5 @@ func (l *Limiter) take(c *Call, i int) {
 	if p.shadow {
 		return
 	}
-	s.Over, s.RetryIn, c.Over = true, d.RetryIn, true
-	if c.Message == "" && p.rule != nil {
-		c.Message = p.rule.Message
-	}
+	s.Over, s.RetryIn = true, d.RetryIn
 }

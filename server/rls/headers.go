@@ -39,15 +39,15 @@ func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 	return dst
 }
 
-// shown is the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over, else
-// the first with the least left; nil if no limit applies.
+// shown is the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over, unless
+// that is a quota, else the first with the least left; nil if no limit applies.
 func shown(statuses []limit.Status) *limit.Status {
 	var least, over *limit.Status
 	for i := range statuses {
 		s := &statuses[i]
 		switch {
 		case s.Limit == nil || s.Unlimited:
-		case s.Over:
+		case s.Over && !s.Quota:
 			over = s
 		case least == nil || s.Remaining < least.Remaining:
 			least = s
@@ -59,14 +59,23 @@ func shown(statuses []limit.Status) *limit.Status {
 	return least
 }
 
-// retryIn is when a refused request of this size would pass: once the last of its descriptors lets it. It is Never if
-// one of them never will.
+// retryIn is when a refused request of this size would pass: once the last of its descriptors lets it, where any one of
+// its quotas is enough. It is Never if that never comes.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
+	quota, soonest := false, backend.Never
 	for i := range statuses {
-		if statuses[i].Over {
-			longest = max(longest, statuses[i].RetryIn)
+		switch s := &statuses[i]; {
+		case s.Quota && s.Over:
+			quota, soonest = true, min(soonest, s.RetryIn)
+		case s.Quota:
+			quota, soonest = true, 0
+		case s.Over:
+			longest = max(longest, s.RetryIn)
 		}
+	}
+	if quota {
+		longest = max(longest, soonest)
 	}
 	return longest
 }
