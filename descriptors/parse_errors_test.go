@@ -68,7 +68,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, quota_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
+			"shadow_mode, quota_mode, charge, message, metadata, detailed_metric, value_to_metric (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
 		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
@@ -78,8 +78,15 @@ var descriptorErrors = []errorTest{
 		`"domain" does not belong in a descriptor: it goes at the top of the file`},
 	{"quota_mode in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    quota_mode: true, " +
 		"unit: day, requests_per_unit: 1}", 5, `"quota_mode" does not belong in rate_limit: it goes in a descriptor`},
-	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
-		`"metadata" is not supported by this version of weir`},
+	{"metadata is a text",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: some}", 4,
+		`metadata must be a mapping (key: value), not "some"`},
+	{"a number that JSON does not have",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: {a: [.inf]}}", 4,
+		`metadata holds ".inf"`},
+	{"a key of metadata that is none",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: {a: {[b]: c}}}", 4,
+		"a key in metadata must be a word, not a list"},
 	{"detailed_metric is a text", "domain: d\ndescriptors:\n- key: k\n  detailed_metric: some", 4,
 		`detailed_metric must be true or false, not "some"`},
 	{"value_to_metric in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    value_to_metric: true, " +

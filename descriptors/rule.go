@@ -17,6 +17,10 @@ type Rule struct {
 	Quota     bool   // over, it refuses a request only together with all other quotas of the request
 	Message   string // body of the 429; "" sends none
 
+	// Metadata is for whom the rule lets pass: nil, or values as JSON has them (nil, bool, float64, string, []any,
+	// map[string]any). Do not change it.
+	Metadata map[string]any
+
 	Number int   // its place in Config.Rules
 	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
 

@@ -21,6 +21,8 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 		Charge:  word(p, m, "charge", path, ParseCharge),
 		Message: p.text(m, "message", path, maxMessage),
 
+		Metadata: p.metadata(m, path),
+
 		detailed: p.flag(m, "detailed_metric", path),
 	}
 	one, many := m.get("rate_limit"), m.get("rate_limits")
@@ -35,10 +37,10 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	}
 	switch {
 	case r.Unlimited:
-		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode", "quota_mode")
+		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode", "quota_mode", "metadata")
 	case one == nil && many == nil:
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own",
-			"charge", "message", "shadow_mode", "quota_mode", "detailed_metric")
+			"charge", "message", "shadow_mode", "quota_mode", "metadata", "detailed_metric")
 		return nil
 	case r.Charge == ChargeAlways && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Algorithm == SlidingLog }):
 		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+

@@ -16,6 +16,7 @@ func (s *settings) answers() rls.Options {
 			Enabled: s.LimitHeaders, Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader,
 			RetryAfter: s.RetryAfter,
 		},
+		DynamicMetadata: s.DynamicMetadata,
 	}
 }
 

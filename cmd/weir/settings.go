@@ -52,6 +52,7 @@ type settings struct {
 	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
 	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
 	ResetHeader     string `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false"`
 	RetryAfter      bool   `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
 
 	KeepHistory bool            `envconfig:"HISTORY" default:"true"`

@@ -21,7 +21,6 @@ var notYet = []struct {
 	{"MERGE_DOMAIN_CONFIG", "false", ""},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", ""},
 	{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", ""},
-	{"RESPONSE_DYNAMIC_METADATA", "false", ""},
 	{"USE_STATSD", "false", ""},
 	{"USE_PROMETHEUS", "false", ""},
 	{"TRACING_ENABLED", "false", ""},

@@ -68,9 +68,10 @@ type Status struct {
 	Unlimited bool               // a rule lets everything pass, uncounted
 	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
 	Remaining uint64
-	ResetIn   time.Duration // not rounded; may be 0
-	RetryIn   time.Duration // if Over: when one check of this size would pass, or backend.Never
-	Quota     bool          // over, it refuses the request only if all quotas of the request are
+	ResetIn   time.Duration  // not rounded; may be 0
+	RetryIn   time.Duration  // if Over: when one check of this size would pass, or backend.Never
+	Quota     bool           // over, it refuses the request only if all quotas of the request are
+	Metadata  map[string]any // of the rule that limits it, for whom it lets pass; shared by all requests
 
 	rule *descriptors.Rule // that matched, nil if none did
 }

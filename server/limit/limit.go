@@ -157,7 +157,8 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 			p.hits.Admit(n, 0)
 			return
 		}
-		limits, p.shadow, c.Statuses[i].Quota = m.Rule.Limits, m.Rule.Shadow, m.Rule.Quota
+		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		c.Statuses[i].Quota, c.Statuses[i].Metadata = m.Rule.Quota, m.Rule.Metadata
 	}
 	begin := len(c.keys)
 	c.keys = m.AppendKey(c.keys, c.Domain, d.Entries)

@@ -17,8 +17,9 @@ const (
 	codeOverLimit = 2
 )
 
-// encode writes a verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
-func encode(v *limit.Verdict, h *Headers) []byte {
+// encode writes a call's verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
+func encode(c *limit.Call, o *Options) []byte {
+	v := &c.Verdict
 	dst := make([]byte, 0, 16+48*len(v.Statuses)+len(v.Message))
 	dst = appendVarint(dst, 1, code(v.Over))
 	for i := range v.Statuses {
@@ -27,7 +28,10 @@ func encode(v *limit.Verdict, h *Headers) []byte {
 		dst = appendStatus(dst, &v.Statuses[i])
 		dst = closeMessage(dst, begin)
 	}
-	dst = h.append(dst, v)
+	dst = o.Headers.append(dst, v)
+	if o.DynamicMetadata {
+		dst = appendMetadata(dst, c)
+	}
 	if v.Over && v.Message != "" {
 		dst = protowire.AppendTag(dst, 5, protowire.BytesType)
 		dst = protowire.AppendString(dst, v.Message)

@@ -24,11 +24,17 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 5000 {
 		v, h := randomVerdict(r), randomHeaders(r)
+		c, o := &limit.Call{Verdict: *v}, &Options{Headers: *h, DynamicMetadata: r.IntN(2) == 0}
+		c.Domain, c.Hits = strings.Repeat("d", r.IntN(300)), r.Uint32N(2)
 		var got ratelimit.RateLimitResponse
-		if err := proto.Unmarshal(encode(v, h), &got); err != nil {
+		if err := proto.Unmarshal(encode(c, o), &got); err != nil {
 			t.Fatalf("%+v: protobuf cannot read the answer: %v", v, err)
 		}
-		if want := response(v, h); !proto.Equal(&got, want) {
+		want := response(v, h)
+		if o.DynamicMetadata {
+			want.DynamicMetadata = metadata(c)
+		}
+		if !proto.Equal(&got, want) {
 			t.Fatalf("encoded %v\nwant    %v", &got, want)
 		}
 	}

@@ -37,7 +37,8 @@ type Service struct {
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
-	Headers Headers
+	Headers         Headers
+	DynamicMetadata bool // hand Envoy the request, and the metadata of the rules that let it pass
 }
 
 // New makes the service.
@@ -84,7 +85,7 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	var out reply
 	outcome := c.Outcome(err)
 	if err == nil {
-		out = encode(&c.Verdict, &s.options.Headers)
+		out = encode(c, &s.options)
 	} else {
 		err = status.Error(codeOf(outcome), err.Error())
 	}
