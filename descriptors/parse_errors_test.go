@@ -78,6 +78,10 @@ var descriptorErrors = []errorTest{
 		`"domain" does not belong in a descriptor: it goes at the top of the file`},
 	{"quota_mode in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    quota_mode: true, " +
 		"unit: day, requests_per_unit: 1}", 5, `"quota_mode" does not belong in rate_limit: it goes in a descriptor`},
+	{"an empty replaces entry", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
+		"  replaces: [{name: ''}]}}", 4, "should not have an empty replaces entry"},
+	{"a limit that replaces itself", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
+		"  name: n, replaces: [{name: m}, {name: n}]}}", 4, "replaces should not contain name of same descriptor"},
 	{"metadata is a text",
 		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: some}", 4,
 		`metadata must be a mapping (key: value), not "some"`},
@@ -141,7 +145,6 @@ var limitErrors = []errorTest{
 	inLimit("unlimited and precision", "unlimited: true, precision: 1h", "should not specify precision when unlimited"),
 	inLimit("unlimited is a text", "unlimited: maybe, requests_per_unit: 1, unit: day",
 		`unlimited must be true or false, not "maybe"`),
-	inLimit("replaces", "unit: day, requests_per_unit: 1, replaces: [{name: x}]", `"replaces" is not supported`),
 	inLimit("key inside rate_limit", "unit: day, requests_per_unit: 1, value: v",
 		`"value" does not belong in rate_limit: it goes in a descriptor`),
 	{"unlimited in the list", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n" +

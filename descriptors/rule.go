@@ -21,10 +21,14 @@ type Rule struct {
 	// map[string]any). Do not change it.
 	Metadata map[string]any
 
+	// Replaces names limits that step aside, uncounted, where a request matches this rule as well. Do not change it.
+	Replaces []string
+
 	Number int   // its place in Config.Rules
 	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
 
-	detailed bool // Values are all entries
+	detailed bool   // Values are all entries
+	name     string // of an unlimited rule; limits have names of their own
 }
 
 // Source delivers configurations.

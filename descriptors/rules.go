@@ -86,6 +86,8 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 	if !ok {
 		return false
 	}
+	name := p.text(m, "name", path, maxName)
+	r.Replaces = p.replaces(m, name, path)
 	if !p.flag(m, "unlimited", path) {
 		if l, ok := p.limit(m, path); ok {
 			r.Limits = append(r.Limits, l)
@@ -97,6 +99,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
+	r.name = name
 	return true
 }
 

@@ -20,6 +20,7 @@ type Call struct {
 	decisions []backend.Decision
 	keys      []byte
 	overrides []descriptors.Limit
+	replaced  []string // names of limits that others replace
 }
 
 // pending is what check i must know when its decision comes back.
@@ -107,6 +108,7 @@ func (c *Call) Reset() {
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
 	clear(c.pending)
+	clear(c.replaced)
 	clear(c.checks)
 	clear(c.Statuses)
 	*c = Call{
@@ -117,5 +119,6 @@ func (c *Call) Reset() {
 		decisions: c.decisions[:0],
 		keys:      c.keys[:0],
 		overrides: c.overrides[:0],
+		replaced:  c.replaced[:0],
 	}
 }

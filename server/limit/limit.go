@@ -47,8 +47,9 @@ type Options struct {
 
 // rules are a configuration, and where the hits of each rule are recorded.
 type rules struct {
-	config *descriptors.Config
-	hits   *hits.Table
+	config    *descriptors.Config
+	hits      *hits.Table
+	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
@@ -61,7 +62,8 @@ func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applying.Lock()
 	defer l.applying.Unlock()
-	l.inForce.Store(&rules{c, l.recorder.Table(c)})
+	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
+	l.inForce.Store(&rules{c, l.recorder.Table(c), replacing})
 }
 
 // Config is the configuration in force, nil before the first.
@@ -85,6 +87,9 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
+	if r.replacing {
+		l.replace(r, c)
+	}
 	for i := range c.Descriptors {
 		l.match(r, c, i)
 	}
@@ -134,6 +139,26 @@ func (l *Limiter) conclude(c *Call) {
 	}
 }
 
+// replace collects the names that the rules of the request's descriptors replace.
+func (l *Limiter) replace(r *rules, c *Call) {
+	for i := range c.Descriptors {
+		d := &c.Descriptors[i]
+		if !countable(d.Entries) {
+			continue
+		}
+		rule := r.config.Match(c.Domain, d.Entries).Rule
+		if rule == nil || len(rule.Replaces) == 0 || l.override(c, d) != nil {
+			continue
+		}
+		for _, name := range rule.Replaces {
+			if !slices.Contains(c.replaced, name) { // so that a long request does not make a long list
+				c.replaced = append(c.replaced, name)
+			}
+		}
+	}
+	c.overrides = c.overrides[:0] // match makes them
+}
+
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
 func (l *Limiter) match(r *rules, c *Call, i int) {
 	d := &c.Descriptors[i]
@@ -144,6 +169,9 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	var limits []descriptors.Limit
 	if m.Found != descriptors.UnknownDomain {
 		limits = l.override(c, d)
+	}
+	if limits == nil && m.Rule != nil && m.Rule.ReplacedBy(c.replaced) {
+		return
 	}
 	op, n := operation(d, c.Hits)
 	c.Statuses[i].rule = m.Rule
