@@ -21,10 +21,10 @@ func (in place) has(key *yaml.Node) bool {
 var (
 	inFile       = place{"the file", []string{"domain", "descriptors"}}
 	inDescriptor = place{"a descriptor", []string{
-		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "charge", "message",
-		"detailed_metric", "value_to_metric"}}
+		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
+		"metadata", "detailed_metric", "value_to_metric"}}
 	inRateLimit = place{"rate_limit", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "unlimited"}}
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces", "unlimited"}}
 	inListItem = place{"an item of rate_limits", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name"}}
 )
@@ -41,7 +41,7 @@ var belongs = []struct {
 }
 
 // unsupported are keys of envoyproxy/ratelimit that weir does not read, wherever they stand.
-var unsupported = []string{"quota_mode", "replaces", "share_threshold", "metadata"}
+var unsupported = []string{"share_threshold"}
 
 // checkKeys reports the keys of m that cannot stand there.
 func (p *parser) checkKeys(m *mapping, path string) {

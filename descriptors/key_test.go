@@ -171,3 +171,29 @@ func TestNoRequestMakesAKeyLong(t *testing.T) {
 		seen[key] = n
 	}
 }
+
+// Two fleets in one store must not charge each other, whatever their prefixes and domains are called.
+func TestPrefixesKeepKeysApart(t *testing.T) {
+	d := Descriptor{{Key: "user", Value: "ann"}}
+	keys := make(map[string]string)
+	for _, prefix := range []string{"", "a", "b", "4:shop", "1:a", "shop", strings.Repeat("p", 2000)} {
+		c, problems := Parse([]File{{Name: "f", Data: []byte("{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: day}}]}")}},
+			Options{KeyPrefix: prefix})
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []Match{c.Match("shop", d), c.Match("user", d), c.Match("shop", nil)} {
+			for _, domain := range []string{"shop", "a", "1:a4:shop"} {
+				key := string(m.AppendKey(nil, domain, d))
+				who := prefix + " / " + domain
+				if other, taken := keys[key]; taken && other != who {
+					t.Errorf("%q and %q share the key %q", who, other, key)
+				}
+				keys[key] = who
+			}
+		}
+	}
+	if n := len(keys); n != 7*3 {
+		t.Errorf("%d keys for 7 prefixes and 3 domains; want one each, whatever was found", n)
+	}
+}

@@ -22,6 +22,8 @@ const (
 type Match struct {
 	Found Found
 	Rule  *Rule // set only if a rule was found
+
+	prefix string // of keys
 }
 
 // Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
@@ -30,6 +32,7 @@ type Config struct {
 	domains map[string]*node
 	rules   []*Rule
 	passes  []Pass
+	prefix  string // of keys
 }
 
 // Pass is a descriptor with neither a limit nor descriptors below it: what it matches passes, uncounted.
@@ -57,17 +60,17 @@ type pattern struct {
 func (c *Config) Match(domain string, d Descriptor) Match {
 	n := c.domains[domain]
 	if n == nil {
-		return Match{Found: UnknownDomain}
+		return Match{Found: UnknownDomain, prefix: c.prefix}
 	}
 	for i := range d {
 		if n = n.step(&d[i]); n == nil {
-			return Match{Found: NoRule}
+			return Match{Found: NoRule, prefix: c.prefix}
 		}
 	}
 	if n.rule == nil {
-		return Match{Found: NoRule}
+		return Match{Found: NoRule, prefix: c.prefix}
 	}
-	return Match{Found: RuleFound, Rule: n.rule}
+	return Match{Found: RuleFound, Rule: n.rule, prefix: c.prefix}
 }
 
 // step is the child that an entry leads to, nil if there is none.

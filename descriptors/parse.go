@@ -18,6 +18,8 @@ type File struct {
 type Options struct {
 	// Algorithm of limits that name none; 0 is SlidingWindow.
 	Algorithm Algorithm
+	// KeyPrefix tells the keys of this configuration from those of others in the same store; "" is a prefix too.
+	KeyPrefix string
 }
 
 const (
@@ -36,7 +38,7 @@ const (
 // problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of their
 // names.
 func Parse(files []File, o Options) (*Config, Problems) {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node)}}
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {

@@ -68,7 +68,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
+			"shadow_mode, quota_mode, charge, message, metadata, detailed_metric, value_to_metric (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"unit outside rate_limit", "domain: d\ndescriptors:\n- key: k\n  unit: day", 4,
 		`"unit" does not belong in a descriptor: it goes inside rate_limit`},
@@ -76,10 +76,21 @@ var descriptorErrors = []errorTest{
 		`"unlimited" does not belong in a descriptor: it goes only in rate_limit`},
 	{"domain in a descriptor", "domain: d\ndescriptors:\n- key: k\n  domain: e", 4,
 		`"domain" does not belong in a descriptor: it goes at the top of the file`},
-	{"quota_mode", "domain: d\ndescriptors:\n- key: k\n  quota_mode: true", 4,
-		`"quota_mode" is not supported by this version of weir`},
-	{"metadata", "domain: d\ndescriptors:\n- key: k\n  metadata: {unit: x}", 4,
-		`"metadata" is not supported by this version of weir`},
+	{"quota_mode in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    quota_mode: true, " +
+		"unit: day, requests_per_unit: 1}", 5, `"quota_mode" does not belong in rate_limit: it goes in a descriptor`},
+	{"an empty replaces entry", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
+		"  replaces: [{name: ''}]}}", 4, "should not have an empty replaces entry"},
+	{"a limit that replaces itself", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
+		"  name: n, replaces: [{name: m}, {name: n}]}}", 4, "replaces should not contain name of same descriptor"},
+	{"metadata is a text",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: some}", 4,
+		`metadata must be a mapping (key: value), not "some"`},
+	{"a number that JSON does not have",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: {a: [.inf]}}", 4,
+		`metadata holds ".inf"`},
+	{"a key of metadata that is none",
+		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: {a: {[b]: c}}}", 4,
+		"a key in metadata must be a word, not a list"},
 	{"detailed_metric is a text", "domain: d\ndescriptors:\n- key: k\n  detailed_metric: some", 4,
 		`detailed_metric must be true or false, not "some"`},
 	{"value_to_metric in rate_limit", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {\n    value_to_metric: true, " +
@@ -134,7 +145,6 @@ var limitErrors = []errorTest{
 	inLimit("unlimited and precision", "unlimited: true, precision: 1h", "should not specify precision when unlimited"),
 	inLimit("unlimited is a text", "unlimited: maybe, requests_per_unit: 1, unit: day",
 		`unlimited must be true or false, not "maybe"`),
-	inLimit("replaces", "unit: day, requests_per_unit: 1, replaces: [{name: x}]", `"replaces" is not supported`),
 	inLimit("key inside rate_limit", "unit: day, requests_per_unit: 1, value: v",
 		`"value" does not belong in rate_limit: it goes in a descriptor`),
 	{"unlimited in the list", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n" +

@@ -42,6 +42,7 @@ descriptors:
         value: /pay
         charge: always
         shadow_mode: true
+        quota_mode: true
         message: "slow down\n"
         rate_limit: {requests_per_unit: 5, unit: second, unit_multiplier: 30, precision: 1s}
   - key: user
@@ -56,10 +57,10 @@ descriptors:
 		{Domain: "shop", Path: "user", Where: "shop.yaml:4", Limits: []Limit{burst, limit(t, 500, Hour, 1, FixedWindow, 0)}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
-			Charge: ChargeAlways, Shadow: true, Message: "slow down\n",
+			Charge: ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n",
 			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:17", Unlimited: true, Number: 2},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:18", Unlimited: true, Number: 2, name: "free"},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
@@ -169,7 +170,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
-			`unit_multiplier, algorithm, precision, name, unlimited (did you mean unit?)`,
+			`unit_multiplier, algorithm, precision, name, replaces, unlimited (did you mean unit?)`,
 		`b.yaml:6: domain shop, user: requests_per_unit must be a whole number from 0 to 4294967295, not "-1"`,
 		`c.yaml: no domain: the file is empty`,
 	}

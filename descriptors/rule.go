@@ -14,12 +14,21 @@ type Rule struct {
 	Charge    Charge
 	Unlimited bool   // matched, never limited
 	Shadow    bool   // counted, never denied
+	Quota     bool   // over, it refuses a request only together with all other quotas of the request
 	Message   string // body of the 429; "" sends none
+
+	// Metadata is for whom the rule lets pass: nil, or values as JSON has them (nil, bool, float64, string, []any,
+	// map[string]any). Do not change it.
+	Metadata map[string]any
+
+	// Replaces names limits that step aside, uncounted, where a request matches this rule as well. Do not change it.
+	Replaces []string
 
 	Number int   // its place in Config.Rules
 	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
 
-	detailed bool // Values are all entries
+	detailed bool   // Values are all entries
+	name     string // of an unlimited rule; limits have names of their own
 }
 
 // Source delivers configurations.

@@ -17,8 +17,11 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 		Path:    path,
 		Where:   where,
 		Shadow:  p.flag(m, "shadow_mode", path),
+		Quota:   p.flag(m, "quota_mode", path),
 		Charge:  word(p, m, "charge", path, ParseCharge),
 		Message: p.text(m, "message", path, maxMessage),
+
+		Metadata: p.metadata(m, path),
 
 		detailed: p.flag(m, "detailed_metric", path),
 	}
@@ -34,10 +37,10 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	}
 	switch {
 	case r.Unlimited:
-		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode")
+		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode", "quota_mode", "metadata")
 	case one == nil && many == nil:
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own",
-			"charge", "message", "shadow_mode", "detailed_metric")
+			"charge", "message", "shadow_mode", "quota_mode", "metadata", "detailed_metric")
 		return nil
 	case r.Charge == ChargeAlways && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Algorithm == SlidingLog }):
 		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+
@@ -48,7 +51,7 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 
 // warnIdle warns of those of the named keys that only a limit gives a meaning. A flag that is off means nothing anyway.
 func (p *parser) warnIdle(m mapping, r *Rule, why string, names ...string) {
-	off := map[string]bool{"shadow_mode": !r.Shadow, "detailed_metric": !r.detailed}
+	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !r.detailed}
 	for _, name := range names {
 		if n := m.get(name); n != nil && !off[name] {
 			p.warnf(n, r.Path, "%s has no effect %s", name, why)
@@ -83,6 +86,8 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 	if !ok {
 		return false
 	}
+	name := p.text(m, "name", path, maxName)
+	r.Replaces = p.replaces(m, name, path)
 	if !p.flag(m, "unlimited", path) {
 		if l, ok := p.limit(m, path); ok {
 			r.Limits = append(r.Limits, l)
@@ -94,6 +99,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
+	r.name = name
 	return true
 }
 

@@ -14,6 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
 )
 
 // rawCodec sends bytes as they are.
@@ -34,7 +38,10 @@ var _ encoding.CodecV2 = rawCodec{}
 
 // Whatever bytes a client sends, it gets a proper answer or an error of its own, and nothing panics.
 func FuzzShouldRateLimit(f *testing.F) {
-	r := start(f, Config{})
+	r := startWith(f, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{
+		Headers:         rls.Headers{Enabled: true, Limit: "limit", Remaining: "left", Reset: "reset", RetryAfter: true},
+		DynamicMetadata: true,
+	})
 	r.configure(f)
 	seed, err := proto.Marshal(request("shop", "ann"))
 	if err != nil {
@@ -73,6 +80,9 @@ func checkAnswer(t *testing.T, want *ratelimit.RateLimitRequest, answer []byte) 
 	}
 	if len(got.Statuses) != len(want.Descriptors) {
 		t.Fatalf("%d statuses for %d descriptors", len(got.Statuses), len(want.Descriptors))
+	}
+	if got.DynamicMetadata.GetFields()["domain"].GetStringValue() != want.Domain {
+		t.Fatalf("the metadata is of another request: %v", got.DynamicMetadata)
 	}
 	over := false
 	for _, s := range got.Statuses {

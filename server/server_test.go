@@ -44,6 +44,12 @@ type running struct {
 
 func start(t testing.TB, c Config) *running {
 	t.Helper()
+	return startWith(t, c, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{})
+}
+
+// startWith is start by these options, which start leaves at what weir does unasked.
+func startWith(t testing.TB, c Config, limits limit.Options, answers rls.Options) *running {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: log})
 	if err != nil {
@@ -54,8 +60,8 @@ func start(t testing.TB, c Config) *running {
 		c.GRPCAddress = "127.0.0.1:0"
 	}
 	metrics := stats.New("test")
-	r := &running{limiter: limit.New(store, descriptors.SlidingWindow, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
-	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, metrics), Health: r.health, Metrics: metrics.Handler(),
+	r := &running{limiter: limit.New(store, limits, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
+	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, answers, metrics), Health: r.health, Metrics: metrics.Handler(),
 		Panicked: func() { r.panics.Add(1) }, Log: log})
 	if err != nil {
 		t.Fatal(err)

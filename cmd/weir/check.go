@@ -120,6 +120,9 @@ func describeRule(r *descriptors.Rule) string {
 	if r.Shadow {
 		out += "  (shadow: never denies)"
 	}
+	if r.Quota {
+		out += "  (quota: denies when all quotas of a request are over)"
+	}
 	return out
 }
 
@@ -156,6 +159,9 @@ func (c *checkCmd) explain(config *descriptors.Config) error {
 	}
 	if rule.Shadow {
 		fmt.Fprintln(w, "shadow\tcounted, never denied")
+	}
+	if rule.Quota {
+		fmt.Fprintln(w, "quota\tdenied only when all quotas of a request are over")
 	}
 	if rule.Message != "" {
 		fmt.Fprintf(w, "message\t%q\n", rule.Message)

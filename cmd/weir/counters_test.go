@@ -36,7 +36,7 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	limiter := limit.New(store, descriptors.SlidingWindow, hits.New(0))
+	limiter := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	limiter.Apply(config)
 	hit := func(hits uint64) {
 		d := descriptors.Descriptor{{Key: "user", Value: "ann"}}

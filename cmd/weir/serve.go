@@ -58,10 +58,10 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	limiter := limit.New(store, descriptors.Algorithm(set.Algorithm), measure.recorder)
+	limiter := limit.New(store, set.limits(), measure.recorder)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.server(), server.Parts{
-		Service: rls.New(limiter, metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
+		Service: rls.New(limiter, set.answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
 		History:  measure.api(),
 	})
@@ -109,7 +109,7 @@ func (c *serveCmd) dir(set *settings) string {
 
 // watch applies the directory's configurations until ctx ends.
 func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	source := file.New(c.dir(set), descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)}, log)
+	source := file.New(c.dir(set), set.rules(), log)
 	source.OnError = func(error) { m.ConfigLoaded(false) }
 	err := source.Run(ctx, func(config *descriptors.Config) error {
 		l.Apply(config)

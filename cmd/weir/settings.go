@@ -44,6 +44,18 @@ type settings struct {
 	BothRedis bothRedis     `envconfig:"REDIS"`
 	NodeLoss  nodeLoss      `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
+	KeyPrefix  string  `envconfig:"CACHE_KEY_PREFIX"`
+	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
+	ShadowMode bool    `envconfig:"SHADOW_MODE" default:"false"`
+	QuotaMode  bool    `envconfig:"QUOTA_MODE" default:"false"`
+
+	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
+	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
+	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
+	ResetHeader     string `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false"`
+	RetryAfter      bool   `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
+
 	KeepHistory bool            `envconfig:"HISTORY" default:"true"`
 	HistoryURL  string          `envconfig:"REDIS_HISTORY_URL"`
 	History     historySettings `envconfig:"HISTORY"`
@@ -104,6 +116,9 @@ func (s *settings) check() error {
 		return fmt.Errorf("environment variable %w", err)
 	}
 	if err := s.History.check(); err != nil {
+		return err
+	}
+	if err := s.checkAnswers(); err != nil {
 		return err
 	}
 	if s.MemoryMaxKeys < 1 {

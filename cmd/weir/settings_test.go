@@ -42,6 +42,11 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"HISTORY_KEEP_MINUTES", "30m", "HISTORY_KEEP_MINUTES"},
 		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
 		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
+		{"LIMIT_RESET_HEADER", "Rate Reset", `LIMIT_RESET_HEADER="Rate Reset": the name of a header has letters, digits and`},
+		{"NEAR_LIMIT_RATIO", "80", "NEAR_LIMIT_RATIO=80: use a number above 0, and at most 1"},
+		{"NEAR_LIMIT_RATIO", "NaN", "NEAR_LIMIT_RATIO=NaN: use a number"},
+		{"NEAR_LIMIT_RATIO", "most", "variable NEAR_LIMIT_RATIO="},
+		{"SHADOW_MODE", "maybe", "variable SHADOW_MODE="},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {
@@ -93,12 +98,12 @@ func TestHeadroomShrinksBesideAFullStore(t *testing.T) {
 }
 
 func TestVariablesThatAreNotReadAreTold(t *testing.T) {
-	environment := map[string]string{"GRPC_SERVER_USE_TLS": "false", "CONFIG_TYPE": "FILE", "QUOTA_MODE": "true"}
+	environment := map[string]string{"GRPC_SERVER_USE_TLS": "false", "CONFIG_TYPE": "FILE", "USE_STATSD": "true"}
 	var log strings.Builder
 	told := slog.New(slog.NewTextHandler(&log, nil))
 	get := func(name string) string { return environment[name] }
-	if err := unsupported(get, told); err != nil || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "QUOTA_MODE") {
-		t.Errorf("got %v, %s; want one warning, about QUOTA_MODE", err, &log)
+	if err := unsupported(get, told); err != nil || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "USE_STATSD") {
+		t.Errorf("got %v, %s; want one warning, about USE_STATSD", err, &log)
 	}
 	environment["GRPC_SERVER_USE_TLS"] = "true"
 	if err := unsupported(get, told); err == nil || !strings.Contains(err.Error(), "plaintext") {

@@ -54,13 +54,13 @@ func (c *Counter) Degrade(hits uint64) {
 	c.totals[history.Degraded].Add(min(hits, MaxHits))
 }
 
-// nearRatio is the share of a limit above which hits are near it.
-const nearRatio float32 = 0.8
+// DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.
+const DefaultNear float32 = 0.8
 
-// Near is how many of the hits of a check that a limit of requests admits lie above 80 % of it, rounded down; before is
-// what counted already.
-func Near(requests, before, hits uint64) uint64 {
-	near := uint64(float32(requests) * nearRatio)
+// Near is how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
+// envoyproxy/ratelimit does, in 32 bits; before is what counted already.
+func Near(requests, before, hits uint64, share float32) uint64 {
+	near := uint64(float32(requests) * share)
 	switch after := before + hits; {
 	case after <= near:
 		return 0

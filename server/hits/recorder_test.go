@@ -260,12 +260,18 @@ func TestHugeHitsDoNotWrap(t *testing.T) {
 
 // The vectors of envoyproxy/ratelimit's own test, as far as they are admitted.
 func TestNear(t *testing.T) {
-	for _, tc := range []struct{ requests, before, hits, want uint64 }{
-		{15, 10, 1, 0}, {15, 12, 1, 1}, {20, 2, 3, 0}, {8, 5, 2, 1}, {20, 16, 3, 3}, {15, 11, 1, 0},
-		{10, 0, 10, 2}, {0, 0, 0, 0}, {1, 0, 1, 1}, {math.MaxUint32, 0, 1000, 0},
+	for _, tc := range []struct {
+		requests, before, hits uint64
+		share                  float32
+		want                   uint64
+	}{
+		{15, 10, 1, 0.8, 0}, {15, 12, 1, 0.8, 1}, {20, 2, 3, 0.8, 0}, {8, 5, 2, 0.8, 1}, {20, 16, 3, 0.8, 3}, {15, 11, 1, 0.8, 0},
+		{10, 0, 10, 0.8, 2}, {0, 0, 0, 0.8, 0}, {1, 0, 1, 0.8, 1}, {math.MaxUint32, 0, 1000, 0.8, 0},
+		{10, 4, 2, 0.5, 1}, {10, 0, 10, 1, 0}, {10, 0, 10, 0.05, 10},
 	} {
-		if got := Near(tc.requests, tc.before, tc.hits); got != tc.want {
-			t.Errorf("%d hits after %d, of %d: %d are near the limit; want %d", tc.hits, tc.before, tc.requests, got, tc.want)
+		if got := Near(tc.requests, tc.before, tc.hits, tc.share); got != tc.want {
+			t.Errorf("%d hits after %d, of %d: %d are above %v of the limit; want %d",
+				tc.hits, tc.before, tc.requests, got, tc.share, tc.want)
 		}
 	}
 }

@@ -20,12 +20,12 @@ type Call struct {
 	decisions []backend.Decision
 	keys      []byte
 	overrides []descriptors.Limit
+	replaced  []string // names of limits that others replace
 }
 
 // pending is what check i must know when its decision comes back.
 type pending struct {
 	descriptor int
-	rule       *descriptors.Rule // nil for an override that no rule matches
 	shadow     bool
 	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
 }
@@ -58,6 +58,7 @@ type Override struct {
 // Verdict is RateLimitResponse in weir's own types. It points into its Call.
 type Verdict struct {
 	Over     bool
+	Shadowed bool     // over, if it were not that nothing is refused; see Options.Shadow
 	Statuses []Status // one per descriptor, in their order
 	Message  string   // body for the answer to the denied request, "" for none
 }
@@ -68,7 +69,12 @@ type Status struct {
 	Unlimited bool               // a rule lets everything pass, uncounted
 	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
 	Remaining uint64
-	ResetIn   time.Duration // not rounded; may be 0
+	ResetIn   time.Duration  // not rounded; may be 0
+	RetryIn   time.Duration  // if Over: when one check of this size would pass, or backend.Never
+	Quota     bool           // over, it refuses the request only if all quotas of the request are
+	Metadata  map[string]any // of the rule that limits it, for whom it lets pass; shared by all requests
+
+	rule *descriptors.Rule // that matched, nil if none did
 }
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.
@@ -102,6 +108,7 @@ func (c *Call) Reset() {
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
 	clear(c.pending)
+	clear(c.replaced)
 	clear(c.checks)
 	clear(c.Statuses)
 	*c = Call{
@@ -112,5 +119,6 @@ func (c *Call) Reset() {
 		decisions: c.decisions[:0],
 		keys:      c.keys[:0],
 		overrides: c.overrides[:0],
+		replaced:  c.replaced[:0],
 	}
 }

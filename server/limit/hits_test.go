@@ -73,6 +73,33 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
+func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
+	l, _, recorder := newLimiterWith(t, limit.Options{NearRatio: 0.3}, shop)
+	ask(t, l, "shop", 10, one("user", "ann"))
+	want := map[string]hits.Totals{"shop user": {Within: 10, Near: 7}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v, as 3 of 10 are not near", got, want)
+	}
+}
+
+func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
+	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
+	for range 2 {
+		c := ask(t, l, "shop", 6, one("user", "ann"))
+		if c.Over {
+			t.Error("a request is refused in shadow mode")
+		}
+	}
+	c := ask(t, l, "shop", 6, one("user", "ann"))
+	if got := c.Outcome(nil); got != limit.Shadowed || !c.Statuses[0].Over {
+		t.Errorf("the outcome is %v with %+v; want it to be told that the request would be refused", got, c.Statuses[0])
+	}
+	want := map[string]hits.Totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v", got, want)
+	}
+}
+
 // Whatever no store has decided is degraded; what needs no store is decided all the same.
 func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 	store, err := redis.Open(t.Context(), redis.Config{
@@ -84,7 +111,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 	defer store.Close()
 	known, _ := newLimiter(t)
 	recorder := hits.New(0)
-	l := limit.New(store, descriptors.SlidingWindow, recorder)
+	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
 	l.Apply(known.Config())
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
 		one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),

@@ -26,30 +26,44 @@ var ErrNoConfig = errors.New("no rate limit configuration loaded")
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
-	counter   backend.Counter
-	algorithm descriptors.Algorithm // of overrides
-	recorder  *hits.Recorder
-	applying  sync.Mutex
-	inForce   atomic.Pointer[rules]
+	counter  backend.Counter
+	options  Options
+	recorder *hits.Recorder
+	applying sync.Mutex
+	inForce  atomic.Pointer[rules]
+}
+
+// Options hold for all requests, whatever the configuration says.
+type Options struct {
+	// Algorithm is that of limits which requests bring with them.
+	Algorithm descriptors.Algorithm
+	// Shadow lets every request pass. What would have refused it is still said, descriptor by descriptor.
+	Shadow bool
+	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
+	Quota bool
+	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
+	NearRatio float32
 }
 
 // rules are a configuration, and where the hits of each rule are recorded.
 type rules struct {
-	config *descriptors.Config
-	hits   *hits.Table
+	config    *descriptors.Config
+	hits      *hits.Table
+	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
-// The algorithm is that of limits which requests bring with them.
-func New(counter backend.Counter, algorithm descriptors.Algorithm, recorder *hits.Recorder) *Limiter {
-	return &Limiter{counter: counter, algorithm: algorithm, recorder: recorder}
+func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
+	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
+	return &Limiter{counter: counter, options: o, recorder: recorder}
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
 func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applying.Lock()
 	defer l.applying.Unlock()
-	l.inForce.Store(&rules{c, l.recorder.Table(c)})
+	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
+	l.inForce.Store(&rules{c, l.recorder.Table(c), replacing})
 }
 
 // Config is the configuration in force, nil before the first.
@@ -73,6 +87,9 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
+	if r.replacing {
+		l.replace(r, c)
+	}
 	for i := range c.Descriptors {
 		l.match(r, c, i)
 	}
@@ -86,10 +103,60 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	var undecided error
 	for i := range c.checks {
-		c.take(i)
+		l.take(c, i)
 		undecided = cmp.Or(undecided, c.decisions[i].Err)
 	}
+	l.conclude(c)
 	return undecided
+}
+
+// conclude makes the answer for the whole request from those for its descriptors. One that is over refuses it, unless it
+// is a quota: of those all must be over.
+func (l *Limiter) conclude(c *Call) {
+	quotas, spent := 0, 0
+	for i := range c.Statuses {
+		s := &c.Statuses[i]
+		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
+		switch {
+		case s.Quota && s.Over:
+			spent++
+			fallthrough
+		case s.Quota:
+			quotas++
+		case s.Over:
+			c.Over = true
+		}
+	}
+	allSpent := quotas > 0 && spent == quotas
+	c.Over = c.Over || allSpent
+	for i := range c.Statuses {
+		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.rule != nil && (allSpent || !s.Quota) {
+			c.Message = s.rule.Message
+		}
+	}
+	if c.Over && l.options.Shadow {
+		c.Over, c.Shadowed = false, true
+	}
+}
+
+// replace collects the names that the rules of the request's descriptors replace.
+func (l *Limiter) replace(r *rules, c *Call) {
+	for i := range c.Descriptors {
+		d := &c.Descriptors[i]
+		if !countable(d.Entries) {
+			continue
+		}
+		rule := r.config.Match(c.Domain, d.Entries).Rule
+		if rule == nil || len(rule.Replaces) == 0 || l.override(c, d) != nil {
+			continue
+		}
+		for _, name := range rule.Replaces {
+			if !slices.Contains(c.replaced, name) { // so that a long request does not make a long list
+				c.replaced = append(c.replaced, name)
+			}
+		}
+	}
+	c.overrides = c.overrides[:0] // match makes them
 }
 
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
@@ -103,8 +170,12 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if m.Found != descriptors.UnknownDomain {
 		limits = l.override(c, d)
 	}
+	if limits == nil && m.Rule != nil && m.Rule.ReplacedBy(c.replaced) {
+		return
+	}
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, rule: m.Rule}
+	c.Statuses[i].rule = m.Rule
+	p := pending{descriptor: i}
 	if op == backend.Count {
 		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
 	}
@@ -115,6 +186,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 			return
 		}
 		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		c.Statuses[i].Quota, c.Statuses[i].Metadata = m.Rule.Quota, m.Rule.Metadata
 	}
 	begin := len(c.keys)
 	c.keys = m.AppendKey(c.keys, c.Domain, d.Entries)
@@ -143,7 +215,7 @@ func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	if d.Override.HasMultiplier {
 		multiplier = d.Override.Multiplier
 	}
-	o, err := descriptors.NewLimit(uint64(d.Override.Requests), d.Override.Unit, multiplier, l.algorithm, 0)
+	o, err := descriptors.NewLimit(uint64(d.Override.Requests), d.Override.Unit, multiplier, l.options.Algorithm, 0)
 	if err != nil {
 		return nil
 	}
@@ -180,7 +252,7 @@ func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 }
 
 // take puts the decision on check i into the verdict, and records what became of its hits.
-func (c *Call) take(i int) {
+func (l *Limiter) take(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	if d.Err != nil {
 		p.hits.Degrade(check.Hits)
@@ -190,15 +262,12 @@ func (c *Call) take(i int) {
 	s.Limit = &check.Limits[d.Strictest]
 	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
 	if d.Allowed {
-		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits))
+		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
 		return
 	}
-	p.hits.Deny(check.Hits, p.shadow)
+	p.hits.Deny(check.Hits, p.shadow || l.options.Shadow)
 	if p.shadow {
 		return
 	}
-	s.Over, c.Over = true, true
-	if c.Message == "" && p.rule != nil {
-		c.Message = p.rule.Message
-	}
+	s.Over, s.RetryIn = true, d.RetryIn
 }

@@ -51,6 +51,13 @@ func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
 
 func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) {
 	t.Helper()
+	return newLimiterWith(t, limit.Options{}, shop)
+}
+
+// newLimiterWith makes a limiter of a file, by options whose algorithm is the sliding window.
+func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter, *clock, *hits.Recorder) {
+	t.Helper()
+	o.Algorithm = descriptors.SlidingWindow
 	clk := new(clock)
 	clk.nanos.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixNano())
 	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: clk.now, Log: slog.New(slog.DiscardHandler)})
@@ -58,12 +65,12 @@ func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}}, descriptors.Options{})
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(file)}}, descriptors.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	recorder := hits.New(hits.DefaultValues)
-	l := limit.New(store, descriptors.SlidingWindow, recorder)
+	l := limit.New(store, o, recorder)
 	l.Apply(config)
 	return l, clk, recorder
 }
@@ -252,7 +259,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	l, _ := newLimiter(t)
-	unconfigured := limit.New(nil, descriptors.SlidingWindow, hits.New(0))
+	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	for _, tc := range []struct {
 		l       *limit.Limiter
 		request limit.Request
@@ -279,7 +286,7 @@ func TestACounterThatFailsIsUnavailable(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	closed := limit.New(store, descriptors.SlidingWindow, hits.New(0))
+	closed := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	closed.Apply(l.Config())
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 	if err := closed.Decide(t.Context(), c); !errors.Is(err, backend.ErrClosed) || c.Outcome(err) != limit.Unavailable {

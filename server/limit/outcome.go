@@ -11,7 +11,8 @@ const (
 	OverLimit
 	Invalid     // the request itself is wrong
 	Unavailable // no verdict could be given
-	Outcomes    = int(Unavailable) + 1
+	Shadowed    // over a limit, and let through as everything is
+	Outcomes    = int(Shadowed) + 1
 )
 
 // Outcome is how the call ended, given what Decide returned for it.
@@ -23,6 +24,8 @@ func (c *Call) Outcome(err error) Outcome {
 		return Unavailable
 	case c.Over:
 		return OverLimit
+	case c.Shadowed:
+		return Shadowed
 	}
 	return OK
 }
@@ -36,6 +39,8 @@ func (o Outcome) String() string {
 		return "over_limit"
 	case Invalid:
 		return "invalid"
+	case Shadowed:
+		return "shadowed"
 	}
 	return "unavailable"
 }

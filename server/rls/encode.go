@@ -17,8 +17,9 @@ const (
 	codeOverLimit = 2
 )
 
-// encode writes a verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
-func encode(v *limit.Verdict) []byte {
+// encode writes a call's verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
+func encode(c *limit.Call, o *Options) []byte {
+	v := &c.Verdict
 	dst := make([]byte, 0, 16+48*len(v.Statuses)+len(v.Message))
 	dst = appendVarint(dst, 1, code(v.Over))
 	for i := range v.Statuses {
@@ -26,6 +27,10 @@ func encode(v *limit.Verdict) []byte {
 		dst, begin = openMessage(dst, 2)
 		dst = appendStatus(dst, &v.Statuses[i])
 		dst = closeMessage(dst, begin)
+	}
+	dst = o.Headers.append(dst, v)
+	if o.DynamicMetadata {
+		dst = appendMetadata(dst, c)
 	}
 	if v.Over && v.Message != "" {
 		dst = protowire.AppendTag(dst, 5, protowire.BytesType)

@@ -3,15 +3,18 @@ package rls
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -20,12 +23,18 @@ import (
 func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 5000 {
-		v := randomVerdict(r)
+		v, h := randomVerdict(r), randomHeaders(r)
+		c, o := &limit.Call{Verdict: *v}, &Options{Headers: *h, DynamicMetadata: r.IntN(2) == 0}
+		c.Domain, c.Hits = strings.Repeat("d", r.IntN(300)), r.Uint32N(2)
 		var got ratelimit.RateLimitResponse
-		if err := proto.Unmarshal(encode(v), &got); err != nil {
+		if err := proto.Unmarshal(encode(c, o), &got); err != nil {
 			t.Fatalf("%+v: protobuf cannot read the answer: %v", v, err)
 		}
-		if want := response(v); !proto.Equal(&got, want) {
+		want := response(v, h)
+		if o.DynamicMetadata {
+			want.DynamicMetadata = metadata(c)
+		}
+		if !proto.Equal(&got, want) {
 			t.Fatalf("encoded %v\nwant    %v", &got, want)
 		}
 	}
@@ -43,14 +52,44 @@ func randomVerdict(r *rand.Rand) *limit.Verdict {
 			s.Limit = &descriptors.Limit{Requests: r.Uint64() >> r.IntN(64), Unit: descriptors.Unit(1 + r.IntN(7)),
 				Multiplier: 1 + r.Uint32N(3)*1000, Name: strings.Repeat("n", r.IntN(2)*r.IntN(20_000))}
 		}
+		if s.Over {
+			s.RetryIn = time.Duration(r.Int64() >> r.IntN(63))
+			if r.IntN(8) == 0 {
+				s.RetryIn = backend.Never
+			}
+		}
 		s.Remaining, s.ResetIn = r.Uint64()>>r.IntN(64), time.Duration(r.Int64()>>r.IntN(63))
 	}
 	return v
 }
 
+func randomHeaders(r *rand.Rand) *Headers {
+	names := []string{"", "x", "RateLimit-Limit", strings.Repeat("n", 200)}
+	return &Headers{Enabled: r.IntN(2) == 0, Limit: names[r.IntN(4)], Remaining: names[r.IntN(4)], Reset: names[r.IntN(4)],
+		RetryAfter: r.IntN(2) == 0}
+}
+
+// headers says the headers of a verdict in protobuf's own words.
+func headers(v *limit.Verdict, h *Headers) (all []*core.HeaderValue) {
+	add := func(name string, value uint64) {
+		if name != "" {
+			all = append(all, &core.HeaderValue{Key: name, Value: strconv.FormatUint(value, 10)})
+		}
+	}
+	if s := shown(v.Statuses); s != nil && h.Enabled {
+		add(h.Limit, min(s.Limit.Requests, math.MaxUint32))
+		add(h.Remaining, min(s.Remaining, math.MaxUint32))
+		add(h.Reset, wholeSeconds(s.ResetIn))
+	}
+	if wait := retryIn(v.Statuses); h.RetryAfter && v.Over && wait != backend.Never {
+		add("retry-after", wholeSeconds(wait))
+	}
+	return all
+}
+
 // response says a verdict in protobuf's own words.
-func response(v *limit.Verdict) *ratelimit.RateLimitResponse {
-	out := &ratelimit.RateLimitResponse{OverallCode: codeName(v.Over)}
+func response(v *limit.Verdict, h *Headers) *ratelimit.RateLimitResponse {
+	out := &ratelimit.RateLimitResponse{OverallCode: codeName(v.Over), ResponseHeadersToAdd: headers(v, h)}
 	if v.Over && v.Message != "" {
 		out.RawBody = []byte(v.Message)
 	}

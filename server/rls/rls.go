@@ -30,13 +30,20 @@ type Observer interface {
 // Service answers rate-limit requests.
 type Service struct {
 	limiter  *limit.Limiter
+	options  Options
 	observer Observer
 	calls    sync.Pool
 }
 
+// Options are what answers hold beside the verdict. The zero value adds nothing.
+type Options struct {
+	Headers         Headers
+	DynamicMetadata bool // hand Envoy the request, and the metadata of the rules that let it pass
+}
+
 // New makes the service.
-func New(l *limit.Limiter, o Observer) *Service {
-	return &Service{limiter: l, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }}}
+func New(l *limit.Limiter, options Options, o Observer) *Service {
+	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }}}
 }
 
 // Register adds the service to a server that has [NewCodec] as its codec.
@@ -78,7 +85,7 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	var out reply
 	outcome := c.Outcome(err)
 	if err == nil {
-		out = encode(&c.Verdict)
+		out = encode(c, &s.options)
 	} else {
 		err = status.Error(codeOf(outcome), err.Error())
 	}

@@ -18,7 +18,7 @@ func (nobody) Observe(limit.Outcome, time.Duration) {}
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
-	s := New(limit.New(nil, descriptors.SlidingWindow, hits.New(0)), nobody{})
+	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, nobody{})
 	inside := false
 	decode := func(any) error {
 		if !inside {

@@ -50,6 +50,19 @@
 {{- end }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE" .Values.grpc.maxConnectionAge) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
+{{- with .Values.answer }}
+{{- range $name, $on := dict "LIMIT_RESPONSE_HEADERS_ENABLED" .limitHeaders.enabled "RETRY_AFTER_HEADER_ENABLED" .retryAfter "RESPONSE_DYNAMIC_METADATA" .dynamicMetadata "SHADOW_MODE" .shadowMode "QUOTA_MODE" .quotaMode }}
+{{- if $on }}
+- name: {{ $name }}
+  value: "true"
+{{- end }}
+{{- end }}
+{{- include "weir.variable" (list "LIMIT_LIMIT_HEADER" .limitHeaders.limit) }}
+{{- include "weir.variable" (list "LIMIT_REMAINING_HEADER" .limitHeaders.remaining) }}
+{{- include "weir.variable" (list "LIMIT_RESET_HEADER" .limitHeaders.reset) }}
+{{- include "weir.variable" (list "NEAR_LIMIT_RATIO" .nearLimitRatio) }}
+{{- end }}
+{{- include "weir.variable" (list "CACHE_KEY_PREFIX" .Values.keyPrefix) }}
 - name: DRAIN_DELAY
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
 - name: DRAIN_TIMEOUT

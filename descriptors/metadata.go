@@ -1,0 +1,102 @@
+package descriptors
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// metadata reads what a rule tells Envoy about the requests that it lets pass. It is nil if the rule tells nothing.
+func (p *parser) metadata(m mapping, path string) map[string]any {
+	n := m.get("metadata")
+	if n == nil || isNull(n) {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		p.errorf(n, path, "metadata must be a mapping (key: value), not %s", describe(n))
+		return nil
+	}
+	return p.freeMapping(n, path, 0)
+}
+
+// freeMapping reads a mapping whose keys are anything that is text. Of those that << merges, its own keys go first.
+func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]any {
+	own, merged := make(map[string]any), make(map[string]any)
+	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
+		key, value := follow(n.Content[i]), follow(n.Content[i+1])
+		switch {
+		case isMerge(key):
+			p.mergeFree(merged, value, path, depth+1)
+		case key.Kind != yaml.ScalarNode || isNull(key):
+			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
+		default:
+			if _, twice := own[key.Value]; twice {
+				p.warnf(key, path, "%s is given twice in metadata: the last one holds", quoted(key.Value))
+			}
+			own[key.Value] = p.free(value, path, depth+1)
+		}
+	}
+	maps.Copy(merged, own)
+	return merged
+}
+
+func (p *parser) mergeFree(into map[string]any, n *yaml.Node, path string, depth int) {
+	if depth > maxDepth {
+		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		return
+	}
+	sources := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		sources = p.list(n, "<<", path)
+	}
+	for _, source := range slices.Backward(sources) { // the first of a list wins
+		if source = follow(source); source.Kind != yaml.MappingNode {
+			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
+			continue
+		}
+		maps.Copy(into, p.freeMapping(source, path, depth))
+	}
+}
+
+// free reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.
+func (p *parser) free(n *yaml.Node, path string, depth int) any {
+	if depth > maxDepth {
+		p.errorf(n, path, "metadata nests deeper than %d levels", maxDepth)
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return p.freeMapping(n, path, depth)
+	case yaml.SequenceNode:
+		all := make([]any, 0, len(n.Content))
+		for _, item := range p.list(n, "metadata", path) {
+			all = append(all, p.free(follow(item), path, depth+1))
+		}
+		return all
+	}
+	if !p.spend(n, len(n.Value)) {
+		return nil
+	}
+	return p.freeScalar(n, path)
+}
+
+func (p *parser) freeScalar(n *yaml.Node, path string) any {
+	switch n.Tag {
+	case "!!null":
+		return nil
+	case "!!bool":
+		var v bool
+		if n.Decode(&v) == nil {
+			return v
+		}
+	case "!!int", "!!float":
+		var v float64
+		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			p.errorf(n, path, "metadata holds %s, which is not a number that JSON has", quoted(n.Value))
+		}
+		return v
+	}
+	return n.Value
+}
