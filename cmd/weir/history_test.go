@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	bolt "go.etcd.io/bbolt"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/file"
 	"github.com/weirproxy/weir/server"
@@ -286,27 +286,6 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 	}
 }
 
-// damageHistory deletes the first stored chunk of a history file that nobody holds.
-func damageHistory(t *testing.T, dir string) {
-	t.Helper()
-	db, err := bolt.Open(filepath.Join(dir, file.Name), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		c := tx.Bucket([]byte("rows")).Cursor()
-		for key, _ := c.First(); key != nil; key, _ = c.Next() {
-			if key[1] == 't' {
-				return c.Delete()
-			}
-		}
-		return errors.New("no chunk is stored")
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
@@ -318,7 +297,7 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	damageHistory(t, dir)
+	historytest.LoseChunk(t, filepath.Join(dir, file.Name))
 	port := historyPort(t, openHistory(t, dir))
 	got, err = runHistory(t, "verify", "--admin", port)
 	const want = "NOT EXACT  shop user/path=/pay over: 10 stored and 0 expired, but 15 were counted: 5 are missing\n" +

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -11,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/file"
 )
@@ -203,27 +201,6 @@ func TestAnswersAreExactWhileTheHistoryIsRolled(t *testing.T) {
 	t.Logf("%d answers while the history was rolled", asked)
 }
 
-// damage deletes the first stored chunk of a history file that nobody holds.
-func damage(t *testing.T, dir string) {
-	t.Helper()
-	db, err := bolt.Open(filepath.Join(dir, file.Name), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		c := tx.Bucket([]byte("rows")).Cursor()
-		for key, _ := c.First(); key != nil; key, _ = c.Next() {
-			if key[1] == 't' {
-				return c.Delete()
-			}
-		}
-		return errors.New("no chunk is stored")
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
 	dir, k := t.TempDir(), &kept{now: noon, seq: make(map[history.Partition]uint64)}
 	open := func() {
@@ -238,7 +215,7 @@ func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	damage(t, dir)
+	historytest.LoseChunk(t, filepath.Join(dir, file.Name))
 	open()
 	defer k.store.Close()
 	const want = `{"series":1,"points":1,"broken":1,"named":[{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"",` +
