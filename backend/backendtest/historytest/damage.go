@@ -7,7 +7,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed: a history that no longer holds what it counted.
+// LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed. The
+// history then no longer holds what it counted.
 func LoseChunk(t testing.TB, path string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
