@@ -26,7 +26,7 @@ type process struct {
 }
 
 // run starts a process in dir and waits until it has printed ready.
-func run(log *output, ready, dir, binary string, args ...string) (*process, error) {
+func run(log *Output, ready, dir, binary string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	printed := &search{text: ready, found: make(chan struct{})}
 	both := io.MultiWriter(log, printed)
@@ -140,8 +140,9 @@ func (s *search) contains(text string) bool {
 	return bytes.Contains(s.read.Bytes(), []byte(text))
 }
 
-// output keeps what a process printed: the beginning, and how much more there was.
-type output struct {
+// Output keeps what a process printed: the first 256 KiB, and how much more there was. It may be written to and read at
+// the same time.
+type Output struct {
 	mu      sync.Mutex
 	kept    bytes.Buffer
 	dropped int
@@ -149,7 +150,8 @@ type output struct {
 
 const maxKept = 256 << 10
 
-func (o *output) Write(p []byte) (int, error) {
+// Write implements io.Writer; it never fails.
+func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	keep := min(len(p), maxKept-o.kept.Len())
@@ -158,7 +160,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (o *output) String() string {
+// String is what was kept.
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dropped > 0 {

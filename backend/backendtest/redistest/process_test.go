@@ -24,7 +24,7 @@ func TestTakenPortIsNoticed(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var log output
+	var log Output
 	if _, err = run(&log, "eady to accept connections", t.TempDir(), binary, file); !errors.Is(err, errTaken) {
 		t.Errorf("a server on a taken port ends with %v, want errTaken, after which another port is tried", err)
 	}
@@ -43,7 +43,7 @@ func TestClusterPortsHaveABusPort(t *testing.T) {
 }
 
 func TestLongLogsKeepTheirBeginning(t *testing.T) {
-	var o output
+	var o Output
 	for range maxKept / 1024 {
 		fmt.Fprintf(&o, "%1024d", 1)
 	}

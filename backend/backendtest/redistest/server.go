@@ -31,7 +31,7 @@ type Server struct {
 	args   []string
 	ready  string // what it prints when it is
 	client *redis.Client
-	log    output
+	log    Output
 
 	mu      sync.Mutex
 	process *process

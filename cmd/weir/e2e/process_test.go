@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 // startTime is how long a process may take until it answers, on a busy machine with the race detector.
@@ -20,7 +21,7 @@ const startTime = 30 * time.Second
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	log  output
+	log  redistest.Output
 	done chan struct{} // closed once it has ended
 }
 
@@ -146,31 +147,4 @@ func freePort(t *testing.T) int {
 			return port
 		}
 	}
-}
-
-// output keeps what a process printed: the beginning, and how much more there was.
-type output struct {
-	mu      sync.Mutex
-	kept    bytes.Buffer
-	dropped int
-}
-
-const maxKept = 256 << 10
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	keep := min(len(p), maxKept-o.kept.Len())
-	o.kept.Write(p[:keep])
-	o.dropped += len(p) - keep
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.dropped > 0 {
-		return fmt.Sprintf("%s\n... and %d bytes more", o.kept.String(), o.dropped)
-	}
-	return o.kept.String()
 }
