@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -80,4 +81,11 @@ func (s *Store) inspect(path string) error {
 		})
 		return s.wrap(errors.Join(err, db.Close()))
 	})
+}
+
+// isFarAway says whether a page was written where no file can have one: its number came from a damaged list of free
+// pages. Linux says EFBIG or EINVAL to such an offset, and Go refuses one below zero itself.
+func isFarAway(err error) bool {
+	var write *fs.PathError
+	return errors.As(err, &write) && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL) || write.Op == "writeat")
 }

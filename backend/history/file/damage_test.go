@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -145,6 +146,37 @@ func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
 	t.Logf("of %d damaged files, %d gave errors", *damages, noticed)
 	if noticed < *damages/4 {
 		t.Errorf("only %d of %d damaged files gave errors: the test damages nothing that matters", noticed, *damages)
+	}
+}
+
+// A page number in the list of free pages is where bbolt writes next, whatever it is.
+func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
+	whole, err := os.ReadFile(filepath.Join(filled(t), Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const freelist, header, page = 0x10, 16, 4096
+	for _, far := range []uint64{1 << 50, 1 << 51, 1 << 52} {
+		dir, damaged, lists := t.TempDir(), bytes.Clone(whole), 0
+		for p := 0; p+page <= len(damaged); p += page {
+			if binary.LittleEndian.Uint16(damaged[p+8:]) != freelist {
+				continue
+			}
+			for i := range int(binary.LittleEndian.Uint16(damaged[p+10:])) {
+				binary.LittleEndian.PutUint64(damaged[p+header+8*i:], far+uint64(i))
+			}
+			lists++
+		}
+		if err := os.WriteFile(filepath.Join(dir, Name), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs := use(dir)
+		for _, err := range errs {
+			explained(t, fmt.Sprintf("free pages from %d on", far), err, dir)
+		}
+		if lists == 0 || errors.Join(errs...) == nil {
+			t.Errorf("%d lists of free pages that point at page %d gave no error: the test damages nothing", lists, far)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,11 +149,13 @@ func (s *Store) wrap(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrFormat), errors.Is(err, ErrInUse):
+		return err
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s %w", s.name, ErrInUse)
-	case errors.Is(err, bolterrors.ErrIncompatibleValue):
+	case errors.Is(err, bolterrors.ErrIncompatibleValue), isFarAway(err):
 		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrFormat), errors.Is(err, ErrInUse):
+	case strings.HasPrefix(err.Error(), s.name): // a layer below has wrapped it
 		return err
 	}
 	return fmt.Errorf("%s: %w", s.name, err)
