@@ -36,21 +36,39 @@ const (
 // problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of their
 // names.
 func Parse(files []File, o Options) (*Config, Problems) {
+	p := readAll(files, o)
+	if p.errors > 0 {
+		return nil, p.problems
+	}
+	return p.config, p.problems
+}
+
+// readAll reads files, whatever is wrong with them.
+func readAll(files []File, o Options) *parser {
 	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node)}}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
 		p.file, p.domain = f.Name, ""
+		errors, unfolded := p.errors, p.unfolded
 		p.readFile(f.Data)
+		if p.unfolded > maxUnfolded {
+			p.unfolded = unfolded // the next file need not pay for this one
+		}
+		p.read = append(p.read, readFile{File: f, domain: p.domain, bad: p.errors > errors})
 	}
 	p.problems.sort()
 	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
 		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
 	}
-	if p.errors > 0 {
-		return nil, p.problems
-	}
-	return p.config, p.problems
+	return p
+}
+
+// readFile is a file that was read: its domain, "" if that is not known, and whether it has errors.
+type readFile struct {
+	File
+	domain string
+	bad    bool
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -58,6 +76,8 @@ type parser struct {
 	algorithm Algorithm
 	config    *Config
 	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
+
+	read []readFile
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
