@@ -90,6 +90,18 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 	}
 }
 
+func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
+	type files = map[string]string
+	more := "domain: a\ndescriptors:\n- {key: l}\n"
+	runHoldSteps(t, []holdStep{
+		{files{"a": limited("a", 1), "b": more, "c": limited("c", 1)}, nil, "a=1 c=1"},
+		{files{"a": limited("a", 2), "b": "][", "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
+		{files{"a": limited("a", 3), "b": limited("a", 4), "c": limited("c", 3)}, nil, "a=1 c=3 (kept a)"},
+		{files{"a": limited("a", 3), "c": limited("c", 3)}, nil, "a=3 c=3"},
+		{files{"b": more, "c": limited("c", 3)}, nil, "a=empty c=3"},
+	}, Options{Merge: true})
+}
+
 func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 	t.Helper()
 	held := &Held{}

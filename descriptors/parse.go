@@ -18,6 +18,9 @@ type File struct {
 type Options struct {
 	// Algorithm of limits that name none; 0 is SlidingWindow.
 	Algorithm Algorithm
+	// Merge lets several files configure one domain: their descriptors stand as if in one file, in the order of the
+	// files' names. Otherwise a domain in two files is an error.
+	Merge bool
 }
 
 const (
@@ -33,8 +36,8 @@ const (
 )
 
 // Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. Every
-// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of their
-// names.
+// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of the
+// bytes of their names.
 func Parse(files []File, o Options) (*Config, Problems) {
 	p := readAll(files, o)
 	if p.errors > 0 {
@@ -45,7 +48,7 @@ func Parse(files []File, o Options) (*Config, Problems) {
 
 // readAll reads files, whatever is wrong with them.
 func readAll(files []File, o Options) *parser {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node)}}
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, config: &Config{domains: make(map[string]*node)}}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
@@ -74,6 +77,7 @@ type readFile struct {
 // parser holds what has been read so far, and where it stands.
 type parser struct {
 	algorithm Algorithm
+	shared    bool // several files may configure one domain
 	config    *Config
 	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
 
@@ -98,9 +102,11 @@ func (p *parser) readFile(data []byte) {
 	p.checkKeys(&m, "")
 	top := &node{where: p.where(m.node)}
 	switch other := p.config.domains[p.domain]; {
+	case other != nil && p.shared:
+		top = other
 	case other != nil:
-		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file",
-			printable(other.where))
+		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
+			"MERGE_DOMAIN_CONFIG=true", printable(other.where))
 	case p.domain != "":
 		p.config.domains[p.domain] = top
 	}

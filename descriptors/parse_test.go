@@ -153,6 +153,34 @@ func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
 	}
 }
 
+func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
+	files := []File{
+		{"b/a", []byte("domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}")},
+		{"b", []byte("domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n")},
+		{"B", []byte("domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n")},
+		{"c", []byte("domain: d\n")},
+	}
+	for range 3 {
+		files = append(files[1:], files[0])
+		c, problems := Parse(files, Options{Merge: true})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if got := c.Match("d", Descriptor{{"k", "xy"}}); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 1 {
+			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
+		}
+		if c.Domains() != 2 {
+			t.Errorf("got %d domains, want 2", c.Domains())
+		}
+	}
+	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
+	c, problems := Parse(files, Options{Merge: true})
+	want := "z:3: domain d, l: the same key and value are already configured at b/a:4"
+	if c != nil || len(problems) != 1 || problems[0].String() != want {
+		t.Errorf("got %v, want %s", problems, want)
+	}
+}
+
 func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	files := []File{
 		{"b.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n" +
@@ -166,7 +194,8 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 	want := []string{
 		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3`,
-		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file`,
+		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file, or set ` +
+			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
 			`unit_multiplier, algorithm, precision, name, unlimited (did you mean unit?)`,

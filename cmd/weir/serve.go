@@ -102,7 +102,8 @@ func (c *serveCmd) dir(set *settings) string {
 
 // watch applies the directory's configurations until ctx ends.
 func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	source := file.New(c.dir(set), descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)}, log)
+	options := descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm), Merge: set.MergeDomains}
+	source := file.New(c.dir(set), options, log)
 	source.OnError = func(error) { m.ConfigLoaded(false) }
 	err := source.Run(ctx, func(config *descriptors.Config) error {
 		l.Apply(config)

@@ -20,7 +20,6 @@ var notYet = []struct {
 	{"ON_BACKEND_FAILURE", "", ""},
 	{"SHADOW_MODE", "false", ""},
 	{"QUOTA_MODE", "false", ""},
-	{"MERGE_DOMAIN_CONFIG", "false", ""},
 	{"CACHE_KEY_PREFIX", "", ""},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", ""},
 	{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", ""},
