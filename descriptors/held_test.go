@@ -47,7 +47,7 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 			{files{"a": "][", "b": limited("b", 2)}, nil, "a=broken b=2"},
 		},
 		"a file that says nothing of a domain breaks none": {
-			{files{"a": "  domain: a\n]", "b": limited("b", 1)}, nil, "b=1"},
+			{files{"a": "  domain: a\n  - ]", "b": limited("b", 1)}, nil, "b=1"},
 		},
 		"with nothing good ever, nothing is put in force": {
 			{files{"a": wrong("a")}, nil, "as before"},

@@ -48,7 +48,8 @@ func Parse(files []File, o Options) (*Config, Problems) {
 
 // readAll reads files, whatever is wrong with them.
 func readAll(files []File, o Options) *parser {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, config: &Config{domains: make(map[string]*node)}}
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, composites: make(map[composite]string),
+		names: make(map[Entry]string), config: &Config{domains: make(map[string]*node)}}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
@@ -81,7 +82,9 @@ type parser struct {
 	config    *Config
 	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
 
-	read []readFile
+	read       []readFile
+	composites map[composite]string // where each stands
+	names      map[Entry]string     // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -143,14 +146,8 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 	if !p.spend(n, len(path)) {
 		return
 	}
-	if v := m.get("value"); v != nil && isNull(v) && v.Value != "" {
-		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text", shown(v.Value))
-	}
-	child, fresh := parent.add(key, value, p.where(n))
-	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s", printable(child.where))
-		child = &node{}
-	}
+	p.warnOfValue(m, path)
+	child := p.add(n, parent, key, value, path)
 	child.values = p.values(m, parent.values, path, depth-1)
 	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
 		child.rule.Number = len(p.config.rules)

@@ -29,6 +29,10 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	if many != nil {
 		r.Limits = p.limits(many, path)
 	}
+	if one != nil && isNull(one) {
+		p.warnf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: leave it out")
+		one = nil
+	}
 	if one != nil {
 		r.Unlimited = p.rateLimit(one, r, path)
 	}
@@ -90,11 +94,26 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 		return false
 	}
 	for _, name := range inListItem.keys {
-		if name != "name" && m.get(name) != nil {
+		n := m.get(name)
+		switch {
+		case n == nil || name == "name":
+		case name == "requests_per_unit":
+			p.whole(m, name, path, 0)
+			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
+		case name == "unit" && !isUnit(n):
+			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
+		default:
 			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
+	p.warnOfName(m, p.text(m, "name", path, maxName), path)
 	return true
+}
+
+// isUnit says whether n names a unit.
+func isUnit(n *yaml.Node) bool {
+	_, err := ParseUnit(short(n.Value))
+	return err == nil
 }
 
 // limits reads a rate_limits list.
@@ -136,7 +155,7 @@ func (p *parser) limits(n *yaml.Node, path string) []Limit {
 // limit reads what rate_limit and an item of rate_limits have in common.
 func (p *parser) limit(m mapping, path string) (Limit, bool) {
 	before := p.errors
-	if m.get("requests_per_unit") == nil {
+	if n := m.get("requests_per_unit"); n == nil || isNull(n) {
 		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {
@@ -163,6 +182,7 @@ func (p *parser) limit(m mapping, path string) (Limit, bool) {
 		return Limit{}, false
 	}
 	l.Name = name
+	p.warnOfName(m, name, path)
 	return l, true
 }
 
