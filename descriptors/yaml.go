@@ -295,7 +295,11 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	}
 	var v uint32
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
-		p.errorf(n, path, "%s must be a whole number from %d to 4294967295, not %s", name, least, describe(n))
+		unquoted := ""
+		if n.Style&quotes != 0 {
+			unquoted = ", without quotes"
+		}
+		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted, describe(n))
 		return 0
 	}
 	return v
