@@ -22,7 +22,7 @@ var (
 	inFile       = place{"the file", []string{"domain", "descriptors"}}
 	inDescriptor = place{"a descriptor", []string{
 		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "charge", "message",
-		"detailed_metric", "value_to_metric"}}
+		"detailed_metric", "value_to_metric", "share_threshold"}}
 	inRateLimit = place{"rate_limit", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "unlimited"}}
 	inListItem = place{"an item of rate_limits", []string{
@@ -41,7 +41,7 @@ var belongs = []struct {
 }
 
 // unsupported are keys of envoyproxy/ratelimit that weir does not read, wherever they stand.
-var unsupported = []string{"quota_mode", "replaces", "share_threshold", "metadata"}
+var unsupported = []string{"quota_mode", "replaces", "metadata"}
 
 // borrowed are the keys of envoyproxy/ratelimit, which takes any of them anywhere and ignores it where it means nothing.
 var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",

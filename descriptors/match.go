@@ -44,6 +44,7 @@ type node struct {
 	rule     *Rule            // applies if the descriptor ends here; nil passes it
 	where    string           // file:line, for Explain
 	values   []int            // the entries down to here whose values the history keeps apart
+	shared   []string         // see Rule.shared
 	exact    map[Entry]*node  // configured key and value, patterns included under their own text
 	patterns []pattern        // in the order of the file
 	byKey    map[string]*node // configured key without a value

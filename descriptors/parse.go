@@ -149,9 +149,10 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 	p.warnOfValue(m, path)
 	child := p.add(n, parent, key, value, path)
 	child.values = p.values(m, parent.values, path, depth-1)
+	child.shared = p.sharing(m, parent.shared, key, value, path, depth-1)
 	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
 		child.rule.Number = len(p.config.rules)
-		child.rule.Values = child.values
+		child.rule.Values, child.rule.shared = child.values, child.shared
 		if child.rule.detailed {
 			child.rule.Values = upTo(depth)
 		}

@@ -64,7 +64,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, charge, message, detailed_metric, value_to_metric (did you mean rate_limit?)"},
+			"shadow_mode, charge, message, detailed_metric, value_to_metric, share_threshold (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"quota_mode", "domain: d\ndescriptors:\n- key: k\n  quota_mode: true", 4,
 		`"quota_mode" is not supported by this version of weir`},

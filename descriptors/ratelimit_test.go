@@ -46,6 +46,7 @@ func TestWhatRatelimitRejectsIsRejected(t *testing.T) {
 		{"empty key", "domain: d\ndescriptors: [{key: ''}]", "a descriptor needs a key"},
 		{"composite twice", under("value: v", "\n- key: k\n  value: v"), "the same key and value are already configured at f:3"},
 		{"unlimited and unit", under("rate_limit: {unlimited: true, unit: DAY}"), "should not specify unit when unlimited"},
+		{"share_threshold without a *", under("share_threshold: true", aDay), "neither key nor value has a *"},
 		{"no unit", under("rate_limit: {requests_per_unit: 1}"), "unit is missing"},
 		{"bad unit", under("rate_limit: {unit: days, requests_per_unit: 1}"), "is not a unit"},
 		{"unit unknown", under("rate_limit: {unit: unknown, requests_per_unit: 1}"), "is not a unit"},
@@ -140,5 +141,49 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 	c := parse(t, "\ufeff"+under("value: 2026-01-31", aDay))
 	if m := c.Match("d", Descriptor{{"k", "2026-01-31"}}); m.Found != RuleFound {
 		t.Errorf("a byte order mark is no part of the file, and a date is the text that is written; got %v", m)
+	}
+}
+
+func TestAPatternsValuesShareOneCountIfAsked(t *testing.T) {
+	c := parse(t, `
+domain: d
+descriptors:
+  - key: path
+    value: files/*
+    share_threshold: true
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 5}
+    descriptors:
+      - {key: user, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: path, value: "open/*", rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: a*, share_threshold: yes, rate_limit: {unit: day, requests_per_unit: 5}}
+`)
+	key := func(d ...Entry) string {
+		m := c.Match("d", d)
+		if m.Found != RuleFound {
+			t.Fatalf("%v has no rule", d)
+		}
+		return string(m.AppendKey(nil, "d", d))
+	}
+	for _, test := range []struct {
+		a, b   Descriptor
+		shared bool
+	}{
+		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/2"}}, true},
+		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/*"}}, true},
+		{Descriptor{{"path", "open/1"}}, Descriptor{{"path", "open/2"}}, false},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "u"}}, true},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "v"}}, false},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/1"}}, false},
+		{Descriptor{{"ab", "1"}}, Descriptor{{"ab", "2"}}, true},
+		{Descriptor{{"ab", "1"}}, Descriptor{{"ac", "1"}}, false},
+	} {
+		if got := key(test.a...) == key(test.b...); got != test.shared {
+			t.Errorf("%v and %v share a count: %v, want %v", test.a, test.b, got, test.shared)
+		}
+	}
+	d := Descriptor{{"path", "files/1"}}
+	if got := string(c.Match("d", d).Rule.AppendValue(nil, d)); got != "path=files%2F*" {
+		t.Errorf("the history has %s, want the pattern: its values are counted as one", got)
 	}
 }

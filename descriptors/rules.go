@@ -72,6 +72,25 @@ func (p *parser) values(m mapping, above []int, path string, entry int) []int {
 	return append(slices.Clip(above), entry)
 }
 
+// sharing adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
+func (p *parser) sharing(m mapping, above []string, key, value, path string, entry int) []string {
+	if !p.flag(m, "share_threshold", path) {
+		return above
+	}
+	if !strings.Contains(key+value, "*") {
+		p.errorf(m.at("share_threshold"), path, "share_threshold lets all that a * stands for share one count, but neither "+
+			"key nor value has a *: leave it out")
+		return above
+	}
+	all := make([]string, entry+1)
+	copy(all, above)
+	all[entry] = value
+	if value == "" { // the key has the star
+		all[entry] = "*"
+	}
+	return all
+}
+
 // upTo are the numbers below n.
 func upTo(n int) []int {
 	all := make([]int, n)
