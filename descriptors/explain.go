@@ -73,6 +73,9 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 }
 
 func (c *Config) unknownDomain(domain string) string {
+	if c.Broken(domain) {
+		return fmt.Sprintf("The files of domain %s have errors and never were good: the log of weir says which.", shown(domain))
+	}
 	if len(c.domains) == 0 {
 		return "No domain is configured at all."
 	}

@@ -22,7 +22,7 @@ var (
 	inFile       = place{"the file", []string{"domain", "descriptors"}}
 	inDescriptor = place{"a descriptor", []string{
 		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
-		"metadata", "detailed_metric", "value_to_metric"}}
+		"metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
 	inRateLimit = place{"rate_limit", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces", "unlimited"}}
 	inListItem = place{"an item of rate_limits", []string{
@@ -40,22 +40,24 @@ var belongs = []struct {
 	{inRateLimit, "only in rate_limit: a descriptor is unlimited or has limits"},
 }
 
-// unsupported are keys of envoyproxy/ratelimit that weir does not read, wherever they stand.
-var unsupported = []string{"share_threshold"}
+// borrowed are the keys of envoyproxy/ratelimit, which takes any of them anywhere and ignores it where it means nothing.
+var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
+	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// checkKeys reports the keys of m that cannot stand there.
+// checkKeys reports the keys of m that cannot stand there, or stand there twice.
 func (p *parser) checkKeys(m *mapping, path string) {
 	for _, key := range m.strays {
 		switch name := key.Value; {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
-		case m.in.has(key):
-			p.errorf(key, path, "%s is given twice: first at line %d", name, m.at(name).Line)
-		case slices.Contains(unsupported, name):
-			p.errorf(key, path, "%q is not supported by this version of weir", name)
+		case slices.Contains(borrowed, name) && m.in.name != inListItem.name:
+			p.warnf(key, path, "%s, and is ignored here", misplaced(name, m.in))
 		default:
 			p.errorf(key, path, "%s", misplaced(name, m.in))
 		}
+	}
+	for _, a := range m.again {
+		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %d", shown(a[0].Value), a[1].Line)
 	}
 }
 

@@ -28,9 +28,9 @@ func appendPart(dst []byte, part string) []byte {
 
 // AppendKey appends the key under which a descriptor's hits are counted: its domain, then each entry's key and value.
 // user=ann, path=/pay in domain shop gives 4:shop4:user3:ann4:path4:/pay. A prefix of the configuration stands in front as
-// one part more. Different descriptors never share a key, whatever bytes they hold, and neither do different prefixes
-// (where parts of over 128 bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to
-// grow dst and to hash parts.
+// one part more. Where the rule has share_threshold, the pattern stands in place of the value. Apart from that, different
+// descriptors never share a key, whatever bytes they hold, and neither do different prefixes (where parts of over 128 bytes
+// or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash parts.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	begin := len(dst)
 	if m.prefix != "" {
@@ -39,7 +39,7 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	dst = appendPart(dst, domain)
 	for i := range d {
 		dst = appendPart(dst, d[i].Key)
-		dst = appendPart(dst, d[i].Value)
+		dst = appendPart(dst, m.Rule.counted(d, i))
 	}
 	if len(dst)-begin > maxKey {
 		sum := sha256.Sum256(dst[begin:])

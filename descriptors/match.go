@@ -16,6 +16,9 @@ const (
 	NoRule
 	// RuleFound means that Match.Rule applies.
 	RuleFound
+	// BrokenDomain means that files name the domain, but that they have errors and never were good: nobody knows what to
+	// answer.
+	BrokenDomain
 )
 
 // Match is the answer of [Config.Match].
@@ -32,7 +35,8 @@ type Config struct {
 	domains map[string]*node
 	rules   []*Rule
 	passes  []Pass
-	prefix  string // of keys
+	prefix  string   // of keys
+	broken  []string // sorted
 }
 
 // Pass is a descriptor with neither a limit nor descriptors below it: what it matches passes, uncounted.
@@ -43,6 +47,7 @@ type node struct {
 	rule     *Rule            // applies if the descriptor ends here; nil passes it
 	where    string           // file:line, for Explain
 	values   []int            // the entries down to here whose values the history keeps apart
+	shared   []string         // see Rule.shared
 	exact    map[Entry]*node  // configured key and value, patterns included under their own text
 	patterns []pattern        // in the order of the file
 	byKey    map[string]*node // configured key without a value
@@ -60,6 +65,9 @@ type pattern struct {
 func (c *Config) Match(domain string, d Descriptor) Match {
 	n := c.domains[domain]
 	if n == nil {
+		if c.Broken(domain) {
+			return Match{Found: BrokenDomain, prefix: c.prefix}
+		}
 		return Match{Found: UnknownDomain, prefix: c.prefix}
 	}
 	for i := range d {
@@ -148,6 +156,13 @@ func (c *Config) Domains() int { return len(c.domains) }
 
 // DomainNames lists the domains, sorted.
 func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }
+
+// Broken says whether a domain is named by files that have errors and never were good. Such a domain is not among those
+// of DomainNames, and has no rules.
+func (c *Config) Broken(domain string) bool {
+	_, broken := slices.BinarySearch(c.broken, domain)
+	return broken
+}
 
 // Passes lists what passes without a rule, in the order of the files. The result is shared: do not change it.
 func (c *Config) Passes() []Pass { return c.passes }

@@ -20,6 +20,9 @@ type Options struct {
 	Algorithm Algorithm
 	// KeyPrefix tells the keys of this configuration from those of others in the same store; "" is a prefix too.
 	KeyPrefix string
+	// Merge lets several files configure one domain: their descriptors stand as if in one file, in the order of the
+	// files' names. Otherwise a domain in two files is an error.
+	Merge bool
 }
 
 const (
@@ -35,31 +38,55 @@ const (
 )
 
 // Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. Every
-// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of their
-// names.
+// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of the
+// bytes of their names.
 func Parse(files []File, o Options) (*Config, Problems) {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
-	files = slices.Clone(files)
-	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	for _, f := range files {
-		p.file, p.domain = f.Name, ""
-		p.readFile(f.Data)
-	}
-	p.problems.sort()
-	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
-		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
-	}
+	p := readAll(files, o)
 	if p.errors > 0 {
 		return nil, p.problems
 	}
 	return p.config, p.problems
 }
 
+// readAll reads files, whatever is wrong with them.
+func readAll(files []File, o Options) *parser {
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, composites: make(map[composite]string),
+		names: make(map[Entry]string), config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	for _, f := range files {
+		p.file, p.domain = f.Name, ""
+		errors, unfolded := p.errors, p.unfolded
+		p.readFile(f.Data)
+		if p.unfolded > maxUnfolded {
+			p.unfolded = unfolded // the next file need not pay for this one
+		}
+		p.read = append(p.read, readFile{File: f, domain: p.domain, bad: p.errors > errors})
+	}
+	p.problems.sort()
+	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
+		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
+	}
+	return p
+}
+
+// readFile is a file that was read: its domain, "" if that is not known, and whether it has errors.
+type readFile struct {
+	File
+	domain string
+	bad    bool
+}
+
 // parser holds what has been read so far, and where it stands.
 type parser struct {
 	algorithm Algorithm
+	shared    bool // several files may configure one domain
 	config    *Config
 	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
+
+	read       []readFile
+	composites map[composite]string // where each stands
+	names      map[Entry]string     // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -80,9 +107,11 @@ func (p *parser) readFile(data []byte) {
 	p.checkKeys(&m, "")
 	top := &node{where: p.where(m.node)}
 	switch other := p.config.domains[p.domain]; {
+	case other != nil && p.shared:
+		top = other
 	case other != nil:
-		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file",
-			printable(other.where))
+		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
+			"MERGE_DOMAIN_CONFIG=true", printable(other.where))
 	case p.domain != "":
 		p.config.domains[p.domain] = top
 	}
@@ -119,18 +148,13 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 	if !p.spend(n, len(path)) {
 		return
 	}
-	if v := m.get("value"); v != nil && isNull(v) && v.Value != "" {
-		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text", shown(v.Value))
-	}
-	child, fresh := parent.add(key, value, p.where(n))
-	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s", printable(child.where))
-		child = &node{}
-	}
+	p.warnOfValue(m, path)
+	child := p.add(n, parent, key, value, path)
 	child.values = p.values(m, parent.values, path, depth-1)
+	child.shared = p.sharing(m, parent.shared, key, value, path, depth-1)
 	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
 		child.rule.Number = len(p.config.rules)
-		child.rule.Values = child.values
+		child.rule.Values, child.rule.shared = child.values, child.shared
 		if child.rule.detailed {
 			child.rule.Values = upTo(depth)
 		}

@@ -19,6 +19,16 @@ func parse(t testing.TB, text string) *Config {
 	return c
 }
 
+// parseSuspect reads one file that must have no errors, but may have warnings.
+func parseSuspect(t testing.TB, text string) *Config {
+	t.Helper()
+	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
+	}
+	return c
+}
+
 // limit is a limit that must be right.
 func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) Limit {
 	t.Helper()
@@ -94,8 +104,9 @@ func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 }
 
 func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
-	for _, text := range []string{"404", "true", "1.5", "007", "0x1F", "yes", "2026-01-31", "1e3", ".inf"} {
+	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
+		text = strings.Trim(text, "'")
 		if m := c.Match("7", Descriptor{{text, text}}); m.Found != RuleFound {
 			t.Errorf("key and value %s are not found under that text", text)
 		}
@@ -104,7 +115,7 @@ func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 
 func TestAnEmptyValueIsNoValue(t *testing.T) {
 	for _, value := range []string{`value: ""`, "value:", ""} {
-		c := parse(t, "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unlimited: true}\n  "+value)
+		c := parseSuspect(t, "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unlimited: true}\n  "+value)
 		if m := c.Match("d", Descriptor{{"k", "anything"}}); m.Found != RuleFound {
 			t.Errorf("%q does not match any value", value)
 		}
@@ -154,6 +165,34 @@ func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
 	}
 }
 
+func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
+	files := []File{
+		{"b/a", []byte("domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}")},
+		{"b", []byte("domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n")},
+		{"B", []byte("domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n")},
+		{"c", []byte("domain: d\n")},
+	}
+	for range 3 {
+		files = append(files[1:], files[0])
+		c, problems := Parse(files, Options{Merge: true})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if got := c.Match("d", Descriptor{{"k", "xy"}}); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 1 {
+			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
+		}
+		if c.Domains() != 2 {
+			t.Errorf("got %d domains, want 2", c.Domains())
+		}
+	}
+	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
+	c, problems := Parse(files, Options{Merge: true})
+	want := "z:3: domain d, l: the same key and value are already configured at b/a:4"
+	if c != nil || len(problems) != 1 || problems[0].String() != want {
+		t.Errorf("got %v, want %s", problems, want)
+	}
+}
+
 func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	files := []File{
 		{"b.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n" +
@@ -167,7 +206,8 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 	want := []string{
 		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3`,
-		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file`,
+		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file, or set ` +
+			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
 			`unit_multiplier, algorithm, precision, name, replaces, unlimited (did you mean unit?)`,

@@ -29,6 +29,17 @@ type Rule struct {
 
 	detailed bool   // Values are all entries
 	name     string // of an unlimited rule; limits have names of their own
+	// shared is the pattern that counts in place of the value, for each entry; "" for none. It may be shorter than the
+	// descriptor.
+	shared []string
+}
+
+// counted is what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
+func (r *Rule) counted(d Descriptor, entry int) string {
+	if r != nil && entry < len(r.shared) && r.shared[entry] != "" {
+		return r.shared[entry]
+	}
+	return d[entry].Value
 }
 
 // Source delivers configurations.
@@ -56,7 +67,7 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 		}
 		dst = appendEscaped(dst, d[entry].Key)
 		dst = append(dst, '=')
-		dst = appendEscaped(dst, d[entry].Value)
+		dst = appendEscaped(dst, r.counted(d, entry))
 	}
 	return dst
 }

@@ -32,6 +32,10 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	if many != nil {
 		r.Limits = p.limits(many, path)
 	}
+	if one != nil && isNull(one) {
+		p.warnf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: leave it out")
+		one = nil
+	}
 	if one != nil {
 		r.Unlimited = p.rateLimit(one, r, path)
 	}
@@ -71,6 +75,25 @@ func (p *parser) values(m mapping, above []int, path string, entry int) []int {
 	return append(slices.Clip(above), entry)
 }
 
+// sharing adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
+func (p *parser) sharing(m mapping, above []string, key, value, path string, entry int) []string {
+	if !p.flag(m, "share_threshold", path) {
+		return above
+	}
+	if !strings.Contains(key+value, "*") {
+		p.errorf(m.at("share_threshold"), path, "share_threshold lets all that a * stands for share one count, but neither "+
+			"key nor value has a *: leave it out")
+		return above
+	}
+	all := make([]string, entry+1)
+	copy(all, above)
+	all[entry] = value
+	if value == "" { // the key has the star
+		all[entry] = "*"
+	}
+	return all
+}
+
 // upTo are the numbers below n.
 func upTo(n int) []int {
 	all := make([]int, n)
@@ -95,12 +118,27 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 		return false
 	}
 	for _, name := range inListItem.keys {
-		if name != "name" && m.get(name) != nil {
+		n := m.get(name)
+		switch {
+		case n == nil || name == "name":
+		case name == "requests_per_unit":
+			p.whole(m, name, path, 0)
+			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
+		case name == "unit" && !isUnit(n):
+			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
+		default:
 			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
 	r.name = name
+	p.warnOfName(m, name, path)
 	return true
+}
+
+// isUnit says whether n names a unit.
+func isUnit(n *yaml.Node) bool {
+	_, err := ParseUnit(short(n.Value))
+	return err == nil
 }
 
 // limits reads a rate_limits list.
@@ -142,7 +180,7 @@ func (p *parser) limits(n *yaml.Node, path string) []Limit {
 // limit reads what rate_limit and an item of rate_limits have in common.
 func (p *parser) limit(m mapping, path string) (Limit, bool) {
 	before := p.errors
-	if m.get("requests_per_unit") == nil {
+	if n := m.get("requests_per_unit"); n == nil || isNull(n) {
 		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {
@@ -169,6 +207,7 @@ func (p *parser) limit(m mapping, path string) (Limit, bool) {
 		return Limit{}, false
 	}
 	l.Name = name
+	p.warnOfName(m, name, path)
 	return l, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,19 +32,19 @@ func (p *parser) document(data []byte) (*yaml.Node, bool) {
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
 		return nil, false
 	}
-	if err == nil {
-		err = decoder.Decode(&second)
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return first.Content[0], true
-	case err == nil:
-		p.errorf(&second, "", "a second YAML document begins here: keep one document a file")
-	default:
+	if err != nil {
 		line, text := syntaxError(err)
 		p.errorf(&yaml.Node{Line: line}, "", "not valid YAML: %s", text)
+		return nil, false
 	}
-	return nil, false
+	if err = decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		at := second.Line
+		if err != nil {
+			at, _ = syntaxError(err)
+		}
+		p.warnf(&yaml.Node{Line: at}, "", "what follows the first YAML document is ignored: keep one document a file")
+	}
+	return first.Content[0], true
 }
 
 // marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
@@ -89,11 +90,29 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 type mapping struct {
 	node   *yaml.Node
 	in     place
-	fields []field      // keys that the place has, once
-	strays []*yaml.Node // all other keys, and those given again
+	fields []field         // keys that the place has, once
+	strays []*yaml.Node    // all other keys
+	again  [][2]*yaml.Node // keys that hold instead of one that was given before
 }
 
-type field struct{ key, value *yaml.Node }
+type field struct {
+	key, value *yaml.Node
+	merged     bool // by <<
+}
+
+// set makes value that of key. The last that a file gives holds, as in envoyproxy/ratelimit, even if << gives it.
+func (m *mapping) set(f field) {
+	for i := range m.fields {
+		if old := &m.fields[i]; old.key.Value == f.key.Value {
+			if !old.merged {
+				m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
+			}
+			*old = f
+			return
+		}
+	}
+	m.fields = append(m.fields, f)
+}
 
 // get is the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
@@ -135,7 +154,7 @@ func (p *parser) unchecked(n *yaml.Node, in place, path string) (mapping, bool) 
 	return m, p.unfolded <= maxUnfolded
 }
 
-// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. What m has already stays.
+// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
 func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	if depth > maxDepth {
 		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
@@ -143,17 +162,13 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := follow(n.Content[i]), follow(n.Content[i+1])
-		switch known := m.in.has(key); {
+		switch {
 		case isMerge(key):
-		case known && m.get(key.Value) == nil:
-			m.fields = append(m.fields, field{key, value})
-		case !known || depth == 0:
+			p.merge(m, value, path, depth+1)
+		case m.in.has(key):
+			m.set(field{key, value, depth > 0})
+		default:
 			m.strays = append(m.strays, key)
-		}
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if isMerge(n.Content[i]) {
-			p.merge(m, follow(n.Content[i+1]), path, depth+1)
 		}
 	}
 }
@@ -164,7 +179,7 @@ func (p *parser) merge(m *mapping, n *yaml.Node, path string, depth int) {
 	if n.Kind == yaml.SequenceNode {
 		sources = p.list(n, "<<", path)
 	}
-	for _, source := range sources {
+	for _, source := range slices.Backward(sources) {
 		if source = follow(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
 			continue
@@ -198,7 +213,18 @@ func (p *parser) text(m mapping, name, path string, limit int) string {
 		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
 		return ""
 	}
+	if slices.Contains(borrowed, name) && !plainText(n) {
+		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
+			shown(n.Value))
+		return ""
+	}
 	return n.Value
+}
+
+// plainText says whether a scalar is no fraction and no number beyond 64 bits: YAML's numbers that are no text.
+func plainText(n *yaml.Node) bool {
+	var whole int64
+	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&whole) == nil)
 }
 
 // needed is a text that cannot be left out; missing says so.
@@ -234,30 +260,46 @@ func word[T any](p *parser, m mapping, name, path string, parse func(string) (T,
 // flag is a field that is true or false, or one of the words that YAML 1.1 has for these. Without it, it is false.
 func (p *parser) flag(m mapping, name, path string) bool {
 	n := m.get(name)
-	if n == nil {
+	switch {
+	case n == nil:
+		return false
+	case isNull(n):
+		p.warnf(n, path, "%s is empty, which means false", name)
+		return false
+	case n.Kind == yaml.ScalarNode && n.Style&quotes == 0 && slices.Contains(yesWords, n.Value):
+		return true
+	case n.Kind == yaml.ScalarNode && n.Style&quotes == 0 && slices.Contains(noWords, n.Value):
 		return false
 	}
-	if n.Kind == yaml.ScalarNode && len(n.Value) <= len("false") {
-		switch strings.ToLower(n.Value) {
-		case "true", "yes", "on":
-			return true
-		case "false", "no", "off":
-			return false
-		}
+	right := "true or false"
+	if n.Style&quotes != 0 {
+		right += ", without quotes"
 	}
-	p.errorf(n, path, "%s must be true or false, not %s", name, describe(n))
+	p.errorf(n, path, "%s must be %s, not %s", name, right, describe(n))
 	return false
 }
+
+// The words of YAML 1.1 for true and false.
+var (
+	yesWords = []string{"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"}
+	noWords  = []string{"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"}
+)
+
+const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 
 // whole is a field that is a whole number of 32 bits and at least least. Without it, it is 0.
 func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	n := m.get(name)
-	if n == nil {
+	if n == nil || (isNull(n) && least == 0) {
 		return 0
 	}
 	var v uint32
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
-		p.errorf(n, path, "%s must be a whole number from %d to 4294967295, not %s", name, least, describe(n))
+		unquoted := ""
+		if n.Style&quotes != 0 {
+			unquoted = ", without quotes"
+		}
+		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted, describe(n))
 		return 0
 	}
 	return v

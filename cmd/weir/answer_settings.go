@@ -22,7 +22,7 @@ func (s *settings) answers() rls.Options {
 
 // rules says how descriptor files are read.
 func (s *settings) rules() descriptors.Options {
-	return descriptors.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix}
+	return descriptors.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
 }
 
 // limits says what holds for all requests.

@@ -29,6 +29,7 @@ type checkCmd struct {
 func (*checkCmd) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window or sliding_log.
+MERGE_DOMAIN_CONFIG=true lets several files configure one domain.
 
     weir check k8s/base/config
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop`
@@ -40,12 +41,15 @@ func (c *checkCmd) Run() error {
 		c.stdout, c.stderr = os.Stdout, os.Stderr
 	}
 	var set struct {
-		Algorithm algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+		Algorithm    algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+		MergeDomains bool      `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
 	}
 	if err := envconfig.Process("", &set); err != nil {
 		return explainSetting(err)
 	}
-	config, problems, err := file.Load(c.Dir, descriptors.Options{Algorithm: descriptors.Algorithm(set.Algorithm)})
+	config, problems, err := file.Load(c.Dir, descriptors.Options{
+		Algorithm: descriptors.Algorithm(set.Algorithm), Merge: set.MergeDomains,
+	})
 	if err != nil {
 		fmt.Fprintln(c.stderr, "weir check:", err)
 		return exitWrong

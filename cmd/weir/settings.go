@@ -36,8 +36,9 @@ type settings struct {
 	RuntimeSubdirectory string `envconfig:"RUNTIME_SUBDIRECTORY"`
 	RuntimeAppdirectory string `envconfig:"RUNTIME_APPDIRECTORY" default:"config"`
 
-	Algorithm   algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
-	BackendType string    `envconfig:"BACKEND_TYPE"`
+	Algorithm    algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+	MergeDomains bool      `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
+	BackendType  string    `envconfig:"BACKEND_TYPE"`
 
 	Redis     redisSettings `envconfig:"REDIS"`
 	PerSecond redisSettings `envconfig:"REDIS_PERSECOND"`

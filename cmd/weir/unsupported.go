@@ -17,7 +17,6 @@ var notYet = []struct {
 	{"CONFIG_TYPE", "FILE", "this version of weir reads its configuration from files only"},
 	{"KEY_FORMAT", "weir", "this version of weir writes no other keys than its own"},
 	{"ON_BACKEND_FAILURE", "", ""},
-	{"MERGE_DOMAIN_CONFIG", "false", ""},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", ""},
 	{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", ""},
 	{"USE_STATSD", "false", ""},

@@ -6,6 +6,7 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -25,18 +26,20 @@ var _ descriptors.Source = (*Dir)(nil)
 
 // Dir is a directory of configuration files.
 type Dir struct {
-	// OnError, if set, is called by Run for each change that was not put in force, with the reason. Set it before Run.
+	// OnError, if set, is called by Run for each change that was not put in force, or only in part, with the reason and
+	// after apply. Set it before Run.
 	OnError func(error)
 
 	path    string
 	options descriptors.Options
 	log     *slog.Logger
-	loaded  bool // Run has put a configuration in force
+	loaded  bool              // Run has put a configuration in force
+	held    *descriptors.Held // what that was made of
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o descriptors.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, options: o, log: log}
+	return &Dir{path: path, options: o, log: log, held: &descriptors.Held{}}
 }
 
 // Load reads a directory once. Problems name files relative to it. The error says why the directory itself cannot be
@@ -45,9 +48,9 @@ func Load(path string, o descriptors.Options) (*descriptors.Config, descriptors.
 	return load(scan(path), path, o)
 }
 
-// Run implements [descriptors.Source]. It loads the directory at once, then after each change. A change that is wrong
-// is logged, once and one line a problem, and leaves the last good configuration in force. A directory that is missing
-// is waited for.
+// Run implements [descriptors.Source]. It loads the directory at once, then after each change. What is wrong is
+// logged, once and one line a problem, and breaks no more than [descriptors.Held.Renew] says. A directory that is
+// missing or empty is waited for, and leaves the last good configuration in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -79,31 +82,59 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 // load tries what s lists. It says false, and has done nothing, if the directory changed meanwhile, unless it is to be
 // tried anyway.
 func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, anyway bool) bool {
-	config, problems, err := load(s, d.path, d.options)
+	renewed := d.renew(s)
 	if !anyway && !scan(d.path).same(s) {
 		return false
 	}
+	err := s.err
 	if err == nil {
-		err = d.tell(problems)
+		err = d.tell(renewed.Problems)
 	}
-	if err == nil {
-		err = apply(config)
+	config := renewed.Config
+	if config != nil {
+		if refused := apply(config); refused != nil {
+			config, err = nil, errors.Join(refused, err)
+		}
 	}
-	if err == nil {
-		d.loaded = true
+	if config != nil {
+		d.loaded, d.held = true, renewed.Held
 		d.log.Info("configuration loaded", "dir", d.path, "files", len(s.files), "domains", config.Domains(),
 			"rules", len(config.Rules()))
-		return true
 	}
-	inForce := "none yet"
-	if d.loaded {
-		inForce = "the last good one"
+	if err != nil {
+		d.complain(err, config, renewed)
 	}
-	d.log.Error("configuration not loaded", "dir", d.path, "error", err, "in_force", inForce)
+	return true
+}
+
+// renew reads what s lists, beside what is held.
+func (d *Dir) renew(s snapshot) descriptors.Renewal {
+	if s.err != nil {
+		return descriptors.Renewal{Held: d.held}
+	}
+	files, problems := s.read(d.path)
+	unreadable := make([]string, 0, len(problems))
+	for _, p := range problems {
+		unreadable = append(unreadable, p.File)
+	}
+	renewed := d.held.Renew(files, unreadable, d.options)
+	renewed.Problems = append(problems, renewed.Problems...)
+	return renewed
+}
+
+// complain says what was not put in force, and what is instead. The config is nil if nothing new is in force.
+func (d *Dir) complain(err error, config *descriptors.Config, renewed descriptors.Renewal) {
+	message, inForce := "configuration loaded only in part", "what has no errors"
+	switch {
+	case config == nil && d.loaded:
+		message, inForce = "configuration not loaded", "the last good one"
+	case config == nil:
+		message, inForce = "configuration not loaded", "none yet"
+	}
+	d.log.Error(message, "dir", d.path, "error", err, "in_force", inForce, "domains", renewed.Told())
 	if d.OnError != nil {
 		d.OnError(err)
 	}
-	return true
 }
 
 // tell logs each problem. Its error counts those that are not warnings and repeats the first.

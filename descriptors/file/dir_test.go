@@ -207,6 +207,54 @@ func TestABadChangeKeepsTheLastGoodConfiguration(t *testing.T) {
 	})
 }
 
+func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "b.yaml")
+	write(t, config("c", 4), dir, "c", "c.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.expect(1, 6, "all are good")
+		write(t, "][", dir, "a.yaml")
+		write(t, config("b", 2), dir, "b.yaml")
+		w.pass(time.Minute)
+		w.expect(2, 7, "a keeps its rule, b has a new one")
+		w.expectLogged("configuration loaded only in part", 1)
+		w.expectLogged(`domains="keep their last good form: a"`, 1)
+		w.expectErrors("1 errors, the first: a.yaml: not valid YAML")
+
+		must(t, os.Rename(filepath.Join(dir, "c", "c.yaml"), filepath.Join(dir, ".c")))
+		must(t, os.Symlink("nowhere", filepath.Join(dir, "b2.yaml")))
+		w.pass(promised)
+		w.expect(3, 3, "c has gone, and takes its rules with it")
+
+		must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+		must(t, os.Remove(filepath.Join(dir, "b2.yaml")))
+		w.pass(promised)
+		w.expect(4, 2, "a is deleted")
+		must(t, os.Remove(filepath.Join(dir, "b.yaml")))
+		must(t, os.Remove(filepath.Join(dir, "c")))
+		w.pass(promised)
+		w.expect(4, 2, "an empty directory keeps what there was")
+	})
+}
+
+func TestARefusedOrHalfWrittenFormIsNotHeld(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "b.yaml")
+	watch(t, dir, func(t *testing.T, w *watched) {
+		w.refuseAll(errors.New("too many rules"))
+		write(t, config("a", 5), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(2, 6, "it was tried, and refused")
+		w.refuseAll(nil)
+		write(t, config("a", 9)[:150], dir, "a.yaml")
+		write(t, config("b", 2), dir, "b.yaml")
+		w.pass(promised)
+		w.expect(3, 3, "a's last good form is the one that was in force")
+	})
+}
+
 func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")

@@ -148,6 +148,16 @@ func load(s snapshot, path string, o descriptors.Options) (*descriptors.Config, 
 	if s.err != nil {
 		return nil, nil, s.err
 	}
+	files, problems := s.read(path)
+	config, wrong := descriptors.Parse(files, o)
+	if len(problems) > 0 {
+		config = nil
+	}
+	return config, append(problems, wrong...), nil
+}
+
+// read reads what s lists below path. There is a problem for each file and directory that cannot be read.
+func (s snapshot) read(path string) ([]descriptors.File, descriptors.Problems) {
 	problems := slices.Clone(s.problems)
 	var files []descriptors.File
 	for _, f := range s.files {
@@ -158,11 +168,7 @@ func load(s snapshot, path string, o descriptors.Options) (*descriptors.Config, 
 		}
 		files = append(files, descriptors.File{Name: filepath.ToSlash(f.name), Data: data})
 	}
-	config, wrong := descriptors.Parse(files, o)
-	if len(problems) > 0 {
-		config = nil
-	}
-	return config, append(problems, wrong...), nil
+	return files, problems
 }
 
 // read reads a file, which may have grown since it was seen.

@@ -1,0 +1,40 @@
+package descriptors
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEachBadFileIsToldItsFault reads testdata/bad, where each file is named after its one fault and begins with the
+// message that it must give.
+func TestEachBadFileIsToldItsFault(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "bad", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no bad files: %v", err)
+	}
+	for _, path := range files {
+		name := filepath.Base(path)
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := bytes.Cut(data, []byte("\n"))
+			want := strings.TrimPrefix(string(first), "# ")
+			_, problems := Parse([]File{{name, data}}, Options{})
+			if len(problems) != 1 {
+				t.Fatalf("got %v, want one problem, so that each mistake is told once", problems)
+			}
+			got := "error: " + problems[0].String()
+			if problems[0].Warning {
+				got = "warning: " + problems[0].String()
+			}
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// limited is a file whose domain allows requests with key k so many times a day.
+func limited(domain string, requests int) string {
+	return fmt.Sprintf("domain: %s\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: %d}}\n", domain, requests)
+}
+
+// wrong is a file that is YAML, but has an error.
+func wrong(domain string) string { return "domain: " + domain + "\nunknown: key\n" }
+
+// holdStep is what files are at one moment, and what must be in force then.
+type holdStep struct {
+	files      map[string]string
+	unreadable []string
+	want       string // "a=1 b=broken (kept a)"; "as before" if nothing is to be put in force
+}
+
+func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
+	type files = map[string]string
+	type steps []holdStep
+	for name, test := range map[string]steps{
+		"a bad domain keeps its last good form, others change": {
+			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+			{files{"a": wrong("a"), "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
+			{files{"a": limited("a", 3), "b": limited("b", 2)}, nil, "a=3 b=2"},
+		},
+		"a file that does not parse keeps the domain of its last content": {
+			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+			{files{"a": "][", "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
+			{files{"a": "", "b": limited("b", 3)}, nil, "a=1 b=3 (kept a)"},
+			{files{"b": limited("b", 3)}, nil, "b=3"},
+		},
+		"a domain that never was good is broken, not unknown": {
+			{files{"a": wrong("a"), "b": limited("b", 1)}, nil, "a=broken b=1"},
+			{files{"a": limited("a", 2), "b": limited("b", 1)}, nil, "a=2 b=1"},
+		},
+		"so is one whose file is not even YAML, if a line names it": {
+			{files{"a": "# why\ndomain: 'a' # x\n  - ]", "b": limited("b", 1)}, nil, "a=broken b=1"},
+			{files{"a": "][", "b": limited("b", 2)}, nil, "a=broken b=2"},
+		},
+		"a file that says nothing of a domain breaks none": {
+			{files{"a": "  domain: a\n  - ]", "b": limited("b", 1)}, nil, "b=1"},
+		},
+		"with nothing good ever, nothing is put in force": {
+			{files{"a": wrong("a")}, nil, "as before"},
+			{files{"a": limited("a", 1)}, nil, "a=1"},
+		},
+		"a domain in two files is bad in both": {
+			{files{"a": limited("a", 1), "c": limited("c", 1)}, nil, "a=1 c=1"},
+			{files{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
+			{files{"b": limited("a", 3), "c": limited("c", 2)}, nil, "a=3 c=2"},
+		},
+		"a domain in two files from the start is broken": {
+			{files{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=broken c=2"},
+		},
+		"a deleted file takes its domain with it, even among bad ones": {
+			{files{"a": limited("a", 1), "b": limited("b", 1), "c": limited("c", 1)}, nil, "a=1 b=1 c=1"},
+			{files{"b": wrong("b"), "c": limited("c", 1)}, nil, "b=1 c=1 (kept b)"},
+			{files{"c": limited("c", 2)}, nil, "c=2"},
+		},
+		"a renamed file that breaks belongs to no domain that is known": {
+			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+			{files{"a2": "][", "b": limited("b", 1)}, nil, "b=1"},
+		},
+		"a bad domain that leaves takes nothing along": {
+			{files{"a": limited("a", 1)}, nil, "a=1"},
+			{files{"a": wrong("z")}, nil, "z=broken"},
+		},
+		"unreadable files and directories keep their domains": {
+			{files{"a": limited("a", 1), "d/b": limited("b", 1), "d2": limited("c", 1)}, nil, "a=1 b=1 c=1"},
+			{files{"d2": limited("c", 2)}, []string{"a", "d"}, "a=1 b=1 c=2 (kept a b)"},
+			{files{}, []string{"."}, "as before"},
+			{files{"d2": limited("c", 2)}, nil, "c=2"},
+		},
+		"the same error told again changes nothing": {
+			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+			{files{"a": wrong("a"), "b": limited("b", 1)}, nil, "as before"},
+			{files{"a": wrong("a") + "more: x\n", "b": limited("b", 1)}, nil, "as before"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { runHoldSteps(t, test, Options{}) })
+	}
+}
+
+func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
+	type files = map[string]string
+	more := "domain: a\ndescriptors:\n- {key: l}\n"
+	runHoldSteps(t, []holdStep{
+		{files{"a": limited("a", 1), "b": more, "c": limited("c", 1)}, nil, "a=1 c=1"},
+		{files{"a": limited("a", 2), "b": "][", "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
+		{files{"a": limited("a", 3), "b": limited("a", 4), "c": limited("c", 3)}, nil, "a=1 c=3 (kept a)"},
+		{files{"a": limited("a", 3), "c": limited("c", 3)}, nil, "a=3 c=3"},
+		{files{"b": more, "c": limited("c", 3)}, nil, "a=empty c=3"},
+	}, Options{Merge: true})
+}
+
+func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
+	t.Helper()
+	held := &Held{}
+	for i, step := range steps {
+		var files []File
+		for _, name := range slices.Sorted(maps.Keys(step.files)) {
+			files = append(files, File{Name: name, Data: []byte(step.files[name])})
+		}
+		r := held.Renew(files, step.unreadable, o)
+		got := "as before"
+		if r.Config != nil {
+			got = inForce(r)
+			held = r.Held
+		}
+		if got != step.want {
+			t.Fatalf("step %d: got %s, want %s\n%v", i+1, got, step.want, r.Problems)
+		}
+	}
+}
+
+// inForce shows the domains of a renewal with the limit of their key k.
+func inForce(r Renewal) string {
+	var parts []string
+	for _, domain := range strings.Split("a b c z", " ") {
+		switch m := r.Config.Match(domain, Descriptor{{Key: "k", Value: "v"}}); m.Found {
+		case RuleFound:
+			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
+		case BrokenDomain:
+			parts = append(parts, domain+"=broken")
+		case NoRule:
+			parts = append(parts, domain+"=empty")
+		}
+	}
+	if len(r.Kept) > 0 {
+		parts = append(parts, "(kept "+strings.Join(r.Kept, " ")+")")
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestAFileThatUnfoldsWithoutEndDoesNotSpoilOthers(t *testing.T) {
+	bomb := "domain: b\ndescriptors:\n- &a0 {key: k}\n"
+	for i := range 40 {
+		bomb += fmt.Sprintf("- &a%d {key: k%d, descriptors: [{key: x, descriptors: [*a%d]}, {key: y, descriptors: [*a%d]}]}\n",
+			i+1, i, i, i)
+	}
+	files := []File{{"a", []byte(limited("a", 1))}, {"b", []byte(bomb)}, {"c", []byte(limited("c", 1))}}
+	r := (&Held{}).Renew(files, nil, Options{})
+	if r.Config == nil || inForce(r) != "a=1 b=broken c=1" {
+		t.Fatalf("one file that is too much must break its own domain only: %v", r.Problems)
+	}
+}
+
+func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
+	first := (&Held{}).Renew([]File{{"a", []byte(limited("a", 1))}}, nil, Options{})
+	r := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, {"b", []byte(wrong("b\\x"))}}, nil, Options{})
+	want := `keep their last good form: a; never had a good form, so that requests cannot be decided: b\x`
+	if got := r.Told(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if x := r.Config.Explain("b\\x", Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
+		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
+	}
+}

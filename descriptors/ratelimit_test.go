@@ -1,0 +1,189 @@
+package descriptors
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// row is a file, and what becomes of it.
+type row struct{ name, text, want string }
+
+// under is a file with one descriptor of these fields, each on a line of its own from the fourth.
+func under(fields ...string) string {
+	return "domain: d\ndescriptors:\n- key: k\n  " + strings.Join(fields, "\n  ")
+}
+
+const aDay = "rate_limit: {unit: day, requests_per_unit: 5}"
+
+// TestWhatRatelimitRejectsIsRejected has the faults for which envoyproxy/ratelimit refuses a file.
+func TestWhatRatelimitRejectsIsRejected(t *testing.T) {
+	for _, r := range []row{
+		{"YAML syntax", "domain: d\n- x", "not valid YAML"},
+		{"wrong type", under("descriptors: 5"), "must be a list"},
+		{"out of range", under("rate_limit: {unit: day, requests_per_unit: 4294967296}"), "whole number from 0 to 4294967295"},
+		{"negative", under("rate_limit: {unit: day, requests_per_unit: -1}"), "whole number from 0 to 4294967295"},
+		{"quoted number", under("rate_limit: {unit: day, requests_per_unit: '5'}"), "whole number"},
+		{"sexagesimal number", under("rate_limit: {unit: day, requests_per_unit: 1:30}"), "whole number"},
+		{"octal 8", under("rate_limit: {unit: day, requests_per_unit: 08}"), "whole number"},
+		{"fraction", under("rate_limit: {unit: day, requests_per_unit: 10.0}"), "whole number"},
+		{"quoted flag", under("shadow_mode: 'true'", aDay), "shadow_mode must be true or false, without quotes"},
+		{"flag in mixed case", under("shadow_mode: oN", aDay), "shadow_mode must be true or false"},
+		{"number for a flag", under("shadow_mode: 1", aDay), "shadow_mode must be true or false"},
+		{"key that is a number", "domain: d\n1: x", `unknown key "1"`},
+		{"key that is a list", "domain: d\n[a]: x", "a key in the file must be a word"},
+		{"unknown key", under("valeu: v"), `unknown key "valeu" in a descriptor`},
+		{"item that is no mapping", "domain: d\ndescriptors: [a]", "a descriptor must be a mapping"},
+		{"empty item", "domain: d\ndescriptors:\n-\n", "a descriptor must be a mapping"},
+		{"fraction as value", under("value: 1.5", aDay), "value is the number 1.5"},
+		{"exponent as value", under("value: 1e3", aDay), "value is the number 1e3"},
+		{"infinity as value", under("value: .inf", aDay), "value is the number .inf"},
+		{"huge number as value", under("value: 18446744073709551615", aDay), "value is the number 1844"},
+		{"fraction as domain", "domain: 1.5", "domain is the number 1.5"},
+		{"empty file", "", "no domain"},
+		{"empty domain", "domain: ''", "no domain"},
+		{"no key", "domain: d\ndescriptors: [{value: v}]", "a descriptor needs a key"},
+		{"empty key", "domain: d\ndescriptors: [{key: ''}]", "a descriptor needs a key"},
+		{"composite twice", under("value: v", "\n- key: k\n  value: v"), "the same key and value are already configured at f:3"},
+		{"unlimited and unit", under("rate_limit: {unlimited: true, unit: DAY}"), "should not specify unit when unlimited"},
+		{"share_threshold without a *", under("share_threshold: true", aDay), "neither key nor value has a *"},
+		{"no unit", under("rate_limit: {requests_per_unit: 1}"), "unit is missing"},
+		{"bad unit", under("rate_limit: {unit: days, requests_per_unit: 1}"), "is not a unit"},
+		{"unit unknown", under("rate_limit: {unit: unknown, requests_per_unit: 1}"), "is not a unit"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c, problems := Parse([]File{{"f", []byte(r.text)}}, Options{})
+			if c != nil || !strings.Contains(fmt.Sprint(problems), r.want) {
+				t.Errorf("got %v\nwant an error …%s…", problems, r.want)
+			}
+		})
+	}
+}
+
+// TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf has the files that envoyproxy/ratelimit loads without a word.
+func TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf(t *testing.T) {
+	for _, r := range []row{
+		{"no requests_per_unit", under("rate_limit: {unit: day}"), "f:4: domain d, k: requests_per_unit is missing: 0 blocks"},
+		{"empty requests_per_unit", under("rate_limit: {unit: day, requests_per_unit: }"), "requests_per_unit is missing"},
+		{"empty rate_limit", under("rate_limit:"), "f:4: domain d, k: rate_limit is empty"},
+		{"empty flag", under("shadow_mode:", aDay), "f:4: domain d, k: shadow_mode is empty, which means false"},
+		{"shadow_mode in rate_limit", under("rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}"),
+			`f:4: domain d, k: "shadow_mode" does not belong in rate_limit: it goes in a descriptor, beside its key, and is ignored here`},
+		{"value in rate_limit", under("rate_limit: {unit: day, requests_per_unit: 1, value: v}"), `"value" does not belong`},
+		{"unit in a descriptor", under("unit: day"), `"unit" does not belong in a descriptor: it goes inside rate_limit`},
+		{"unlimited in a descriptor", under("unlimited: true"), `"unlimited" does not belong in a descriptor`},
+		{"domain in a descriptor", under("domain: e"), `it goes at the top of the file, and is ignored here`},
+		{"key in the file", "domain: d\nkey: k", `f:2: domain d: "key" does not belong in the file`},
+		{"unlimited and a misspelt unit", under("rate_limit: {unlimited: true, unit: dya}"), `unit has no effect beside unlimited`},
+		{"unlimited and a number", under("rate_limit: {unlimited: true, requests_per_unit: 5}"),
+			"requests_per_unit has no effect beside unlimited"},
+		{"one name twice", under("rate_limit: {unit: day, requests_per_unit: 1, name: n}",
+			"descriptors: [{key: l, rate_limit: {unlimited: true,", "  name: n}}]"),
+			"f:6: domain d, k/l: the name n is already that of the limit at f:4"},
+		{"two documents", "domain: d\n---\ndomain: e\n", "f:2: what follows the first YAML document is ignored"},
+		{"a second document that is no YAML", "domain: d\n---\n]\n", "what follows the first YAML document is ignored"},
+		{"a pattern behind one that fits more", "domain: d\ndescriptors:\n- {key: k, value: a*}\n- {key: k, value: a*b}",
+			"f:4: domain d, k=a*b: this never applies: the pattern at f:3 stands before it"},
+		{"detailed_metric without a limit", under("detailed_metric: true"), "detailed_metric has no effect"},
+		{"empty value", under("value: ''", aDay), "f:4: domain d, k: value is empty, so any value matches"},
+		{"composites that collide", "domain: d\ndescriptors:\n- {key: a, value: b_c}\n- {key: a_b, value: c}",
+			"f:4: domain d, a_b=c: envoyproxy/ratelimit takes this for the descriptor at f:3"},
+		{"a composite that is a key", "domain: d\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}",
+			"f:4: domain d, a_b: envoyproxy/ratelimit takes this for the descriptor at f:3"},
+		{"a key given twice", under("value: v", "value: w"), "f:5: domain d, k=w: value is given twice: this one holds, not that of line 4"},
+		{"the domain given twice", "domain: c\ndomain: d", "f:2: domain d: domain is given twice"},
+		{"<< behind what it changes", under("rate_limit: {unit: day, requests_per_unit: 1,", "  <<: {requests_per_unit: 2}}"),
+			"f:5: domain d, k: requests_per_unit is given twice"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c, problems := Parse([]File{{"f", []byte(r.text)}}, Options{})
+			if c == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), r.want) {
+				t.Errorf("got %v\nwant one warning …%s…", problems, r.want)
+			}
+		})
+	}
+}
+
+// TestWeirsKeysInTheWrongPlaceFail: a file that has them was written for weir, and means something.
+func TestWeirsKeysInTheWrongPlaceFail(t *testing.T) {
+	for key, text := range map[string]string{
+		"precision": under("precision: 1s"), "message": under("rate_limit: {unit: day, requests_per_unit: 1, message: x}"),
+		"algorithm": "domain: d\nalgorithm: fixed_window", "charge": "domain: d\ncharge: always",
+		"unit_multiplier": under("unit_multiplier: 2"), "rate_limits": "domain: d\nrate_limits: []",
+	} {
+		if c, problems := Parse([]File{{"f", []byte(text)}}, Options{}); c != nil || len(problems) != 1 ||
+			!strings.Contains(problems[0].Text, `"`+key+`" does not belong in`) {
+			t.Errorf("%s: got %v, want one error that says where it belongs", key, problems)
+		}
+	}
+}
+
+// TestYAMLIsReadAsRatelimitReadsIt compares with what gopkg.in/yaml.v2 makes of the same text.
+func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"1_000": 1000, "010": 8, "0o10": 8, "0b11": 3, "0x1f": 31, "+5": 5, "2, requests_per_unit: 3": 3,
+		"1, <<: {requests_per_unit: 2}": 2, "1, <<: [{requests_per_unit: 2}, {requests_per_unit: 3}]": 2,
+	} {
+		c := parseSuspect(t, under("rate_limit: {unit: day, requests_per_unit: "+text+"}"))
+		if got := c.Rules()[0].Limits[0].Requests; got != want {
+			t.Errorf("requests_per_unit: %s is %d, want %d", text, got, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"yes": true, "Yes": true, "on": true, "ON": true, "y": true, "Y": true, "TRUE": true, "True": true, "true": true,
+		"no": false, "off": false, "n": false, "N": false, "False": false, "": false, "~": false,
+	} {
+		c := parseSuspect(t, under("shadow_mode: "+text, aDay))
+		if got := c.Rules()[0].Shadow; got != want {
+			t.Errorf("shadow_mode: %s is %v, want %v", text, got, want)
+		}
+	}
+	c := parse(t, "\ufeff"+under("value: 2026-01-31", aDay))
+	if m := c.Match("d", Descriptor{{"k", "2026-01-31"}}); m.Found != RuleFound {
+		t.Errorf("a byte order mark is no part of the file, and a date is the text that is written; got %v", m)
+	}
+}
+
+func TestAPatternsValuesShareOneCountIfAsked(t *testing.T) {
+	c := parse(t, `
+domain: d
+descriptors:
+  - key: path
+    value: files/*
+    share_threshold: true
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 5}
+    descriptors:
+      - {key: user, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: path, value: "open/*", rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: a*, share_threshold: yes, rate_limit: {unit: day, requests_per_unit: 5}}
+`)
+	key := func(d ...Entry) string {
+		m := c.Match("d", d)
+		if m.Found != RuleFound {
+			t.Fatalf("%v has no rule", d)
+		}
+		return string(m.AppendKey(nil, "d", d))
+	}
+	for _, test := range []struct {
+		a, b   Descriptor
+		shared bool
+	}{
+		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/2"}}, true},
+		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/*"}}, true},
+		{Descriptor{{"path", "open/1"}}, Descriptor{{"path", "open/2"}}, false},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "u"}}, true},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "v"}}, false},
+		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/1"}}, false},
+		{Descriptor{{"ab", "1"}}, Descriptor{{"ab", "2"}}, true},
+		{Descriptor{{"ab", "1"}}, Descriptor{{"ac", "1"}}, false},
+	} {
+		if got := key(test.a...) == key(test.b...); got != test.shared {
+			t.Errorf("%v and %v share a count: %v, want %v", test.a, test.b, got, test.shared)
+		}
+	}
+	d := Descriptor{{"path", "files/1"}}
+	if got := string(c.Match("d", d).Rule.AppendValue(nil, d)); got != "path=files%2F*" {
+		t.Errorf("the history has %s, want the pattern: its values are counted as one", got)
+	}
+}
