@@ -62,6 +62,10 @@
 {{- include "weir.variable" (list "LIMIT_RESET_HEADER" .limitHeaders.reset) }}
 {{- include "weir.variable" (list "NEAR_LIMIT_RATIO" .nearLimitRatio) }}
 {{- end }}
+{{- if .Values.mergeDomains }}
+- name: MERGE_DOMAIN_CONFIG
+  value: "true"
+{{- end }}
 {{- include "weir.variable" (list "CACHE_KEY_PREFIX" .Values.keyPrefix) }}
 - name: DRAIN_DELAY
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
