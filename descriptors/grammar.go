@@ -26,7 +26,7 @@ var (
 	inRateLimit = place{"rate_limit", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces", "unlimited"}}
 	inListItem = place{"an item of rate_limits", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name"}}
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces"}}
 )
 
 // belongs says where a key goes that stands in the wrong place. A key of several places has the first.

@@ -29,6 +29,10 @@ type Match struct {
 	prefix string // of keys
 }
 
+// Apart is the match for a limit that the request brings with it: its key has every value, also where the rule lets the
+// values of a pattern share one count.
+func (m Match) Apart() Match { return Match{Found: m.Found, prefix: m.prefix} }
+
 // Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
 // value knows no domain. Make one with [Parse].
 type Config struct {

@@ -63,6 +63,7 @@ func readAll(files []File, o Options) *parser {
 		}
 		p.read = append(p.read, readFile{File: f, domain: p.domain, bad: p.errors > errors})
 	}
+	p.warnOfNothingReplaced()
 	p.problems.sort()
 	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
 		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
@@ -87,6 +88,8 @@ type parser struct {
 	read       []readFile
 	composites map[composite]string // where each stands
 	names      map[Entry]string     // where each name of a limit stands, by domain and name
+
+	replacements []replacement
 
 	problems         Problems
 	errors, warnings int // all of them, told or not

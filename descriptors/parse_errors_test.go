@@ -69,7 +69,7 @@ var descriptorErrors = []errorTest{
 	{"an empty replaces entry", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
 		"  replaces: [{name: ''}]}}", 4, "should not have an empty replaces entry"},
 	{"a limit that replaces itself", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
-		"  name: n, replaces: [{name: m}, {name: n}]}}", 4, "replaces should not contain name of same descriptor"},
+		"  name: n, replaces: [{name: n}]}}", 4, "replaces should not contain name of same descriptor"},
 	{"metadata is a text",
 		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: some}", 4,
 		`metadata must be a mapping (key: value), not "some"`},

@@ -9,15 +9,29 @@ import (
 // inReplaces is an item of a rate_limit's replaces.
 var inReplaces = place{"an item of replaces", []string{"name"}}
 
-// ReplacedBy says whether the rule steps aside for others that replace these names: one of its limits has one of them.
+// ReplacedBy says whether the whole rule steps aside for others that replace these names: all of its limits do, or it is
+// unlimited and has one of the names.
 func (r *Rule) ReplacedBy(names []string) bool {
 	if len(names) == 0 {
 		return false
 	}
-	if r.name != "" && slices.Contains(names, r.name) {
-		return true
+	for i := range r.Limits {
+		if !r.Limits[i].ReplacedBy(names) {
+			return false
+		}
 	}
-	return slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Name != "" && slices.Contains(names, l.Name) })
+	return !r.Unlimited || (r.name != "" && slices.Contains(names, r.name))
+}
+
+// ReplacedBy says whether the limit has one of these names.
+func (l *Limit) ReplacedBy(names []string) bool {
+	return l.Name != "" && slices.Contains(names, l.Name)
+}
+
+// replacement is a name that a limit stands in for, and where it says so.
+type replacement struct {
+	file, domain, path, name string
+	at                       *yaml.Node
 }
 
 // replaces reads the names of the limits that a rate_limit of this name stands in for.
@@ -33,9 +47,20 @@ func (p *parser) replaces(m mapping, own, path string) []string {
 				p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 			}
 			names = append(names, name)
+			p.replacements = append(p.replacements, replacement{p.file, p.domain, path, name, item})
 		}
 	}
 	return names
+}
+
+// warnOfNothingReplaced warns of each replaced name that no limit of its domain has, once all files are read.
+func (p *parser) warnOfNothingReplaced() {
+	for _, r := range p.replacements {
+		if _, there := p.names[Entry{Key: r.domain, Value: r.name}]; !there {
+			p.file, p.domain = r.file, r.domain
+			p.warnf(r.at, r.path, "replaces %s, but no limit of this domain has that name: correct it, or leave it out", shown(r.name))
+		}
+	}
 }
 
 func (p *parser) replaced(n *yaml.Node, path string) (string, bool) {

@@ -30,7 +30,7 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: put all limits into rate_limits")
 	}
 	if many != nil {
-		r.Limits = p.limits(many, path)
+		p.limits(many, r, path)
 	}
 	if one != nil && isNull(one) {
 		p.warnf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: leave it out")
@@ -120,7 +120,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 	for _, name := range inListItem.keys {
 		n := m.get(name)
 		switch {
-		case n == nil || name == "name":
+		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
 			p.whole(m, name, path, 0)
 			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
@@ -142,7 +142,7 @@ func isUnit(n *yaml.Node) bool {
 }
 
 // limits reads a rate_limits list.
-func (p *parser) limits(n *yaml.Node, path string) []Limit {
+func (p *parser) limits(n *yaml.Node, r *Rule, path string) {
 	before := p.errors
 	items := p.list(n, "rate_limits", path)
 	switch {
@@ -150,31 +150,36 @@ func (p *parser) limits(n *yaml.Node, path string) []Limit {
 		p.errorf(n, path, "rate_limits is empty: list at least one limit, or leave it out")
 	case len(items) > maxLimits:
 		p.errorf(n, path, "rate_limits lists %d limits: at most %d are allowed", len(items), maxLimits)
-		return nil
+		return
 	}
-	var all []Limit
 	for _, item := range items {
 		m, ok := p.mapping(item, inListItem, path)
 		if !ok {
 			continue
 		}
-		l, ok := p.limit(m, path)
-		if !ok {
-			continue
-		}
-		for i := range all {
-			if all[i].SameState(&l) {
-				p.errorf(m.node, path, "%s and %s would share one count (same window, precision and algorithm): keep one",
-					all[i], l)
-				break
-			}
-		}
-		if all = append(all, l); Mixed(all) && !Mixed(all[:len(all)-1]) {
-			p.errorf(m.node, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
-				"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
+		r.Replaces = append(r.Replaces, p.replaces(m, "", path)...)
+		if l, ok := p.limit(m, path); ok {
+			p.fits(m.node, r.Limits, l, path)
+			r.Limits = append(r.Limits, l)
 		}
 	}
-	return all
+	if i := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
+		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits", shown(r.Limits[i].Name))
+	}
+}
+
+// fits reports a limit that cannot stand in one rule with those before it.
+func (p *parser) fits(n *yaml.Node, all []Limit, l Limit, path string) {
+	for i := range all {
+		if all[i].SameState(&l) {
+			p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
+			break
+		}
+	}
+	if with := append(slices.Clip(all), l); Mixed(with) && !Mixed(all) {
+		p.errorf(n, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
+			"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
+	}
 }
 
 // limit reads what rate_limit and an item of rate_limits have in common.

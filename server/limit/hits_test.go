@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"testing"
@@ -41,7 +42,7 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 		{"denied as a whole", "shop", 6, []limit.Descriptor{one("user", "ann"), one("user", "ann")},
 			totals{"shop user": {Within: 6, Over: 6}}},
 		{"denied, though charged", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500)), one("bytes", "")},
-			totals{"shop bytes": {Over: 1501}}},
+			totals{"shop bytes": {Within: 1000, Near: 200, Over: 501}}},
 		{"a shadow rule that is over", "shop", 1, []limit.Descriptor{one("shadow", ""), one("shadow", "")},
 			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}},
 		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}},
@@ -70,6 +71,26 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 				t.Errorf("recorded %+v; want %+v", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestRatelimitsVectorsOfNear has the table that envoyproxy/ratelimit tests its own near_limit and over_limit by: a limit,
+// a charge, and the count after it.
+func TestRatelimitsVectorsOfNear(t *testing.T) {
+	for _, v := range []struct{ requests, hits, after, near, over uint64 }{
+		{15, 1, 11, 0, 0}, {15, 1, 13, 1, 0}, {15, 1, 16, 0, 1}, {20, 3, 5, 0, 0}, {8, 2, 7, 1, 0}, {20, 3, 19, 3, 0},
+		{20, 3, 22, 1, 2}, {20, 7, 22, 4, 2}, {10, 3, 30, 0, 3},
+	} {
+		l, _, recorder := newLimiterWith(t, limit.Options{}, fmt.Sprintf("domain: shop\ndescriptors: [{key: k, rate_limit: "+
+			"{requests_per_unit: %d, unit: hour, algorithm: fixed_window}}]", v.requests))
+		ask(t, l, "shop", 1, with(one("k", ""), own(v.after-v.hits)))
+		before := recorded(recorder)["shop k"]
+		c := ask(t, l, "shop", uint32(v.hits), one("k", ""))
+		got := recorded(recorder)["shop k"]
+		got.Near, got.Over, got.Within = got.Near-before.Near, got.Over-before.Over, got.Within-before.Within
+		if want := (hits.Totals{Within: v.hits - v.over, Near: v.near, Over: v.over}); got != want || c.Over != (v.after > v.requests) {
+			t.Errorf("%d hits that bring a count to %d of %d: over %v, recorded %+v; want %+v", v.hits, v.after, v.requests, c.Over, got, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,9 @@ var (
 
 // ErrNoConfig means that no configuration has been applied yet, so that no verdict is possible.
 var ErrNoConfig = errors.New("no rate limit configuration loaded")
+
+// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits are.
+var ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
@@ -84,6 +88,8 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 		return ErrNoDescriptors
 	case r == nil:
 		return ErrNoConfig
+	case r.config.Broken(c.Domain):
+		return fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
 	}
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
@@ -159,6 +165,20 @@ func (l *Limiter) replace(r *rules, c *Call) {
 	c.overrides = c.overrides[:0] // match makes them
 }
 
+// unreplaced are those of some limits that no name replaces.
+func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
+	if !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.ReplacedBy(c.replaced) }) {
+		return limits
+	}
+	n := len(c.overrides)
+	for i := range limits {
+		if !limits[i].ReplacedBy(c.replaced) {
+			c.overrides = append(c.overrides, limits[i])
+		}
+	}
+	return c.overrides[n:len(c.overrides):len(c.overrides)]
+}
+
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
 func (l *Limiter) match(r *rules, c *Call, i int) {
 	d := &c.Descriptors[i]
@@ -179,17 +199,19 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if op == backend.Count {
 		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
 	}
+	key := m.Apart()
 	if limits == nil {
 		if m.Rule == nil || m.Rule.Unlimited {
 			c.Statuses[i].Unlimited = m.Rule != nil
 			p.hits.Admit(n, 0)
 			return
 		}
-		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		limits, p.shadow = c.unreplaced(m.Rule.Limits), m.Rule.Shadow
 		c.Statuses[i].Quota, c.Statuses[i].Metadata = m.Rule.Quota, m.Rule.Metadata
+		key = m
 	}
 	begin := len(c.keys)
-	c.keys = m.AppendKey(c.keys, c.Domain, d.Entries)
+	c.keys = key.AppendKey(c.keys, c.Domain, d.Entries)
 	c.checks = append(c.checks, backend.Check{
 		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge(m.Rule, d),
 	})
@@ -265,7 +287,12 @@ func (l *Limiter) take(c *Call, i int) {
 		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
 		return
 	}
-	p.hits.Deny(check.Hits, p.shadow || l.options.Shadow)
+	fitted := uint64(0)
+	if check.Charge.Always(s.Limit) { // what a denied charge took of the room that was left was within
+		fitted = min(check.Hits, s.Limit.Requests-min(s.Limit.Requests, d.Before))
+		p.hits.Admit(fitted, hits.Near(s.Limit.Requests, d.Before, fitted, l.options.NearRatio))
+	}
+	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
 	if p.shadow {
 		return
 	}

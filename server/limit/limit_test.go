@@ -260,6 +260,12 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	l, _ := newLimiter(t)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	var none descriptors.Held
+	broken.Apply(none.Renew([]descriptors.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
+		{Name: "bar", Data: []byte("domain: bar")}}, nil, descriptors.Options{}).Config)
+	brings := one("no", "rule")
+	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}
 	for _, tc := range []struct {
 		l       *limit.Limiter
 		request limit.Request
@@ -268,6 +274,8 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
 		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
+		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("no", "rule")}}, limit.ErrBrokenDomain, limit.Unavailable},
+		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{brings}}, limit.ErrBrokenDomain, limit.Unavailable},
 		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unavailable},
 	} {
 		c := &limit.Call{Request: tc.request}

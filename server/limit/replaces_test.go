@@ -13,7 +13,9 @@ const replacing = `
 domain: shop
 descriptors:
   - {key: any, rate_limit: {requests_per_unit: 0, unit: minute, name: any}}
-  - {key: list, rate_limits: [{requests_per_unit: 0, unit: minute, name: listed}, {requests_per_unit: 5, unit: hour}]}
+  - {key: list, rate_limits: [{requests_per_unit: 0, unit: minute, name: listed}, {requests_per_unit: 0, unit: hour, name: any}]}
+  - {key: some, rate_limits: [{requests_per_unit: 0, unit: minute}, {requests_per_unit: 5, unit: hour, name: any}]}
+  - {key: item, rate_limits: [{requests_per_unit: 1, unit: minute, replaces: [{name: any}]}, {requests_per_unit: 5, unit: hour}]}
   - {key: vip, rate_limit: {requests_per_unit: 10, unit: minute, name: vip, replaces: [{name: any}, {name: listed}, {name: gift}]}}
   - {key: all, rate_limit: {unlimited: true, name: gift, replaces: [{name: any}]}}
   - {key: left, rate_limit: {requests_per_unit: 0, unit: minute, name: left, replaces: [{name: right}]}}
@@ -30,8 +32,12 @@ func TestReplacedLimitsNeitherHoldNorCount(t *testing.T) {
 		"alone a limit holds":          {[]limit.Descriptor{one("any", "")}, true, map[string]hits.Totals{"shop any": {Over: 1}}},
 		"before the one that replaces": {[]limit.Descriptor{one("any", ""), one("vip", "")}, false, map[string]hits.Totals{"shop vip": {Within: 1}}},
 		"behind it":                    {[]limit.Descriptor{one("vip", ""), one("any", "")}, false, map[string]hits.Totals{"shop vip": {Within: 1}}},
-		"a rule of several limits":     {[]limit.Descriptor{one("vip", ""), one("list", "")}, false, map[string]hits.Totals{"shop vip": {Within: 1}}},
-		"by an unlimited rule":         {[]limit.Descriptor{one("all", ""), one("any", "")}, false, map[string]hits.Totals{"shop all": {Within: 1}}},
+		"all limits of a rule":         {[]limit.Descriptor{one("vip", ""), one("list", "")}, false, map[string]hits.Totals{"shop vip": {Within: 1}}},
+		"one of a rule's limits": {[]limit.Descriptor{one("vip", ""), one("some", "")}, true,
+			map[string]hits.Totals{"shop vip": {Within: 1}, "shop some": {Over: 1}}},
+		"by an item of a list": {[]limit.Descriptor{one("item", ""), one("any", "")}, false,
+			map[string]hits.Totals{"shop item": {Within: 1, Near: 1}}},
+		"by an unlimited rule": {[]limit.Descriptor{one("all", ""), one("any", "")}, false, map[string]hits.Totals{"shop all": {Within: 1}}},
 		"an unlimited rule": {[]limit.Descriptor{one("all", ""), one("vip", "")}, false,
 			map[string]hits.Totals{"shop vip": {Within: 1}}},
 		"each other": {[]limit.Descriptor{one("left", ""), one("right", "")}, false, map[string]hits.Totals{}},
@@ -45,7 +51,7 @@ func TestReplacedLimitsNeitherHoldNorCount(t *testing.T) {
 				t.Errorf("over %v, recorded %+v; want %v, %+v", c.Over, got, tc.over, tc.want)
 			}
 			for i, d := range tc.asks {
-				if s := c.Statuses[i]; !tc.over && d.Entries[0].Key != "vip" && d.Entries[0].Key != "all" && (s.Limit != nil || s.Unlimited) {
+				if s := c.Statuses[i]; !tc.over && d.Entries[0].Key != "vip" && d.Entries[0].Key != "all" && d.Entries[0].Key != "item" && (s.Limit != nil || s.Unlimited) {
 					t.Errorf("%s is shown as limited: %+v; what is replaced is as good as no limit", d.Entries[0].Key, s)
 				}
 			}
