@@ -21,25 +21,24 @@ func (p *parser) metadata(m mapping, path string) map[string]any {
 	return p.freeMapping(n, path, 0)
 }
 
-// freeMapping reads a mapping whose keys are anything that is text. Of those that << merges, its own keys go first.
+// freeMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
 func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]any {
-	own, merged := make(map[string]any), make(map[string]any)
+	all, own := make(map[string]any), make(map[string]bool)
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := follow(n.Content[i]), follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			p.mergeFree(merged, value, path, depth+1)
+			p.mergeFree(all, value, path, depth+1)
 		case key.Kind != yaml.ScalarNode || isNull(key):
 			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
 		default:
-			if _, twice := own[key.Value]; twice {
+			if own[key.Value] {
 				p.warnf(key, path, "%s is given twice in metadata: the last one holds", quoted(key.Value))
 			}
-			own[key.Value] = p.free(value, path, depth+1)
+			all[key.Value], own[key.Value] = p.free(value, path, depth+1), true
 		}
 	}
-	maps.Copy(merged, own)
-	return merged
+	return all
 }
 
 func (p *parser) mergeFree(into map[string]any, n *yaml.Node, path string, depth int) {
@@ -83,15 +82,17 @@ func (p *parser) free(n *yaml.Node, path string, depth int) any {
 }
 
 func (p *parser) freeScalar(n *yaml.Node, path string) any {
-	switch n.Tag {
-	case "!!null":
+	plain := n.Style&(quotes|yaml.TaggedStyle) == 0
+	switch {
+	case n.Tag == "!!null":
 		return nil
-	case "!!bool":
-		var v bool
-		if n.Decode(&v) == nil {
-			return v
-		}
-	case "!!int", "!!float":
+	case plain && slices.Contains(yesWords, n.Value):
+		return true
+	case plain && slices.Contains(noWords, n.Value):
+		return false
+	case n.Tag == "!!bool" && slices.Contains(slices.Concat(yesWords, noWords), n.Value):
+		return slices.Contains(yesWords, n.Value)
+	case n.Tag == "!!int", n.Tag == "!!float":
 		var v float64
 		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			p.errorf(n, path, "metadata holds %s, which is not a number that JSON has", quoted(n.Value))
