@@ -131,7 +131,11 @@ func (d *Dir) complain(err error, config *descriptors.Config, renewed descriptor
 	case config == nil:
 		message, inForce = "configuration not loaded", "none yet"
 	}
-	d.log.Error(message, "dir", d.path, "error", err, "in_force", inForce, "domains", renewed.Told())
+	told := []any{"dir", d.path, "error", err, "in_force", inForce}
+	if domains := renewed.Told(); domains != "" {
+		told = append(told, "domains", domains)
+	}
+	d.log.Error(message, told...)
 	if d.OnError != nil {
 		d.OnError(err)
 	}
