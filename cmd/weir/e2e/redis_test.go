@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -73,6 +75,36 @@ func TestWeirStartsAndWaitsWhereThereIsNoRedis(t *testing.T) {
 		_, err := c.hit("basic", "ann")
 		return err
 	})
+}
+
+// Two installations share a Redis; one has a prefix of its own.
+func TestAPrefixKeepsTheCountersOfTwoWeirsApart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	const rules = `
+- key: plan
+  value: basic
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+`
+	plain := startWeir(t, rules, "REDIS_URL="+server.Addr).client(t)
+	prefixed := startWeir(t, rules, "REDIS_URL="+server.Addr, "CACHE_KEY_PREFIX=blue:").client(t)
+	for name, c := range map[string]*client{"plain": plain, "prefixed": prefixed} {
+		eventually(t, 10*time.Second, "Redis counts", func() error {
+			_, err := c.look("basic", "ann")
+			return err
+		})
+		if s, err := c.hit("basic", "ann"); err != nil || s.Code != rlspb.RateLimitResponse_OK {
+			t.Errorf("%s: the first hit of its own counter gets %v, %v; want OK", name, s, err)
+		}
+	}
+	keys := server.Client().Keys(t.Context(), "weir:{*}*").Val()
+	for _, want := range []string{"}4:shop4:plan5:basic4:user3:ann", "}5:blue:4:shop4:plan5:basic4:user3:ann"} {
+		if !slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, want) }) {
+			t.Errorf("no key ends on %s, as KEYS.md has it: Redis holds %q", want, keys)
+		}
+	}
 }
 
 // A fourth node joins a ring of three through the file, under load.
