@@ -18,6 +18,7 @@ type Call struct {
 	pending   []pending
 	checks    []backend.Check
 	decisions []backend.Decision
+	round     round
 	keys      []byte
 	overrides []descriptors.Limit
 	replaced  []string // names of limits that others replace
@@ -27,6 +28,7 @@ type Call struct {
 type pending struct {
 	descriptor int
 	shadow     bool
+	spared     bool          // not counted, since the request is refused for another check
 	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
 }
 
@@ -111,12 +113,14 @@ func (c *Call) Reset() {
 	clear(c.replaced)
 	clear(c.checks)
 	clear(c.Statuses)
+	c.round.reset()
 	*c = Call{
 		Request:   Request{Descriptors: c.Descriptors[:0]},
 		Verdict:   Verdict{Statuses: c.Statuses[:0]},
 		pending:   c.pending[:0],
 		checks:    c.checks[:0],
 		decisions: c.decisions[:0],
+		round:     c.round,
 		keys:      c.keys[:0],
 		overrides: c.overrides[:0],
 		replaced:  c.replaced[:0],

@@ -45,6 +45,9 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
+	// Spare counts a request that is refused only where it is over: its other descriptors keep what they have left. It
+	// asks the store twice where a request has several checks.
+	Spare bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
 }
@@ -99,13 +102,12 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	for i := range c.Descriptors {
 		l.match(r, c, i)
 	}
-	if len(c.checks) > 0 {
-		c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
-		if err := l.counter.Decide(ctx, c.checks, c.decisions); err != nil {
-			for i := range c.checks {
-				c.decisions[i].Err = err
-			}
-		}
+	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
+	switch {
+	case l.options.Spare && !l.options.Shadow && c.needsLook():
+		l.askInRounds(ctx, c)
+	case len(c.checks) > 0:
+		l.ask(ctx, c.checks, c.decisions)
 	}
 	var undecided error
 	for i := range c.checks {
@@ -116,12 +118,32 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	return undecided
 }
 
-// conclude makes the answer for the whole request from those for its descriptors. One that is over refuses it, unless it
-// is a quota: of those all must be over.
+// ask has the store decide checks. Why it decides none is then the answer to each.
+func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []backend.Decision) {
+	if err := l.counter.Decide(ctx, checks, decisions); err != nil {
+		for i := range checks {
+			decisions[i].Err = err
+		}
+	}
+}
+
+// conclude makes the answer for the whole request from those for its descriptors.
 func (l *Limiter) conclude(c *Call) {
-	quotas, spent := 0, 0
+	refused, allSpent := l.refused(c.Statuses)
 	for i := range c.Statuses {
-		s := &c.Statuses[i]
+		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.rule != nil && (allSpent || !s.Quota) {
+			c.Message = s.rule.Message
+		}
+	}
+	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
+}
+
+// refused says whether descriptors with these statuses are refused together, were it not for Options.Shadow, and
+// whether all that are quotas are over. One that is over refuses the request, unless it is a quota: of those all must be.
+func (l *Limiter) refused(statuses []Status) (refused, allSpent bool) {
+	quotas, spent := 0, 0
+	for i := range statuses {
+		s := &statuses[i]
 		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
 		switch {
 		case s.Quota && s.Over:
@@ -130,19 +152,11 @@ func (l *Limiter) conclude(c *Call) {
 		case s.Quota:
 			quotas++
 		case s.Over:
-			c.Over = true
+			refused = true
 		}
 	}
-	allSpent := quotas > 0 && spent == quotas
-	c.Over = c.Over || allSpent
-	for i := range c.Statuses {
-		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.rule != nil && (allSpent || !s.Quota) {
-			c.Message = s.rule.Message
-		}
-	}
-	if c.Over && l.options.Shadow {
-		c.Over, c.Shadowed = false, true
-	}
+	allSpent = quotas > 0 && spent == quotas
+	return refused || allSpent, allSpent
 }
 
 // replace collects the names that the rules of the request's descriptors replace.
@@ -283,6 +297,7 @@ func (l *Limiter) take(c *Call, i int) {
 	s := &c.Statuses[p.descriptor]
 	s.Limit = &check.Limits[d.Strictest]
 	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
+	s.Over = !d.Allowed && !p.shadow
 	if d.Allowed {
 		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
 		return
@@ -293,8 +308,7 @@ func (l *Limiter) take(c *Call, i int) {
 		p.hits.Admit(fitted, hits.Near(s.Limit.Requests, d.Before, fitted, l.options.NearRatio))
 	}
 	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
-	if p.shadow {
-		return
+	if s.Over {
+		s.RetryIn = d.RetryIn
 	}
-	s.Over, s.RetryIn = true, d.RetryIn
 }

@@ -57,7 +57,13 @@ func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) 
 // newLimiterWith makes a limiter of a file, by options whose algorithm is the sliding window.
 func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter, *clock, *hits.Recorder) {
 	t.Helper()
-	o.Algorithm = descriptors.SlidingWindow
+	store, clk := newStore(t)
+	l, recorder := newLimiterOn(t, store, o, file)
+	return l, clk, recorder
+}
+
+func newStore(t testing.TB) (*memory.Store, *clock) {
+	t.Helper()
 	clk := new(clock)
 	clk.nanos.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixNano())
 	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: clk.now, Log: slog.New(slog.DiscardHandler)})
@@ -65,6 +71,13 @@ func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
+	return store, clk
+}
+
+// newLimiterOn is newLimiterWith on a store of the caller's.
+func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
+	t.Helper()
+	o.Algorithm = descriptors.SlidingWindow
 	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(file)}}, descriptors.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
@@ -72,7 +85,7 @@ func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter,
 	recorder := hits.New(hits.DefaultValues)
 	l := limit.New(store, o, recorder)
 	l.Apply(config)
-	return l, clk, recorder
+	return l, recorder
 }
 
 // one is a descriptor of one entry.

@@ -1,0 +1,318 @@
+package limit_test
+
+import (
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+const sparing = `
+domain: shop
+descriptors:
+  - {key: two, rate_limit: {requests_per_unit: 2, unit: minute}}
+  - {key: other, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: both, rate_limits: [{requests_per_unit: 10, unit: minute}, {requests_per_unit: 3, unit: hour}]}
+  - {key: epoch, rate_limit: {requests_per_unit: 2, unit: minute, algorithm: fixed_window}}
+  - {key: steady, rate_limit: {requests_per_unit: 10, unit: minute, algorithm: fixed_window}}
+  - {key: log, rate_limit: {requests_per_unit: 2, unit: minute, algorithm: sliding_log}}
+  - {key: always, charge: always, rate_limit: {requests_per_unit: 2, unit: minute}}
+  - {key: shadow, shadow_mode: true, charge: always, rate_limit: {requests_per_unit: 2, unit: minute}}
+  - {key: quota, quota_mode: true, charge: always, rate_limit: {requests_per_unit: 2, unit: minute}}
+  - {key: large, quota_mode: true, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: free, rate_limit: {unlimited: true}}
+`
+
+// counted is what the store holds of a key, under the first of its limits.
+func counted(t *testing.T, store backend.Inspector, l *limit.Limiter, d limit.Descriptor) uint64 {
+	t.Helper()
+	m := l.Config().Match("shop", d.Entries)
+	if m.Rule == nil {
+		t.Fatalf("no rule for %v", d.Entries)
+	}
+	counts, err := store.Inspect(t.Context(), m.AppendKey(nil, "shop", d.Entries), m.Rule.Limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts[0].Hits
+}
+
+func each(keys ...string) (ds []limit.Descriptor) {
+	for _, key := range keys {
+		ds = append(ds, one(key, ""))
+	}
+	return ds
+}
+
+// The same request three times, under limits of two: twice it passes, and then some of it is over.
+func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
+	type counts = map[string]uint64
+	full := with(one("other", ""), override(2, descriptors.Minute, 1))
+	for _, tc := range []struct {
+		name    string
+		options limit.Options
+		ask     []limit.Descriptor
+		over    bool
+		last    seen // of the last descriptor, the third time
+		want    counts
+	}{
+		{"the other descriptor is spared", limit.Options{}, each("two", "other"), true, seen{false, "10/minute", 8}, counts{"two": 2, "other": 2}},
+		{"whatever the order", limit.Options{}, each("other", "two"), true, seen{true, "2/minute", 0}, counts{"two": 2, "other": 2}},
+		{"all that are over are asked", limit.Options{}, each("two", "always", "other"), true, seen{false, "10/minute", 8},
+			counts{"two": 2, "always": 3, "other": 2}},
+		{"what is over in a fixed window counts on", limit.Options{}, each("epoch", "steady"), true, seen{false, "10/minute", 8},
+			counts{"epoch": 3, "steady": 2}},
+		{"what charges always and is not over is spared", limit.Options{}, append(each("two"), with(one("other", ""), own(1))), true,
+			seen{false, "10/minute", 8}, counts{"two": 2, "other": 2}},
+		{"a log", limit.Options{}, each("log", "other"), true, seen{false, "10/minute", 8}, counts{"log": 2, "other": 2}},
+		{"several limits, of which the strictest is shown", limit.Options{}, each("two", "both"), true, seen{false, "3/hour", 1}, counts{"two": 2, "both": 2}},
+		{"a limit that the request brings", limit.Options{}, []limit.Descriptor{full, one("both", "")}, true, seen{false, "3/hour", 1}, counts{"both": 2}},
+		{"alone it is as ever", limit.Options{}, each("always"), true, seen{true, "2/minute", 0}, counts{"always": 3}},
+		{"beside what is not counted as well", limit.Options{}, each("always", "free"), true, seen{false, "unlimited", 0}, counts{"always": 3}},
+
+		{"a shadow rule spares nothing", limit.Options{}, each("shadow", "other"), false, seen{false, "10/minute", 7}, counts{"shadow": 3, "other": 3}},
+		{"a shadow rule that is over is asked", limit.Options{}, each("two", "shadow"), true, seen{false, "2/minute", 0}, counts{"two": 2, "shadow": 3}},
+		{"in shadow mode nothing is spared", limit.Options{Shadow: true}, each("two", "other"), false, seen{false, "10/minute", 7}, counts{"two": 2, "other": 3}},
+		{"a quota that does not refuse spares nothing", limit.Options{}, each("quota", "large"), false, seen{false, "10/minute", 7}, counts{"quota": 3, "large": 3}},
+		{"all quotas are over", limit.Options{}, each("quota", "other"), true, seen{false, "10/minute", 8}, counts{"quota": 3, "other": 2}},
+		{"quotas beside what is over", limit.Options{}, each("two", "quota", "large"), true, seen{false, "10/minute", 8}, counts{"two": 2, "quota": 3, "large": 2}},
+		{"in quota mode", limit.Options{Quota: true}, each("always", "other"), false, seen{false, "10/minute", 7}, counts{"always": 3, "other": 3}},
+		{"in quota mode, all over", limit.Options{Quota: true}, each("always", "two"), true, seen{true, "2/minute", 0}, counts{"always": 3, "two": 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store, _ := newStore(t)
+			tc.options.Spare = true
+			l, _ := newLimiterOn(t, store, tc.options, sparing)
+			for range 2 {
+				if ask(t, l, "shop", 1, tc.ask...).Over {
+					t.Fatal("one of the first two requests is refused")
+				}
+			}
+			c := ask(t, l, "shop", 1, tc.ask...)
+			if got := see(c.Statuses[len(tc.ask)-1]); c.Over != tc.over || got != tc.last {
+				t.Errorf("over %v, the last status %+v; want %v, %+v", c.Over, got, tc.over, tc.last)
+			}
+			got := make(counts)
+			for key := range tc.want {
+				got[key] = counted(t, store, l, one(key, ""))
+			}
+			if !maps.Equal(got, tc.want) {
+				t.Errorf("counted %v; want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What else a request may bring, in one that is refused for another descriptor, or would be.
+func TestLooksAndRefundsBesideWhatIsSpared(t *testing.T) {
+	type counts = map[string]uint64
+	look := func(key string) limit.Descriptor { return with(one(key, ""), own(0)) }
+	for _, tc := range []struct {
+		name string
+		two  uint32 // hits of two before
+		ask  []limit.Descriptor
+		over bool
+		want counts
+	}{
+		{"a look that is over spares what counts", 2, []limit.Descriptor{look("two"), one("other", "")}, true, counts{"two": 2, "other": 4}},
+		{"a look that is not", 1, []limit.Descriptor{look("two"), one("other", "")}, false, counts{"two": 1, "other": 5}},
+		{"looks alone", 2, []limit.Descriptor{look("two"), look("other")}, true, counts{"two": 2, "other": 4}},
+		{"a refund is made whatever the verdict", 2, []limit.Descriptor{one("two", ""), with(one("other", ""), refund(3))}, true,
+			counts{"two": 2, "other": 1}},
+		{"a refund is made once", 1, []limit.Descriptor{one("two", ""), with(one("other", ""), refund(3)), one("both", "")}, false,
+			counts{"two": 2, "other": 1, "both": 1}},
+		{"a refund of what is over lets the request pass, and all of it counts", 2,
+			[]limit.Descriptor{with(one("two", ""), refund(1)), one("two", ""), one("other", "")}, false, counts{"two": 2, "other": 5}},
+		{"and not if it comes too late", 2, []limit.Descriptor{one("two", ""), with(one("two", ""), refund(1)), one("other", "")}, true,
+			counts{"two": 1, "other": 4}},
+		{"more hits than are left", 0, []limit.Descriptor{with(one("two", ""), own(3)), one("other", "")}, true, counts{"two": 3, "other": 4}},
+		{"a key that stands twice, and is over", 2, []limit.Descriptor{one("two", ""), one("two", ""), one("other", "")}, true,
+			counts{"two": 2, "other": 4}},
+		{"a key that stands twice is looked at as it was before", 1, []limit.Descriptor{one("two", ""), one("two", ""), one("other", "")}, true,
+			counts{"two": 2, "other": 5}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store, _ := newStore(t)
+			l, _ := newLimiterOn(t, store, limit.Options{Spare: true}, sparing)
+			ask(t, l, "shop", 4, one("other", ""))
+			if tc.two > 0 {
+				ask(t, l, "shop", tc.two, one("two", ""))
+			}
+			if c := ask(t, l, "shop", 1, tc.ask...); c.Over != tc.over {
+				t.Errorf("over %v; want %v", c.Over, tc.over)
+			}
+			for key, want := range tc.want {
+				if got := counted(t, store, l, one(key, "")); got != want {
+					t.Errorf("%s holds %d hits; want %d", key, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSparedHitsAreRecordedAsWithin(t *testing.T) {
+	l, _, recorder := newLimiterWith(t, limit.Options{Spare: true}, sparing)
+	ask(t, l, "shop", 2, each("two", "other")...)
+	ask(t, l, "shop", 7, each("two", "other")...)
+	want := map[string]hits.Totals{"shop two": {Within: 2, Near: 1, Over: 7}, "shop other": {Within: 9, Near: 1}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v, as if nothing were spared", got, want)
+	}
+}
+
+// The oracle asks a limiter that spares nothing, and takes back at the same instant what it should have spared.
+func TestSparingIsNotHavingCounted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 11))
+	// A shadow rule is not among them: its status does not say whether it took the hits.
+	keys := []string{"two", "other", "both", "epoch", "steady", "log", "always", "quota", "large", "free", "nobody"}
+	for round := range 20 {
+		l, clk, _ := newLimiterWith(t, limit.Options{Spare: true}, sparing)
+		oracle, oracleClock, _ := newLimiterWith(t, limit.Options{}, sparing)
+		for range 150 {
+			rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+			var request []limit.Descriptor
+			for _, key := range keys[:1+rng.IntN(4)] {
+				d := one(key, "")
+				switch rng.IntN(8) {
+				case 0:
+					d = with(d, own(0))
+				case 1:
+					d = with(d, refund(1))
+				case 2:
+					d = with(d, own(uint64(1+rng.IntN(3))))
+				}
+				request = append(request, d)
+			}
+			want, got := ask(t, oracle, "shop", 1, request...), ask(t, l, "shop", 1, request...)
+			if want.Over {
+				spare(t, oracle, want)
+			}
+			if got.Over != want.Over || !slices.EqualFunc(got.Statuses, want.Statuses, sameAnswer) {
+				t.Fatalf("round %d, %+v:\n got %v %+v\nwant %v %+v", round, request, got.Over, got.Statuses, want.Over, want.Statuses)
+			}
+			step := int64(rng.IntN(8_000)) * int64(time.Millisecond)
+			clk.nanos.Add(step)
+			oracleClock.nanos.Add(step)
+		}
+	}
+}
+
+// spare takes back what fitted in a refused request, and lets its statuses say so.
+func spare(t *testing.T, l *limit.Limiter, c *limit.Call) {
+	t.Helper()
+	for i, d := range c.Descriptors {
+		s := &c.Statuses[i]
+		counts := !d.Refund && (!d.HasHits || d.Hits > 0) && s.Limit != nil
+		if !counts || s.Over {
+			continue
+		}
+		n := uint64(1)
+		if d.HasHits {
+			n = d.Hits
+		}
+		ask(t, l, "shop", 1, with(one(d.Entries[0].Key, ""), refund(n)))
+		*s = ask(t, l, "shop", 1, with(one(d.Entries[0].Key, ""), own(0))).Statuses[0]
+	}
+}
+
+// sameAnswer says whether two statuses say the same.
+func sameAnswer(a, b limit.Status) bool {
+	return see(a) == see(b) && a.ResetIn == b.ResetIn && a.RetryIn == b.RetryIn && a.Quota == b.Quota
+}
+
+// Requests race for the last hits of one key while others give them back, so that the rounds of one request see
+// different counts. Whatever they see, a request that passes counts everywhere, and nothing counts twice.
+func TestARequestThatPassesIsCountedWhateverHappensBetweenItsRounds(t *testing.T) {
+	store, _ := newStore(t)
+	const file = `
+domain: shop
+descriptors:
+  - {key: tight, rate_limit: {requests_per_unit: 3, unit: hour}}
+  - {key: wide, rate_limit: {requests_per_unit: 1000000, unit: hour}}
+`
+	l, _ := newLimiterOn(t, store, limit.Options{Spare: true}, file)
+	var passed, asked atomic.Uint64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 2000 {
+				asked.Add(1)
+				if !ask(t, l, "shop", 1, each("tight", "wide")...).Over {
+					passed.Add(1)
+				}
+				ask(t, l, "shop", 1, with(one("tight", ""), refund(1)))
+			}
+		})
+	}
+	all.Wait()
+	if n := counted(t, store, l, one("wide", "")); n < passed.Load() || n > asked.Load() {
+		t.Errorf("%d requests of %d passed, and %d are counted: what passes must count, and once", passed.Load(), asked.Load(), n)
+	}
+}
+
+func TestWhatTheLookCannotTellCountsNowhere(t *testing.T) {
+	const file = `
+domain: shop
+descriptors:
+  - {key: slow, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: fast, rate_limit: {requests_per_unit: 10, unit: second}}
+`
+	there, gone := redistest.Single(t), redistest.Single(t)
+	open := func(addr string) *redis.Store {
+		store, err := redis.Open(t.Context(), redis.Config{Type: redis.Single, URL: addr, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := redis.NewPair(open(there.Addr), open(gone.Addr))
+	t.Cleanup(func() { store.Close() })
+	l, recorder := newLimiterOn(t, store, limit.Options{Spare: true}, file)
+	ask(t, l, "shop", 1, each("slow", "fast")...)
+	gone.Kill()
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: each("slow", "fast")}}
+	if err := l.Decide(t.Context(), c); c.Outcome(err) != limit.Unavailable {
+		t.Errorf("with one of two servers gone: %v; want no verdict", err)
+	}
+	if n := counted(t, store, l, one("slow", "")); n != 1 {
+		t.Errorf("%d hits count on the server that is there; want 1, as the second request has no verdict", n)
+	}
+	want := map[string]hits.Totals{"shop slow": {Within: 1, Degraded: 2}, "shop fast": {Within: 1, Degraded: 2}}
+	if got := recorded(recorder); !maps.Equal(got, want) {
+		t.Errorf("recorded %+v; want %+v", got, want)
+	}
+}
+
+func TestSparingCostsNoAllocation(t *testing.T) {
+	l, _, _ := newLimiterWith(t, limit.Options{Spare: true}, sparing)
+	c := new(limit.Call)
+	decide := func() {
+		c.Reset()
+		c.Domain = "shop"
+		for _, key := range []string{"two", "other"} {
+			d := c.AddDescriptor()
+			d.Entries = append(d.Entries, descriptors.Entry{Key: key})
+		}
+		if err := l.Decide(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decide()
+	if n := testing.AllocsPerRun(1000, decide); n != 0 {
+		t.Errorf("a request for known keys allocates %v times; want none, in two rounds as in one", n)
+	}
+	if !c.Over {
+		t.Error("the requests passed, so that nothing was spared")
+	}
+}
