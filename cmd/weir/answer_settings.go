@@ -27,7 +27,9 @@ func (s *settings) rules() descriptors.Options {
 
 // limits says what holds for all requests.
 func (s *settings) limits() limit.Options {
-	return limit.Options{Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode, Quota: s.QuotaMode, NearRatio: s.NearRatio}
+	return limit.Options{
+		Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare, NearRatio: s.NearRatio,
+	}
 }
 
 // checkAnswers refuses a share that is none, and names of headers that no HTTP message can hold.

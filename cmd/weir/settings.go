@@ -49,6 +49,7 @@ type settings struct {
 	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
 	ShadowMode bool    `envconfig:"SHADOW_MODE" default:"false"`
 	QuotaMode  bool    `envconfig:"QUOTA_MODE" default:"false"`
+	Spare      bool    `envconfig:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false"`
 
 	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
 	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`

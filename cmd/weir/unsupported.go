@@ -18,7 +18,6 @@ var notYet = []struct {
 	{"KEY_FORMAT", "weir", "this version of weir writes no other keys than its own"},
 	{"ON_BACKEND_FAILURE", "", ""},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", ""},
-	{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", ""},
 	{"USE_STATSD", "false", ""},
 	{"USE_PROMETHEUS", "false", ""},
 	{"TRACING_ENABLED", "false", ""},

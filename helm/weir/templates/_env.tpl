@@ -51,7 +51,7 @@
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE" .Values.grpc.maxConnectionAge) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
 {{- with .Values.answer }}
-{{- range $name, $on := dict "LIMIT_RESPONSE_HEADERS_ENABLED" .limitHeaders.enabled "RETRY_AFTER_HEADER_ENABLED" .retryAfter "RESPONSE_DYNAMIC_METADATA" .dynamicMetadata "SHADOW_MODE" .shadowMode "QUOTA_MODE" .quotaMode }}
+{{- range $name, $on := dict "LIMIT_RESPONSE_HEADERS_ENABLED" .limitHeaders.enabled "RETRY_AFTER_HEADER_ENABLED" .retryAfter "RESPONSE_DYNAMIC_METADATA" .dynamicMetadata "SHADOW_MODE" .shadowMode "QUOTA_MODE" .quotaMode "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" .spareOthers }}
 {{- if $on }}
 - name: {{ $name }}
   value: "true"
