@@ -1,0 +1,232 @@
+package rls
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"log/slog"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// Whatever bytes come as a request, under whatever settings, they get an answer that follows from it by the rules of
+// README.md, or an error that is theirs. Each message comes three times, so that limits are reached, and seconds pass in
+// between. The same message as protobuf writes it gets the same answer, byte for byte.
+func FuzzAnswer(f *testing.F) {
+	config := everything(f)
+	for _, r := range append(requests(), shopping()...) {
+		data, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, s := range []byte{0, sparing, sparing | quotas | withHeaders, shadowed | withMetadata, sparing | inPieces | withHeaders | withRetryAfter | withMetadata} {
+			f.Add(s, byte(1), data)
+		}
+		f.Add(byte(sparing), byte(60), data[:len(data)*2/3])
+	}
+	searching := flag.Lookup("test.fuzz").Value.String() != ""
+	f.Fuzz(func(t *testing.T, s, seconds byte, data []byte) {
+		var request ratelimit.RateLimitRequest
+		readable := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, &request) == nil
+		rewritten, err := proto.Marshal(&request)
+		if readable && err != nil {
+			t.Fatal(err)
+		}
+		rules := newRulebook(config, settings(s), &request)
+		asked, canonical := newWorld(t, config, settings(s)), newWorld(t, config, settings(s))
+		ask := asked.ask
+		if !searching { // through grpc it takes many times as long
+			ask = asked.listen(t)
+		}
+		for range 3 {
+			answer, err := ask(t.Context(), data)
+			if !rules.answered(t, readable, err) {
+				continue
+			}
+			rules.check(t, answer)
+			if again, err := canonical.ask(t.Context(), rewritten); err != nil || !bytes.Equal(again, answer) {
+				t.Fatalf("%v is answered\n%x as it came, and\n%x (%v) as protobuf writes it", &request, answer, again, err)
+			}
+			asked.clock.Add(int64(seconds))
+			canonical.clock.Add(int64(seconds))
+		}
+	})
+}
+
+// settings are what a byte switches on.
+type settings byte
+
+const (
+	sparing = 1 << iota
+	shadowed
+	quotas
+	withHeaders
+	withRetryAfter
+	withMetadata
+	bringingFixed // the limits that requests bring
+	inPieces      // the message comes in several buffers, and the limits that requests bring are logs unless they are fixed
+)
+
+func (s settings) has(one settings) bool { return s&one != 0 }
+
+func (s settings) algorithm() descriptors.Algorithm {
+	switch {
+	case s.has(bringingFixed):
+		return descriptors.FixedWindow
+	case s.has(inPieces):
+		return descriptors.SlidingLog
+	}
+	return descriptors.SlidingWindow
+}
+
+// everything is the configuration that has a rule of each kind.
+func everything(t testing.TB) *descriptors.Config {
+	t.Helper()
+	data, err := os.ReadFile("testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "everything.yaml", Data: data}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// shopping are requests that meet the rules of everything.
+func shopping() (all []*ratelimit.RateLimitRequest) {
+	one := func(kv ...string) *common.RateLimitDescriptor {
+		d := new(common.RateLimitDescriptor)
+		for i := 0; i < len(kv); i += 2 {
+			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: kv[i], Value: kv[i+1]})
+		}
+		return d
+	}
+	with := func(d *common.RateLimitDescriptor, hits uint64, back bool) *common.RateLimitDescriptor {
+		d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), back
+		return d
+	}
+	own := one("shade", "")
+	own.Limit = &common.RateLimitDescriptor_RateLimitOverride{
+		RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_MINUTE, UnitMultiplier: wrapperspb.UInt32(2)}
+	for _, ds := range [][]*common.RateLimitDescriptor{
+		{one("user", "ann"), one("user", "ann", "path", "/pay/1"), one("user", "ann", "path", "/")},
+		{one("user", "vip"), one("any", "x"), one("fixed", "x"), one("user", "ann")},
+		{one("free", ""), one("user", "ann"), one("open", ""), one("nobody", "")},
+		{one("log", "a"), one("logs", "a"), one("fine", "a"), one("fixed", "a"), one("fixed", "a")},
+		{one("q1", ""), one("q2", ""), one("tried", "")},
+		{one("q1", ""), one("free", ""), one("shade", "")},
+		{one("shut", ""), one("huge", ""), one("many", "acab"), one("", ""), one()},
+		{with(one("user", "ann"), 0, false), with(one("any", "x"), 1, true), one("any", "x"), with(one("huge", ""), 1<<63, false)},
+		{own, one("shade", ""), with(one("logs", ""), 1<<20, false)},
+	} {
+		all = append(all, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: uint32(len(all)) / 3, Descriptors: ds})
+	}
+	return append(all, &ratelimit.RateLimitRequest{Domain: "nowhere", Descriptors: all[0].Descriptors})
+}
+
+// world is a service on a store and a clock of its own.
+type world struct {
+	settings settings
+	service  *Service
+	clock    *atomic.Int64 // in seconds
+}
+
+func newWorld(t *testing.T, config *descriptors.Config, s settings) *world {
+	t.Helper()
+	clock := new(atomic.Int64)
+	clock.Store(time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC).Unix())
+	store, err := memory.Open(memory.Config{
+		MaxKeys: 1000, Now: func() time.Time { return time.Unix(clock.Load(), 0) }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := limit.New(store, limit.Options{
+		Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas),
+	}, hits.New(hits.DefaultValues))
+	l.Apply(config)
+	service := New(l, Options{
+		Headers:         Headers{Enabled: s.has(withHeaders), Limit: "limit", Remaining: "left", Reset: "reset", RetryAfter: s.has(withRetryAfter)},
+		DynamicMetadata: s.has(withMetadata),
+	}, nobody{})
+	return &world{settings: s, service: service, clock: clock}
+}
+
+// ask brings a message from the wire to the wire, as grpc does.
+func (w *world) ask(ctx context.Context, data []byte) ([]byte, error) {
+	codec := NewCodec()
+	message := mem.BufferSlice{mem.SliceBuffer(data)}
+	if n := len(data) / 3; w.settings.has(inPieces) {
+		message = mem.BufferSlice{mem.SliceBuffer(data[:n]), mem.SliceBuffer(data[n:])}
+	}
+	answer, err := shouldRateLimit(w.service, ctx, func(v any) error {
+		if err := codec.Unmarshal(message, v); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := codec.Marshal(answer)
+	return out.Materialize(), err
+}
+
+// listen has the world answer at a port, and is ask by way of it.
+func (w *world) listen(t *testing.T) func(context.Context, []byte) ([]byte, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(NewCodec()))
+	w.service.Register(server)
+	go func() { _ = server.Serve(l) }() // it ends with Stop
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return func(ctx context.Context, data []byte) (answer []byte, err error) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		err = conn.Invoke(ctx, method, data, &answer, grpc.ForceCodecV2(rawCodec{}))
+		return answer, err
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = bytes.Clone(data.Materialize())
+	return nil
+}

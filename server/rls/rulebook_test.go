@@ -1,0 +1,216 @@
+package rls
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const overLimit = ratelimit.RateLimitResponse_OVER_LIMIT
+
+// rulebook is what README.md says of the answer to a request, whatever has been counted before.
+type rulebook struct {
+	settings settings
+	request  *ratelimit.RateLimitRequest
+	means    []meaning // of the request's descriptors
+}
+
+// meaning is what a descriptor comes to: the limits of a rule, one that it brings itself, or nothing.
+type meaning struct {
+	rule *descriptors.Rule  // nil if none matches
+	own  *descriptors.Limit // goes before the rule
+}
+
+func newRulebook(config *descriptors.Config, s settings, request *ratelimit.RateLimitRequest) *rulebook {
+	r := &rulebook{settings: s, request: request}
+	for _, d := range request.Descriptors {
+		var m meaning
+		known := false
+		if entries := entriesOf(d); entries != nil {
+			found := config.Match(request.Domain, entries)
+			m.rule, known = found.Rule, found.Found != descriptors.UnknownDomain
+		}
+		if o := d.Limit; o != nil && known {
+			times := uint32(1)
+			if o.UnitMultiplier != nil {
+				times = o.UnitMultiplier.Value
+			}
+			own, err := descriptors.NewLimit(uint64(o.RequestsPerUnit), descriptors.Unit(max(0, min(o.Unit, math.MaxUint8))), times, s.algorithm(), 0)
+			if err == nil {
+				m.own = &own
+			}
+		}
+		r.means = append(r.means, m)
+	}
+	return r
+}
+
+// entriesOf are the entries that can match a rule: none if one has no key.
+func entriesOf(d *common.RateLimitDescriptor) (entries descriptors.Descriptor) {
+	for _, e := range d.Entries {
+		if e.Key == "" {
+			return nil
+		}
+		entries = append(entries, descriptors.Entry{Key: e.Key, Value: e.Value})
+	}
+	return entries
+}
+
+// answered says whether there is an answer, and fails if there is one where there should be an error, or the reverse.
+func (r *rulebook) answered(t *testing.T, readable bool, err error) bool {
+	t.Helper()
+	want := codes.OK
+	switch {
+	case !readable:
+		want = codes.Internal
+	case r.request.Domain == "", len(r.request.Descriptors) == 0:
+		want = codes.InvalidArgument
+	}
+	if got := status.Code(err); got != want {
+		t.Fatalf("%v (readable: %v) is answered %v; want %v", r.request, readable, err, want)
+	}
+	return err == nil
+}
+
+// check fails if an answer breaks a rule.
+func (r *rulebook) check(t *testing.T, answer []byte) {
+	t.Helper()
+	var got ratelimit.RateLimitResponse
+	if err := proto.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%x is no answer: %v", answer, err)
+	}
+	if err := got.ValidateAll(); err != nil || len(got.ProtoReflect().GetUnknown()) > 0 {
+		t.Fatalf("%v is not valid: %v", &got, err)
+	}
+	if len(got.Statuses) != len(r.means) {
+		t.Fatalf("%d statuses for %d descriptors; Envoy relies on one each", len(got.Statuses), len(r.means))
+	}
+	for i, s := range got.Statuses {
+		if broken := r.means[i].breaks(s); broken != "" {
+			t.Fatalf("status %d of %v is %v: %s", i, r.request, s, broken)
+		}
+	}
+	if over := r.refused(got.Statuses); (got.OverallCode == overLimit) != over || got.OverallCode == 0 {
+		t.Fatalf("%v is answered %v; want over %v, as its statuses say", r.request, &got, over)
+	}
+	r.checkRest(t, &got)
+}
+
+// breaks says what is wrong with a status.
+func (m *meaning) breaks(s *ratelimit.RateLimitResponse_DescriptorStatus) string {
+	over, limit := s.Code == overLimit, s.CurrentLimit
+	switch {
+	case s.Code == ratelimit.RateLimitResponse_UNKNOWN:
+		return "Envoy cannot use it"
+	case limit == nil && (over || s.DurationUntilReset != nil):
+		return "without a limit nothing is over, or resets"
+	case limit == nil && m.own != nil:
+		return "a limit that the request brings is always shown"
+	case limit == nil && (s.LimitRemaining != 0) != (m.rule != nil && m.rule.Unlimited):
+		return "what is left of an unlimited rule is shown as the largest number, and nothing of no limit"
+	case limit == nil:
+		return ""
+	case !slices.ContainsFunc(m.limits(), func(l descriptors.Limit) bool { return shows(limit, &l) }):
+		return "it shows a limit that is not of this descriptor"
+	case s.DurationUntilReset.GetSeconds() < 1:
+		return "a client that comes at once comes too early"
+	case over && s.LimitRemaining != 0:
+		return "something is left where it is over"
+	case uint64(s.LimitRemaining) > uint64(limit.RequestsPerUnit):
+		return "more is left than the limit"
+	case over && m.own == nil && m.rule.Shadow:
+		return "a shadow rule is never over"
+	}
+	return ""
+}
+
+// limits are those that may be shown.
+func (m *meaning) limits() []descriptors.Limit {
+	switch {
+	case m.own != nil:
+		return []descriptors.Limit{*m.own}
+	case m.rule != nil:
+		return m.rule.Limits
+	}
+	return nil
+}
+
+func shows(got *ratelimit.RateLimitResponse_RateLimit, l *descriptors.Limit) bool {
+	return uint64(got.RequestsPerUnit) == min(l.Requests, math.MaxUint32) && got.Name == l.Name &&
+		got.Unit.String() == unitName(l.Unit) && max(1, got.UnitMultiplier.GetValue()) == l.Multiplier
+}
+
+func unitName(u descriptors.Unit) string {
+	return [...]string{"UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"}[u]
+}
+
+// refused says whether a request with these statuses is: if one is over, of quotas if all are.
+func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorStatus) bool {
+	quotas, refused := 0, false
+	spent := 0
+	for i, s := range statuses {
+		over := s.Code == overLimit
+		switch {
+		case !r.isQuota(i, s):
+			refused = refused || over
+		case over:
+			spent++
+			quotas++
+		default:
+			quotas++
+		}
+	}
+	return (refused || quotas > 0 && spent == quotas) && !r.settings.has(shadowed)
+}
+
+// isQuota says whether a descriptor's limit is one. What is replaced is none, unless everything is.
+func (r *rulebook) isQuota(i int, s *ratelimit.RateLimitResponse_DescriptorStatus) bool {
+	m := r.means[i]
+	if r.settings.has(quotas) {
+		return s.CurrentLimit != nil || s.LimitRemaining == 0 // all but what is unlimited
+	}
+	return m.own == nil && m.rule != nil && m.rule.Quota && s.CurrentLimit != nil
+}
+
+// checkRest looks at what an answer holds beside its codes.
+func (r *rulebook) checkRest(t *testing.T, got *ratelimit.RateLimitResponse) {
+	t.Helper()
+	over := got.OverallCode == overLimit
+	said := got.RawBody == nil
+	for i, s := range got.Statuses {
+		said = said || over && s.Code == overLimit && r.means[i].rule != nil && r.means[i].rule.Message == string(got.RawBody)
+	}
+	if !said {
+		t.Fatalf("%v is answered with the body %q, which no rule that refuses it has", r.request, got.RawBody)
+	}
+	limited := slices.ContainsFunc(got.Statuses, func(s *ratelimit.RateLimitResponse_DescriptorStatus) bool { return s.CurrentLimit != nil })
+	var names []string
+	for _, h := range got.ResponseHeadersToAdd {
+		if _, err := strconv.ParseUint(h.Value, 10, 64); err != nil {
+			t.Fatalf("the header %s holds %q, which is no number", h.Key, h.Value)
+		}
+		names = append(names, h.Key)
+	}
+	var want []string
+	if r.settings.has(withHeaders) && limited {
+		want = append(want, "limit", "left", "reset")
+	}
+	if n := len(want); r.settings.has(withRetryAfter) && over && len(names) > n { // none if the request never passes
+		want = append(want, "retry-after")
+	}
+	if !slices.Equal(names, want) {
+		t.Fatalf("%v is answered with the headers %q; want %q", got, names, want)
+	}
+	if domain, told := got.DynamicMetadata.GetFields()["domain"]; told != r.settings.has(withMetadata) || told && domain.GetStringValue() != r.request.Domain {
+		t.Fatalf("%v is told %v; want metadata only if it is asked for, and of this request", r.request, got.DynamicMetadata)
+	}
+}
