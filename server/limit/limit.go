@@ -296,8 +296,7 @@ func (l *Limiter) take(c *Call, i int) {
 	}
 	s := &c.Statuses[p.descriptor]
 	s.Limit = &check.Limits[d.Strictest]
-	s.Remaining, s.ResetIn = d.Remaining, d.ResetIn
-	s.Over = !d.Allowed && !p.shadow
+	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
 	if d.Allowed {
 		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
 		return
@@ -308,7 +307,8 @@ func (l *Limiter) take(c *Call, i int) {
 		p.hits.Admit(fitted, hits.Near(s.Limit.Requests, d.Before, fitted, l.options.NearRatio))
 	}
 	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
-	if s.Over {
-		s.RetryIn = d.RetryIn
+	if p.shadow {
+		return
 	}
+	s.Over, s.RetryIn = true, d.RetryIn
 }

@@ -134,6 +134,7 @@ func shopping() (all []*ratelimit.RateLimitRequest) {
 		{one("free", ""), one("user", "ann"), one("open", ""), one("nobody", "")},
 		{one("log", "a"), one("logs", "a"), one("fine", "a"), one("fixed", "a"), one("fixed", "a")},
 		{one("q1", ""), one("q2", ""), one("tried", "")},
+		{one("q1", ""), one("q2", ""), one("shut", "")},
 		{one("q1", ""), one("free", ""), one("shade", "")},
 		{one("shut", ""), one("huge", ""), one("many", "acab"), one("", ""), one()},
 		{with(one("user", "ann"), 0, false), with(one("any", "x"), 1, true), one("any", "x"), with(one("huge", ""), 1<<63, false)},

@@ -99,10 +99,16 @@ func (r *rulebook) check(t *testing.T, answer []byte) {
 			t.Fatalf("status %d of %v is %v: %s", i, r.request, s, broken)
 		}
 	}
-	if over := r.refused(got.Statuses); (got.OverallCode == overLimit) != over || got.OverallCode == 0 {
-		t.Fatalf("%v is answered %v; want over %v, as its statuses say", r.request, &got, over)
+	refused, allSpent := r.refused(got.Statuses)
+	if want := refused && !r.settings.has(shadowed); (got.OverallCode == overLimit) != want || got.OverallCode == 0 {
+		t.Fatalf("%v is answered %v; want over %v, as its statuses say", r.request, &got, want)
 	}
-	r.checkRest(t, &got)
+	r.checkBody(t, &got, allSpent)
+	r.checkHeaders(t, &got)
+	domain, told := got.DynamicMetadata.GetFields()["domain"]
+	if told != r.settings.has(withMetadata) || told && domain.GetStringValue() != r.request.Domain {
+		t.Fatalf("%v is told %v; want metadata only if it is asked for, and of this request", r.request, got.DynamicMetadata)
+	}
 }
 
 // breaks says what is wrong with a status.
@@ -153,10 +159,10 @@ func unitName(u descriptors.Unit) string {
 	return [...]string{"UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"}[u]
 }
 
-// refused says whether a request with these statuses is: if one is over, of quotas if all are.
-func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorStatus) bool {
-	quotas, refused := 0, false
-	spent := 0
+// refused says whether a request with these statuses is, were it not for the shadow that everything may stand in, and
+// whether all of its quotas are over. One that is over refuses it, unless it is a quota: of those all must be.
+func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorStatus) (refused, allSpent bool) {
+	quotas, spent := 0, 0
 	for i, s := range statuses {
 		over := s.Code == overLimit
 		switch {
@@ -169,7 +175,8 @@ func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorSta
 			quotas++
 		}
 	}
-	return (refused || quotas > 0 && spent == quotas) && !r.settings.has(shadowed)
+	allSpent = quotas > 0 && spent == quotas
+	return refused || allSpent, allSpent
 }
 
 // isQuota says whether a descriptor's limit is one. What is replaced is none, unless everything is.
@@ -181,18 +188,24 @@ func (r *rulebook) isQuota(i int, s *ratelimit.RateLimitResponse_DescriptorStatu
 	return m.own == nil && m.rule != nil && m.rule.Quota && s.CurrentLimit != nil
 }
 
-// checkRest looks at what an answer holds beside its codes.
-func (r *rulebook) checkRest(t *testing.T, got *ratelimit.RateLimitResponse) {
+// checkBody looks for the words of the first rule that refuses the request and has some.
+func (r *rulebook) checkBody(t *testing.T, got *ratelimit.RateLimitResponse, allSpent bool) {
 	t.Helper()
-	over := got.OverallCode == overLimit
-	said := got.RawBody == nil
+	want := ""
 	for i, s := range got.Statuses {
-		said = said || over && s.Code == overLimit && r.means[i].rule != nil && r.means[i].rule.Message == string(got.RawBody)
+		refuses := got.OverallCode == overLimit && s.Code == overLimit && (allSpent || !r.isQuota(i, s))
+		if rule := r.means[i].rule; want == "" && refuses && rule != nil {
+			want = rule.Message
+		}
 	}
-	if !said {
-		t.Fatalf("%v is answered with the body %q, which no rule that refuses it has", r.request, got.RawBody)
+	if string(got.RawBody) != want {
+		t.Fatalf("%v is answered %v with the body %q; want %q", r.request, got, got.RawBody, want)
 	}
-	limited := slices.ContainsFunc(got.Statuses, func(s *ratelimit.RateLimitResponse_DescriptorStatus) bool { return s.CurrentLimit != nil })
+}
+
+// checkHeaders looks for those that the settings ask for, and no others.
+func (r *rulebook) checkHeaders(t *testing.T, got *ratelimit.RateLimitResponse) {
+	t.Helper()
 	var names []string
 	for _, h := range got.ResponseHeadersToAdd {
 		if _, err := strconv.ParseUint(h.Value, 10, 64); err != nil {
@@ -201,16 +214,15 @@ func (r *rulebook) checkRest(t *testing.T, got *ratelimit.RateLimitResponse) {
 		names = append(names, h.Key)
 	}
 	var want []string
-	if r.settings.has(withHeaders) && limited {
+	limited := func(s *ratelimit.RateLimitResponse_DescriptorStatus) bool { return s.CurrentLimit != nil }
+	if r.settings.has(withHeaders) && slices.ContainsFunc(got.Statuses, limited) {
 		want = append(want, "limit", "left", "reset")
 	}
-	if n := len(want); r.settings.has(withRetryAfter) && over && len(names) > n { // none if the request never passes
+	mayRetry := r.settings.has(withRetryAfter) && got.OverallCode == overLimit
+	if mayRetry && len(names) > len(want) { // it is left out where the request never passes
 		want = append(want, "retry-after")
 	}
 	if !slices.Equal(names, want) {
 		t.Fatalf("%v is answered with the headers %q; want %q", got, names, want)
-	}
-	if domain, told := got.DynamicMetadata.GetFields()["domain"]; told != r.settings.has(withMetadata) || told && domain.GetStringValue() != r.request.Domain {
-		t.Fatalf("%v is told %v; want metadata only if it is asked for, and of this request", r.request, got.DynamicMetadata)
 	}
 }
