@@ -238,7 +238,7 @@ func TestARequestThatPassesIsCountedWhateverHappensBetweenItsRounds(t *testing.T
 	const file = `
 domain: shop
 descriptors:
-  - {key: tight, rate_limit: {requests_per_unit: 3, unit: hour}}
+  - {key: tight, rate_limit: {requests_per_unit: 1, unit: hour}}
   - {key: wide, rate_limit: {requests_per_unit: 1000000, unit: hour}}
 `
 	l, _ := newLimiterOn(t, store, limit.Options{Spare: true}, file)

@@ -38,7 +38,8 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, s := range []byte{0, sparing, sparing | quotas | withHeaders, shadowed | withMetadata, sparing | inPieces | withHeaders | withRetryAfter | withMetadata} {
+		for _, s := range []byte{0, sparing, sparing | quotas | withHeaders, shadowed | withMetadata,
+			sparing | inPieces | withHeaders | withRetryAfter | withMetadata} {
 			f.Add(s, byte(1), data)
 		}
 		f.Add(byte(sparing), byte(60), data[:len(data)*2/3])
