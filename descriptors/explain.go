@@ -74,7 +74,8 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 
 func (c *Config) unknownDomain(domain string) string {
 	if c.Broken(domain) {
-		return fmt.Sprintf("The files of domain %s have errors and never were good: the log of weir says which.", shown(domain))
+		return fmt.Sprintf("The files of domain %s have errors and never were good: its requests are answered UNAVAILABLE.",
+			shown(domain))
 	}
 	if len(c.domains) == 0 {
 		return "No domain is configured at all."
@@ -209,9 +210,16 @@ func (c *Child) compare(e Entry, taken *Child) {
 		c.Why = "the key does not fit the pattern"
 	case strings.EqualFold(c.Key, e.Key):
 		c.Why = "another key: upper and lower case differ"
+	case c.nearlyNamed(e):
+		c.Why = "another key, spelled nearly so"
 	default:
 		c.Why = "another key"
 	}
+}
+
+// nearlyNamed says whether c's key looks like a slip of e's. Long keys are not compared: that takes time.
+func (c *Child) nearlyNamed(e Entry) bool {
+	return len(e.Key)+len(c.Key) <= maxShown && nearest(e.Key, []string{c.Key}) != ""
 }
 
 // rank orders children by how near they come to e.
@@ -219,7 +227,7 @@ func (c *Child) rank(e Entry) int {
 	switch {
 	case c.Fits:
 		return 0
-	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key):
+	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key), c.nearlyNamed(e):
 		return 1
 	}
 	return 2

@@ -225,6 +225,9 @@ func (l *Limit) Levels() []time.Duration {
 	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]
 }
 
+// WindowName is the window as people write it: 1m, 7d.
+func (l *Limit) WindowName() string { return brief(l.Window) }
+
 // LevelNames are the levels as people write them: 1s, 1m.
 func (l *Limit) LevelNames() []string {
 	var names []string

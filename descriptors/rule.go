@@ -36,10 +36,36 @@ type Rule struct {
 
 // counted is what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
 func (r *Rule) counted(d Descriptor, entry int) string {
-	if r != nil && entry < len(r.shared) && r.shared[entry] != "" {
-		return r.shared[entry]
+	if r != nil {
+		if pattern := r.Shared(entry); pattern != "" {
+			return pattern
+		}
 	}
 	return d[entry].Value
+}
+
+// Shared is the pattern whose values all count as one in an entry of the rule's descriptors, "" if each value has a count
+// of its own.
+func (r *Rule) Shared(entry int) string {
+	if entry < len(r.shared) {
+		return r.shared[entry]
+	}
+	return ""
+}
+
+// Names are those by which other rules can replace the rule's limits, or the whole rule if it is unlimited. A limit that
+// has none is left out.
+func (r *Rule) Names() []string {
+	var names []string
+	if r.Unlimited && r.name != "" {
+		names = append(names, r.name)
+	}
+	for i := range r.Limits {
+		if r.Limits[i].Name != "" {
+			names = append(names, r.Limits[i].Name)
+		}
+	}
+	return names
 }
 
 // Source delivers configurations.

@@ -19,7 +19,7 @@ const exitWrong exitCode = 1
 type checkCmd struct {
 	Dir     string `arg:"" help:"Directory of descriptor files."`
 	Strict  bool   `help:"Take warnings for errors."`
-	Explain string `placeholder:"K=V,K=V" help:"Say which rule a descriptor gets, which limits and which key, and why no other rule."`
+	Explain string `placeholder:"K=V,K=V" help:"Say which rule a descriptor gets, all that it says, and why no other rule."`
 	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 
 	stdout, stderr io.Writer `kong:"-"` // nil: those of the process
@@ -29,7 +29,7 @@ type checkCmd struct {
 func (*checkCmd) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window or sliding_log.
-MERGE_DOMAIN_CONFIG=true lets several files configure one domain.
+MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are explained as far as they are right.
 
     weir check k8s/base/config
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop`
@@ -54,13 +54,16 @@ func (c *checkCmd) Run() error {
 		fmt.Fprintln(c.stderr, "weir check:", err)
 		return exitWrong
 	}
-	if !c.report(problems) {
-		return exitWrong
+	right := c.report(problems)
+	if c.Explain != "" && config != nil {
+		err = c.explain(config)
+	} else if right {
+		err = c.list(config)
 	}
-	if c.Explain != "" {
-		return c.explain(config)
+	if err == nil && !right {
+		err = exitWrong
 	}
-	return c.list(config)
+	return err
 }
 
 // report prints the problems and says whether the configuration can be used.
@@ -126,79 +129,6 @@ func describeRule(r *descriptors.Rule) string {
 	}
 	if r.Quota {
 		out += "  (quota: denies when all quotas of a request are over)"
-	}
-	return out
-}
-
-// explain prints what a descriptor gets and why.
-func (c *checkCmd) explain(config *descriptors.Config) error {
-	d, err := descriptors.ParseDescriptor(c.Explain)
-	if err != nil {
-		return fmt.Errorf("--explain: %w", err)
-	}
-	domain, err := c.explainedDomain(config)
-	if err != nil {
-		return err
-	}
-	x := config.Explain(domain, d)
-	if _, err := io.WriteString(c.stdout, x.String()); err != nil {
-		return err
-	}
-	rule := x.Match.Rule
-	switch {
-	case x.Match.Found == descriptors.UnknownDomain:
-		return exitError
-	case rule == nil:
-		return nil
-	}
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\nrule\t%s (%s)\n", descriptors.ReadablePath(rule.Path), rule.Where)
-	for i := range rule.Limits {
-		fmt.Fprintf(w, "limit\t%s\n", describeLimit(rule, &rule.Limits[i]))
-	}
-	if rule.Unlimited {
-		fmt.Fprintln(w, "limit\tnone: unlimited")
-	} else {
-		fmt.Fprintf(w, "key\t%q\n", x.Match.AppendKey(nil, domain, d))
-	}
-	if rule.Shadow {
-		fmt.Fprintln(w, "shadow\tcounted, never denied")
-	}
-	if rule.Quota {
-		fmt.Fprintln(w, "quota\tdenied only when all quotas of a request are over")
-	}
-	if rule.Message != "" {
-		fmt.Fprintf(w, "message\t%q\n", rule.Message)
-	}
-	return w.Flush()
-}
-
-// explainedDomain is the domain asked for, or the only one there is.
-func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
-	if c.Domain != "" {
-		return c.Domain, nil
-	}
-	names := config.DomainNames()
-	if len(names) == 1 {
-		return names[0], nil
-	}
-	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
-}
-
-// describeLimit is a limit with all that decides how it counts.
-func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
-	out := l.String() + "  " + l.Algorithm.String()
-	switch l.Algorithm {
-	case descriptors.SlidingWindow:
-		out += ", buckets of " + strings.Join(l.LevelNames(), ", ")
-	case descriptors.SlidingLog:
-		out += ", exact to the microsecond"
-	}
-	if r.Charge.Always(l) {
-		out += ", denied hits count too"
-	}
-	if l.Name != "" {
-		out += fmt.Sprintf(", name %q", l.Name)
 	}
 	return out
 }

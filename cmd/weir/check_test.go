@@ -78,16 +78,16 @@ func TestCheckOfAMissingDirectory(t *testing.T) {
 func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
 	explain := func(d string) func(*checkCmd) { return func(c *checkCmd) { c.Explain = d } }
 	code, out, errs := check(t, goodShop, explain("user=ann,path=/pay"))
-	for _, want := range []string{"rule", "user/path=/pay (shop.yaml:8)", "5/minute  fixed_window, denied hits count too", `"4:shop4:user3:ann4:path4:/pay"`, `"slow down"`} {
+	for _, want := range []string{"rule", "user/path=/pay (shop.yaml:8)", "5/minute  fixed_window of 1m, denied hits count too", `"4:shop4:user3:ann4:path4:/pay"`, `"slow down"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("exit code %d, %s: the explanation lacks %q:\n%s", code, errs, want, out)
 		}
 	}
-	if _, out, _ := check(t, goodShop, explain("user=ann")); !strings.Contains(out, "sliding_window, buckets of 1s, 1m") {
+	if _, out, _ := check(t, goodShop, explain("user=ann")); !strings.Contains(out, "sliding_window of 1m, buckets of 1s, 1m") {
 		t.Errorf("the explanation lacks the buckets:\n%s", out)
 	}
 	exact := strings.Replace(goodShop, "algorithm: fixed_window", "algorithm: sliding_log", 1)
-	if _, out, errs := check(t, exact, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  sliding_log, exact to the microsecond\n") {
+	if _, out, errs := check(t, exact, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  sliding_log of 1m, exact to the microsecond\n") {
 		t.Errorf("%sthe explanation lacks how exact a log is:\n%s", errs, out)
 	}
 	if code, out, _ := check(t, goodShop, explain("path=/pay")); code != 0 || !strings.Contains(out, "No rule applies") {

@@ -42,8 +42,9 @@ func New(path string, o descriptors.Options, log *slog.Logger) *Dir {
 	return &Dir{path: path, options: o, log: log, held: &descriptors.Held{}}
 }
 
-// Load reads a directory once. Problems name files relative to it. The error says why the directory itself cannot be
-// used; the config is nil if there is an error, or a problem that is not a warning.
+// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows the
+// others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error says
+// why the directory itself cannot be used.
 func Load(path string, o descriptors.Options) (*descriptors.Config, descriptors.Problems, error) {
 	return load(scan(path), path, o)
 }

@@ -143,17 +143,13 @@ func problem(name string, err error) descriptors.Problem {
 	return descriptors.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
-// load reads and parses what s lists below path.
+// load reads and parses what s lists below path, as at a start.
 func load(s snapshot, path string, o descriptors.Options) (*descriptors.Config, descriptors.Problems, error) {
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	files, problems := s.read(path)
-	config, wrong := descriptors.Parse(files, o)
-	if len(problems) > 0 {
-		config = nil
-	}
-	return config, append(problems, wrong...), nil
+	renewed := New(path, o, nil).renew(s)
+	return renewed.Config, renewed.Problems, nil
 }
 
 // read reads what s lists below path. There is a problem for each file and directory that cannot be read.

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const wholeLanguage = `domain: shop
+descriptors:
+  - key: user
+    value: bot-*
+    share_threshold: true
+    shadow_mode: true
+    quota_mode: true
+    charge: always
+    message: "Slow down.\n"
+    metadata: {tier: <low>, more: [1, true]}
+    detailed_metric: true
+    rate_limits:
+      - {requests_per_unit: 10, unit: minute, name: bot-minute, replaces: [{name: any-minute}, {name: gifts}]}
+      - {requests_per_unit: 9, unit: week, unit_multiplier: 2, algorithm: fixed_window}
+  - key: any
+    rate_limit: {requests_per_unit: 5, unit: hour, name: any-minute, algorithm: sliding_log}
+    descriptors:
+      - {key: tenant, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: second, precision: 50ms}}
+  - {key: gift, rate_limit: {unlimited: true, name: gifts}}
+  - {key: trusted, value: "yes"}
+`
+
+func TestExplainShowsAllThatARuleSays(t *testing.T) {
+	for d, want := range map[string]string{
+		"user=bot-7": `
+rule      user=bot-* (shop.yaml:3)
+limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
+limit     9/2week  fixed_window of 14d, denied hits count too
+charge    all hits
+key       "4:shop4:user5:bot-*"
+share     all values of user that fit "bot-*" have one count
+replaces  "any-minute", "gifts", where a request matches them as well
+shadow    counted, never denied
+quota     denied only when all quotas of a request are over
+message   "Slow down.\n"
+metadata  {"more":[1,true],"tier":"<low>"}
+history   user=bot-*, each value apart: user=bot-*
+`,
+		"any=thing": `
+rule      any (shop.yaml:15)
+limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
+charge    admitted hits, and all that a descriptor brings as its own hits_addend
+key       "4:shop3:any5:thing"
+replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
+history   any, all values together
+`,
+		"any=thing,tenant=a/b": `
+rule     any/tenant (shop.yaml:18)
+limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
+charge   admitted hits, and all that a descriptor brings as its own hits_addend
+key      "4:shop3:any5:thing6:tenant3:a/b"
+history  any/tenant, each value apart: tenant=a/b
+`,
+		"gift=1": `
+rule      gift (shop.yaml:19)
+limit     none: unlimited
+replaced  "gifts", where a request matches user=bot-* (shop.yaml:3) as well
+history   gift, all values together
+`,
+		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
+		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
+	} {
+		code, out, errs := check(t, wholeLanguage, func(c *checkCmd) { c.Explain = d })
+		if code != 0 || !strings.HasSuffix("\n"+out, want) {
+			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
+		}
+	}
+	_, out, _ := check(t, wholeLanguage, func(c *checkCmd) { c.Explain = "trsted=yes" })
+	if !strings.Contains(out, "another key, spelled nearly so") {
+		t.Errorf("nothing says that trsted looks like trusted:\n%s", out)
+	}
+}
+
+// What weir would serve can be explained while other files are wrong: that is when it is asked.
+func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for domain, want := range map[string]string{
+		"shop": "limit    10/minute",
+		"bar":  "The files of domain bar have errors and never were good: its requests are answered UNAVAILABLE.",
+	} {
+		code, out, errs := check(t, goodShop, func(c *checkCmd) {
+			if err := os.Rename(filepath.Join(c.Dir, "shop.yaml"), filepath.Join(dir, "shop.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			c.Dir, c.Explain, c.Domain = dir, "user=ann", domain
+		})
+		if code != 1 || !strings.Contains(out, want) || !strings.Contains(errs, "error: bar.yaml:2: domain bar: descriptors must be a list") {
+			t.Errorf("exit code %d, %s\n%s\nwant 1, the error, and for domain %s: %s", code, errs, out, domain, want)
+		}
+	}
+	if code, out, _ := check(t, "domain: shop\nx: y", func(c *checkCmd) { c.Explain = "user=ann" }); code != 1 || out != "" {
+		t.Errorf("where no file is right: exit code %d, %q; want 1 and no explanation", code, out)
+	}
+}
+
+func TestExplainNamesTenReplacersAtMost(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("domain: shop\ndescriptors:\n- {key: any, rate_limit: {requests_per_unit: 1, unit: day, name: any}}\n")
+	for i := range 13 {
+		fmt.Fprintf(&file, "- {key: k%d, rate_limit: {requests_per_unit: 1, unit: day, replaces: [{name: any}]}}\n", i)
+	}
+	_, out, errs := check(t, file.String(), func(c *checkCmd) { c.Explain = "any=1" })
+	if strings.Count(out, "matches k") != 10 || !strings.Contains(out, "and by 3 more\n") {
+		t.Errorf("%s\n%s\nwant ten of the rules that replace it, and how many more", errs, out)
+	}
+}
