@@ -55,9 +55,12 @@ func (c *checkCmd) Run() error {
 		return exitWrong
 	}
 	right := c.report(problems)
-	if c.Explain != "" && config != nil {
+	switch {
+	case c.Explain != "" && config == nil:
+		_, err = fmt.Fprintln(c.stdout, "The files of all domains have errors: every request is answered UNAVAILABLE.")
+	case c.Explain != "":
 		err = c.explain(config)
-	} else if right {
+	case right:
 		err = c.list(config)
 	}
 	if err == nil && !right {

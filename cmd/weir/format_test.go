@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+const formatDocument = "../../descriptors/FORMAT.md"
+
+// formatExample is what the document shows together: files, then blocks of what weir makes of them.
+type formatExample struct {
+	line  int // of the first file
+	files []descriptors.File
+	shown []string
+}
+
+// formatExamples takes the examples out of the document. A block of yaml is a file: shop.yaml, or as a comment on its
+// first line names it. One that begins with a list item stands below the head that the document says.
+func formatExamples(text string) (all []formatExample) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		kind, fence := strings.CutPrefix(lines[i], "```")
+		if !fence {
+			continue
+		}
+		begin := i + 1
+		for i++; lines[i] != "```"; i++ {
+		}
+		block := strings.Join(lines[begin:i], "\n") + "\n"
+		last := len(all) - 1
+		switch {
+		case kind == "text":
+			all[last].shown = append(all[last].shown, block)
+			continue
+		case last < 0 || len(all[last].shown) > 0:
+			all = append(all, formatExample{line: begin + 1})
+			last++
+		}
+		name := "shop.yaml"
+		if named := regexp.MustCompile(`^# (\S+\.yaml)\n`).FindStringSubmatch(block); named != nil {
+			name = named[1]
+		}
+		if strings.HasPrefix(block, "-") {
+			block = "domain: shop\ndescriptors:\n" + block
+		}
+		all[last].files = append(all[last].files, descriptors.File{Name: name, Data: []byte(block)})
+	}
+	return all
+}
+
+// questions are what a block asks, line by line, without what it says that weir answers.
+func questions(shown string) (all []string) {
+	for line := range strings.Lines(shown) {
+		question, _, asks := strings.Cut(line, "→")
+		if asks && !strings.HasPrefix(line, " ") || strings.HasPrefix(line, "$ ") {
+			all = append(all, strings.TrimSpace(question))
+		}
+	}
+	return all
+}
+
+// made is what weir really makes of the files, in the form of a block that shows it.
+func (e *formatExample) made(t *testing.T, questions []string) string {
+	t.Helper()
+	if len(questions) == 0 {
+		t.Fatal("a block neither runs a command ($) nor asks a request (→)")
+	}
+	t.Chdir(t.TempDir())
+	for _, f := range e.files {
+		if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := slices.IndexFunc(questions, func(q string) bool { return strings.HasPrefix(q, "$ ") })
+	if first < 0 {
+		first = len(questions)
+	}
+	var out strings.Builder
+	if first > 0 {
+		out.WriteString(e.answers(t, questions[:first]))
+	}
+	for _, command := range questions[first:] {
+		out.WriteString(command + "\n")
+		command, word, piped := strings.Cut(strings.TrimPrefix(command, "$ "), " | grep ")
+		for line := range strings.Lines(checked(t, command)) {
+			if !piped || strings.Contains(line, word) {
+				out.WriteString(line)
+			}
+		}
+	}
+	return out.String()
+}
+
+// checked is what weir check prints, for a command as a shell has it, with variables before it.
+func checked(t *testing.T, command string) string {
+	t.Helper()
+	var out bytes.Buffer
+	t.Run(command, func(t *testing.T) { // so that its variables end with it
+		words := strings.Fields(command)
+		for strings.Contains(words[0], "=") {
+			name, value, _ := strings.Cut(words[0], "=")
+			t.Setenv(name, value)
+			words = words[1:]
+		}
+		var c commands
+		parser, err := kong.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse(words[1:]); err != nil || words[0] != "weir" || words[1] != "check" {
+			t.Fatalf("%v; want a command weir check", err)
+		}
+		c.Check.stdout, c.Check.stderr = &out, &out
+		var code exitCode
+		if err := c.Check.Run(); err != nil && !errors.As(err, &code) {
+			t.Fatal(err)
+		}
+	})
+	return out.String()
+}
+
+// answers asks a limiter one request after the other, and writes each with its answer.
+func (e *formatExample) answers(t *testing.T, questions []string) string {
+	t.Helper()
+	config, problems, err := file.Load(".", descriptors.Options{})
+	if err := errors.Join(err, problems.Err()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	store, err := memory.Open(memory.Config{MaxKeys: 1000, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	l.Apply(config)
+	width := 0
+	for _, question := range questions {
+		width = max(width, utf8.RuneCountInString(question))
+	}
+	var out strings.Builder
+	for _, question := range questions {
+		request := question
+		if clock, rest, _ := strings.Cut(question, " "); strings.Count(clock, ":") == 2 {
+			if now, err = time.Parse(time.DateTime, "2026-11-21 "+clock); err != nil {
+				t.Fatal(err)
+			}
+			request = rest
+		}
+		fmt.Fprintf(&out, "%-*s  → %s\n", width, question, answer(t, l, request))
+	}
+	return out.String()
+}
+
+// answer asks a request such as "3× user=ann + path=/ (0 hits)", and says what comes back: the last time, if it is to be
+// asked many times.
+func answer(t *testing.T, l *limit.Limiter, question string) string {
+	t.Helper()
+	times := 1
+	if count, rest, many := strings.Cut(question, "× "); many {
+		var err error
+		if times, err = strconv.Atoi(count); err != nil {
+			t.Fatal(err)
+		}
+		question = rest
+	}
+	c := &limit.Call{}
+	for range times {
+		c = &limit.Call{Request: limit.Request{Domain: "shop"}}
+		for part := range strings.SplitSeq(question, " + ") {
+			text, own, hasOwn := strings.Cut(strings.TrimSuffix(part, " hits)"), " (")
+			d, err := descriptors.ParseDescriptor(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := uint64(0)
+			if hasOwn {
+				if n, err = strconv.ParseUint(own, 10, 64); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.Descriptors = append(c.Descriptors, limit.Descriptor{Entries: d, Hits: n, HasHits: hasOwn})
+		}
+		if err := l.Decide(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return verdictLine(c)
+}
+
+// verdictLine is a verdict on one line.
+func verdictLine(c *limit.Call) string {
+	var parts []string
+	for i := range c.Statuses {
+		s := &c.Statuses[i]
+		text := "no limit"
+		switch {
+		case s.Unlimited:
+			text = "unlimited"
+		case s.Limit != nil:
+			text = s.Limit.String()
+			if s.Limit.Name != "" {
+				text += " " + s.Limit.Name
+			}
+			text += fmt.Sprintf(", %d left", s.Remaining)
+		}
+		if s.Over && len(c.Statuses) > 1 {
+			text += ", over"
+		}
+		if s.Metadata != nil && !s.Over {
+			text += " " + asJSON(s.Metadata)
+		}
+		parts = append(parts, text)
+	}
+	verdict := "OK    "
+	if c.Over {
+		verdict = "OVER  "
+	}
+	out := verdict + strings.Join(parts, " + ")
+	if c.Message != "" {
+		out += fmt.Sprintf("  %q", c.Message)
+	}
+	return out
+}
+
+// TestFormatsExamplesAreReal reads the reference of the descriptor language, and does what its examples show.
+func TestFormatsExamplesAreReal(t *testing.T) {
+	text, err := os.ReadFile(formatDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range formatExamples(string(text)) {
+		t.Run(fmt.Sprint("line ", e.line), func(t *testing.T) {
+			if len(e.shown) == 0 {
+				t.Fatal("nothing shows what weir makes of this file: an example that is not tested soon lies")
+			}
+			for _, shown := range e.shown {
+				if got := e.made(t, questions(shown)); got != shown {
+					t.Errorf("FORMAT.md shows\n%s\nbut weir makes of it\n%s", shown, got)
+				}
+			}
+		})
+	}
+}
