@@ -34,12 +34,13 @@ const shop = "{domain: shop, descriptors: [{key: user, message: slow down, rate_
 // running is a server on ports of its own, and a connection to it.
 type running struct {
 	*Server
-	limiter *limit.Limiter
-	health  *Health
-	conn    *grpc.ClientConn
-	stop    context.CancelFunc
-	ended   chan error
-	panics  atomic.Int64
+	limiter  *limit.Limiter
+	recorder *hits.Recorder
+	health   *Health
+	conn     *grpc.ClientConn
+	stop     context.CancelFunc
+	ended    chan error
+	panics   atomic.Int64
 }
 
 func start(t testing.TB, c Config) *running {
@@ -50,19 +51,33 @@ func start(t testing.TB, c Config) *running {
 // startWith is start by these options, which start leaves at what weir does unasked.
 func startWith(t testing.TB, c Config, limits limit.Options, answers rls.Options) *running {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: log})
+	return startOn(t, c, openStore(t, time.Now), limits, answers)
+}
+
+// openStore makes a store that goes by this clock.
+func openStore(t testing.TB, now func() time.Time) *memory.Store {
+	t.Helper()
+	store, err := memory.Open(memory.Config{MaxKeys: 1000, Now: now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// startOn is startWith on a store of the caller's.
+func startOn(t testing.TB, c Config, store *memory.Store, limits limit.Options, answers rls.Options) *running {
+	t.Helper()
 	c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
 	if c.GRPCAddress == "" {
 		c.GRPCAddress = "127.0.0.1:0"
 	}
 	metrics := stats.New("test")
-	r := &running{limiter: limit.New(store, limits, hits.New(0)), health: NewHealth(), ended: make(chan error, 1)}
+	r := &running{recorder: hits.New(0), health: NewHealth(), ended: make(chan error, 1)}
+	r.limiter = limit.New(store, limits, r.recorder)
+	var err error
 	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, answers, metrics), Health: r.health, Metrics: metrics.Handler(),
-		Panicked: func() { r.panics.Add(1) }, Log: log})
+		Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +95,6 @@ func startWith(t testing.TB, c Config, limits limit.Options, answers rls.Options
 	t.Cleanup(func() {
 		stop()
 		r.conn.Close()
-		store.Close()
 	})
 	return r
 }

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/rls"
+)
+
+// ruleBehaviours are those of what rules say besides their limits.
+var ruleBehaviours = []behaviour{{
+	name: "a shadow rule counts, and is OK with 0 left", rules: `
+- {key: user, shadow_mode: true, message: no, rate_limit: {requests_per_unit: 1, unit: hour}}
+`,
+	steps: []step{
+		{ask: "user=ann", want: "OK | OK 1/HOUR, 0 left, 1h0m0s"},
+		{ask: "user=ann addend:3", want: "OK | OK 1/HOUR, 0 left, 1h0m0s"},
+	},
+	recorded: "shop user 1 within 3 over 3 shadow",
+}, {
+	name: "quotas refuse a request only if all are over, and say that they are", rules: `
+- {key: user, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
+- {key: team, quota_mode: true, rate_limit: {requests_per_unit: 2, unit: hour}}
+- {key: closed, rate_limit: {requests_per_unit: 0, unit: hour}}
+`,
+	steps: []step{
+		{ask: "user=x + team=x", want: "OK | OK 1/HOUR, 0 left, 1h0m0s | OK 2/HOUR, 1 left, 1h0m0s"},
+		{ask: "user=x + team=x", want: "OK | OVER_LIMIT 1/HOUR, 0 left, 1h0m0s | OK 2/HOUR, 0 left, 1h0m0s"},
+		{ask: "user=x + team=x", want: "OVER_LIMIT | OVER_LIMIT 1/HOUR, 0 left, 1h0m0s | OVER_LIMIT 2/HOUR, 0 left, 1h0m0s"},
+		{ask: "user=x + nobody=x", want: "OVER_LIMIT | OVER_LIMIT 1/HOUR, 0 left, 1h0m0s | OK"},
+		{ask: "team=y + closed=x", want: "OVER_LIMIT | OK 2/HOUR, 1 left, 1h0m0s | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s"},
+	},
+}, {
+	name: "what is replaced is no limit and does not count", rules: replacingRules,
+	steps: []step{
+		{ask: "plan=gold + user=ann", want: "OK | OK 9/HOUR gold, 8 left, 1h0m0s | OK"},
+		{ask: "user=ann + plan=gold", want: "OK | OK | OK 9/HOUR gold, 7 left, 1h0m0s"},
+		{ask: "user=ann", want: "OK | OK 1/HOUR user, 0 left, 1h0m0s"},
+	},
+	recorded: "shop plan=gold 2 within; shop user 1 within",
+}, {
+	name: "an unlimited rule replaces, and is replaced", rules: replacingRules,
+	steps: []step{
+		{ask: "plan=free + user=ann", want: "OK | OK, 4294967295 left | OK"},
+		{ask: "plan=ruin + plan=free + user=ann", want: "OK | OK 9/HOUR, 8 left, 1h0m0s | OK | OK"},
+	},
+}, {
+	name: "two that replace each other are both gone", rules: replacingRules,
+	steps: []step{{ask: "left=x + right=x", want: "OK | OK | OK"}},
+}, {
+	name: "what is replaced replaces all the same", rules: replacingRules,
+	steps: []step{{ask: "left=x + right=x + last=x", want: "OK | OK | OK | OK"}},
+}, {
+	name: "metadata of what passes: the first of a name holds, structs are merged, lists are not", answers: rls.Options{DynamicMetadata: true}, rules: sayingRules,
+	steps: []step{
+		{ask: "a=x + b=x", want: `OK | OK 9/HOUR, 8 left, 1h0m0s | OK 9/HOUR, 8 left, 1h0m0s | {"l":[1],"s":{"x":1,"y":2}}`},
+		{ask: "a=x", want: `OK | OK 9/HOUR, 7 left, 1h0m0s | {"l":[1],"s":{"x":1}}`},
+		{ask: "closed=x + b=x", want: `OVER_LIMIT | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK 9/HOUR, 7 left, 1h0m0s | {"l":[2],"s":{"x":3,"y":2}}`},
+		{ask: "free=x", want: "OK | OK, 4294967295 left"},
+	},
+}, {
+	name: "detailed_metric leaves a rule its metadata", answers: rls.Options{DynamicMetadata: true}, rules: sayingRules,
+	steps: []step{{ask: "detailed=x", want: `OK | OK 9/HOUR, 8 left, 1h0m0s | {"m":1}`}},
+}}
+
+const replacingRules = `
+- {key: user, rate_limit: {requests_per_unit: 1, unit: hour, name: user}}
+- {key: plan, value: gold, rate_limit: {requests_per_unit: 9, unit: hour, name: gold, replaces: [{name: user}]}}
+- {key: plan, value: free, rate_limit: {unlimited: true, name: free, replaces: [{name: user}]}}
+- {key: plan, value: ruin, rate_limit: {requests_per_unit: 9, unit: hour, replaces: [{name: free}]}}
+- {key: left, rate_limit: {requests_per_unit: 9, unit: hour, name: left, replaces: [{name: right}]}}
+- {key: right, rate_limit: {requests_per_unit: 9, unit: hour, name: right, replaces: [{name: left}, {name: last}]}}
+- {key: last, rate_limit: {requests_per_unit: 9, unit: hour, name: last}}
+`
+
+const sayingRules = `
+- {key: a, metadata: {l: [1], s: {x: 1}}, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: b, metadata: {l: [2], s: {x: 3, y: 2}}, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: closed, metadata: {z: 1}, rate_limit: {requests_per_unit: 0, unit: hour}}
+- {key: detailed, detailed_metric: true, metadata: {m: 1}, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: free, rate_limit: {unlimited: true}}
+`
+
+const matchingRules = `
+- {key: user, rate_limit: {requests_per_unit: 9, unit: day, name: user}, descriptors: [{key: path, rate_limit: {requests_per_unit: 9, unit: day, name: user-path}}]}
+- {key: user, value: ann, rate_limit: {requests_per_unit: 9, unit: day, name: ann}}
+- {key: user, value: a*, rate_limit: {requests_per_unit: 9, unit: day, name: a}}
+- {key: user, value: "*n", rate_limit: {requests_per_unit: 9, unit: day, name: n}, descriptors: [{key: path, value: /pay, rate_limit: {requests_per_unit: 9, unit: day, name: n-pay}}]}
+- {key: user, value: root}
+- {key: route, descriptors: [{key: verb, rate_limit: {requests_per_unit: 9, unit: day, name: verb}}]}
+- {key: any, rate_limit: {requests_per_unit: 9, unit: day, name: any-key}}
+- {key: any, value: "*", rate_limit: {requests_per_unit: 9, unit: day, name: any-star}}
+- {key: h*r, value: x*y*z, rate_limit: {requests_per_unit: 9, unit: day, name: stars}}
+- {key: tenant, rate_limit: {requests_per_unit: 9, unit: day, name: tenant}}
+- {key: a_b, value: c, rate_limit: {requests_per_unit: 9, unit: day, name: a_b=c}}
+- {key: p, value: q*, rate_limit: {requests_per_unit: 9, unit: day, name: p=q*}}
+`
+
+// matched is one step in which a descriptor finds the rule of that name, for the first time; "" is none.
+func matched(ask, name string) step {
+	if name == "" {
+		return step{ask: ask, want: "OK | OK"}
+	}
+	return step{ask: ask, want: "OK | OK 9/DAY " + name + ", 8 left, 12h0m0s"}
+}
+
+// matchBehaviours are those of the tree of descriptors.
+var matchBehaviours = []behaviour{
+	{name: "an exact value goes first", rules: matchingRules, steps: []step{matched("user=ann", "ann")}},
+	{name: "then the first pattern of the file", rules: matchingRules, steps: []step{matched("user=allen", "a"), matched("user=dan", "n")}},
+	{name: "then the key alone", rules: matchingRules, steps: []step{matched("user=bob", "user")}},
+	{name: "else there is no limit", rules: matchingRules, steps: []step{matched("host=a", ""), matched("User=ann", "")}},
+	{name: "a limit is for descriptors that end there", rules: matchingRules,
+		steps: []step{matched("user=bob,path=/", "user-path"), matched("user=bob,verb=x", ""), matched("route=x", ""), matched("route=x,verb=y", "verb")}},
+	{name: "no rule is as deep as this", rules: matchingRules, steps: []step{matched("user=bob,path=/,verb=x", ""), matched("tenant=x,path=/", "")}},
+	{name: "no way back from an exact value", rules: matchingRules, steps: []step{matched("user=ann,path=/", "")}},
+	{name: "no way back from a pattern", rules: matchingRules, steps: []step{matched("user=dan,path=/", ""), matched("user=dan,path=/pay", "n-pay")}},
+	{name: "a value without a limit is a whitelist", rules: matchingRules, steps: []step{matched("user=root", "")}, recorded: "shop __unmatched__ 1 within"},
+	{name: "a star is any text or none, and there may be many, in a key too", rules: matchingRules,
+		steps: []step{matched("user=a", "a"), matched("hr=xyz", "stars"), matched("header=x1y2z", "stars"), matched("header=x1z", "")}},
+	{name: "a star fits an empty value before the key alone does", rules: matchingRules, steps: []step{matched("any=", "any-star")}},
+	{name: "an empty value takes the key alone", rules: matchingRules, steps: []step{matched("tenant=", "tenant")}},
+	{name: "the text of a pattern is its exact value", rules: matchingRules, steps: []step{matched("user=*n", "n")}},
+	{name: "no entries: no limit", rules: matchingRules, steps: []step{matched("hits:1", "")}},
+	{name: "key and value are compared apart", rules: matchingRules,
+		steps: []step{matched("a_b=c", "a_b=c"), matched("a=b_c", ""), matched("p_q=1", ""), matched("p=q_1", "p=q*")}},
+	{name: "every value has a count of its own", rules: matchingRules,
+		steps: []step{matched("user=a1", "a"), matched("user=a2", "a"), matched("tenant=1", "tenant"), matched("tenant=2", "tenant")}},
+	{name: "share_threshold gives a pattern's values one count, below it too", algorithm: descriptors.FixedWindow, rules: `
+- key: path
+  value: files/*
+  share_threshold: true
+  rate_limit: {requests_per_unit: 9, unit: day, name: files}
+  descriptors: [{key: user, rate_limit: {requests_per_unit: 9, unit: day, name: user}}]
+- {key: x*, share_threshold: true, rate_limit: {requests_per_unit: 9, unit: day, name: x}}
+`, steps: []step{
+		matched("path=files/a", "files"),
+		{ask: "path=files/b", want: "OK | OK 9/DAY files, 7 left, 12h0m0s"},
+		{ask: "path=files/*", want: "OK | OK 9/DAY files, 6 left, 12h0m0s"},
+		matched("path=files/a,user=ann", "user"),
+		{ask: "path=files/b,user=ann", want: "OK | OK 9/DAY user, 7 left, 12h0m0s"},
+		matched("path=files/b,user=bob", "user"),
+		matched("x1=a", "x"),
+		{ask: "x1=b", want: "OK | OK 9/DAY x, 7 left, 12h0m0s"},
+		matched("x2=a", "x"),
+	}},
+}

@@ -1,0 +1,287 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
+)
+
+// behaviour is one promise of the service, as a client sees it: rules, then requests with their answers.
+type behaviour struct {
+	name      string
+	algorithm descriptors.Algorithm // of limits that name none; 0 is fixed_window, that of envoyproxy/ratelimit
+	limits    limit.Options
+	answers   rls.Options
+	rules     string // of the domain shop, below descriptors:
+	steps     []step
+	recorded  string // what became of hits, as recordedIn has it; "" is not looked at
+}
+
+// step is a request, and its answer.
+type step struct {
+	at   string // the time of day from here on; at first it is 12:00:00
+	ask  string // as ask reads it
+	want string // as inWords writes it
+}
+
+// run starts a server with the rules and takes the steps.
+func (b *behaviour) run(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	b.limits.Algorithm = cmp.Or(b.algorithm, descriptors.FixedWindow)
+	r := startOn(t, Config{}, openStore(t, func() time.Time { return now }), b.limits, b.answers)
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte("domain: shop\ndescriptors:\n" + b.rules)}},
+		descriptors.Options{Algorithm: b.limits.Algorithm})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.limiter.Apply(config)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	for i, s := range b.steps {
+		if s.at != "" {
+			at, err := time.Parse(time.DateTime, "2026-11-21 "+s.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = at
+		}
+		answer, err := client.ShouldRateLimit(t.Context(), ask(t, s.ask))
+		got := inWords(answer)
+		if err != nil {
+			got = status.Code(err).String() + ": " + status.Convert(err).Message()
+		}
+		if got != s.want {
+			t.Errorf("request %d, %s:\n got %s\nwant %s", i+1, s.ask, got, s.want)
+		}
+	}
+	if got := recordedIn(r.recorder); b.recorded != "" && got != b.recorded {
+		t.Errorf("recorded: %s\n    want: %s", got, b.recorded)
+	}
+}
+
+// ask reads a request: descriptors as weir call has them, with + between them. A word with a colon says more: of the
+// request domain:bar and addend:3 (nothing is one without descriptors), of its descriptor hits:0, refund:, limit:5/HOUR and times:2 that limit's units.
+func ask(t *testing.T, text string) *ratelimit.RateLimitRequest {
+	t.Helper()
+	r := &ratelimit.RateLimitRequest{Domain: "shop"}
+	if text == "nothing" {
+		return r
+	}
+	for part := range strings.SplitSeq(text, " + ") {
+		d := &common.RateLimitDescriptor{}
+		for word := range strings.FieldsSeq(part) {
+			what, value, found := strings.Cut(word, ":")
+			if !found || strings.Contains(what, "=") {
+				entries, err := descriptors.ParseDescriptor(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+				}
+				continue
+			}
+			say(t, r, d, what, value)
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}
+
+func say(t *testing.T, r *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor, what, value string) {
+	t.Helper()
+	number := func(digits string) uint64 {
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	switch what {
+	case "domain":
+		r.Domain = value
+	case "addend":
+		r.HitsAddend = uint32(number(value))
+	case "hits":
+		d.HitsAddend = wrapperspb.UInt64(number(value))
+	case "refund":
+		d.IsNegativeHits = true
+	case "limit":
+		requests, unit, _ := strings.Cut(value, "/")
+		d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(number(requests)),
+			Unit: typev3.RateLimitUnit(ratelimit.RateLimitResponse_RateLimit_Unit_value[unit])}
+	case "times":
+		d.Limit.UnitMultiplier = wrapperspb.UInt32(uint32(number(value)))
+	default:
+		t.Fatalf("%s: no request can say that", what)
+	}
+}
+
+// inWords writes an answer: what it says of the request, then of each descriptor: OK 2/HOUR few, 1 left, 3600s. Then come
+// the body, headers, and the rules' metadata, if there are any.
+func inWords(r *ratelimit.RateLimitResponse) string {
+	parts := []string{r.GetOverallCode().String()}
+	for _, s := range r.GetStatuses() {
+		text := s.Code.String()
+		if l := s.CurrentLimit; l != nil {
+			text += fmt.Sprintf(" %d/%v", l.RequestsPerUnit, l.Unit)
+			if l.UnitMultiplier != nil {
+				text += fmt.Sprint("*", l.UnitMultiplier.Value)
+			}
+			if l.Name != "" {
+				text += " " + l.Name
+			}
+		}
+		if s.LimitRemaining > 0 || s.CurrentLimit != nil {
+			text += fmt.Sprintf(", %d left", s.LimitRemaining)
+		}
+		if s.DurationUntilReset != nil {
+			text += ", " + s.DurationUntilReset.AsDuration().String()
+		}
+		parts = append(parts, text)
+	}
+	if len(r.GetRawBody()) > 0 {
+		parts = append(parts, strconv.Quote(string(r.RawBody)))
+	}
+	for _, h := range r.GetResponseHeadersToAdd() {
+		parts = append(parts, h.Key+": "+h.Value)
+	}
+	if said := r.GetDynamicMetadata().GetFields()["metadata"]; said != nil {
+		text, err := json.Marshal(said.AsInterface())
+		parts = append(parts, string(text))
+		if err != nil {
+			parts = append(parts, err.Error())
+		}
+	}
+	return strings.Join(parts, " | ")
+}
+
+// recordedIn writes what became of hits, by domain and path: shop user 2 within, 1 over.
+func recordedIn(r *hits.Recorder) string {
+	var all []string
+	for _, total := range r.Totals() {
+		text := total.Domain + " " + total.Path
+		for _, part := range []struct {
+			n    uint64
+			name string
+		}{{total.Within, "within"}, {total.Over, "over"}, {total.Shadow, "shadow"}, {total.Degraded, "degraded"}} {
+			if part.n > 0 {
+				text += fmt.Sprintf(" %d %s", part.n, part.name)
+			}
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// TestTheServiceBehavesAsRatelimitDoes goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour.
+// Where weir differs, the row says so, and descriptors/FORMAT.md too.
+func TestTheServiceBehavesAsRatelimitDoes(t *testing.T) {
+	for _, rows := range [][]behaviour{rpcBehaviours, limitBehaviours, ruleBehaviours, matchBehaviours} {
+		for _, b := range rows {
+			t.Run(b.name, b.run)
+		}
+	}
+}
+
+func TestNoAnswerIsUnavailable(t *testing.T) {
+	store := openStore(t, time.Now)
+	r := startOn(t, Config{}, store, limit.Options{Algorithm: descriptors.FixedWindow}, rls.Options{})
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	wants := func(when, text string) {
+		t.Helper()
+		_, err := client.ShouldRateLimit(t.Context(), ask(t, "user=ann"))
+		if s := status.Convert(err); s.Code() != codes.Unavailable || !strings.Contains(s.Message(), text) {
+			t.Errorf("%s: %v; want UNAVAILABLE with %q, so that Envoy's failure_mode_deny decides", when, err, text)
+		}
+	}
+	wants("before the first configuration", "no rate limit configuration loaded")
+	r.configure(t)
+	store.Close()
+	wants("without its store", "closed")
+	if got, want := recordedIn(r.recorder), "shop user 1 degraded"; got != want {
+		t.Errorf("recorded: %s; want %s: no hit may go missing", got, want)
+	}
+}
+
+func TestEveryOutcomeIsCounted(t *testing.T) {
+	r := startWith(t, Config{}, limit.Options{Algorithm: descriptors.FixedWindow, Shadow: true}, rls.Options{})
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	for i, text := range []string{"user=ann", "nothing", "user=ann", "user=ann", "user=ann", "domain:bar user=ann"} {
+		if i == 1 {
+			r.configure(t)
+		}
+		_, err := client.ShouldRateLimit(t.Context(), ask(t, text))
+		if (err != nil) != (i < 2) {
+			t.Errorf("request %d, %s: %v", i+1, text, err)
+		}
+	}
+	_, metrics := get(t, r.debug, "/metrics")
+	for _, line := range []string{"ok\"} 3", "shadowed\"} 1", "invalid\"} 1", "unavailable\"} 1"} {
+		if line = `weir_requests_total{outcome="` + line; !strings.Contains(metrics, line) {
+			t.Errorf("/metrics lacks %s: an operator could not see it", line)
+		}
+	}
+}
+
+// A key for each caller that only looks would let lookers fill the store.
+func TestALookMakesNoKey(t *testing.T) {
+	store := openStore(t, time.Now)
+	r := startOn(t, Config{}, store, limit.Options{Algorithm: descriptors.FixedWindow}, rls.Options{})
+	r.configure(t)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	for i, text := range []string{"user=ann hits:0", "user=ann hits:1"} {
+		if _, err := client.ShouldRateLimit(t.Context(), ask(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		if keys := store.Stats().Keys; keys != int64(i) {
+			t.Errorf("after %s the store holds %d keys, want %d", text, keys, i)
+		}
+	}
+}
+
+func TestOnlyVersion3IsServed(t *testing.T) {
+	r := start(t, Config{})
+	err := r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", ask(t, "user=ann"), new(ratelimit.RateLimitResponse))
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("version 2: %v; want UNIMPLEMENTED", err)
+	}
+}
+
+// Clients would otherwise stay for ever with the replicas that were there when they came.
+func TestConnectionsEndAtTheirAge(t *testing.T) {
+	r := start(t, Config{MaxConnectionAge: 50 * time.Millisecond, MaxConnectionAgeGrace: time.Minute})
+	r.configure(t)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 2 {
+		if _, err := client.ShouldRateLimit(ctx, ask(t, "user=ann")); err != nil {
+			t.Fatalf("%v; want the next call on a new connection", err)
+		}
+		for state := r.conn.GetState(); state == connectivity.Ready; state = r.conn.GetState() {
+			if !r.conn.WaitForStateChange(ctx, state) {
+				t.Fatal("the connection stays open beyond its age")
+			}
+		}
+	}
+}
