@@ -80,12 +80,8 @@ func (c *Config) unknownDomain(domain string) string {
 	if len(c.domains) == 0 {
 		return "No domain is configured at all."
 	}
-	names := make([]string, 0, len(c.domains))
-	for name := range c.domains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if meant := nearest(domain, names); meant != "" {
+	names := c.DomainNames()
+	if meant := nearest(domain, slices.Concat(names, c.broken)); meant != "" {
 		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown(domain), shown(meant))
 	}
 	known := names[:min(len(names), maxSiblings)]
@@ -100,7 +96,7 @@ func (c *Config) unknownDomain(domain string) string {
 func (x *Explanation) noChild(n *node, e Entry) string {
 	entry := shown(e.String())
 	if len(x.Steps) == 1 {
-		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", shown(x.Domain), entry)
+		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", shown(x.Domain), entry) + x.outOfOrder(n)
 	}
 	last := x.Steps[len(x.Steps)-2].Taken
 	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", shown(last.String()), last.Where, entry)
@@ -111,7 +107,17 @@ func (x *Explanation) noChild(n *node, e Entry) string {
 	if n.rule != nil {
 		reason += " Its own limit applies only to descriptors that end there."
 	}
-	return reason + x.passedOver()
+	return reason + x.passedOver() + x.outOfOrder(n)
+}
+
+// outOfOrder tells of a later entry that would have gone on from n, where none fitted.
+func (x *Explanation) outOfOrder(n *node) string {
+	for _, later := range x.Descriptor[len(x.Steps):] {
+		if n.step(&later) != nil {
+			return fmt.Sprintf(" %s would fit there, but comes later: the order of entries counts.", shown(later.String()))
+		}
+	}
+	return ""
 }
 
 // passedOver tells of children that would have fitted an earlier entry: matching never goes back to them.
@@ -217,9 +223,9 @@ func (c *Child) compare(e Entry, taken *Child) {
 	}
 }
 
-// nearlyNamed says whether c's key looks like a slip of e's. Long keys are not compared: that takes time.
+// nearlyNamed says whether c's key looks like a slip of e's. The shortest keys all look alike, and long ones take time.
 func (c *Child) nearlyNamed(e Entry) bool {
-	return len(e.Key)+len(c.Key) <= maxShown && nearest(e.Key, []string{c.Key}) != ""
+	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && nearest(e.Key, []string{c.Key}) != ""
 }
 
 // rank orders children by how near they come to e.

@@ -106,6 +106,10 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 	}{
 		{"shop", nil, "No rule applies: the descriptor has no entries."},
 		{"shop", Descriptor{{"host", "a"}}, "No rule applies: nothing in domain shop fits host=a."},
+		{"shop", Descriptor{{"host", "a"}, {"user", "ann"}}, "No rule applies: nothing in domain shop fits host=a. " +
+			"user=ann would fit there, but comes later: the order of entries counts."},
+		{"shop", Descriptor{{"route", "a"}, {"host", "a"}, {"method", "GET"}}, "No rule applies: below route (shop.yaml:18) nothing fits host=a. " +
+			"method=GET would fit there, but comes later: the order of entries counts."},
 		{"shop", Descriptor{{"user", "monitor"}},
 			"No rule applies: user=monitor (shop.yaml:12) has no limit, so it lets through what it matches."},
 		{"shop", Descriptor{{"route", "a"}},

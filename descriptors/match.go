@@ -168,6 +168,9 @@ func (c *Config) Broken(domain string) bool {
 	return broken
 }
 
+// BrokenNames lists the domains that are broken, sorted. The result is shared: do not change it.
+func (c *Config) BrokenNames() []string { return c.broken }
+
 // Passes lists what passes without a rule, in the order of the files. The result is shared: do not change it.
 func (c *Config) Passes() []Pass { return c.passes }
 

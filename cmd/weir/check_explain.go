@@ -48,7 +48,7 @@ func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
 	if c.Domain != "" {
 		return c.Domain, nil
 	}
-	names := config.DomainNames()
+	names := slices.Concat(config.DomainNames(), config.BrokenNames())
 	if len(names) == 1 {
 		return names[0], nil
 	}
@@ -61,7 +61,8 @@ type explainRow struct{ about, text string }
 // explainRule is all that the rule of an explanation says about its descriptor.
 func explainRule(config *descriptors.Config, x *descriptors.Explanation) (rows []explainRow) {
 	add := func(about, format string, args ...any) {
-		rows = append(rows, explainRow{about, fmt.Sprintf(format, args...)})
+		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
+		rows = append(rows, explainRow{about, text})
 	}
 	r := x.Match.Rule
 	path := printable(descriptors.ReadablePath(r.Path))

@@ -101,6 +101,18 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 			t.Errorf("exit code %d, %s\n%s\nwant 1, the error, and for domain %s: %s", code, errs, out, domain, want)
 		}
 	}
+	if _, _, errs := check(t, goodShop, func(c *checkCmd) {
+		if err := os.WriteFile(filepath.Join(c.Dir, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c.Explain = "user=ann"
+	}); errs != "--explain needs --domain, one of shop, bar" {
+		t.Errorf("of two domains, one of which is wrong, none is asked for: %s; want to be asked which", errs)
+	}
+	if code, out, _ := check(t, goodShop, func(c *checkCmd) { c.Dir, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
+		!strings.Contains(out, "No file configures domain baz. Did you mean bar?") {
+		t.Errorf("exit code %d, %s; want 2, and the name of a domain that is wrong as well", code, out)
+	}
 	if code, out, _ := check(t, "domain: shop\nx: y", func(c *checkCmd) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
 		t.Errorf("where no file is right: exit code %d, %q; want 1, and what weir would answer", code, out)
 	}
