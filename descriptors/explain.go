@@ -10,6 +10,9 @@ import (
 // exactly is why a child was taken whose key and value are those of the entry.
 const exactly = "exact"
 
+// spelledNearly is why a child was not taken whose key looks like a slip of the entry's.
+const spelledNearly = "another key, spelled nearly so"
+
 // maxSiblings is how many children of one level an explanation lists beside the one that was taken.
 const maxSiblings = 10
 
@@ -217,7 +220,7 @@ func (c *Child) compare(e Entry, taken *Child) {
 	case strings.EqualFold(c.Key, e.Key):
 		c.Why = "another key: upper and lower case differ"
 	case c.nearlyNamed(e):
-		c.Why = "another key, spelled nearly so"
+		c.Why = spelledNearly
 	default:
 		c.Why = "another key"
 	}
@@ -228,12 +231,12 @@ func (c *Child) nearlyNamed(e Entry) bool {
 	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && nearest(e.Key, []string{c.Key}) != ""
 }
 
-// rank orders children by how near they come to e.
+// rank orders children by how near they come to e, once they are compared.
 func (c *Child) rank(e Entry) int {
 	switch {
 	case c.Fits:
 		return 0
-	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key), c.nearlyNamed(e):
+	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key), c.Why == spelledNearly:
 		return 1
 	}
 	return 2
