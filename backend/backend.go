@@ -45,8 +45,8 @@ type Decision struct {
 	Before    uint64 // hits that counted just before this check
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
-	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves (0 if nothing counts); for a
-	// denied one it is RetryIn. Where that is Never, it is the time until all that counts now is gone, or the window if
+	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves, or the next hit leaks (0 if
+	// nothing counts); for a denied one it is RetryIn. Where that is Never, it is the time until all that counts now is gone, or the window if
 	// nothing counts.
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, or Never.
@@ -98,7 +98,8 @@ func Valid(checks []Check, out []Decision) error {
 		}
 		for j := range checks[i].Limits {
 			l := &checks[i].Limits[j]
-			if l.Window <= 0 || l.Algorithm == 0 || (l.Precision > 0) != (l.Algorithm == descriptors.SlidingWindow) {
+			if l.Window <= 0 || l.Algorithm == 0 || (l.Precision > 0) != (l.Algorithm == descriptors.SlidingWindow) ||
+				(l.Burst > 0) != (l.Algorithm == descriptors.TokenBucket && l.Requests > 0) {
 				return fmt.Errorf("backend: limit %d of a check was not made by NewLimit: %+v", j, *l)
 			}
 		}

@@ -25,8 +25,8 @@ const MaxInstants = 10_000
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
-	ResetIn time.Duration // until the oldest counted bucket leaves; 0 if nothing counts
-	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first
+	ResetIn time.Duration // until the oldest counted bucket leaves, or the next hit leaks; 0 if nothing counts
+	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first; none of a token bucket
 	Earlier uint64        // hits of a log at instants before those that are listed, see MaxInstants
 }
 
@@ -69,4 +69,4 @@ func (c *LimitCount) leave(oldest, now time.Time) {
 }
 
 // Remaining is how many more hits fit.
-func (c *LimitCount) Remaining() uint64 { return c.Limit.Requests - min(c.Limit.Requests, c.Hits) }
+func (c *LimitCount) Remaining() uint64 { return c.Limit.Capacity() - min(c.Limit.Capacity(), c.Hits) }

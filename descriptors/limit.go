@@ -19,10 +19,13 @@ const (
 	// SlidingLog admits at most Requests in any interval of length Window, and keeps the instant of each hit: a hit
 	// counts for exactly one Window, to the microsecond.
 	SlidingLog
+	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each Window,
+	// and a check fits if what has not leaked stays within Burst (GCRA).
+	TokenBucket
 )
 
 // AlgorithmNames lists what [ParseAlgorithm] takes, for error messages.
-const AlgorithmNames = "sliding_window, fixed_window, sliding_log"
+const AlgorithmNames = "sliding_window, fixed_window, sliding_log, token_bucket"
 
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
@@ -33,6 +36,8 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 		return FixedWindow, nil
 	case "sliding_log":
 		return SlidingLog, nil
+	case "token_bucket":
+		return TokenBucket, nil
 	}
 	return 0, fmt.Errorf("%q is not an algorithm: use one of %s", name, AlgorithmNames)
 }
@@ -46,6 +51,8 @@ func (a Algorithm) String() string {
 		return "fixed_window"
 	case SlidingLog:
 		return "sliding_log"
+	case TokenBucket:
+		return "token_bucket"
 	}
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
@@ -85,12 +92,13 @@ func (c Charge) Always(l *Limit) bool {
 }
 
 // Limit allows Requests hits in a Window. The state behind it belongs to (Algorithm, Window, Precision): changing
-// Requests keeps the count. Make one with [NewLimit], which knows the rules.
+// Requests or Burst keeps the count. Make one with [NewLimit] and [Limit.WithBurst], which know the rules.
 type Limit struct {
 	Requests  uint64        // hits allowed in a window; 0 blocks everything
 	Window    time.Duration // how long a hit counts; from 1 s to 292 years
 	Precision time.Duration // width of the finest bucket of a sliding window; 0 for the other algorithms
 	Algorithm Algorithm
+	Burst     uint64 // hits that a token bucket has room for, 0 if Requests is; 0 for the other algorithms
 
 	Unit       Unit   // shown in the answer (current_limit.unit)
 	Multiplier uint32 // shown in the answer; Window is Multiplier × Unit; at least 1
@@ -101,9 +109,14 @@ const (
 	day = 24 * time.Hour
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
-	// maxLogWindow keeps the moment at which a hit leaves below 2^53 microseconds, which a Redis script tells exactly.
-	maxLogWindow = 73_000 * day
+	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token bucket,
+	// which a Redis script tells exactly.
+	maxExactWindow = 73_000 * day
 )
+
+// MaxBurst is the most hits that a token bucket has room for. What it has counted since its anchor may be more, by what
+// leaks in a window, and a Redis script counts exactly up to 2^53.
+const MaxBurst = 1 << 52
 
 // ladder holds the widths that buckets can have, finest first. Each divides the next.
 var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
@@ -134,12 +147,17 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 			return Limit{}, errors.New("precision has no meaning for fixed_window: leave it out")
 		}
 	case SlidingLog:
-		if precision != 0 {
-			return Limit{}, errors.New("precision has no meaning for sliding_log, which is exact to the microsecond: leave it out")
+		if err := l.checkExact(precision); err != nil {
+			return Limit{}, err
 		}
-		if window > maxLogWindow {
-			return Limit{}, fmt.Errorf("a window of %s is too long for sliding_log: at most %d days", brief(window), maxLogWindow/day)
+	case TokenBucket:
+		if err := l.checkExact(precision); err != nil {
+			return Limit{}, err
 		}
+		if requests > MaxBurst {
+			return Limit{}, fmt.Errorf("%d requests are too many for token_bucket: at most %d", requests, uint64(MaxBurst))
+		}
+		l.Burst = requests
 	case SlidingWindow:
 		l.Precision = precision
 		if precision == 0 {
@@ -154,10 +172,48 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 	return l, nil
 }
 
+// WithBurst gives a token bucket another size than the requests of a window. A burst below 1 or above [MaxBurst], one of
+// another algorithm, and one of a limit that blocks everything are errors for a configuration file.
+func (l Limit) WithBurst(burst uint64) (Limit, error) {
+	switch {
+	case l.Algorithm != TokenBucket:
+		return Limit{}, fmt.Errorf("burst has no meaning for %s: leave it out, or use token_bucket", l.Algorithm)
+	case l.Requests == 0:
+		return Limit{}, errors.New("burst has no meaning beside 0 requests, which block everything: leave it out")
+	case burst == 0 || burst > MaxBurst:
+		return Limit{}, fmt.Errorf("a burst of %d is out of range: from 1 to %d", burst, uint64(MaxBurst))
+	}
+	l.Burst = burst
+	return l, nil
+}
+
+// Capacity is how many hits fit at once where nothing counts: the Burst of a token bucket, else the Requests.
+func (l *Limit) Capacity() uint64 {
+	if l.Algorithm == TokenBucket {
+		return l.Burst
+	}
+	return l.Requests
+}
+
+// checkExact refuses a precision, and a window in which a microsecond is not told exactly.
+func (l *Limit) checkExact(precision time.Duration) error {
+	if precision != 0 {
+		return fmt.Errorf("precision has no meaning for %s, which is exact to the microsecond: leave it out", l.Algorithm)
+	}
+	if l.Window > maxExactWindow {
+		return l.tooLong(maxExactWindow)
+	}
+	return nil
+}
+
+func (l *Limit) tooLong(most time.Duration) error {
+	return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, most/day)
+}
+
 // checkPrecision refuses a precision that is not a level, not below the window, or too fine for it.
 func (l *Limit) checkPrecision() error {
 	if l.Window > maxPrecisions*day {
-		return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, maxPrecisions)
+		return l.tooLong(maxPrecisions * day)
 	}
 	if levelOf(l.Precision) < 0 {
 		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), widthNames)
@@ -220,6 +276,8 @@ func (l *Limit) Levels() []time.Duration {
 		return []time.Duration{l.Window}
 	case SlidingLog:
 		return instants[:]
+	case TokenBucket:
+		return nil
 	}
 	finest := levelOf(l.Precision)
 	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]

@@ -24,15 +24,16 @@ func newEntry(c *backend.Check) *entry {
 
 // apply decides a check and brings expires and reopens up to date.
 func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
-	for i := range c.Limits {
-		if e.state(&c.Limits[i]) == nil {
-			e.states = append(e.states, window.NewState(&c.Limits[i]))
-		}
-	}
 	var room [4]window.Count
 	counts := room[:0]
 	for i := range c.Limits {
-		counts = append(counts, e.state(&c.Limits[i]))
+		s := e.state(&c.Limits[i])
+		if s == nil {
+			s = window.NewState(&c.Limits[i])
+			e.states = append(e.states, s)
+		}
+		s.Follow(&c.Limits[i], now)
+		counts = append(counts, s)
 	}
 	var v window.Verdict
 	switch c.Op {
@@ -52,10 +53,10 @@ func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
 }
 
 // state is the state of limit l, nil if there is none yet.
-func (e *entry) state(l *descriptors.Limit) *window.State {
-	for i := range e.states {
-		if e.states[i].For(l) {
-			return &e.states[i]
+func (e *entry) state(l *descriptors.Limit) window.State {
+	for _, s := range e.states {
+		if s.For(l) {
+			return s
 		}
 	}
 	return nil
@@ -65,7 +66,7 @@ func (e *entry) state(l *descriptors.Limit) *window.State {
 func reopening(counts []window.Count, limits []descriptors.Limit, now window.Instant) window.Instant {
 	latest := now
 	for i := range limits {
-		if n := limits[i].Requests; n > 0 {
+		if n := limits[i].Capacity(); n > 0 {
 			latest = max(latest, counts[i].Until(now, n-1))
 		}
 	}
@@ -78,8 +79,8 @@ func reopening(counts []window.Count, limits []descriptors.Limit, now window.Ins
 // rewind moves what lies after now into now. When the entry reopens is not known without its limits: at the latest when
 // nothing in it counts.
 func (e *entry) rewind(now window.Instant) {
-	for i := range e.states {
-		e.states[i].Sum(now)
+	for _, s := range e.states {
+		s.Sum(now)
 	}
 	e.dropExpired(now)
 	e.reopens = min(e.reopens, e.expires)
@@ -89,12 +90,10 @@ func (e *entry) rewind(now window.Instant) {
 func (e *entry) dropExpired(now window.Instant) {
 	kept := e.states[:0]
 	e.expires = 0
-	for i := range e.states {
-		if gone := e.states[i].Expires(); gone > now {
+	for _, s := range e.states {
+		if gone := s.Expires(); gone > now {
 			e.expires = max(e.expires, gone)
-			if kept = kept[:len(kept)+1]; len(kept) <= i {
-				kept[len(kept)-1] = e.states[i]
-			}
+			kept = append(kept, s)
 		}
 	}
 	clear(e.states[len(kept):])

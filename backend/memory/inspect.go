@@ -23,32 +23,40 @@ func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limi
 	now := s.now()
 	counts := make([]backend.LimitCount, 0, len(limits))
 	for i := range limits {
-		state := window.NewState(&limits[i])
+		var state window.State
 		if e := sh.entries[string(key)]; e != nil {
-			state = *cmp.Or(e.state(&limits[i]), &state)
+			state = e.state(&limits[i])
 		}
-		counts = append(counts, count(limits[i], &state, now))
+		counts = append(counts, count(limits[i], cmp.Or(state, window.NewState(&limits[i])), now))
 	}
 	return counts, nil
 }
 
 // count tells what a state holds for a limit.
-func count(l descriptors.Limit, state *window.State, now window.Instant) backend.LimitCount {
+func count(l descriptors.Limit, state window.State, now window.Instant) backend.LimitCount {
+	var cells *window.Cells
+	switch state := state.(type) {
+	case *window.Tokens:
+		hits, reset := state.Peek(now)
+		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
+	case *window.Cells:
+		cells = state
+	}
 	if l.Algorithm == descriptors.SlidingLog {
-		return countLog(l, state, now)
+		return countLog(l, cells, now)
 	}
 	levels := make([][]backend.Bucket, len(l.Levels()))
-	fill(levels, l.Levels(), state, now)
+	fill(levels, l.Levels(), cells, now)
 	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
 }
 
 // countLog lists the newest instants of a log.
-func countLog(l descriptors.Limit, state *window.State, now window.Instant) backend.LimitCount {
+func countLog(l descriptors.Limit, cells *window.Cells, now window.Instant) backend.LimitCount {
 	var newest []backend.Bucket
 	var oldest time.Time
 	var earlier uint64
-	unlisted := state.Cells() - backend.MaxInstants
-	for begin, hits := range state.Buckets(now) {
+	unlisted := cells.Len() - backend.MaxInstants
+	for begin, hits := range cells.Buckets(now) {
 		at := time.UnixMicro(int64(begin)).UTC()
 		if oldest.IsZero() {
 			oldest = at
@@ -66,9 +74,9 @@ func countLog(l descriptors.Limit, state *window.State, now window.Instant) back
 	return backend.NewLogCount(l, newest, earlier, oldest, time.UnixMicro(int64(now)))
 }
 
-// fill adds a state's buckets up on each level; widths are those of the levels.
-func fill(levels [][]backend.Bucket, widths []time.Duration, state *window.State, now window.Instant) {
-	for begin, hits := range state.Buckets(now) {
+// fill adds the buckets of cells up on each level; widths are those of the levels.
+func fill(levels [][]backend.Bucket, widths []time.Duration, cells *window.Cells, now window.Instant) {
+	for begin, hits := range cells.Buckets(now) {
 		for i, width := range widths {
 			at := int64(begin)
 			at -= at % width.Microseconds()

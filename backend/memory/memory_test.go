@@ -57,8 +57,8 @@ func (s *Store) buckets(key []byte) int {
 	defer sh.mu.Unlock()
 	n := 0
 	if e := sh.entries[string(key)]; e != nil {
-		for i := range e.states {
-			n += e.states[i].Cells()
+		for _, s := range e.states {
+			n += s.Len()
 		}
 	}
 	return n

@@ -14,7 +14,7 @@ const MaxCount = 1<<53 - 1
 // Never is the RetryIn of a check that asks for more hits than a limit ever allows.
 const Never time.Duration = math.MaxInt64
 
-// Count is the state of one limit of one key: [State] or [Buckets]. Calls may step back in time; what then lies in the
+// Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in the
 // future moves to now.
 type Count interface {
 	// Sum is the number of hits that count at now.
@@ -38,7 +38,7 @@ type Verdict struct {
 func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) Verdict {
 	admitted := true
 	for i := range limits {
-		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Requests)
+		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())
 	}
 	v := begun(admitted)
 	for i := range limits {
@@ -56,7 +56,7 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
 	passes := true
 	for i := range limits {
-		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Requests)
+		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Capacity())
 	}
 	v := begun(passes)
 	for i := range limits {
@@ -82,9 +82,10 @@ func begun(allowed bool) Verdict { return Verdict{Allowed: allowed, Strictest: -
 // weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
 func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+	capacity := l.Capacity()
 	if v.Allowed {
 		after := c.Sum(now)
-		if remaining := l.Requests - min(after, l.Requests); v.Strictest < 0 || remaining < v.Remaining {
+		if remaining := capacity - min(after, capacity); v.Strictest < 0 || remaining < v.Remaining {
 			v.Strictest, v.Before, v.Remaining = i, before, remaining
 			v.ResetIn = 0
 			if after > 0 {
@@ -93,12 +94,12 @@ func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint6
 		}
 		return
 	}
-	if fits(before, size, l.Requests) {
+	if fits(before, size, capacity) {
 		return
 	}
 	retry, reset := Never, time.Duration(0)
-	if size <= l.Requests {
-		retry = now.until(c.Until(now, l.Requests-size))
+	if size <= capacity {
+		retry = now.until(c.Until(now, capacity-size))
 		reset = retry
 	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
 		reset = l.Window

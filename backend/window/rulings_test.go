@@ -14,8 +14,7 @@ const noon = Instant(1_763_726_400_000_000) // 2025-11-21 12:00:00 UTC, the star
 func states(limits []descriptors.Limit) []Count {
 	counts := make([]Count, len(limits))
 	for i := range limits {
-		s := NewState(&limits[i])
-		counts[i] = &s
+		counts[i] = NewState(&limits[i])
 	}
 	return counts
 }

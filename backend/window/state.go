@@ -1,178 +1,42 @@
 package window
 
 import (
-	"iter"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// State counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
-// that holds hits, oldest first. Where [Buckets] reads a cover, it drops what has left and returns the sum. A fixed
-// window is the case of one bucket as wide as the window that stops counting when it ends; a log is that of a cell for
-// each microsecond in which something was counted. Reading and adding cost amortised constant time. A State is not for
-// concurrent use. Make one with [NewState].
-type State struct {
-	algorithm descriptors.Algorithm
-	head      uint32 // cells before it have left
-
-	window, precision time.Duration
-
-	sum   uint64
-	cells []cell // when the slice is full, the room in front of head is used again if it is a quarter or more
-}
-
-type cell struct {
-	bucket int64
-	hits   uint64
+// State is the count of one limit of one key as a store keeps it: [Cells], or [Tokens] of a token bucket. It is not for
+// concurrent use. Make one with [NewState] or [ReadState].
+type State interface {
+	Count
+	// For says whether this is the state of limit l: the same algorithm, window and precision, whatever its requests.
+	For(l *descriptors.Limit) bool
+	// Follow has what counts at now leave as l says from now on. l is a limit that this is the state for.
+	Follow(l *descriptors.Limit, now Instant)
+	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
+	Expires() Instant
+	// Len is how many buckets, or instants of a log, hold hits. Of a token bucket it is 1 while anything counts.
+	Len() int
+	// Append writes the state for [ReadState].
+	Append(dst []byte) []byte
 }
 
 // NewState is the empty state of a limit.
 func NewState(l *descriptors.Limit) State {
-	return State{algorithm: l.Algorithm, window: l.Window, precision: l.Precision}
+	if l.Algorithm == descriptors.TokenBucket {
+		return NewTokens(l)
+	}
+	return &Cells{algorithm: l.Algorithm, window: l.Window, precision: l.Precision}
 }
 
-// For says whether this is the state of limit l: the same algorithm, window and precision, whatever the number of
-// requests.
-func (s *State) For(l *descriptors.Limit) bool {
-	return s.algorithm == l.Algorithm && s.window == l.Window && s.precision == l.Precision
-}
-
-// width is the width of a bucket.
-func (s *State) width() Instant {
-	switch s.algorithm {
-	case descriptors.FixedWindow:
-		return micros(s.window)
-	case descriptors.SlidingLog:
-		return 1
+// sound says whether an identity is one that a limit can have.
+func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
+	switch a {
+	case descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket:
+		return window >= time.Second && precision == 0
+	case descriptors.SlidingWindow:
+		return window >= time.Second && precision >= time.Millisecond && precision < window
 	}
-	return micros(s.precision)
-}
-
-// leaves is the first moment at which a bucket no longer counts: a window after it began, and where a hit may have come
-// at any moment of it, a precision more.
-func (s *State) leaves(bucket int64) Instant {
-	return Instant(bucket)*s.width() + micros(s.window) + micros(s.precision)
-}
-
-// Sum is the number of hits that count at now.
-func (s *State) Sum(now Instant) uint64 {
-	if s.sum == 0 {
-		return 0
-	}
-	s.fold(now.index(s.width()))
-	if newest := s.cells[len(s.cells)-1]; s.leaves(newest.bucket) <= now {
-		s.clear()
-		return 0
-	}
-	for s.leaves(s.cells[s.head].bucket) <= now {
-		s.sum -= s.cells[s.head].hits
-		s.head++
-	}
-	return s.sum
-}
-
-// fold moves what lies in later buckets into the live one: the clock stepped back.
-func (s *State) fold(live int64) {
-	var later uint64
-	for len(s.cells) > int(s.head) && s.cells[len(s.cells)-1].bucket > live {
-		later += s.cells[len(s.cells)-1].hits
-		s.cells = s.cells[:len(s.cells)-1]
-	}
-	if later > 0 {
-		s.push(live, later)
-	}
-}
-
-// push counts hits in a bucket that no cell is later than.
-func (s *State) push(bucket int64, hits uint64) {
-	if n := len(s.cells); n > int(s.head) && s.cells[n-1].bucket == bucket {
-		s.cells[n-1].hits += hits
-		return
-	}
-	if len(s.cells) == cap(s.cells) && int(s.head) >= (len(s.cells)+3)/4 && s.head > 0 {
-		s.cells = s.cells[:copy(s.cells, s.cells[s.head:])]
-		s.head = 0
-	}
-	s.cells = append(s.cells, cell{bucket, hits})
-}
-
-func (s *State) clear() { s.sum, s.head, s.cells = 0, 0, s.cells[:0] }
-
-// Add counts delta hits at now, up to MaxCount in all; a negative delta takes back the newest, at most all of them.
-func (s *State) Add(now Instant, delta int64) {
-	sum := s.Sum(now)
-	if delta < 0 {
-		s.takeBack(uint64(-delta))
-		return
-	}
-	if hits := min(uint64(delta), MaxCount-sum); hits > 0 {
-		s.push(now.index(s.width()), hits)
-		s.sum += hits
-	}
-}
-
-func (s *State) takeBack(hits uint64) {
-	for hits > 0 && s.sum > 0 {
-		newest := &s.cells[len(s.cells)-1]
-		n := min(hits, newest.hits)
-		newest.hits -= n
-		s.sum -= n
-		hits -= n
-		if newest.hits == 0 {
-			s.cells = s.cells[:len(s.cells)-1]
-		}
-	}
-	if s.sum == 0 {
-		s.clear()
-	}
-}
-
-// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
-func (s *State) Until(now Instant, keep uint64) Instant {
-	left := s.Sum(now)
-	if left <= keep {
-		return now
-	}
-	if keep < left/2 {
-		return s.leaves(s.cells[s.fromNewest(keep)].bucket)
-	}
-	i := int(s.head)
-	for left -= s.cells[i].hits; left > keep; left -= s.cells[i].hits {
-		i++
-	}
-	return s.leaves(s.cells[i].bucket)
-}
-
-// fromNewest is the newest cell from which on more than keep hits are held.
-func (s *State) fromNewest(keep uint64) int {
-	i := len(s.cells) - 1
-	for held := s.cells[i].hits; held <= keep; held += s.cells[i].hits {
-		i--
-	}
-	return i
-}
-
-// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
-func (s *State) Expires() Instant {
-	if s.sum == 0 {
-		return 0
-	}
-	return s.leaves(s.cells[len(s.cells)-1].bucket)
-}
-
-// Cells is the number of cells held.
-func (s *State) Cells() int { return len(s.cells) - int(s.head) }
-
-// Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets, after
-// a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
-func (s *State) Buckets(now Instant) iter.Seq2[Instant, uint64] {
-	return func(yield func(Instant, uint64) bool) {
-		live := now.index(s.width())
-		for _, c := range s.cells[s.head:] {
-			if s.leaves(c.bucket) > now && !yield(Instant(min(c.bucket, live))*s.width(), c.hits) {
-				return
-			}
-		}
-	}
+	return false
 }

@@ -39,7 +39,7 @@ func TestStateAgreesWithBuckets(t *testing.T) {
 			if got, want := state.Until(now, keep), buckets.Until(now, keep); got != want {
 				t.Fatalf("%v: at most %d count from %d says State, from %d say its buckets", l, keep, got, want)
 			}
-			checkBounds(t, &l, &state, now)
+			checkBounds(t, &l, state, now)
 		}
 	}
 }
@@ -112,8 +112,8 @@ func TestALogAgreesWithEverySingleHit(t *testing.T) {
 			if got, want := state.Until(now, keep), log.Until(now, keep); got != want {
 				t.Fatalf("%v: at most %d count from %d says State, from %d say the single hits", l, keep, got, want)
 			}
-			if uint64(state.Cells()) > log.Sum(now) {
-				t.Fatalf("%v holds %d cells for %d hits", l, state.Cells(), log.Sum(now))
+			if uint64(state.Len()) > log.Sum(now) {
+				t.Fatalf("%v holds %d cells for %d hits", l, state.Len(), log.Sum(now))
 			}
 		}
 	}
@@ -143,16 +143,16 @@ func randomStep(r *rand.Rand, l *descriptors.Limit) Instant {
 	return Instant(r.Int64N(w/10 + 1))
 }
 
-func checkBounds(t *testing.T, l *descriptors.Limit, s *State, now Instant) {
+func checkBounds(t *testing.T, l *descriptors.Limit, s State, now Instant) {
 	t.Helper()
 	most := 1
 	if l.Precision > 0 {
 		most = int((l.Window+l.Precision-1)/l.Precision) + 1
 	}
-	if s.Cells() > most || uint64(s.Cells()) > s.Sum(now) {
-		t.Fatalf("%v holds %d cells for %d hits; at most %d buckets can count", l, s.Cells(), s.Sum(now), most)
+	if s.Len() > most || uint64(s.Len()) > s.Sum(now) {
+		t.Fatalf("%v holds %d cells for %d hits; at most %d buckets can count", l, s.Len(), s.Sum(now), most)
 	}
-	if gone := s.Expires(); s.sum > 0 && gone > now+micros(l.Window)+micros(l.Precision) {
+	if gone := s.Expires(); s.Sum(now) > 0 && gone > now+micros(l.Window)+micros(l.Precision) {
 		t.Fatalf("%v expires %d µs from now: longer than its window and a precision", l, gone-now)
 	}
 }
@@ -197,8 +197,8 @@ func FuzzReadState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(rest) > len(src) || s.sum > MaxCount {
-			t.Fatalf("a state with %d hits and %d bytes left came out of %d bytes", s.sum, len(rest), len(src))
+		if len(rest) > len(src) || s.Sum(1.7e15) > MaxCount {
+			t.Fatalf("a state with %d hits and %d bytes left came out of %d bytes", s.Sum(1.7e15), len(rest), len(src))
 		}
 		now := Instant(1.8e15)
 		s.Add(now, 1)
@@ -222,17 +222,17 @@ func TestClassicExample(t *testing.T) {
 		l := limit(t, 2, descriptors.Minute, 1, tc.algorithm, 0)
 		s := NewState(&l)
 		for i, clock := range asked {
-			v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 "+clock))
+			v := Charge([]Count{s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 "+clock))
 			if v.Allowed != tc.want[i] {
 				t.Errorf("%v: request %d at %s allowed = %v, want %v", tc.algorithm, i+1, clock, v.Allowed, tc.want[i])
 			}
 		}
 		if tc.algorithm == descriptors.SlidingWindow {
-			v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:40.999"))
+			v := Charge([]Count{s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:40.999"))
 			if v.Allowed || v.RetryIn != time.Millisecond {
 				t.Errorf("just before 1:41 allowed = %v, again in %v; want a wait of 1ms", v.Allowed, v.RetryIn)
 			}
-			if v := Charge([]Count{&s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:41")); !v.Allowed {
+			if v := Charge([]Count{s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:41")); !v.Allowed {
 				t.Error("the fifth must be admitted from 1:41 on, one precision after the hit of 0:40 became a minute old")
 			}
 		}

@@ -298,7 +298,7 @@ func (l *Limiter) take(c *Call, i int) {
 	s.Limit = &check.Limits[d.Strictest]
 	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
 	if d.Allowed {
-		p.hits.Admit(check.Hits, hits.Near(s.Limit.Requests, d.Before, check.Hits, l.options.NearRatio))
+		p.hits.Admit(check.Hits, hits.Near(s.Limit.Capacity(), d.Before, check.Hits, l.options.NearRatio))
 		return
 	}
 	fitted := uint64(0)

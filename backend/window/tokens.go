@@ -1,0 +1,162 @@
+package window
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Tokens is the [State] of a token bucket: hits that were counted, and how many of them have leaked since. Hits leak
+// evenly, one window's requests in each window; what has not leaked counts. The numbers are whole and change by whole
+// hits and windows only, so nothing is ever rounded twice.
+//
+// The leaking began at last − age. A clock that steps back before last moves last along, and with it the whole state:
+// nothing leaks twice, and no wait becomes longer.
+type Tokens struct {
+	window Instant
+
+	requests uint64  // that leak in a window; at least 1
+	last     Instant // when the state was last changed
+	age      Instant // how long hits had been leaking then; below a window
+	hits     uint64  // counted, those included that have leaked since last − age; 0 if nothing counts
+}
+
+// NewTokens is the empty state of a token bucket. One of 0 requests, which blocks everything, leaks as one of 1 does, so
+// that what was counted is gone some day.
+func NewTokens(l *descriptors.Limit) *Tokens {
+	return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
+}
+
+// RestoreTokens is the state of a token bucket that a store has kept as these numbers; false if they are none. The hits
+// leak as they did, requests in a window, until Follow says otherwise.
+func RestoreTokens(window time.Duration, requests uint64, last, age Instant, hits uint64) (*Tokens, bool) {
+	t := &Tokens{window: micros(window), requests: requests, last: last, age: age, hits: hits}
+	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= MaxCount &&
+		last >= 0 && last <= MaxCount && age >= 0 && age < t.window
+}
+
+// For is that of [State].
+func (t *Tokens) For(l *descriptors.Limit) bool {
+	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
+}
+
+// Follow keeps what counts at now, and lets it leak at another rate from now on.
+func (t *Tokens) Follow(l *descriptors.Limit, now Instant) {
+	requests := max(1, l.Requests)
+	if requests == t.requests {
+		return
+	}
+	t.hits = t.Sum(now)
+	t.requests, t.last, t.age = requests, now, 0
+}
+
+// Sum is the number of hits that count at now: those that have not leaked.
+func (t *Tokens) Sum(now Instant) uint64 {
+	if t.hits == 0 {
+		return 0
+	}
+	t.last = min(t.last, now)
+	e := now - t.last + t.age
+	whole := uint64(e / t.window)
+	if whole > t.hits/t.requests {
+		t.hits = 0
+		return 0
+	}
+	left, leaked := t.hits-whole*t.requests, t.leaked(e%t.window)
+	if left <= leaked {
+		t.hits = 0
+		return 0
+	}
+	return left - leaked
+}
+
+// leaked is how many hits leak within an age below a window. A Redis script reckons with the same doubles: each product
+// and quotient is rounded by itself, on every processor. It never falls as the age grows.
+func (t *Tokens) leaked(age Instant) uint64 {
+	product := float64(float64(age) * float64(t.requests))
+	return min(t.requests, uint64(math.Floor(product/float64(t.window))))
+}
+
+// leaks is the first age at which so many hits have leaked, at least one and at most those of a window.
+func (t *Tokens) leaks(hits uint64) Instant {
+	if hits == t.requests {
+		return t.window
+	}
+	product := float64(float64(hits) * float64(t.window))
+	age := Instant(math.Ceil(product / float64(t.requests)))
+	for age > 0 && t.leaked(age-1) >= hits {
+		age--
+	}
+	for t.leaked(age) < hits {
+		age++
+	}
+	return age
+}
+
+// Add counts delta hits at now, up to descriptors.MaxBurst in all; a negative delta takes hits back, at most all of them.
+func (t *Tokens) Add(now Instant, delta int64) {
+	level := t.Sum(now)
+	switch {
+	case delta > 0:
+		delta = int64(min(uint64(delta), descriptors.MaxBurst-level))
+	case delta < 0:
+		delta = -int64(min(uint64(-delta), level))
+	}
+	if delta == 0 {
+		return
+	}
+	if level == 0 {
+		t.age, t.hits = 0, 0
+	} else {
+		e := now - t.last + t.age
+		t.hits -= uint64(e/t.window) * t.requests
+		t.age = e % t.window
+	}
+	t.last = now
+	t.hits += uint64(delta)
+	if level+uint64(delta) == 0 {
+		t.hits = 0
+	}
+}
+
+// Until is the first moment, now or later, at which at most keep of the hits that count now still do; the last one that
+// is told, 2^53 − 1 µs, if it is later than that.
+func (t *Tokens) Until(now Instant, keep uint64) Instant {
+	if t.Sum(now) <= keep {
+		return now
+	}
+	return t.moment(keep)
+}
+
+// moment is when at most keep hits count, of which there are more now.
+func (t *Tokens) moment(keep uint64) Instant {
+	leave := t.hits - keep
+	whole := (leave - 1) / t.requests
+	if whole > uint64(MaxCount/t.window) {
+		return MaxCount
+	}
+	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.leaks(leave-whole*t.requests))
+}
+
+// Expires is that of [State].
+func (t *Tokens) Expires() Instant {
+	if t.hits == 0 {
+		return 0
+	}
+	return t.moment(0)
+}
+
+// Len is that of [State].
+func (t *Tokens) Len() int { return int(min(1, t.hits)) }
+
+// Peek tells of the state at now without changing it: the hits that count, and the time until the next of them leaks, 0
+// if none counts.
+func (t *Tokens) Peek(now Instant) (uint64, time.Duration) {
+	at := *t
+	hits := at.Sum(now)
+	if hits == 0 {
+		return 0, 0
+	}
+	return hits, now.until(at.Until(now, hits-1))
+}
