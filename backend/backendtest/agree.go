@@ -101,6 +101,7 @@ func rewritten(name string, asks []Ask) History {
 	for i := range h.Asks {
 		a := &h.Asks[i]
 		a.Check.Key = []byte(name)
+		m.follow(a.Check.Limits)
 		a.Want = m.decide(a.Check.Op, a.Check.Hits, a.Now)
 	}
 	return h

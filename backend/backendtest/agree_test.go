@@ -17,6 +17,7 @@ func forgetful(h History) (out []backend.Decision, err error) {
 			m = newModel(rule{limits: a.Check.Limits, charge: a.Check.Charge})
 			models[string(a.Check.Key)] = m
 		}
+		m.follow(a.Check.Limits)
 		op, hits := a.Check.Op, a.Check.Hits
 		if op == backend.Refund {
 			hits = 0

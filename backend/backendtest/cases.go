@@ -24,54 +24,64 @@ func testRulings(t *testing.T, open func(t *testing.T) Store) {
 			testRulingsOf(t, open, limit, limit.Window+limit.Precision)
 		})
 	}
+	t.Run(descriptors.TokenBucket.String(), func(t *testing.T) { testRulingsOfABucket(t, open) })
 }
 
 // testRulingsOf takes how long a hit counts that comes at the start of a minute.
 func testRulingsOf(t *testing.T, open func(t *testing.T) Store, limit descriptors.Limit, whole time.Duration) {
-	minute := window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	type ask struct {
-		op     backend.Op
-		hits   uint64
-		charge descriptors.Charge
-		want   backend.Decision
-	}
-	for _, tc := range []struct {
-		name string
-		asks []ask
-	}{
-		{"hits up to the limit, then none", []ask{
+	runRulings(t, open, []ruling{
+		{"hits up to the limit, then none", limit, []ask{
 			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: whole}},
 			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: whole, RetryIn: whole}},
 			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: whole}},
 			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
 		}},
-		{"a look charges nothing", []ask{
+		{"a look charges nothing", limit, []ask{
 			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
 			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
 			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
 		}},
-		{"a refund gives back the newest", []ask{
+		{"a refund gives back the newest", limit, []ask{
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
 			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: whole}},
 			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
 		}},
-		{"more than the limit at once never passes", []ask{
+		{"more than the limit at once never passes", limit, []ask{
 			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
 			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
 			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
 		}},
-		{"a charge made always counts though denied", []ask{
+		{"a charge made always counts though denied", limit, []ask{
 			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Allowed: true, Remaining: 1, ResetIn: whole}},
 			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Before: 4, ResetIn: whole, RetryIn: whole}},
 			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: whole, RetryIn: whole}},
 		}},
-	} {
+	})
+}
+
+// ruling is a sequence of checks on one key.
+type ruling struct {
+	name  string
+	limit descriptors.Limit
+	asks  []ask
+}
+
+type ask struct {
+	op     backend.Op
+	hits   uint64
+	charge descriptors.Charge
+	want   backend.Decision
+}
+
+func runRulings(t *testing.T, open func(t *testing.T) Store, table []ruling) {
+	minute := window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	for _, tc := range table {
 		t.Run(tc.name, func(t *testing.T) {
 			s := open(t)
 			s.SetTime(minute)
 			for i, a := range tc.asks {
-				c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{limit}, Op: a.op, Hits: a.hits, Charge: a.charge}
+				c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{tc.limit}, Op: a.op, Hits: a.hits, Charge: a.charge}
 				if got := s.decide(t, c); got != a.want {
 					t.Fatalf("check %d:\ngot  %+v\nwant %+v", i+1, got, a.want)
 				}
@@ -120,6 +130,14 @@ func testStateFollowsTheLimit(t *testing.T, s Store) {
 	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.SlidingLog, 0)); !d.Allowed || d.Before != 0 {
 		t.Errorf("another window of a log: %+v; want a state of its own", d)
 	}
+	for n, limit := range []descriptors.Limit{
+		NewLimit(t, 3, descriptors.Minute, 1, descriptors.TokenBucket, 0), NewLimit(t, 3, descriptors.Hour, 1, descriptors.TokenBucket, 0),
+		NewLimit(t, 1, descriptors.Minute, 1, descriptors.TokenBucket, 0),
+	} {
+		if d := ask(limit); d.Allowed != (n < 2) || d.Before != uint64(n/2) {
+			t.Errorf("a token bucket of %v: %+v; want a state for each window, and its count kept under fewer requests", limit, d)
+		}
+	}
 	if d := ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0)); d.Before != 4 {
 		t.Errorf("back to the first limit: %+v; want its count of 4 kept", d)
 	}
@@ -135,6 +153,7 @@ func testClassicExample(t *testing.T, s Store) {
 		descriptors.FixedWindow:   {true, true, true, true, false}, // counted always: the fifth is the third of its minute
 		descriptors.SlidingWindow: {true, true, false, false, false},
 		descriptors.SlidingLog:    {true, true, false, false, true},
+		descriptors.TokenBucket:   {true, true, true, false, true}, // one leaks every 30 s, from 0:40 on
 	} {
 		var got []bool
 		for _, second := range []int{40, 50, 70, 80, 100} {

@@ -86,8 +86,9 @@ func slowRule(t *testing.T, r *rand.Rand, shortest time.Duration) rule {
 
 // ask draws a check and decides it.
 func (m *model) ask(r *rand.Rand, now window.Instant) Ask {
+	m.follow(changed(r, m.rule.limits))
 	a := Ask{Now: now, Check: backend.Check{Limits: m.rule.limits, Charge: m.rule.charge}}
-	a.Check.Op, a.Check.Hits = randomOp(r, m.rule.limits[0].Requests)
+	a.Check.Op, a.Check.Hits = randomOp(r, m.rule.limits[0].Capacity())
 	a.Want = m.decide(a.Check.Op, a.Check.Hits, now)
 	return a
 }

@@ -62,6 +62,15 @@ func Inspection(t *testing.T, s Inspected) {
 	t.Run("a log lists its instants", func(t *testing.T) { i.instants(t) })
 	t.Run("what a log lists is what counts", func(t *testing.T) { i.walk(t) })
 	t.Run("a long log lists the newest", func(t *testing.T) { i.long(t) })
+	logs := i.limits
+	i.limits = []descriptors.Limit{
+		NewLimit(t, 10, descriptors.Minute, 1, descriptors.TokenBucket, 0),
+		NewLimit(t, 500, descriptors.Hour, 1, descriptors.TokenBucket, 0),
+		counts[2],
+	}
+	t.Run("a bucket shows its level", func(t *testing.T) { i.bucket(t) })
+	t.Run("what a bucket shows is what counts", func(t *testing.T) { i.walk(t) })
+	i.limits = logs
 	t.Run("a reset forgets logs and counts", func(t *testing.T) { i.resetAll(t, counts) })
 	if err := i.Reset(t.Context(), i.key); err != nil {
 		t.Fatal(err)
@@ -157,6 +166,36 @@ func (i *inspection) instants(t *testing.T) {
 	i.do(t, backend.Refund, 5) // the newest four, and one of two
 	i.want(t, 0, 28*time.Second+time.Microsecond, [][]uint64{{1}})
 	i.want(t, 1, 59*time.Minute, [][]uint64{{3, 1}})
+}
+
+// bucket counts hits at two instants, and looks at them while they leak.
+func (i *inspection) bucket(t *testing.T) {
+	show := func(hits uint64, reset time.Duration) {
+		t.Helper()
+		if c := i.inspect(t)[0]; c.Hits != hits || c.ResetIn != reset || len(c.Levels) != 0 {
+			t.Errorf("at %s %v shows %d hits, the next leaks in %v, and %d levels; want %d, in %v, and none",
+				i.now.Format(time.TimeOnly), c.Limit, c.Hits, c.ResetIn, len(c.Levels), hits, reset)
+		}
+	}
+	if err := i.Reset(t.Context(), i.key); err != nil {
+		t.Fatal(err)
+	}
+	i.at(0)
+	show(0, 0)
+	i.do(t, backend.Count, 3) // one leaks every 6 s
+	for range 2 {             // looking changes nothing
+		i.at(8 * time.Second)
+		show(2, 4*time.Second)
+		i.at(-time.Hour)
+		show(3, 6*time.Second)
+	}
+	i.at(8 * time.Second)
+	i.do(t, backend.Count, 4)
+	show(6, 4*time.Second)
+	i.do(t, backend.Refund, 5)
+	show(1, 4*time.Second)
+	i.at(12 * time.Second)
+	show(0, 0)
 }
 
 // long counts more hits than are listed of a log, two at each instant.

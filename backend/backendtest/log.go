@@ -22,6 +22,9 @@ type logged struct {
 }
 
 func newLog(l *descriptors.Limit) *exactLog {
+	if l.Algorithm == descriptors.TokenBucket {
+		return &exactLog{window: 1 << 62} // its promise is about intervals of any length
+	}
 	return &exactLog{window: window.Instant(l.Window.Microseconds()), precision: window.Instant(l.Precision.Microseconds())}
 }
 

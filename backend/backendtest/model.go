@@ -13,7 +13,7 @@ import (
 )
 
 // model is what a store should know of one key: the count of each limit as its algorithm is defined, which is that of
-// literal buckets or of single instants, and an exact log beside it.
+// literal buckets, of single instants or of a level, and an exact log beside it.
 type model struct {
 	rule   rule
 	counts []window.Count
@@ -29,9 +29,12 @@ type rule struct {
 func newModel(r rule) *model {
 	m := &model{rule: r}
 	for i := range r.limits {
-		if r.limits[i].Algorithm == descriptors.SlidingLog {
+		switch r.limits[i].Algorithm {
+		case descriptors.SlidingLog:
 			m.counts = append(m.counts, newInstants(&r.limits[i]))
-		} else {
+		case descriptors.TokenBucket:
+			m.counts = append(m.counts, newLeaking(&r.limits[i]))
+		default:
 			m.counts = append(m.counts, window.NewBuckets(&r.limits[i]))
 		}
 		m.logs = append(m.logs, newLog(&r.limits[i]))
@@ -39,14 +42,28 @@ func newModel(r rule) *model {
 	return m
 }
 
+// follow changes the requests of some limits, as another configuration does. What a token bucket admitted under the last
+// one is no matter of this one's promise.
+func (m *model) follow(limits []descriptors.Limit) {
+	for i := range limits {
+		if limits[i].Algorithm == descriptors.TokenBucket && limits[i] != m.rule.limits[i] {
+			m.logs[i] = newLog(&limits[i])
+		}
+	}
+	m.rule.limits = limits
+}
+
 // decide is the decision that the store should come to, said as plainly as the rulings are. It takes the hits into the
 // counts and the logs.
 func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.Decision {
 	before, denying := make([]uint64, len(m.counts)), []int(nil)
 	for i, b := range m.counts {
+		if bucket, ok := b.(*leaking); ok {
+			bucket.follow(&m.rule.limits[i], now)
+		}
 		before[i] = b.Sum(now)
 		m.logs[i].tick(now)
-		if op != backend.Refund && over(before[i], m.size(i, op, hits), m.rule.limits[i].Requests) {
+		if op != backend.Refund && over(before[i], m.size(i, op, hits), m.rule.limits[i].Capacity()) {
 			denying = append(denying, i)
 		}
 	}
@@ -89,8 +106,8 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 	for i, b := range m.counts {
 		after := b.Sum(now)
 		d := backend.Decision{Allowed: true, Strictest: i, Before: before[i]}
-		if after < m.rule.limits[i].Requests {
-			d.Remaining = m.rule.limits[i].Requests - after
+		if after < m.rule.limits[i].Capacity() {
+			d.Remaining = m.rule.limits[i].Capacity() - after
 		}
 		if after > 0 {
 			d.ResetIn = span(now, b.Until(now, after-1))
@@ -107,8 +124,8 @@ func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint6
 		l, b, size := &m.rule.limits[i], m.counts[i], m.size(i, op, hits)
 		reset := l.Window
 		switch {
-		case size <= l.Requests:
-			waits[i] = span(now, b.Until(now, l.Requests-size))
+		case size <= l.Capacity():
+			waits[i] = span(now, b.Until(now, l.Capacity()-size))
 			reset = waits[i]
 		default:
 			waits[i] = backend.Never
@@ -130,7 +147,7 @@ func span(from, to window.Instant) time.Duration { return time.Duration(to-from)
 func (m *model) check(t *testing.T, now window.Instant) {
 	t.Helper()
 	for i := range m.rule.limits {
-		if m.rule.limits[i].Algorithm == descriptors.FixedWindow {
+		if a := m.rule.limits[i].Algorithm; a == descriptors.FixedWindow || a == descriptors.TokenBucket {
 			continue
 		}
 		sum, least, most := m.counts[i].Sum(now), m.logs[i].least(), m.logs[i].most()

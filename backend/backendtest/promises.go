@@ -9,7 +9,8 @@ import (
 )
 
 // neverOver: in no half-open interval as long as its window do the hits admitted, less refunds, exceed a limit. It is
-// enough to look back from each admission.
+// enough to look back from each admission. For a token bucket that is so in any interval, with its burst beside what leaks
+// in the interval.
 func neverOver(t *testing.T, s *step) {
 	if s.check.Op != backend.Count || !s.got.Allowed {
 		return
@@ -17,6 +18,12 @@ func neverOver(t *testing.T, s *step) {
 	for i := range s.check.Limits {
 		l := &s.check.Limits[i]
 		if l.Algorithm == descriptors.FixedWindow || s.check.Charge.Always(l) {
+			continue
+		}
+		if l.Algorithm == descriptors.TokenBucket {
+			if s.model.logs[i].overflows(l) {
+				t.Fatalf("%v with a burst of %d admitted more than that and what leaked meanwhile", l, l.Burst)
+			}
 			continue
 		}
 		if held := s.model.logs[i].least(); held > l.Requests {
@@ -38,7 +45,7 @@ func bounded(t *testing.T, s *step) {
 		sum := s.model.counts[i].Sum(s.now)
 		hits += sum
 		switch l.Algorithm {
-		case descriptors.FixedWindow:
+		case descriptors.FixedWindow, descriptors.TokenBucket:
 			most++
 		case descriptors.SlidingLog:
 			most += sum
@@ -79,16 +86,21 @@ func deniedChangesNothing(t *testing.T, s *step) {
 	}
 }
 
-// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now.
+// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now, or than a token bucket
+// takes until it is empty.
 func oneClock(t *testing.T, s *step) {
 	if s.got.Allowed || s.got.RetryIn == backend.Never {
 		return
 	}
 	var longest time.Duration
 	for i := range s.check.Limits {
-		longest = max(longest, s.check.Limits[i].Window+s.check.Limits[i].Precision)
+		l := &s.check.Limits[i]
+		longest = max(longest, l.Window+l.Precision)
+		if l.Algorithm == descriptors.TokenBucket {
+			longest = max(longest, drained(l, s.model.counts[i].Sum(s.now)))
+		}
 	}
 	if s.got.RetryIn > longest || s.got.RetryIn <= 0 {
-		t.Fatalf("%v: denied for %v; a window and a precision are %v", s.check.Limits, s.got.RetryIn, longest)
+		t.Fatalf("%v: denied for %v; all that counts is gone in %v", s.check.Limits, s.got.RetryIn, longest)
 	}
 }

@@ -17,8 +17,8 @@ type Store struct {
 	Counter backend.Counter
 	// SetTime sets the store's clock, which stands still in between.
 	SetTime func(window.Instant)
-	// Buckets is how many buckets the store holds for a key, of each limit on its finest level, or instants of a log; 0
-	// for a key that it does not know.
+	// Buckets is how many buckets the store holds for a key, of each limit on its finest level, or instants of a log, or
+	// 1 of a token bucket in which anything counts; 0 for a key that it does not know.
 	Buckets func(key []byte) int
 }
 
@@ -41,7 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
 	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t)) })
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog, descriptors.TokenBucket} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t), a) })
 			t.Run("LookAndRefundLeaveNoKey", func(t *testing.T) { testNoKey(t, open(t), a) })
@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 		})
 	}
 	t.Run("LogsAreExactWhateverTheirLength", func(t *testing.T) { testLongLog(t, open(t)) })
+	t.Run("AStepBackLocksNobodyOutOfABucket", func(t *testing.T) { testStepBackOfABucket(t, open(t)) })
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
 }
 

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,8 +53,9 @@ func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
 			steps--
 			now = max(0, now+randomMove(r, m.rule.limits, p.backwards)) // no clock shows a time before 1970
 			store.SetTime(now)
+			m.follow(changed(r, m.rule.limits))
 			c := backend.Check{Key: key, Limits: m.rule.limits, Charge: m.rule.charge}
-			c.Op, c.Hits = randomOp(r, m.rule.limits[0].Requests)
+			c.Op, c.Hits = randomOp(r, m.rule.limits[0].Capacity())
 			s := &step{store: store, model: m, check: c, now: now}
 			s.got = store.decide(t, c)
 			if want := m.decide(c.Op, c.Hits, now); s.got != want {
@@ -80,8 +82,11 @@ func randomRule(t *testing.T, r *rand.Rand) rule {
 			algorithm, precision = descriptors.SlidingLog, 0
 		case r.IntN(4) == 0:
 			algorithm, precision = descriptors.FixedWindow, 0
+		case r.IntN(3) == 0:
+			algorithm, precision = descriptors.TokenBucket, 0
 		}
 		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
+		l = withAnyBurst(r, l)
 		taken := false
 		for i := range out.limits {
 			taken = taken || out.limits[i].SameState(&l)
@@ -91,6 +96,28 @@ func randomRule(t *testing.T, r *rand.Rand) rule {
 		}
 	}
 	return out
+}
+
+// withAnyBurst gives most token buckets another size.
+func withAnyBurst(r *rand.Rand, l descriptors.Limit) descriptors.Limit {
+	if l.Burst > 0 && r.IntN(3) > 0 {
+		l.Burst = 1 + r.Uint64N(20)
+	}
+	return l
+}
+
+// changed gives one of the limits another number of requests, now and then.
+func changed(r *rand.Rand, limits []descriptors.Limit) []descriptors.Limit {
+	if r.IntN(40) > 0 {
+		return limits
+	}
+	limits = slices.Clone(limits)
+	l := &limits[r.IntN(len(limits))]
+	if l.Requests = r.Uint64N(12); l.Algorithm == descriptors.TokenBucket {
+		l.Burst = l.Requests
+		*l = withAnyBurst(r, *l)
+	}
+	return limits
 }
 
 // randomMove is how far the clock goes to the next step: mostly a fraction of a window, now and then far past it.

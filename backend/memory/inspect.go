@@ -37,7 +37,7 @@ func count(l descriptors.Limit, state window.State, now window.Instant) backend.
 	var cells *window.Cells
 	switch state := state.(type) {
 	case *window.Tokens:
-		hits, reset := state.Peek(now)
+		hits, reset := state.Peek(&l, now)
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
 	case *window.Cells:
 		cells = state

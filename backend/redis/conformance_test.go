@@ -104,6 +104,10 @@ func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	}
 	n = int(instants)
 	for _, l := range limitsOfTheSuite() {
+		if l.Algorithm == descriptors.TokenBucket {
+			n += int(min(1, counter.Count(fields, &l, time.UnixMicro(now)).Hits))
+			continue
+		}
 		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
 	}
 	return n
@@ -115,7 +119,8 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 	for u := descriptors.Second; u <= descriptors.Week; u++ {
 		for times := range uint32(4) {
 			for _, p := range []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-				for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+				for _, a := range []descriptors.Algorithm{
+					descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket} {
 					l, err := descriptors.NewLimit(1, u, 1+times, a, p)
 					state := descriptors.Limit{Window: l.Window, Precision: l.Precision, Algorithm: a}
 					if err == nil && !seen[state] {

@@ -40,8 +40,7 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	}
 	counts := make([]backend.LimitCount, 0, len(limits))
 	for i := range limits {
-		levels := counter.Buckets(fields.Val(), &limits[i], window.At(now))
-		counts = append(counts, backend.NewLimitCount(limits[i], levels, now))
+		counts = append(counts, counter.Count(fields.Val(), &limits[i], now))
 	}
 	return counts, nil
 }

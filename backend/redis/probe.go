@@ -95,7 +95,9 @@ func (s said) Unwrap() error { return s.error }
 func probeChecks() ([]backend.Check, error) {
 	var checks []backend.Check
 	var limits []descriptors.Limit
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
+	for _, a := range []descriptors.Algorithm{
+		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+	} {
 		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
 		if err != nil {
 			return nil, fmt.Errorf("the limit of a probe: %w", err)
@@ -103,7 +105,7 @@ func probeChecks() ([]backend.Check, error) {
 		limits = append(limits, limit)
 		checks = append(checks, backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1})
 	}
-	counts, logs := limits[:2], limits[2:]
+	counts, logs := limits[:3], limits[3:]
 	return append(checks,
 		backend.Check{Limits: counts, Hits: 1},
 		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},

@@ -50,7 +50,9 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			t.Errorf("operation %d: %v", op, err)
 		}
 	}
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
+	for _, a := range []descriptors.Algorithm{
+		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+	} {
 		check.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
 		for range 4 {
 			ask(backend.Count, 2)

@@ -80,7 +80,7 @@ func (t *Tokens) leaked(age Instant) uint64 {
 
 // leaks is the first age at which so many hits have leaked, at least one and at most those of a window.
 func (t *Tokens) leaks(hits uint64) Instant {
-	if hits == t.requests {
+	if hits >= t.requests {
 		return t.window
 	}
 	product := float64(float64(hits) * float64(t.window))
@@ -150,10 +150,11 @@ func (t *Tokens) Expires() Instant {
 // Len is that of [State].
 func (t *Tokens) Len() int { return int(min(1, t.hits)) }
 
-// Peek tells of the state at now without changing it: the hits that count, and the time until the next of them leaks, 0
-// if none counts.
-func (t *Tokens) Peek(now Instant) (uint64, time.Duration) {
+// Peek tells what a look under l would find at now, without changing anything: the hits that count, and the time until
+// the next of them leaks, 0 if none counts.
+func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
 	at := *t
+	at.Follow(l, now)
 	hits := at.Sum(now)
 	if hits == 0 {
 		return 0, 0

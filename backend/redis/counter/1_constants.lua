@@ -4,6 +4,7 @@ local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 local floor, max, min = math.floor, math.max, math.min
 
 local COUNT, LOOK, REFUND = 0, 1, 2
-local SLIDING, FIXED, LOG = 1, 2, 3
+local SLIDING, FIXED, LOG, BUCKET = 1, 2, 3, 4
 local NEVER = -1
 local MAX_COUNT = 9007199254740991
+local MAX_BURST = 4503599627370496

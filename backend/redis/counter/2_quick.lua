@@ -44,6 +44,43 @@ local function quick_fixed(key, name, header, hits, always, requests, width, now
 	return answer(0, before, 0, reset, reset)
 end
 
+-- drained is until when a key is kept for a token bucket: as for hits that leave a sliding window when nothing in it
+-- counts any more. The two microseconds are more than doubles may be wrong.
+local function drained(start, held, rate, window)
+	return kept(min(MAX_COUNT, start + held * window / rate + 2), window)
+end
+
+local function quick_bucket(key, name, header, hits, always, burst, rate, window, now)
+	local before, held, age, ends = 0, 0, 0, 0
+	if header then
+		local was, last
+		was, last, age, held = from_bytes('<I7I7I7I7', header)
+		if was ~= rate or last > now then
+			return
+		end
+		ends = drained(last - age, held, rate, window)
+		before, held, age = level_at(held, now - last + age, rate, window)
+		if before == 0 then
+			held, age = 0, 0
+		end
+	end
+	local start = now - age
+	if before + hits > burst then
+		if always == 1 then
+			return
+		end
+		local wait = when_leaked(start, held - (burst - hits), rate, window) - now
+		return answer(0, before, 0, wait, wait)
+	end
+	held = held + hits
+	call('HSET', key, name, to_bytes('<I7I7I7I7', rate, now, age, held))
+	local needed = drained(start, held, rate, window)
+	if needed ~= ends then
+		keep(key, needed, now)
+	end
+	return answer(1, before, burst - before - hits, when_leaked(start, held - before - hits + 1, rate, window) - now, 0)
+end
+
 -- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is
 -- lost.
 local function finest(key, name, fan, bucket)
@@ -157,8 +194,8 @@ end
 
 -- quick returns the decision, and the header if it has read it.
 local function quick(key, packed, now)
-	local op, hits, count, algorithm, always, requests, window, width, name, _, fan =
-		from_bytes('<BI7BBBI7I7I7Bc0BB', packed)
+	local op, hits, count, algorithm, always, requests, window, width, name, _, fans =
+		from_bytes('<BI7BBBI7I7I7Bc0B', packed)
 	if op ~= COUNT or count ~= 1 or hits == 0 or hits > requests then
 		return
 	end
@@ -168,6 +205,8 @@ local function quick(key, packed, now)
 	local header = call('HGET', key, name)
 	if algorithm == FIXED then
 		return quick_fixed(key, name, header, hits, always, requests, width, now), header
+	elseif algorithm == BUCKET then
+		return quick_bucket(key, name, header, hits, always, requests, width, window, now), header
 	end
-	return quick_sliding(key, name, header, hits, always, requests, window, width, fan, now), header
+	return quick_sliding(key, name, header, hits, always, requests, window, width, byte(packed, fans), now), header
 end

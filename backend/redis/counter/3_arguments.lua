@@ -1,6 +1,7 @@
 -- What a check asks, as counter.AppendArg packs it: its operation, its hits, then for each limit the algorithm, whether
--- it charges though denied, requests, window, the width of its finest buckets, its name among the key's fields, and how
--- many buckets a chunk of each level has, finest first.
+-- it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name among the
+-- key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels, and in place of
+-- the width the requests that leak in a window.
 
 local function arguments(packed)
 	local op, hits, count, at = from_bytes('<BI7B', packed)

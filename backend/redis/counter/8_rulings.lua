@@ -86,7 +86,8 @@ local function decide(key, packed, now, header)
 	local fields, states = open(key, limits, header), {}
 	for i, l in ipairs(limits) do
 		states[i] = l.algorithm == SLIDING and sliding_window(fields, l)
-			or l.algorithm == FIXED and fixed_window(fields, l) or sliding_log(fields, l)
+			or l.algorithm == FIXED and fixed_window(fields, l) or l.algorithm == BUCKET and token_bucket(fields, l)
+			or sliding_log(fields, l)
 	end
 	local v
 	if op == LOOK then

@@ -97,10 +97,14 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 		always = 1
 	}
 	dst = append(dst, byte(l.Algorithm), always)
-	dst = append56(dst, min(l.Requests, window.MaxCount))
+	dst = append56(dst, min(l.Capacity(), window.MaxCount))
 	dst = append56(dst, micros(l.Window))
 	levels := l.Levels()
-	dst = append56(dst, micros(levels[0]))
+	if l.Algorithm == descriptors.TokenBucket {
+		dst = append56(dst, max(1, l.Requests)) // see window.NewTokens
+	} else {
+		dst = append56(dst, micros(levels[0]))
+	}
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
@@ -124,12 +128,14 @@ func fan(levels []time.Duration, level int) byte {
 
 // appendName appends the name of a limit's field, or what the members of a log begin with. State belongs to (algorithm,
 // window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
-// minute, s2s0m a sliding one of an hour with buckets of a minute, l1o: a log of a minute.
+// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o: a log of a minute.
 func appendName(dst []byte, l *descriptors.Limit) []byte {
 	seconds := int64(l.Window / time.Second)
 	switch l.Algorithm {
 	case descriptors.FixedWindow:
 		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
+	case descriptors.TokenBucket:
+		return strconv.AppendInt(append(dst, 't'), seconds, 36)
 	case descriptors.SlidingLog:
 		return append(strconv.AppendInt(append(dst, 'l'), seconds, 36), ':')
 	}

@@ -64,7 +64,11 @@ func (p *plain) buckets(t *testing.T, key []byte) int {
 	}
 	n := int(p.client.ZCard(t.Context(), names[1]).Val())
 	for name, l := range limitsByName() {
-		if fields[name] != "" {
+		switch {
+		case fields[name] == "":
+		case l.Algorithm == descriptors.TokenBucket:
+			n += int(min(1, Count(fields, &l, time.UnixMicro(p.now.Load())).Hits))
+		default:
 			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])
 		}
 	}
@@ -81,8 +85,10 @@ var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
 					all[string(appendName(nil, &l))] = l
 				}
 			}
-			if l, err := descriptors.NewLimit(1, u, 1+times, descriptors.FixedWindow, 0); err == nil {
-				all[string(appendName(nil, &l))] = l
+			for _, a := range []descriptors.Algorithm{descriptors.FixedWindow, descriptors.TokenBucket} {
+				if l, err := descriptors.NewLimit(1, u, 1+times, a, 0); err == nil {
+					all[string(appendName(nil, &l))] = l
+				}
 			}
 		}
 	}

@@ -10,8 +10,27 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+// Count tells what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
+func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
+	if l.Algorithm != descriptors.TokenBucket {
+		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
+	}
+	c := backend.LimitCount{Limit: *l}
+	field := fields[string(appendName(nil, l))]
+	if len(field) != 4*7 {
+		return c
+	}
+	tokens, sound := window.RestoreTokens(l.Window, uint64(number56(field)), window.Instant(number56(field[7:])),
+		window.Instant(number56(field[14:])), uint64(number56(field[21:])))
+	if sound {
+		c.Hits, c.ResetIn = tokens.Peek(l, window.At(now))
+	}
+	return c
+}
+
 // Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest
-// level first and the oldest bucket of each first. A coarse bucket tells of those of its hits that count.
+// level first and the oldest bucket of each first. A coarse bucket tells of those of its hits that count. A token bucket has
+// none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
 	header := fields[string(appendName(nil, l))]
 	if l.Algorithm == descriptors.FixedWindow {
@@ -19,7 +38,7 @@ func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 	}
 	levels := l.Levels()
 	out := make([][]backend.Bucket, len(levels))
-	if len(header) != 6*7 {
+	if len(levels) == 0 || len(header) != 6*7 {
 		return out
 	}
 	total, newest := number56(header), number56(header[14:])

@@ -34,6 +34,7 @@ type layout struct {
 	unit    descriptors.Unit
 	fixed   bool
 	log     bool
+	bucket  bool
 	every   time.Duration // the precision; 0: the default
 	literal bool          // a key a bucket
 }
@@ -42,6 +43,8 @@ func layouts() []layout {
 	return []layout{
 		{name: "fixed hour", unit: descriptors.Hour, fixed: true},
 		{name: "fixed day", unit: descriptors.Day, fixed: true},
+		{name: "token bucket hour", unit: descriptors.Hour, bucket: true},
+		{name: "token bucket day", unit: descriptors.Day, bucket: true},
 		{name: "sliding minute by 1 s", unit: descriptors.Minute},
 		{name: "sliding hour by 1 min", unit: descriptors.Hour},
 		{name: "sliding day by 1 min", unit: descriptors.Day},
@@ -59,6 +62,8 @@ func (l layout) limit(t testing.TB, requests uint64) descriptors.Limit {
 	switch {
 	case l.fixed:
 		algorithm = descriptors.FixedWindow
+	case l.bucket:
+		algorithm = descriptors.TokenBucket
 	case l.log:
 		algorithm = descriptors.SlidingLog
 	}
@@ -312,9 +317,9 @@ func (b *bench) worst(l *descriptors.Limit) time.Duration {
 // for a part of another: 23/24 of it, or less. The checks after the first go on with what it has left to do.
 func (b *bench) wakes(l *descriptors.Limit) (worst time.Duration) {
 	b.clear()
-	width := l.Levels()[0].Microseconds()
-	if b.layout.log {
-		width = l.Window.Microseconds() / longLog
+	width := l.Window.Microseconds() / longLog
+	if !b.layout.log && !b.layout.bucket {
+		width = l.Levels()[0].Microseconds()
 	}
 	buckets := l.Window.Microseconds() / width
 	for done := int64(0); done < buckets; done += 1000 {

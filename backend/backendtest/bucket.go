@@ -1,0 +1,188 @@
+package backendtest
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// leaking is a token bucket as it is defined: a level that falls evenly, by the requests of a window in each window, and
+// never below 0. It is a fraction of which a window's microseconds are the denominator; what counts is the level rounded
+// up, as a part of a hit takes the room of one.
+type leaking struct {
+	window   *big.Int // microseconds
+	requests int64    // by which the level falls in a window: so many window-ths of a hit in a microsecond
+	level    *big.Int // at last, in window-ths of a hit
+	last     window.Instant
+}
+
+func newLeaking(l *descriptors.Limit) *leaking {
+	return &leaking{window: big.NewInt(l.Window.Microseconds()), requests: leak(l), level: new(big.Int)}
+}
+
+// leak is how many hits of a limit leak in a window. Those of one that blocks everything do as if it were one of a single
+// hit.
+func leak(l *descriptors.Limit) int64 { return int64(max(1, l.Requests)) }
+
+// follow is called before each check. Under another number of requests, what counts at now begins to leak anew.
+func (g *leaking) follow(l *descriptors.Limit, now window.Instant) {
+	if leak(l) != g.requests {
+		g.level = g.hits(g.Sum(now))
+		g.requests, g.last = leak(l), now
+	}
+}
+
+// hits is a level of whole hits.
+func (g *leaking) hits(n uint64) *big.Int {
+	level := new(big.Int).SetUint64(n)
+	return level.Mul(level, g.window)
+}
+
+// at is the level at now. A clock that steps back takes the time of the level with it.
+func (g *leaking) at(now window.Instant) *big.Int {
+	g.last = min(g.last, now)
+	level := new(big.Int).Mul(big.NewInt(g.requests), big.NewInt(int64(now-g.last)))
+	if level.Sub(g.level, level); level.Sign() <= 0 {
+		g.level = new(big.Int) // what is empty stays so, even if the clock steps back now
+		return g.level
+	}
+	return level
+}
+
+// Sum is how many hits count at now.
+func (g *leaking) Sum(now window.Instant) uint64 { return upwards(g.at(now), g.window).Uint64() }
+
+// upwards divides and rounds up.
+func upwards(x, by *big.Int) *big.Int {
+	whole, rest := new(big.Int).DivMod(x, by, new(big.Int))
+	if rest.Sign() > 0 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return whole
+}
+
+// Add raises the level, at most to descriptors.MaxBurst, or lowers it.
+func (g *leaking) Add(now window.Instant, delta int64) {
+	sum := g.Sum(now)
+	switch added := min(uint64(max(0, delta)), descriptors.MaxBurst-sum); {
+	case delta < 0 && uint64(-delta) >= sum:
+		g.level = new(big.Int)
+	case delta < 0:
+		g.level = new(big.Int).Sub(g.at(now), g.hits(uint64(-delta)))
+	case added > 0:
+		g.level = new(big.Int).Add(g.at(now), g.hits(added))
+	default:
+		return
+	}
+	g.last = now
+}
+
+// Until is when the level has fallen to keep, rounded up to a microsecond.
+func (g *leaking) Until(now window.Instant, keep uint64) window.Instant {
+	if g.Sum(now) <= keep {
+		return now
+	}
+	moment := upwards(new(big.Int).Sub(g.level, g.hits(keep)), big.NewInt(g.requests))
+	moment.Add(moment, big.NewInt(int64(g.last)))
+	if moment.Cmp(big.NewInt(window.MaxCount)) > 0 {
+		return window.MaxCount
+	}
+	return window.Instant(moment.Int64())
+}
+
+// drained is how long a bucket takes at most until nothing of its level is left, at least a window.
+func drained(l *descriptors.Limit, level uint64) time.Duration {
+	wait := float64(l.Window) * (float64(level)/float64(max(1, l.Requests)) + 1)
+	if wait >= float64(backend.Never) {
+		return backend.Never
+	}
+	return time.Duration(wait)
+}
+
+// overflows says whether more hits than its size and what leaks meanwhile were admitted by a token bucket in any interval
+// that ends now. What leaks is rounded up.
+func (g *exactLog) overflows(l *descriptors.Limit) bool {
+	held := uint64(0)
+	for i := len(g.hits) - 1; i >= 0; i-- {
+		held += g.hits[i].n
+		passed, width := uint64(g.passed-g.hits[i].passed), uint64(l.Window.Microseconds())
+		if held > l.Burst+(passed*max(1, l.Requests)+width-1)/width {
+			return true
+		}
+	}
+	return false
+}
+
+// testRulingsOfABucket holds 5 a minute to the same table as other algorithms, with waits of its own: a hit leaks every
+// 12 s.
+func testRulingsOfABucket(t *testing.T, open func(t *testing.T) Store) {
+	const one = 12 * time.Second
+	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.TokenBucket, 0)
+	small, err := limit.WithBurst(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := descriptors.ChargeAlways
+	runRulings(t, open, []ruling{
+		{"hits up to the burst, then none until enough have leaked", limit, []ask{
+			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: one}},
+			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: one, RetryIn: one}},
+			{backend.Count, 4, 0, backend.Decision{Before: 3, ResetIn: 2 * one, RetryIn: 2 * one}},
+			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: one}},
+			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: one, RetryIn: one}},
+			{backend.Count, 5, 0, backend.Decision{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
+		}},
+		{"a look charges nothing", limit, []ask{
+			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: one}},
+			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: one, RetryIn: one}},
+		}},
+		{"a refund lowers the level", limit, []ask{
+			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: one}},
+			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: one}},
+			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
+		}},
+		{"more than the burst at once never passes", small, []ask{
+			{backend.Count, 3, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 2, 0, backend.Decision{Allowed: true, ResetIn: one}},
+			{backend.Count, 3, 0, backend.Decision{Before: 2, ResetIn: 2 * one, RetryIn: backend.Never}},
+		}},
+		{"a charge made always counts though denied", limit, []ask{
+			{backend.Count, 4, always, backend.Decision{Allowed: true, Remaining: 1, ResetIn: one}},
+			{backend.Count, 4, always, backend.Decision{Before: 4, ResetIn: 7 * one, RetryIn: 7 * one}},
+			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: 4 * one, RetryIn: 4 * one}},
+		}},
+	})
+}
+
+// testStepBackOfABucket steps back by much more than a window, in the middle of a hit that leaks.
+func testStepBackOfABucket(t *testing.T, s Store) {
+	limit, err := NewLimit(t, 7, descriptors.Minute, 1, descriptors.TokenBucket, 0).WithBurst(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{limit}, Hits: 3}
+	s.SetTime(start)
+	s.decide(t, c)
+	s.SetTime(start + 12e6) // 1.4 hits have leaked
+	c.Hits = 1
+	s.decide(t, c)
+	before := s.decide(t, c)
+	for back := range window.Instant(4) {
+		now := start - back*3600e6
+		s.SetTime(now)
+		if d := s.decide(t, c); d.Allowed || d.RetryIn > before.RetryIn || d.Before != before.Before {
+			t.Fatalf("%d hours further back: %+v; it was %+v before: nothing leaks twice, and nobody waits longer", back, d, before)
+		}
+	}
+	s.SetTime(start - 3*3600e6 + window.At(time.UnixMicro(before.RetryIn.Microseconds())))
+	if d := s.decide(t, c); !d.Allowed {
+		t.Errorf("after the wait of %v: %+v; want it admitted: a clock that steps back locks nobody out", before.RetryIn, d)
+	}
+}
