@@ -40,7 +40,11 @@ func TestRulingsOnOneLimit(t *testing.T) {
 		return func(c []Count, l []descriptors.Limit) Verdict { return Refund(c, l, hits, now) }
 	}
 	log := []descriptors.Limit{limit(t, 5, descriptors.Minute, 1, descriptors.SlidingLog, 0)}
-	const whole, rest = 61 * time.Second, 50 * time.Second
+	bucket := []descriptors.Limit{limit(t, 5, descriptors.Minute, 1, descriptors.TokenBucket, 0)}
+	blocks := []descriptors.Limit{limit(t, 0, descriptors.Minute, 1, descriptors.TokenBucket, 0)}
+	small := []descriptors.Limit{bucket[0]}
+	small[0].Burst = 2
+	const whole, rest, one = 61 * time.Second, 50 * time.Second, 12 * time.Second
 	for _, tc := range []struct {
 		name   string
 		limits []descriptors.Limit
@@ -72,6 +76,14 @@ func TestRulingsOnOneLimit(t *testing.T) {
 			Verdict{Allowed: true, Before: 4, ResetIn: time.Minute}},
 		{"log: look at the limit is over", log, []call{charge(5)}, look,
 			Verdict{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
+		{"bucket: first hit", bucket, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: one}},
+		{"bucket: one too many", bucket, []call{charge(5)}, charge(1), Verdict{Before: 5, ResetIn: one, RetryIn: one}},
+		{"bucket: denied hits do not count", bucket, []call{charge(4), charge(3)}, charge(1),
+			Verdict{Allowed: true, Before: 4, ResetIn: one}},
+		{"bucket: more than the burst", small, []call{charge(2)}, charge(3), Verdict{Before: 2, ResetIn: 2 * one, RetryIn: Never}},
+		{"bucket: blocks everything", blocks, nil, charge(1), Verdict{ResetIn: time.Minute, RetryIn: Never}},
+		{"bucket: look at the burst is over", small, []call{charge(2)}, look, Verdict{Before: 2, ResetIn: one, RetryIn: one}},
+		{"bucket: always charges past the burst", small, []call{always(9)}, look, Verdict{Before: 9, ResetIn: 8 * one, RetryIn: 8 * one}},
 		{"fixed: look above it is", fixed, []call{charge(6)}, look, Verdict{Before: 6, ResetIn: rest, RetryIn: rest}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -159,8 +171,11 @@ func TestRetryInIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {
 		limits := []descriptors.Limit{randomSliding(t, r), randomSliding(t, r)}
-		if r.IntN(3) == 0 {
+		switch r.IntN(4) {
+		case 0:
 			limits[0] = limit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.SlidingLog, 0)
+		case 1:
+			limits[0] = bucket(t, 3, 1+r.Uint64N(5), limits[0].Unit, limits[0].Multiplier)
 		}
 		counts, now := states(limits), noon
 		for range 30 {

@@ -2,6 +2,7 @@ package window
 
 import (
 	"bytes"
+	"encoding/hex"
 	"flag"
 	"math/rand/v2"
 	"slices"
@@ -161,8 +162,11 @@ func TestStateSurvivesEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
 		l := randomSliding(t, r)
-		if r.IntN(3) == 0 {
+		switch r.IntN(4) {
+		case 0:
 			l = limit(t, l.Requests, l.Unit, l.Multiplier, descriptors.SlidingLog, 0)
+		case 1:
+			l = bucket(t, l.Requests, 100, l.Unit, l.Multiplier)
 		}
 		s := NewState(&l)
 		now := Instant(1.7e15)
@@ -188,6 +192,10 @@ func FuzzReadState(f *testing.F) {
 	s.Add(1.7e15+5e6, 4)
 	f.Add(s.Append(nil))
 	l, _ = descriptors.NewLimit(10, descriptors.Minute, 1, descriptors.SlidingLog, 0)
+	s = NewState(&l)
+	s.Add(1.7e15, 3)
+	f.Add(s.Append(nil))
+	l, _ = descriptors.NewLimit(10, descriptors.Minute, 1, descriptors.TokenBucket, 0)
 	s = NewState(&l)
 	s.Add(1.7e15, 3)
 	f.Add(s.Append(nil))
@@ -217,6 +225,7 @@ func TestClassicExample(t *testing.T) {
 		{descriptors.FixedWindow, []bool{true, true, true, true, false}},
 		{descriptors.SlidingWindow, []bool{true, true, false, false, false}},
 		{descriptors.SlidingLog, []bool{true, true, false, false, true}},
+		{descriptors.TokenBucket, []bool{true, true, true, false, true}},
 	} {
 		// The fixed window's last answer is a charge of a third hit in the second minute.
 		l := limit(t, 2, descriptors.Minute, 1, tc.algorithm, 0)
@@ -235,6 +244,24 @@ func TestClassicExample(t *testing.T) {
 			if v := Charge([]Count{s}, []descriptors.Limit{l}, 1, descriptors.ChargeByAlgorithm, at("2026-11-21 00:01:41")); !v.Allowed {
 				t.Error("the fifth must be admitted from 1:41 on, one precision after the hit of 0:40 became a minute old")
 			}
+		}
+	}
+}
+
+// What was saved before there were token buckets. Each holds 3 hits of noon and 4 of five seconds later.
+func TestSavedStatesStayReadable(t *testing.T) {
+	for _, saved := range []string{
+		"0180b09dc2df018094ebdc030280d182920d030a04",
+		"0280b09dc2df010001e0a7841c07",
+		"0380b09dc2df01000280c0ecd8b186a2060380ade20404",
+	} {
+		src, err := hex.DecodeString(saved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, rest, err := ReadState(src)
+		if err != nil || len(rest) > 0 || s.Sum(noon.Plus(5*time.Second)) != 7 {
+			t.Fatalf("%s: %v, %v, %d bytes left; want the 7 hits that a restart must not forget", saved, s, err, len(rest))
 		}
 	}
 }

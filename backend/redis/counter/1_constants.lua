@@ -1,7 +1,7 @@
 -- What the parts of this script share. All times are in microseconds.
 
 local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
-local floor, max, min = math.floor, math.max, math.min
+local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 
 local COUNT, LOOK, REFUND = 0, 1, 2
 local SLIDING, FIXED, LOG, BUCKET = 1, 2, 3, 4

@@ -10,12 +10,12 @@ end
 -- longer, so that few of the buckets that begin have to prolong it.
 local function kept(moment, window)
 	local part = window / 16
-	return math.ceil(moment / part) * part
+	return ceil(moment / part) * part
 end
 
 -- keep makes sure that the key lasts until a moment.
 local function keep(key, moment, now)
-	local needed = math.ceil((moment - now) / 1000)
+	local needed = ceil((moment - now) / 1000)
 	if call('PTTL', key) < needed then
 		call('PEXPIRE', key, needed)
 	end
@@ -47,7 +47,8 @@ end
 -- drained is until when a key is kept for a token bucket: as for hits that leave a sliding window when nothing in it
 -- counts any more. The two microseconds are more than doubles may be wrong.
 local function drained(start, held, rate, window)
-	return kept(min(MAX_COUNT, start + held * window / rate + 2), window)
+	local moment = start + held * window / rate + 2
+	return kept(moment < MAX_COUNT and moment or MAX_COUNT, window)
 end
 
 local function quick_bucket(key, name, header, hits, always, burst, rate, window, now)
@@ -181,7 +182,7 @@ local function quick_log(key, name, hits, always, requests, window, now)
 		log:save()
 	end
 	if log.grown and log.alone then
-		call('PEXPIRE', key, math.ceil(window / 1000))
+		call('PEXPIRE', key, ceil(window / 1000))
 	elseif log.grown then
 		keep(key, log:expires(), now)
 	end
