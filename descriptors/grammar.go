@@ -24,9 +24,9 @@ var (
 		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
 		"metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
 	inRateLimit = place{"rate_limit", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces", "unlimited"}}
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces", "unlimited"}}
 	inListItem = place{"an item of rate_limits", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "name", "replaces"}}
+		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces"}}
 )
 
 // belongs says where a key goes that stands in the wrong place. A key of several places has the first.

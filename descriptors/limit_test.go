@@ -77,6 +77,37 @@ func TestALogIsExactAndHasNoPrecision(t *testing.T) {
 	}
 }
 
+func TestATokenBucketHasABurstAndNoLevels(t *testing.T) {
+	l := limit(t, 5, Hour, 3, TokenBucket, 0)
+	if l.Burst != 5 || l.Capacity() != 5 || len(l.Levels()) != 0 {
+		t.Errorf("got a burst of %d, %d at once and levels %v, want the 5 requests and none", l.Burst, l.Capacity(), l.Levels())
+	}
+	small, err := l.WithBurst(2)
+	if err != nil || small.Capacity() != 2 || small.Requests != 5 || !small.SameState(&l) {
+		t.Errorf("got %+v, %v; want 2 at once, and the same state: another burst keeps the count", small, err)
+	}
+	if l := limit(t, 0, Hour, 1, TokenBucket, 0); l.Burst != 0 {
+		t.Errorf("a bucket that blocks everything has room for %d", l.Burst)
+	}
+	for _, wrong := range []struct {
+		l     Limit
+		burst uint64
+		want  string
+	}{
+		{l, 0, "a burst of 0 is out of range: from 1 to 4503599627370496"},
+		{l, MaxBurst + 1, "is out of range"},
+		{limit(t, 0, Hour, 1, TokenBucket, 0), 1, "burst has no meaning beside 0 requests"},
+		{limit(t, 5, Hour, 1, FixedWindow, 0), 1, "burst has no meaning for fixed_window: leave it out, or use token_bucket"},
+	} {
+		if got, err := wrong.l.WithBurst(wrong.burst); err == nil || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("a burst of %d for %v (%v): got %+v, %v; want …%s…", wrong.burst, wrong.l, wrong.l.Algorithm, got, err, wrong.want)
+		}
+	}
+	if _, err := NewLimit(MaxBurst+1, Hour, 1, TokenBucket, 0); err == nil || !strings.Contains(err.Error(), "at most 4503599627370496") {
+		t.Errorf("a bucket of more than a script counts exactly: %v", err)
+	}
+}
+
 func TestALogIsAmongLogs(t *testing.T) {
 	log, other := limit(t, 1, Minute, 1, SlidingLog, 0), limit(t, 1, Hour, 1, SlidingLog, 0)
 	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
@@ -116,6 +147,8 @@ func TestNewLimitRefusesWhatNoStoreCanCount(t *testing.T) {
 		{Minute, 1, FixedWindow, time.Second, "precision has no meaning for fixed_window"},
 		{Minute, 1, SlidingLog, time.Second, "precision has no meaning for sliding_log, which is exact to the microsecond"},
 		{Year, 201, SlidingLog, 0, "a window of 73365d is too long for sliding_log: at most 73000 days"},
+		{Minute, 1, TokenBucket, time.Second, "precision has no meaning for token_bucket, which is exact to the microsecond"},
+		{Year, 201, TokenBucket, 0, "a window of 73365d is too long for token_bucket: at most 73000 days"},
 		{Minute, 1, SlidingWindow, 2 * time.Second, "precision 2s is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d"},
 		{Minute, 1, SlidingWindow, -time.Second, "is not a bucket width"},
 		{Second, 1, SlidingWindow, time.Second, "precision 1s must be below the window of 1s"},
@@ -169,6 +202,7 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 	for _, other := range []Limit{
 		limit(t, 10, Minute, 1, FixedWindow, 0),
 		limit(t, 10, Minute, 1, SlidingLog, 0),
+		limit(t, 10, Minute, 1, TokenBucket, 0),
 		limit(t, 10, Minute, 2, SlidingWindow, 0),
 		limit(t, 10, Minute, 1, SlidingWindow, 50*time.Millisecond),
 	} {
@@ -205,7 +239,7 @@ func TestDurationsInMessagesAreBrief(t *testing.T) {
 
 func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
-	log := limit(t, 1, Minute, 1, SlidingLog, 0)
+	log, bucket := limit(t, 1, Minute, 1, SlidingLog, 0), limit(t, 1, Minute, 1, TokenBucket, 0)
 	tests := []struct {
 		charge Charge
 		limit  *Limit
@@ -214,6 +248,7 @@ func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 		{ChargeByAlgorithm, &sliding, false},
 		{ChargeByAlgorithm, &fixed, true},
 		{ChargeByAlgorithm, &log, false},
+		{ChargeByAlgorithm, &bucket, false},
 		{ChargeAdmitted, &sliding, false},
 		{ChargeAdmitted, &fixed, false},
 		{ChargeAlways, &sliding, true},
@@ -227,7 +262,7 @@ func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 }
 
 func TestNamesOfFilesAreReadAndWritten(t *testing.T) {
-	for _, a := range []Algorithm{SlidingWindow, FixedWindow} {
+	for _, a := range []Algorithm{SlidingWindow, FixedWindow, SlidingLog, TokenBucket} {
 		if got, err := ParseAlgorithm(a.String()); got != a || err != nil || !strings.Contains(AlgorithmNames, a.String()) {
 			t.Errorf("algorithm %v does not read back, or messages do not list it: %v, %v", a, got, err)
 		}

@@ -92,6 +92,7 @@ func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
 	for option, want := range map[Algorithm]Algorithm{
 		0: SlidingWindow, SlidingWindow: SlidingWindow, FixedWindow: FixedWindow, SlidingLog: SlidingLog,
+		TokenBucket: TokenBucket,
 	} {
 		c, problems := Parse([]File{file}, Options{Algorithm: option})
 		if len(problems) > 0 {
@@ -99,6 +100,19 @@ func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 		}
 		if got := c.Rules()[0].Limits[0].Algorithm; got != want {
 			t.Errorf("with the option %v, a limit that names no algorithm has %v, want %v", option, got, want)
+		}
+	}
+}
+
+func TestATokenBucketHasItsRequestsAsBurstUnlessItNamesOne(t *testing.T) {
+	c := parse(t, "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n"+
+		"  - {requests_per_unit: 9, unit: day, algorithm: token_bucket}\n"+
+		"  - {requests_per_unit: 9, unit: hour, algorithm: token_bucket, burst: 2}\n"+
+		"  - {requests_per_unit: 0, unit: year, algorithm: token_bucket}\n"+
+		"  - {requests_per_unit: 9, unit: day, algorithm: fixed_window}")
+	for i, want := range []struct{ burst, capacity uint64 }{{9, 9}, {2, 2}, {0, 0}, {0, 9}} {
+		if l := c.Rules()[0].Limits[i]; l.Burst != want.burst || l.Capacity() != want.capacity {
+			t.Errorf("%v (%v) has a burst of %d, and %d fit at once; want %+v", l, l.Algorithm, l.Burst, l.Capacity(), want)
 		}
 	}
 }
@@ -210,7 +224,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
-			`unit_multiplier, algorithm, precision, name, replaces, unlimited (did you mean unit?)`,
+			`unit_multiplier, algorithm, precision, burst, name, replaces, unlimited (did you mean unit?)`,
 		`b.yaml:6: domain shop, user: requests_per_unit must be a whole number from 0 to 4294967295, not "-1"`,
 		`c.yaml: no domain: the file is empty`,
 	}

@@ -202,11 +202,15 @@ func (p *parser) limit(m mapping, path string) (Limit, bool) {
 		algorithm = word(p, m, "algorithm", path, ParseAlgorithm)
 	}
 	precision := word(p, m, "precision", path, parsePrecision)
+	burst := p.whole(m, "burst", path, 1)
 	name := p.text(m, "name", path, maxName)
 	if p.errors > before {
 		return Limit{}, false
 	}
 	l, err := NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
+	if err == nil && burst > 0 {
+		l, err = l.WithBurst(uint64(burst))
+	}
 	if err != nil {
 		p.errorf(m.node, path, "%v", err)
 		return Limit{}, false

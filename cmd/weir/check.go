@@ -28,7 +28,7 @@ type checkCmd struct {
 // Help is what weir check --help shows below the first sentence.
 func (*checkCmd) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
-ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window or sliding_log.
+ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
 MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are explained as far as they are right.
 
     weir check k8s/base/config

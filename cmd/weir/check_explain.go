@@ -116,6 +116,8 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 		out += ", buckets of " + strings.Join(l.LevelNames(), ", ")
 	case descriptors.SlidingLog:
 		out += ", exact to the microsecond"
+	case descriptors.TokenBucket:
+		out += fmt.Sprintf(", burst %d", l.Burst)
 	}
 	if r.Charge.Always(l) {
 		out += ", denied hits count too"

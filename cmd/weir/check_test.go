@@ -90,6 +90,10 @@ func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
 	if _, out, errs := check(t, exact, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  sliding_log of 1m, exact to the microsecond\n") {
 		t.Errorf("%sthe explanation lacks how exact a log is:\n%s", errs, out)
 	}
+	bucket := strings.Replace(goodShop, "algorithm: fixed_window", "algorithm: token_bucket, burst: 2", 1)
+	if _, out, errs := check(t, bucket, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  token_bucket, burst 2\n") {
+		t.Errorf("%sthe explanation lacks the burst:\n%s", errs, out)
+	}
 	if code, out, _ := check(t, goodShop, explain("path=/pay")); code != 0 || !strings.Contains(out, "No rule applies") {
 		t.Errorf("exit code %d:\n%s\nwant 0 and the reason why no rule applies", code, out)
 	}

@@ -34,7 +34,8 @@ ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged t
 
 --json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
 reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
-A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.`
+A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.
+A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks.`
 }
 
 // countersTarget is what all three take: whom to ask, about what, and how to show it.

@@ -188,6 +188,14 @@ func TestCountersShowTheNewestOfManyBuckets(t *testing.T) {
 	}
 }
 
+func TestCountersShowTheLevelOfABucket(t *testing.T) {
+	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
+		{Limit: "10/minute", Burst: 5, Hits: 2, Remaining: 3, ResetSeconds: 4, Levels: []admin.LevelAnswer{}}}}}
+	if want := "\n10/minute   2 of 5, 3 remaining, the next leaks in 4s\n"; !strings.HasSuffix(v.String(), want) {
+		t.Errorf("got %q, want it to end with %q", v.String(), want)
+	}
+}
+
 // A person is shown the end of a long log, and how much stands before it.
 func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
 	level := admin.LevelAnswer{Width: "1µs"}

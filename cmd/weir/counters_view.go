@@ -33,6 +33,10 @@ const (
 //	10/minute   2 of 10, 8 remaining, resets in 29s
 //	  1µs   2026-11-21 12:00:12.700104  1
 //	        2026-11-21 12:00:33.000250  1
+//
+// Of a token bucket, of which 5 fit at once:
+//
+//	10/minute   2 of 5, 3 remaining, the next leaks in 4s
 type countersView struct {
 	answer admin.CountersAnswer
 	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out
@@ -68,14 +72,18 @@ func (v *countersView) String() string {
 
 // standing is how full a limit is.
 func (v *countersView) standing(l *admin.LimitAnswer) string {
-	requests, _, _ := strings.Cut(l.Limit, "/")
+	room, _, _ := strings.Cut(l.Limit, "/")
+	ends := "resets in "
+	if l.Burst > 0 {
+		room, ends = fmt.Sprint(l.Burst), "the next leaks in "
+	}
 	remaining := fmt.Sprintf("%d remaining", l.Remaining)
 	if l.Remaining == 0 {
 		remaining = v.paint.red(remaining)
 	}
-	out := fmt.Sprintf("%d of %s, %s", l.Hits, printable(requests), remaining)
+	out := fmt.Sprintf("%d of %s, %s", l.Hits, printable(room), remaining)
 	if l.Hits > 0 {
-		out += ", resets in " + span(l.ResetSeconds)
+		out += ", " + ends + span(l.ResetSeconds)
 	}
 	return out
 }

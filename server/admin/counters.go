@@ -171,10 +171,11 @@ type CountersAnswer struct {
 type LimitAnswer struct {
 	Limit        string        `json:"limit"` // 10/minute
 	Algorithm    string        `json:"algorithm"`
+	Burst        uint64        `json:"burst,omitempty"` // of a token_bucket
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
-	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves, rounded up; 0 if nothing counts
-	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs
+	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
+	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs, a token_bucket none
 	Earlier      uint64        `json:"earlier,omitempty"` // hits of a sliding_log before those listed, the newest 10,000
 }
 
@@ -195,7 +196,8 @@ func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
 	for i := range counts {
 		n := &counts[i]
 		l := LimitAnswer{
-			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Hits: n.Hits, Remaining: n.Remaining(),
+			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,
+			Remaining: n.Remaining(), Levels: []LevelAnswer{},
 			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier,
 		}
 		for level, width := range n.Limit.LevelNames() {

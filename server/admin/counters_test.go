@@ -25,6 +25,7 @@ descriptors:
       - {requests_per_unit: 500, unit: hour}
   - {key: friend, rate_limit: {unlimited: true}}
   - {key: payer, rate_limit: {requests_per_unit: 3, unit: minute, algorithm: sliding_log}}
+  - {key: guest, rate_limit: {requests_per_unit: 10, unit: minute, algorithm: token_bucket, burst: 5}}
 `
 
 var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
@@ -104,6 +105,16 @@ func TestALogIsShownByItsInstants(t *testing.T) {
 	code, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=payer=ann")
 	const want = `"limits":[{"limit":"3/minute","algorithm":"sliding_log","hits":2,"remaining":1,"reset_seconds":60,"levels":[` +
 		`{"width":"1µs","buckets":[{"start":1795262433,"hits":2}]}]}]}`
+	if code != 200 || !strings.HasSuffix(body, want) {
+		t.Errorf("got %d\n%s\nwant …%s", code, body, want)
+	}
+}
+
+func TestABucketIsShownByWhatIsInIt(t *testing.T) {
+	p := newPort(t, Guard{})
+	p.hitBy(t, "guest", 2)
+	code, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=guest=ann")
+	const want = `"limits":[{"limit":"10/minute","algorithm":"token_bucket","burst":5,"hits":2,"remaining":3,"reset_seconds":6,"levels":[]}]}`
 	if code != 200 || !strings.HasSuffix(body, want) {
 		t.Errorf("got %d\n%s\nwant …%s", code, body, want)
 	}

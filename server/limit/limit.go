@@ -303,8 +303,8 @@ func (l *Limiter) take(c *Call, i int) {
 	}
 	fitted := uint64(0)
 	if check.Charge.Always(s.Limit) { // what a denied charge took of the room that was left was within
-		fitted = min(check.Hits, s.Limit.Requests-min(s.Limit.Requests, d.Before))
-		p.hits.Admit(fitted, hits.Near(s.Limit.Requests, d.Before, fitted, l.options.NearRatio))
+		fitted = min(check.Hits, s.Limit.Capacity()-min(s.Limit.Capacity(), d.Before))
+		p.hits.Admit(fitted, hits.Near(s.Limit.Capacity(), d.Before, fitted, l.options.NearRatio))
 	}
 	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
 	if p.shadow {
