@@ -17,32 +17,46 @@ import (
 )
 
 // TestKeysOfTheGuideAreReal replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour and
-// 100 in a fixed minute; or 1,000 in an hour by a log.
+// 100 in a fixed minute; or 60 in an hour by a token bucket of 20; or 1,000 in an hour by a log.
 func TestKeysOfTheGuideAreReal(t *testing.T) {
 	client := startRedis(t)
 	counts := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
 		backendtest.NewLimit(t, 100, descriptors.Minute, 1, descriptors.FixedWindow, 0))
-	fields, err := client.HGetAll(t.Context(), counts).Result()
+	inGuide(t, dumpHash(t, client, counts))
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := backendtest.NewLimit(t, 60, descriptors.Hour, 1, descriptors.TokenBucket, 0).WithBurst(20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump := counts + "\n"
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		dump += fmt.Sprintf("  %-26s %s\n", strings.Trim(fmt.Sprintf("%q", name), `"`), inHex(fields[name]))
-	}
-	inGuide(t, dump)
+	inGuide(t, dumpHash(t, client, replay(t, client, bucket)))
 
 	log := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingLog, 0))
 	members, err := client.ZRange(t.Context(), log, 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump = log + "\n"
+	dump := log + "\n"
 	for _, member := range members {
 		name, numbers, _ := strings.Cut(member, ":")
 		dump += fmt.Sprintf("  %s: %s\n", name, inHex(numbers))
 	}
 	inGuide(t, dump)
+}
+
+// dumpHash lists the fields of a key.
+func dumpHash(t *testing.T, client *redis.Client, key string) string {
+	t.Helper()
+	fields, err := client.HGetAll(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump := key + "\n"
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		dump += fmt.Sprintf("  %-26s %s\n", strings.Trim(fmt.Sprintf("%q", name), `"`), inHex(fields[name]))
+	}
+	return dump
 }
 
 // replay asks what the guide's examples ask, and returns the key in Redis.
