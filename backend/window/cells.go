@@ -2,6 +2,7 @@ package window
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -13,13 +14,42 @@ import (
 // each microsecond in which something was counted. Reading and adding cost amortised constant time. It is the [State] of
 // all algorithms but the token bucket.
 type Cells struct {
-	algorithm descriptors.Algorithm
-	head      uint32 // cells before it have left
+	window time.Duration
+	sum    uint64
+	cells  []cell // when the slice is full, the room in front of head is used again if it is a quarter or more
+	head   uint32 // cells before it have left
+	bucket resolution
+}
 
-	window, precision time.Duration
+// resolution is how wide buckets are: the precision of a sliding window in milliseconds, or one of two words for the other
+// algorithms. It says in four bytes what an algorithm and a precision say, as a store holds a Cells for each of its keys.
+type resolution uint32
 
-	sum   uint64
-	cells []cell // when the slice is full, the room in front of head is used again if it is a quarter or more
+const (
+	whole   resolution = math.MaxUint32     // a fixed window is one bucket
+	moments resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
+)
+
+// resolutionOf is 0 for what no Cells counts.
+func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
+	switch a {
+	case descriptors.FixedWindow:
+		return whole
+	case descriptors.SlidingLog:
+		return moments
+	}
+	return resolution(precision / time.Millisecond)
+}
+
+// identity is the algorithm and the precision.
+func (b resolution) identity() (descriptors.Algorithm, time.Duration) {
+	switch b {
+	case whole:
+		return descriptors.FixedWindow, 0
+	case moments:
+		return descriptors.SlidingLog, 0
+	}
+	return descriptors.SlidingWindow, time.Duration(b) * time.Millisecond
 }
 
 type cell struct {
@@ -29,7 +59,7 @@ type cell struct {
 
 // For is that of [State].
 func (s *Cells) For(l *descriptors.Limit) bool {
-	return s.algorithm == l.Algorithm && s.window == l.Window && s.precision == l.Precision
+	return s.window == l.Window && s.bucket == resolutionOf(l.Algorithm, l.Precision)
 }
 
 // Follow does nothing: what counts does not depend on the number of requests.
@@ -37,19 +67,20 @@ func (s *Cells) Follow(*descriptors.Limit, Instant) {}
 
 // width is the width of a bucket.
 func (s *Cells) width() Instant {
-	switch s.algorithm {
-	case descriptors.FixedWindow:
+	switch s.bucket {
+	case whole:
 		return micros(s.window)
-	case descriptors.SlidingLog:
+	case moments:
 		return 1
 	}
-	return micros(s.precision)
+	return Instant(s.bucket) * 1000
 }
 
 // leaves is the first moment at which a bucket no longer counts: a window after it began, and where a hit may have come
 // at any moment of it, a precision more.
 func (s *Cells) leaves(bucket int64) Instant {
-	return Instant(bucket)*s.width() + micros(s.window) + micros(s.precision)
+	_, precision := s.bucket.identity()
+	return Instant(bucket)*s.width() + micros(s.window) + micros(precision)
 }
 
 // Sum is the number of hits that count at now.

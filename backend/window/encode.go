@@ -13,7 +13,8 @@ var errTorn = errors.New("window: torn state")
 
 // Append writes the identity, then the cells as differences of bucket and count.
 func (s *Cells) Append(dst []byte) []byte {
-	dst = appendIdentity(dst, s.algorithm, s.window, s.precision)
+	algorithm, precision := s.bucket.identity()
+	dst = appendIdentity(dst, algorithm, s.window, precision)
 	dst = binary.AppendUvarint(dst, uint64(s.Len()))
 	var last int64
 	for _, c := range s.cells[s.head:] {
@@ -56,7 +57,7 @@ func ReadState(src []byte) (State, []byte, error) {
 	if algorithm == descriptors.TokenBucket {
 		s, ok = RestoreTokens(window, r.uvarint(), Instant(r.uvarint()), Instant(r.uvarint()), r.uvarint())
 	} else {
-		s, ok = r.cells(&Cells{algorithm: algorithm, window: window, precision: precision})
+		s, ok = r.cells(&Cells{window: window, bucket: resolutionOf(algorithm, precision)})
 	}
 	if !ok || r.torn {
 		return nil, nil, errTorn

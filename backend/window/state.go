@@ -27,7 +27,7 @@ func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
 		return NewTokens(l)
 	}
-	return &Cells{algorithm: l.Algorithm, window: l.Window, precision: l.Precision}
+	return &Cells{window: l.Window, bucket: resolutionOf(l.Algorithm, l.Precision)}
 }
 
 // sound says whether an identity is one that a limit can have.
@@ -36,7 +36,8 @@ func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 	case descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket:
 		return window >= time.Second && precision == 0
 	case descriptors.SlidingWindow:
-		return window >= time.Second && precision >= time.Millisecond && precision < window
+		return window >= time.Second && precision < window && precision%time.Millisecond == 0 &&
+			precision > 0 && precision/time.Millisecond < time.Duration(moments)
 	}
 	return false
 }
