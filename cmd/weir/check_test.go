@@ -91,7 +91,7 @@ func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
 		t.Errorf("%sthe explanation lacks how exact a log is:\n%s", errs, out)
 	}
 	bucket := strings.Replace(goodShop, "algorithm: fixed_window", "algorithm: token_bucket, burst: 2", 1)
-	if _, out, errs := check(t, bucket, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  token_bucket, burst 2\n") {
+	if _, out, errs := check(t, bucket, explain("user=ann,path=/pay")); !strings.Contains(out, "5/minute  token_bucket of 1m, burst 2\n") {
 		t.Errorf("%sthe explanation lacks the burst:\n%s", errs, out)
 	}
 	if code, out, _ := check(t, goodShop, explain("path=/pay")); code != 0 || !strings.Contains(out, "No rule applies") {
