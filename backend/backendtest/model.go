@@ -117,11 +117,12 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 	return slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
 }
 
-// denial speaks for the denying limit with the longest wait.
+// denial speaks for the denying limit with the longest wait, and tells the longest wait of all: a limit that admitted the
+// check and charged it all the same may be full now.
 func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
-	waits, out := make(map[int]time.Duration), backend.Decision{}
-	for _, i := range denying {
-		l, b, size := &m.rule.limits[i], m.counts[i], m.size(i, op, hits)
+	waits, out := make([]time.Duration, len(m.counts)), backend.Decision{}
+	for i, b := range m.counts {
+		l, size := &m.rule.limits[i], m.size(i, op, hits)
 		reset := l.Window
 		switch {
 		case size <= l.Capacity():
@@ -136,7 +137,7 @@ func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint6
 		out.ResetIn = max(out.ResetIn, reset)
 	}
 	out.Strictest = slices.MaxFunc(denying, func(a, b int) int { return cmp.Compare(waits[a], waits[b]) })
-	out.Before, out.RetryIn = before[out.Strictest], waits[out.Strictest]
+	out.Before, out.RetryIn = before[out.Strictest], slices.Max(waits)
 	return out
 }
 

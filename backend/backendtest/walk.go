@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// promise is one of the five that a store keeps, and how it is seen at a step of a walk.
+// promise is one of the first five that a store keeps, and how it is seen at a step of a walk.
 type promise struct {
 	name string
 	// backwards is how often, in a hundred steps, the clock steps back.

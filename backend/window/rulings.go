@@ -40,15 +40,15 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 	for i := range limits {
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())
 	}
-	v := begun(admitted)
+	s := begun(admitted)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		if admitted || charge.Always(&limits[i]) {
 			counts[i].Add(now, int64(min(hits, MaxCount)))
 		}
-		v.weigh(i, counts[i], &limits[i], before, hits, now)
+		s.weigh(i, counts[i], &limits[i], before, hits, now)
 	}
-	return v
+	return s.Verdict
 }
 
 // Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
@@ -58,56 +58,64 @@ func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
 	for i := range limits {
 		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Capacity())
 	}
-	v := begun(passes)
+	s := begun(passes)
 	for i := range limits {
-		v.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
+		s.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
 	}
-	return v
+	return s.Verdict
 }
 
 // Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
 func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) Verdict {
-	v := begun(true)
+	s := begun(true)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		counts[i].Add(now, -int64(min(hits, MaxCount)))
-		v.weigh(i, counts[i], &limits[i], before, 0, now)
+		s.weigh(i, counts[i], &limits[i], before, 0, now)
 	}
-	return v
+	return s.Verdict
 }
 
-// begun is a verdict that has seen no limit yet.
-func begun(allowed bool) Verdict { return Verdict{Allowed: allowed, Strictest: -1} }
+// scale weighs the limits of a check, one by one.
+type scale struct {
+	Verdict
+	denial time.Duration // the wait of the strictest limit alone, if it denies
+}
+
+// begun is a scale that has seen no limit yet.
+func begun(allowed bool) scale { return scale{Verdict: Verdict{Allowed: allowed, Strictest: -1}} }
 
 // weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
-func (v *Verdict) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
-	capacity := l.Capacity()
-	if v.Allowed {
-		after := c.Sum(now)
-		if remaining := capacity - min(after, capacity); v.Strictest < 0 || remaining < v.Remaining {
-			v.Strictest, v.Before, v.Remaining = i, before, remaining
-			v.ResetIn = 0
-			if after > 0 {
-				v.ResetIn = now.until(c.Until(now, after-1))
-			}
+func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+	if !s.Allowed {
+		s.weighDenial(i, c, l, before, size, now)
+		return
+	}
+	after, capacity := c.Sum(now), l.Capacity()
+	if remaining := capacity - min(after, capacity); s.Strictest < 0 || remaining < s.Remaining {
+		s.Strictest, s.Before, s.Remaining = i, before, remaining
+		s.ResetIn = 0
+		if after > 0 {
+			s.ResetIn = now.until(c.Until(now, after-1))
 		}
-		return
 	}
-	if fits(before, size, capacity) {
-		return
-	}
-	retry, reset := Never, time.Duration(0)
+}
+
+// weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the check
+// all the same and is full now.
+func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+	retry, reset, capacity := Never, time.Duration(0), l.Capacity()
 	if size <= capacity {
 		retry = now.until(c.Until(now, capacity-size))
 		reset = retry
 	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
 		reset = l.Window
 	}
-	if v.Strictest < 0 || retry > v.RetryIn {
-		v.Strictest, v.Before, v.RetryIn = i, before, retry
+	if !fits(before, size, capacity) && (s.Strictest < 0 || retry > s.denial) {
+		s.Strictest, s.Before, s.denial = i, before, retry
 	}
-	v.ResetIn = max(v.ResetIn, reset)
+	s.RetryIn, s.ResetIn = max(s.RetryIn, retry), max(s.ResetIn, reset)
 }
 
 // fits says whether size more hits stay within n, without overflow.

@@ -135,8 +135,8 @@ func TestStrictestIsTheLongestWait(t *testing.T) {
 	}
 }
 
-// Only denying limits speak, also where another one, that admitted the check and charged it, is full now.
-func TestRetryIsThatOfTheDenyingLimits(t *testing.T) {
+// A limit that admitted the denied check and charged it may be full now: the wait is its own, the verdict is not.
+func TestRetryWaitsForWhatADeniedCheckFilled(t *testing.T) {
 	limits := []descriptors.Limit{
 		limit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
 		limit(t, 2, descriptors.Hour, 1, descriptors.FixedWindow, 0),
@@ -144,12 +144,12 @@ func TestRetryIsThatOfTheDenyingLimits(t *testing.T) {
 	counts := states(limits)
 	Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Allowed || v.Strictest != 0 || v.RetryIn != time.Minute || v.ResetIn != time.Minute {
-		t.Errorf("%+v; want it denied by the minute, for a minute", v)
+	if v.Allowed || v.Strictest != 0 || v.Before != 1 || v.RetryIn != time.Hour || v.ResetIn != time.Hour {
+		t.Errorf("%+v; want it denied by the minute, for an hour: the hour counted it, and is full", v)
 	}
 }
 
-// Where several limits deny, the strictest is the one with the longest wait.
+// Where several limits deny, the strictest is the one with the longest wait, though one that admits makes wait longer.
 func TestStrictestIsADenyingLimit(t *testing.T) {
 	limits := []descriptors.Limit{
 		limit(t, 10, descriptors.Day, 1, descriptors.FixedWindow, 0),
@@ -161,8 +161,8 @@ func TestStrictestIsADenyingLimit(t *testing.T) {
 	counts[1].Add(noon, 1)
 	counts[2].Add(noon, 1)
 	v := Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Strictest != 2 || v.RetryIn != time.Hour {
-		t.Errorf("%+v; want the hour, which denies longest", v)
+	if v.Strictest != 2 || v.RetryIn != 12*time.Hour {
+		t.Errorf("%+v; want the hour, which denies longest, and the wait of the day, which the check has filled", v)
 	}
 }
 

@@ -8,20 +8,9 @@ local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- weigh takes limit i into the verdict. before is its count when the check came, size the hits of the check.
-local function weigh(v, i, state, l, before, size, now)
-	if v.allowed then
-		local after = state:sum(now)
-		local remaining = max(0, l.requests - after)
-		if not v.strictest or remaining < v.remaining then
-			v.strictest, v.before, v.remaining = i, before, remaining
-			v.reset = after > 0 and state:hold(now, after - 1) - now or 0
-		end
-		return
-	end
-	if fits(before, size, l.requests) then
-		return
-	end
+-- weigh_denial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
+-- check all the same and is full now. denial is the wait of the strictest limit alone.
+local function weigh_denial(v, i, state, l, before, size, now)
 	local retry, reset = NEVER, 0
 	if size <= l.requests then
 		retry = state:hold(now, l.requests - size) - now
@@ -32,10 +21,26 @@ local function weigh(v, i, state, l, before, size, now)
 			reset = l.window
 		end
 	end
-	if not v.strictest or longer(retry, v.retry) then
-		v.strictest, v.before, v.retry = i, before, retry
+	if not fits(before, size, l.requests) and (not v.strictest or longer(retry, v.denial)) then
+		v.strictest, v.before, v.denial = i, before, retry
+	end
+	if longer(retry, v.retry) then
+		v.retry = retry
 	end
 	v.reset = max(v.reset, reset)
+end
+
+-- weigh takes limit i into the verdict. before is its count when the check came, size the hits of the check.
+local function weigh(v, i, state, l, before, size, now)
+	if not v.allowed then
+		return weigh_denial(v, i, state, l, before, size, now)
+	end
+	local after = state:sum(now)
+	local remaining = max(0, l.requests - after)
+	if not v.strictest or remaining < v.remaining then
+		v.strictest, v.before, v.remaining = i, before, remaining
+		v.reset = after > 0 and state:hold(now, after - 1) - now or 0
+	end
 end
 
 local function verdict(allowed)
