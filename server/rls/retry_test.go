@@ -1,0 +1,149 @@
+package rls
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// waiting are rules by every algorithm and charge, none of them a quota: of these one is enough.
+const waiting = `
+domain: shop
+descriptors:
+  - {key: window, rate_limit: {requests_per_unit: 4, unit: minute}}
+  - {key: brief, rate_limit: {requests_per_unit: 2, unit: second}}
+  - {key: fixed, rate_limit: {requests_per_unit: 3, unit: minute, algorithm: fixed_window}}
+  - {key: log, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: sliding_log}}
+  - key: several
+    charge: always
+    rate_limits: [{requests_per_unit: 2, unit: second}, {requests_per_unit: 5, unit: minute}, {requests_per_unit: 9, unit: hour}]
+  - key: mixed
+    rate_limits: [{requests_per_unit: 3, unit: minute}, {requests_per_unit: 6, unit: hour, algorithm: fixed_window}]
+`
+
+// waiter asks a limiter whose clock stands still until it is moved, and reads the answers as Envoy does.
+type waiter struct {
+	limiter *limit.Limiter
+	micros  atomic.Int64
+}
+
+func newWaiter(t *testing.T) *waiter {
+	t.Helper()
+	w := new(waiter)
+	w.micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
+	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.UnixMicro(w.micros.Load()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(waiting)}}, descriptors.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.limiter = limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	w.limiter.Apply(config)
+	return w
+}
+
+// ask asks for hits of a user's descriptors with these keys. The answer tells refused callers when to come again.
+func (w *waiter) ask(t *testing.T, user string, hits uint32, keys ...string) *ratelimit.RateLimitResponse {
+	t.Helper()
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: hits}}
+	for _, key := range keys {
+		c.AddDescriptor().Entries = descriptors.Descriptor{{Key: key, Value: user}}
+	}
+	if err := w.limiter.Decide(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	answer := new(ratelimit.RateLimitResponse)
+	if err := proto.Unmarshal(encode(c, &Options{Headers: Headers{RetryAfter: true}}), answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// over are the keys whose descriptors an answer refuses, and the longest wait that it tells of any, in seconds.
+func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string, longest int64) {
+	for i, s := range answer.Statuses {
+		if s.Code == ratelimit.RateLimitResponse_OVER_LIMIT {
+			refused = append(refused, keys[i])
+			longest = max(longest, s.DurationUntilReset.Seconds)
+		}
+	}
+	return refused, longest
+}
+
+// A caller who waits for as many seconds as retry-after says is admitted by every descriptor that refused it, and one
+// who comes a second earlier is refused by some. Two users do the same until then: one who is early may count.
+func TestRetryAfterIsWhenEveryDescriptorThatRefusedAdmits(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	all := []string{"window", "brief", "fixed", "log", "several", "mixed"}
+	w, waits := newWaiter(t), 0
+	for round := range 3000 {
+		early, late := fmt.Sprintf("early%d", round), fmt.Sprintf("late%d", round)
+		for range 60 {
+			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			keys, hits := all[:1+r.IntN(len(all))], 1+r.Uint32N(2)
+			w.ask(t, early, hits, keys...)
+			answer := w.ask(t, late, hits, keys...)
+			if answer.OverallCode == ratelimit.RateLimitResponse_OVER_LIMIT && r.IntN(3) == 0 {
+				waits++
+				w.comeAgain(t, answer, early, late, hits, keys)
+				break
+			}
+			w.micros.Add(r.Int64N(4e6))
+		}
+	}
+	if waits < 1000 {
+		t.Errorf("only %d requests of 3000 rounds were refused: too few to show anything", waits)
+	}
+}
+
+// comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in time.
+func (w *waiter) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32, keys []string) {
+	t.Helper()
+	refused, longest := over(answer, keys)
+	after, err := strconv.ParseInt(answer.ResponseHeadersToAdd[0].Value, 10, 64)
+	if err != nil || after != longest || after < 1 {
+		t.Fatalf("retry-after is %v; want %d s, the longest wait of those that refused in %v", answer.ResponseHeadersToAdd, longest, answer)
+	}
+	w.micros.Add((after - 1) * 1e6)
+	if after > 1 {
+		if still, _ := over(w.ask(t, early, hits, refused...), refused); len(still) == 0 {
+			t.Fatalf("told to wait %d s, all of %v admitted a second earlier: the caller has waited too long", after, refused)
+		}
+	}
+	w.micros.Add(1e6)
+	if still, _ := over(w.ask(t, late, hits, refused...), refused); len(still) > 0 {
+		t.Fatalf("%v refused again after the %d s that the caller was told for %v: it has waited in vain", still, after, refused)
+	}
+}
+
+// Each refused descriptor tells its own wait: asked alone after it, the descriptor admits.
+func TestDurationUntilResetIsTheWaitOfItsDescriptor(t *testing.T) {
+	for _, key := range []string{"window", "brief", "fixed", "log", "several", "mixed"} {
+		w := newWaiter(t)
+		answer := w.ask(t, "ann", 1, key)
+		for answer.OverallCode == ratelimit.RateLimitResponse_OK {
+			w.micros.Add(300_000)
+			answer = w.ask(t, "ann", 1, key)
+		}
+		w.micros.Add(answer.Statuses[0].DurationUntilReset.Seconds * 1e6)
+		if again := w.ask(t, "ann", 1, key); again.OverallCode != ratelimit.RateLimitResponse_OK {
+			t.Errorf("%s: refused again after the %v that its status told", key, answer.Statuses[0].DurationUntilReset)
+		}
+	}
+}
