@@ -42,6 +42,10 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
 	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t)) })
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
+	for _, a := range changed {
+		t.Run("AChangedNumberDecidesAtOnce/"+a.String(), func(t *testing.T) { testChangedNumber(t, open(t), a) })
+		t.Run("AChangedWindowBeginsAnew/"+a.String(), func(t *testing.T) { testChangedWindow(t, open(t), a) })
+	}
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog, descriptors.TokenBucket} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t), a) })

@@ -1,0 +1,64 @@
+package backendtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// changed are the algorithms whose limits a configuration changes in the tests below.
+var changed = []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog}
+
+// testChangedNumber: a limit that is raised or lowered keeps its count, and the next check is decided by the new number.
+func testChangedNumber(t *testing.T, s Store, a descriptors.Algorithm) {
+	s.SetTime(start)
+	for i, step := range []struct {
+		n       uint64
+		allowed bool
+		before  uint64
+	}{
+		{3, true, 0}, {3, true, 1}, {3, true, 2}, {3, false, 3},
+		{5, true, 3}, {5, true, 4}, {5, false, 5},
+		{2, false, 5}, {6, true, 5}, {0, false, 6}, {7, true, 6},
+	} {
+		d := s.decide(t, backend.Check{Key: []byte("key"), Hits: 1, Charge: descriptors.ChargeAdmitted,
+			Limits: []descriptors.Limit{NewLimit(t, step.n, descriptors.Hour, 1, a, 0)}})
+		if d.Allowed != step.allowed || d.Before != step.before {
+			t.Fatalf("check %d, under %d an hour: %+v; want allowed = %v at a count of %d: a changed number decides at once, "+
+				"and what was counted stays counted", i+1, step.n, d, step.allowed, step.before)
+		}
+	}
+}
+
+// testChangedWindow: a limit with another window begins anew. What the old one has counted lasts as long as it counts,
+// for replicas that still ask for it, and no longer, however often the key is asked under the new one.
+func testChangedWindow(t *testing.T, s Store, a descriptors.Algorithm) {
+	noon := window.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	old := []descriptors.Limit{NewLimit(t, 10, descriptors.Minute, 1, a, 0)}
+	next := []descriptors.Limit{NewLimit(t, 1000, descriptors.Hour, 1, a, 0)}
+	ask := func(limits []descriptors.Limit, op backend.Op) backend.Decision {
+		return s.decide(t, backend.Check{Key: []byte("key"), Limits: limits, Op: op, Hits: 1})
+	}
+	s.SetTime(noon)
+	for range 4 {
+		ask(old, backend.Count)
+	}
+	for second := range 60 {
+		s.SetTime(noon.Plus(time.Duration(second) * time.Second))
+		if d := ask(next, backend.Count); d.Before != uint64(second) {
+			t.Fatalf("hit %d under the new window: %+v; want it to count its own hits alone", second+1, d)
+		}
+	}
+	s.SetTime(noon.Plus(time.Minute) - 1)
+	if d := ask(old, backend.Look); d.Before != 4 {
+		t.Errorf("in the last microsecond of their minute: %+v; want the 4 hits to count for who has the old configuration", d)
+	}
+	s.SetTime(noon.Plus(old[0].Window + old[0].Precision))
+	ask(next, backend.Count)
+	if d := ask(old, backend.Look); d.Before != 0 {
+		t.Errorf("when the old window has passed: %+v; want none of its hits to count", d)
+	}
+}
