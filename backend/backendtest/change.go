@@ -9,9 +9,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// changed are the algorithms whose limits a configuration changes in the tests below.
-var changed = []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog}
-
 // testChangedNumber: a limit that is raised or lowered keeps its count, and the next check is decided by the new number.
 func testChangedNumber(t *testing.T, s Store, a descriptors.Algorithm) {
 	s.SetTime(start)

@@ -19,6 +19,8 @@ var together = [][]descriptors.Algorithm{
 	{descriptors.FixedWindow},
 	{descriptors.SlidingWindow, descriptors.FixedWindow},
 	{descriptors.SlidingLog},
+	{descriptors.TokenBucket},
+	{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket},
 }
 
 // testRetryIn: who waits for RetryIn is admitted, and who comes a microsecond earlier is not, whatever was asked before.
@@ -58,7 +60,7 @@ func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps 
 			}
 			if gone := m.gone(now, stall); gone > 0 {
 				now = max(now, gone)
-			} else if !d.Allowed && d.RetryIn != backend.Never && step >= soonest {
+			} else if !d.Allowed && step >= soonest && now.Plus(d.RetryIn) < window.MaxCount { // no wait is told beyond
 				waits++
 				waited(t, store, c, early, now, d)
 				break
@@ -98,7 +100,7 @@ func ruleOf(r *rand.Rand, algorithms []descriptors.Algorithm) rule {
 		}
 		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
 		if err == nil && !slices.ContainsFunc(out.limits, func(taken descriptors.Limit) bool { return taken.SameState(&l) }) {
-			out.limits = append(out.limits, l)
+			out.limits = append(out.limits, withAnyBurst(r, l))
 		}
 	}
 	return out

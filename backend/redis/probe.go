@@ -64,10 +64,14 @@ func probe(ctx context.Context, s server) error {
 	return probeLater(ctx, s, string(asks[len(asks)-1].key))
 }
 
-// probeLater asks for what the script needs when it sweeps, and when a log has grown: later than a probe can wait.
+// probeLater asks for what the script needs when it sweeps or trims, and when a log has grown: later than a probe can
+// wait.
 func probeLater(ctx context.Context, s server, log string) error {
 	p := s.client.Pipeline()
 	p.HDel(ctx, string(s.key), "nothing")
+	p.HLen(ctx, string(s.key))
+	p.HKeys(ctx, string(s.key))
+	p.HScan(ctx, string(s.key), 0, "", 1)
 	p.ZRank(ctx, log, "nothing")
 	p.ZLexCount(ctx, log, "-", "+")
 	p.ZRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})

@@ -13,12 +13,39 @@ local function kept(moment, window)
 	return ceil(moment / part) * part
 end
 
--- keep makes sure that the key lasts until a moment.
+-- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end before:
+-- what dropped limits have left in it would now outlive its time, and is to be trimmed.
 local function keep(key, moment, now)
-	local needed = ceil((moment - now) / 1000)
-	if call('PTTL', key) < needed then
+	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
+	if left < needed then
 		call('PEXPIRE', key, needed)
+		return left >= 0 and now + left * 1000
 	end
+end
+
+-- MANY is how many fields of a hash are looked at in one check.
+local MANY = 128
+
+-- header_of is the name of the header that a chunk or a row of blanks belongs to, nil for other fields.
+local function header_of(field)
+	return string.match(field, '^(s%w+[tsmhd])%d....$') or string.match(field, '^(s%w+[tsmhd])0$')
+end
+
+-- strangers says whether a hash, whose end was moved, may hold fields of other limits than those of these names. It looks
+-- closely once in a window, but always where there are many fields: of these a check sees few.
+local function strangers(key, own, window, ended, ends)
+	local fields = call('HLEN', key)
+	if fields == 1 or fields > MANY then
+		return fields > 1
+	elseif floor(ended / window) == floor(ends / window) then
+		return false
+	end
+	for _, field in ipairs(call('HKEYS', key)) do
+		if not own[field] and not own[header_of(field) or field] then
+			return true
+		end
+	end
+	return false
 end
 
 local function quick_fixed(key, name, header, hits, always, requests, width, now)
@@ -30,18 +57,19 @@ local function quick_fixed(key, name, header, hits, always, requests, width, now
 		end
 		before = bucket == live and held or 0
 	end
-	local reset, after, allowed = (live + 1) * width - now, before, before + hits <= requests
+	local reset, after, allowed, stale = (live + 1) * width - now, before, before + hits <= requests, false
 	if allowed or always == 1 then
 		after = min(before + hits, MAX_COUNT)
 		call('HSET', key, name, to_bytes('<I7I7', live, after))
 		if before == 0 then
-			keep(key, (live + 1) * width, now)
+			local ended = keep(key, (live + 1) * width, now)
+			stale = ended and strangers(key, {[name] = true}, width, ended, (live + 1) * width)
 		end
 	end
 	if allowed then
-		return answer(1, before, requests - after, reset, 0)
+		return answer(1, before, requests - after, reset, 0), stale
 	end
-	return answer(0, before, 0, reset, reset)
+	return answer(0, before, 0, reset, reset), stale
 end
 
 -- drained is until when a key is kept for a token bucket: as for hits that leave a sliding window when nothing in it
@@ -75,11 +103,13 @@ local function quick_bucket(key, name, header, hits, always, burst, rate, window
 	end
 	held = held + hits
 	call('HSET', key, name, to_bytes('<I7I7I7I7', rate, now, age, held))
-	local needed = drained(start, held, rate, window)
+	local needed, stale = drained(start, held, rate, window), false
 	if needed ~= ends then
-		keep(key, needed, now)
+		local ended = keep(key, needed, now)
+		stale = ended and strangers(key, {[name] = true}, window, ended, needed)
 	end
-	return answer(1, before, burst - before - hits, when_leaked(start, held - before - hits + 1, rate, window) - now, 0)
+	return answer(1, before, burst - before - hits, when_leaked(start, held - before - hits + 1, rate, window) - now, 0),
+		stale
 end
 
 -- finest returns the name of the chunk that holds a finest bucket, its first bucket, and the chunk, false if it is
@@ -160,13 +190,15 @@ local function quick_sliding(key, name, header, hits, always, requests, window, 
 	else
 		call('HSET', key, name, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, now_at, live + hits))
 	end
+	local stale = false
 	if live == 0 or at ~= now_at then
 		local ends = kept((now_at + 1) * width + window, window)
 		if live == 0 or ends ~= kept((at + 1) * width + window, window) then
-			keep(key, ends, now)
+			local ended = keep(key, ends, now)
+			stale = ended and strangers(key, {[name] = true}, window, ended, ends)
 		end
 	end
-	return answer(1, before, requests - before - hits, (first + 1) * width + window - now, 0)
+	return answer(1, before, requests - before - hits, (first + 1) * width + window - now, 0), stale
 end
 
 local function quick_log(key, name, hits, always, requests, window, now)
@@ -181,19 +213,20 @@ local function quick_log(key, name, hits, always, requests, window, now)
 	if log.changed then
 		log:save()
 	end
+	local stale = false
 	if log.grown and log.alone then
 		call('PEXPIRE', key, ceil(window / 1000))
 	elseif log.grown then
-		keep(key, log:expires(), now)
+		stale = keep(key, log:expires(), now)
 	end
 	if fits then
-		return answer(1, before, requests - before - hits, log.first.time + window - now, 0)
+		return answer(1, before, requests - before - hits, log.first.time + window - now, 0), stale
 	end
 	local wait = log:hold(now, requests - hits) - now
 	return answer(0, before, 0, wait, wait)
 end
 
--- quick returns the decision, and the header if it has read it.
+-- quick returns the decision, whether the key may hold what dropped limits have left, and the header if it has read it.
 local function quick(key, packed, now)
 	local op, hits, count, algorithm, always, requests, window, width, name, _, fans =
 		from_bytes('<BI7BBBI7I7I7Bc0B', packed)
@@ -203,11 +236,13 @@ local function quick(key, packed, now)
 	if algorithm == LOG then
 		return quick_log(key, name, hits, always, requests, window, now)
 	end
-	local header = call('HGET', key, name)
+	local header, decision, stale = call('HGET', key, name)
 	if algorithm == FIXED then
-		return quick_fixed(key, name, header, hits, always, requests, width, now), header
+		decision, stale = quick_fixed(key, name, header, hits, always, requests, width, now)
 	elseif algorithm == BUCKET then
-		return quick_bucket(key, name, header, hits, always, requests, width, window, now), header
+		decision, stale = quick_bucket(key, name, header, hits, always, requests, width, window, now)
+	else
+		decision, stale = quick_sliding(key, name, header, hits, always, requests, window, width, byte(packed, fans), now)
 	end
-	return quick_sliding(key, name, header, hits, always, requests, window, width, byte(packed, fans), now), header
+	return decision, stale, header
 end

@@ -60,7 +60,7 @@ function Fields:clear(name)
 end
 
 -- save writes what was set and cleared. needed is the moment until which the key must last, nil if that has not
--- changed.
+-- changed. It returns what keep returns.
 function Fields:save(needed, now)
 	if self.written then
 		local set = {}
@@ -81,7 +81,5 @@ function Fields:save(needed, now)
 			call('HDEL', self.key, unpack(names))
 		end
 	end
-	if needed then
-		keep(self.key, needed, now)
-	end
+	return needed and keep(self.key, needed, now)
 end

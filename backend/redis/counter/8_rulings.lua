@@ -111,6 +111,9 @@ local function decide(key, packed, now, header)
 			needed = max(needed or 0, s:expires())
 		end
 	end
-	fields:save(needed, now)
+	local ended = fields:save(needed, now)
+	if ended then
+		trim(key, limits, ended, needed, now)
+	end
 	return to_bytes('<BBdddd', v.allowed and 1 or 0, v.strictest - 1, v.before, v.remaining, v.reset, v.retry)
 end

@@ -1,16 +1,22 @@
 -- A call: KEYS are the keys of checks, ARGV the time in microseconds, or nothing for the server's, and the checks. The
 -- reply has a string for each check: its decision, or '!' and what went wrong with it.
 
-local decide
+local decide, tidy
 
 -- one decides a check. The general way is put together only when it is needed: making its functions costs more than
 -- most checks.
 local function one(key, packed, now)
-	local decision, header = quick(key, packed, now)
-	if decision then
+	local decision, stale, header = quick(key, packed, now)
+	if decision and not stale then
 		return decision
 	end
-	decide = decide or general()
+	if not decide then
+		decide, tidy = general()
+	end
+	if decision then
+		tidy(key, packed, now)
+		return decision
+	end
 	return decide(key, packed, now, header)
 end
 

@@ -42,7 +42,7 @@ func join() (string, string) {
 		case '3':
 			b.WriteString("local function general()\n")
 		case '9':
-			b.WriteString("return decide\nend\n")
+			b.WriteString("return decide, tidy\nend\n")
 		}
 		b.Write(part)
 	}
