@@ -214,7 +214,7 @@ func (s *Series) Stored() uint64 {
 }
 
 // Exact says whether a series that was asked for always holds what it ever counted: what is stored and what has expired
-// make its lifetime.
+// make its lifetime. One that is damaged does not, whatever could be read of it.
 func (s *Series) Exact() bool {
-	return s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
+	return s.Err == nil && s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -216,6 +217,7 @@ func TestASeriesThatDoesNotAddUpIsNeverTakenForExact(t *testing.T) {
 		{"one is missing", Series{Lifetime: 5, Points: []Point{{Sum: 4}}}, false},
 		{"one too many", Series{Lifetime: 5, Points: []Point{{Sum: 6}}}, false},
 		{"numbers that wrap around to the right one", Series{Lifetime: 5, Points: []Point{{Sum: 1 << 63}, {Sum: 1 << 63}, {Sum: 5}}}, false},
+		{"what could be read adds up, and more cannot be read", Series{Lifetime: 5, Points: []Point{{Sum: 5}}, Err: io.ErrUnexpectedEOF}, false},
 		{"an expiry that wraps around", Series{Lifetime: 5, Expired: 1<<64 - 1, Points: []Point{{Sum: 6}}}, false},
 	} {
 		if got := c.s.Exact(); got != c.exact {

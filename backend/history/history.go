@@ -183,7 +183,8 @@ type Store interface {
 	// anywhere, run twice and run in parallel.
 	Roll(ctx context.Context, job Job) (Rolled, error)
 	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those that
-	// overlap the query's range. It ends with the first error of yield.
+	// overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends with the
+	// first error of yield, and with any other trouble: a store that does not answer, a file whose pages are damaged.
 	Query(ctx context.Context, q Query, yield func(Series) error) error
 }
 
@@ -230,6 +231,20 @@ func (q *Query) Matches(id ID) bool {
 	return len(q.Outcomes) == 0
 }
 
+// IDs are the only series that the query can be about, each once; nil if it does not name them.
+func (q *Query) IDs() []ID {
+	if q.Domain == nil || q.Path == nil || q.Value == nil {
+		return nil
+	}
+	var ids []ID
+	for o := range Outcomes {
+		if id := (ID{Domain: *q.Domain, Path: *q.Path, Value: *q.Value, Outcome: Outcome(o)}); q.Matches(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end, and
 // Expired make Lifetime.
 type Series struct {
@@ -237,6 +252,12 @@ type Series struct {
 	Lifetime uint64 // all hits that ever landed
 	Expired  uint64 // of these, dropped with the retention
 	Points   []Point
+	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several reasons,
+	// the first; nil if all could be. The other fields then are what could be read.
+	Err error
+	// Unnamed says that the ID could not be read either: it is empty, and Err names the key. It may stand for several
+	// series, and for one that the query is not about.
+	Unnamed bool
 }
 
 // Point is the hits of a bucket. The points of a series do not overlap, and come oldest first; empty ones are left out.

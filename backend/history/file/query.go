@@ -3,7 +3,6 @@ package file
 import (
 	"bytes"
 	"context"
-	"errors"
 	"iter"
 
 	bolt "go.etcd.io/bbolt"
@@ -23,7 +22,9 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 			return err
 		}
 		for _, f := range found {
-			if err := yield(f.ledger.Series(f.id, q.From, q.To)); err != nil {
+			one := f.ledger.Series(f.id, q.From, q.To)
+			one.Err, one.Unnamed = f.damage, f.unnamed
+			if err := yield(one); err != nil {
 				return err
 			}
 		}
@@ -34,11 +35,8 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 // partitions are those in which the query may find something.
 func partitions(q *history.Query) iter.Seq[history.Partition] {
 	var wanted [history.Partitions]bool
-	for o := range history.Outcomes {
-		if q.Domain != nil && q.Path != nil && q.Value != nil {
-			id := history.ID{Domain: *q.Domain, Path: *q.Path, Value: *q.Value, Outcome: history.Outcome(o)}
-			wanted[id.Partition()] = true
-		}
+	for _, id := range q.IDs() {
+		wanted[id.Partition()] = true
 	}
 	return func(yield func(history.Partition) bool) {
 		for p, is := range wanted {
@@ -49,10 +47,18 @@ func partitions(q *history.Query) iter.Seq[history.Partition] {
 	}
 }
 
-// found is a series that a query asks for.
+// found is a series that a query asks for, or may ask for.
 type found struct {
-	id     history.ID
-	ledger history.Ledger
+	id      history.ID
+	ledger  history.Ledger
+	damage  error // why some of it cannot be read: the first reason
+	unnamed bool  // as in history.Series
+}
+
+func (f *found) damaged(err error) {
+	if f.damage == nil {
+		f.damage = err
+	}
 }
 
 func (s *Store) read(p history.Partition, q *history.Query) (all map[name]*found, err error) {
@@ -69,29 +75,40 @@ func (s *Store) read(p history.Partition, q *history.Query) (all map[name]*found
 	return all, err
 }
 
-// find is all series of the partition that a query asks for, without their chunks.
+// find is all series of the partition that a query asks for, without their chunks. One whose row does not say which it is
+// has a key that says whether it is one of those that the query names, and may else be any.
 func (t *table) find(q *history.Query) (map[name]*found, error) {
+	named := make(map[name]history.ID)
+	for _, id := range q.IDs() {
+		named[nameOf(id)] = id
+	}
 	all := make(map[name]*found)
 	prefix := []byte{byte(t.p), seriesRow}
 	cursor := t.rows.Cursor()
 	for key, row := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, row = cursor.Next() {
-		r, err := decodeSeries(row)
-		if err != nil || len(key) != len(prefix)+len(name{}) {
+		if len(key) != len(prefix)+len(name{}) {
 			return nil, t.damaged(key, errRow)
 		}
-		id, err := readID(r.id)
-		if err != nil {
-			return nil, t.damaged(key, err)
+		n := name(key[len(prefix):])
+		r, err := decodeSeries(row)
+		f := found{ledger: history.Ledger{Lifetime: r.lifetime, Expired: r.expired}}
+		if err == nil {
+			f.id, err = readID(r.id)
 		}
-		if q.Matches(id) {
-			held := history.Ledger{Lifetime: r.lifetime, Expired: r.expired}
-			all[name(key[len(prefix):])] = &found{id: id, ledger: held}
+		if err != nil {
+			f.damaged(t.damaged(key, err))
+			id, known := named[n]
+			f.id, f.unnamed = id, !known
+		}
+		if f.unnamed && len(named) == 0 || !f.unnamed && q.Matches(f.id) {
+			kept := f // so that only what is kept is allocated
+			all[n] = &kept
 		}
 	}
 	return all, nil
 }
 
-// fill reads the chunks that a query needs.
+// fill reads the chunks that a query needs, as far as they can be read.
 func (t *table) fill(all map[name]*found, q *history.Query) error {
 	for tier := range history.Tiers {
 		chunks, err := t.chunks(history.Tier(tier))
@@ -102,20 +119,17 @@ func (t *table) fill(all map[name]*found, q *history.Query) error {
 			if !q.Needs(c) {
 				continue
 			}
-			var failed error
 			err := t.each(c, func(n name, packed []byte) bool {
-				f := all[n]
-				if f == nil {
-					return true
+				if f := all[n]; f != nil {
+					cells, err := c.Unpack(packed)
+					if err != nil {
+						f.damaged(t.damaged(chunkKey(t.p, c, n), err))
+					}
+					f.ledger.Put(c, cells)
 				}
-				cells, err := c.Unpack(packed)
-				if err != nil {
-					failed = t.damaged(chunkKey(t.p, c, n), err)
-				}
-				f.ledger.Put(c, cells)
-				return err == nil
+				return true
 			})
-			if err := errors.Join(err, failed); err != nil {
+			if err != nil {
 				return err
 			}
 		}

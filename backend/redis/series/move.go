@@ -74,7 +74,7 @@ func (r *record) became(chunks []history.Chunk) {
 	r.version, r.chunks = strconv.FormatInt(n+1, 10), chunks
 }
 
-// reread brings a record up to date.
+// reread brings a record up to date. One that is damaged is an error.
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
 	found, _, err := s.records(ctx, p, []history.ID{r.id})
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) reread(ctx context.Context, p history.Partition, r *record) erro
 	if len(found) > 0 {
 		*r = found[0]
 	}
-	return nil
+	return r.damage
 }
 
 // errEarly means that a server's clock is behind the one that a move was planned by.
@@ -157,6 +157,9 @@ func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c hi
 		if ledger == nil {
 			return err
 		}
+		if v.damage != nil {
+			return v.damage
+		}
 		cells := ledger.Get(c)
 		gone, stay := w.keep.Expire(c, cells, now)
 		if v.exact == nil {
@@ -221,6 +224,9 @@ func (w *worker) settleDue(ctx context.Context, p history.Partition, v *visit) (
 func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) error {
 	for tries := 0; tries < maxReads; {
 		found, now, err := s.records(ctx, p, []history.ID{id})
+		if err == nil && len(found) > 0 {
+			err = found[0].damage
+		}
 		if err != nil || len(found) == 0 || found[0].points <= s.keep.MaxPoints {
 			return err
 		}

@@ -22,7 +22,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	defer cancel(nil)
 	partitions := make(chan history.Partition)
 	found := make(chan history.Series)
-	exact := exactly(&q)
+	exact := byPartition(q.IDs())
 	var reading sync.WaitGroup
 	for range readers {
 		reading.Go(func() {
@@ -62,35 +62,40 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	return context.Cause(ctx)
 }
 
-// exactly are the series that a query can only be about, by partition; nil if it does not name them.
-func exactly(q *history.Query) map[history.Partition][]history.ID {
-	if q.Domain == nil || q.Path == nil || q.Value == nil {
+// byPartition sorts series; nil stays nil.
+func byPartition(ids []history.ID) map[history.Partition][]history.ID {
+	if ids == nil {
 		return nil
 	}
-	outcomes := q.Outcomes
-	if len(outcomes) == 0 {
-		for o := range history.Outcomes {
-			outcomes = append(outcomes, history.Outcome(o))
-		}
+	sorted := make(map[history.Partition][]history.ID)
+	for _, id := range ids {
+		sorted[id.Partition()] = append(sorted[id.Partition()], id)
 	}
-	ids := make(map[history.Partition][]history.ID)
-	for i, o := range outcomes {
-		if !slices.Contains(outcomes[:i], o) {
-			id := history.ID{Domain: *q.Domain, Path: *q.Path, Value: *q.Value, Outcome: o}
-			ids[id.Partition()] = append(ids[id.Partition()], id)
-		}
-	}
-	return ids
+	return sorted
 }
 
 // queryPartition finds the series of a partition that a query is about.
 func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query,
 	exact map[history.Partition][]history.ID, found chan<- history.Series) error {
+	give := func(one history.Series) error {
+		select {
+		case found <- one:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	ids := exact[p]
 	if exact == nil {
-		var err error
-		if ids, err = s.names(ctx, p, q); err != nil {
+		named, damage, err := s.names(ctx, p, q)
+		if err != nil {
 			return err
+		}
+		ids = named
+		for _, d := range damage {
+			if err := give(history.Series{Err: d, Unnamed: true}); err != nil {
+				return err
+			}
 		}
 	}
 	for page := range slices.Chunk(ids, pageSize) {
@@ -103,47 +108,54 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 			if err != nil {
 				return err
 			}
-			select {
-			case found <- ledger.Series(records[i].id, q.From, q.To):
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			one := ledger.Series(records[i].id, q.From, q.To)
+			one.Err = records[i].damage
+			if err := give(one); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// names are the series of a partition that a query is about; nil for all.
-func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) ([]history.ID, error) {
+// names are the series of a partition that a query is about, nil for all, and what in the set of those due is no name of
+// a series, or why there is no such set.
+func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
+	ids []history.ID, damage []error, err error) {
 	pattern := "*"
 	if q != nil {
 		pattern = glob(q)
 	}
-	seen := make(map[history.ID]bool) // a scan may name one twice
-	var ids []history.ID
+	seen := make(map[string]bool) // a scan may name one twice
 	for cursor, begun := "0", false; !begun || cursor != "0"; begun = true {
 		answer, err := s.do(ctx, p, "zscan", dueKey(p), cursor, "match", pattern, "count", scanned)
+		if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+			return nil, []error{fmt.Errorf("%w: %s, the names of a partition's series: %w", ErrDamaged, dueKey(p), err)}, nil
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		reply, _ := answer.([]any)
 		if len(reply) != 2 {
-			return nil, errUnreadable
+			return nil, nil, errUnreadable
 		}
 		members, _ := reply[1].([]any)
 		for i := 0; i < len(members); i += 2 {
-			id, err := parseName(text(members, i))
-			if err != nil {
-				return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err)
+			name := text(members, i)
+			if seen[name] {
+				continue
 			}
-			if !seen[id] && (q == nil || q.Matches(id)) {
-				seen[id] = true
+			seen[name] = true
+			id, err := parseName(name)
+			if err != nil {
+				damage = append(damage, fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err))
+			} else if q == nil || q.Matches(id) {
 				ids = append(ids, id)
 			}
 		}
 		cursor = text(reply, 0)
 	}
-	return ids, nil
+	return ids, damage, nil
 }
 
 // glob is a pattern for the names of all series that a query is about, and maybe some others.

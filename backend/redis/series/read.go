@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 const (
@@ -32,6 +33,7 @@ type record struct {
 	points   int // finer than a day
 	version  string
 	chunks   []history.Chunk
+	damage   error // why some of it, or of the chunks that were loaded, cannot be read: the first reason
 }
 
 func newRecord(p history.Partition, id history.ID) record {
@@ -39,15 +41,15 @@ func newRecord(p history.Partition, id history.ID) record {
 	return record{id: id, name: name, key: seriesKey(p, name)}
 }
 
-// parse reads the fields of a series' hash.
-func (r *record) parse(fields string) error {
-	r.lifetime, r.expired, r.points, r.version, r.chunks = 0, 0, 0, "", nil
-	return pairs(fields, func(name, value string) (err error) {
+// parse reads the hash of a series from a reply, as far as it can be read.
+func (r *record) parse(reply redis.Reply, i int) {
+	*r = record{id: r.id, name: r.name, key: r.key}
+	err := fields(reply, i, func(name, value string) (err error) {
 		switch name {
 		case "total":
-			r.lifetime, err = strconv.ParseUint(value, 10, 64)
+			r.lifetime, err = parseCount(value)
 		case "expired":
-			r.expired, err = strconv.ParseUint(value, 10, 64)
+			r.expired, err = parseCount(value)
 		case "points":
 			r.points, _ = strconv.Atoi(value) // it only tells when to roll early
 		case "version":
@@ -61,26 +63,49 @@ func (r *record) parse(fields string) error {
 		}
 		return err
 	})
+	if err != nil {
+		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, r.key, err)
+	}
 }
 
-// pairs calls f with the fields and values of a hash as the script puts them together.
-func pairs(fields string, f func(name, value string) error) error {
-	if fields == "" {
+var errCount = errors.New("that is no count")
+
+func parseCount(value string) (uint64, error) {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return 0, errCount
+	}
+	return n, nil
+}
+
+// fields calls f with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
+// returns the first.
+func fields(reply redis.Reply, i int, f func(name, value string) error) (first error) {
+	if i < len(reply) {
+		if failed, is := reply[i].([]any); is {
+			return errors.New(text(failed, 0))
+		}
+	}
+	count, rest, some := strings.Cut(text(reply, i), " ")
+	if !some {
 		return nil
 	}
-	for rest, more := fields, true; more; {
+	if strconv.Itoa(strings.Count(rest, " ")+1) != count {
+		return errors.New("a field or a value has a space in it, which none of weir's has")
+	}
+	for more := true; more; {
 		var name, value string
 		name, rest, _ = strings.Cut(rest, " ")
 		value, rest, more = strings.Cut(rest, " ")
-		if err := f(name, value); err != nil {
-			return fmt.Errorf("field %q with %q: %w", name, value, err)
+		if err := f(name, value); err != nil && first == nil {
+			first = fmt.Errorf("field %q with %q: %w", name, value, err)
 		}
 	}
-	return nil
+	return first
 }
 
-// records reads the hashes of series, each at a moment. Those of which nothing is stored are left out. Now is the time
-// of the server, in Unix seconds.
+// records reads the hashes of series, each at a moment. Those of which nothing is stored are left out, those that are
+// damaged are not. Now is the time of the server, in Unix seconds.
 func (s *Store) records(ctx context.Context, p history.Partition, ids []history.ID) (
 	found []record, now int64, err error) {
 	list := make([]record, len(ids))
@@ -93,20 +118,21 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 	if err != nil {
 		return nil, 0, err
 	}
+	if len(reply) != 2+len(keys) {
+		return nil, 0, errUnreadable
+	}
 	for i := range list {
-		fields := text(reply, 2+i)
-		if fields == "" {
+		if reply[2+i] == "" {
 			continue
 		}
-		if err := list[i].parse(fields); err != nil {
-			return nil, 0, fmt.Errorf("%w: %s: %w", ErrDamaged, list[i].key, err)
-		}
+		list[i].parse(reply, 2+i)
 		found = append(found, list[i])
 	}
 	return found, number(reply, 1), nil
 }
 
 // load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
+// What of it cannot be read is left out, and the record's damage.
 //
 // It reads them in pieces, to hold up nobody else. Coarse chunks change only together with the version, so pieces of
 // one version belong together; minutes are read last and at once, with the totals.
@@ -129,7 +155,7 @@ func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs 
 // loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.
 func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
 	*history.Ledger, error) {
-	ledger, version := &history.Ledger{}, r.version
+	ledger, version, damage := &history.Ledger{}, r.version, r.damage
 	for _, piece := range pieces {
 		keys := []string{r.key}
 		for _, c := range piece {
@@ -142,23 +168,24 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 		if len(reply) != 2+len(keys) {
 			return nil, errUnreadable
 		}
-		if err := r.parse(text(reply, 2)); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, r.key, err)
-		}
-		if r.version != version {
+		if r.parse(reply, 2); r.version != version {
 			return nil, nil
+		}
+		if damage == nil {
+			damage = r.damage
 		}
 		rest := reply[3:]
 		for _, c := range piece {
 			own := rest[:len(keysOf(r.key, c))]
-			cells, err := parseCells(c, text(own, 0), text(own, 1))
-			if err != nil {
-				return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, chunkKey(r.key, c), err)
+			cells, at, err := parseCells(c, own)
+			if err != nil && damage == nil {
+				damage = fmt.Errorf("%w: %s: %w", ErrDamaged, keysOf(r.key, c)[at], err)
 			}
 			ledger.Put(c, cells)
 			rest = rest[len(own):]
 		}
 	}
+	r.damage = damage
 	ledger.Lifetime, ledger.Expired = r.lifetime, r.expired
 	return ledger, nil
 }
@@ -184,30 +211,30 @@ func split(chunks []history.Chunk, places int) [][]history.Chunk {
 	return pieces
 }
 
-// parseCells reads the hash of a chunk, and that of its peaks.
-func parseCells(c history.Chunk, sums, peaks string) (history.Cells, error) {
-	var cells history.Cells
+// parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or the
+// other, as at says.
+func parseCells(c history.Chunk, own redis.Reply) (cells history.Cells, at int, err error) {
 	top := make(map[string]uint64)
-	err := pairs(peaks, func(place, value string) (err error) {
-		top[place], err = strconv.ParseUint(value, 10, 64)
+	wrongPeaks := fields(own, 1, func(place, value string) (err error) {
+		top[place], err = parseCount(value)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("peaks: %w", err)
-	}
-	err = pairs(sums, func(name, value string) error {
+	wrong := fields(own, 0, func(name, value string) error {
 		place, err := strconv.Atoi(name)
-		sum, failed := strconv.ParseUint(value, 10, 64)
+		sum, failed := parseCount(value)
 		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
-			return errors.New("that is no count")
+			return errCount
 		}
 		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
-		if peak, known := top[name]; known {
+		if peak, known := top[name]; known || wrongPeaks != nil {
 			cell.Peak = peak
 		}
 		cells = append(cells, cell)
 		return nil
 	})
 	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
-	return cells, err
+	if wrong == nil && wrongPeaks != nil {
+		return cells, 1, wrongPeaks
+	}
+	return cells, 0, wrong
 }

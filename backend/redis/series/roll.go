@@ -109,7 +109,10 @@ func (s *Store) agesText() string {
 
 // all visits all series of a partition.
 func (w *worker) all(ctx context.Context, p history.Partition, now int64) error {
-	ids, err := w.names(ctx, p, nil)
+	ids, damage, err := w.names(ctx, p, nil)
+	if err == nil {
+		err = errors.Join(damage...)
+	}
 	for page := range slices.Chunk(ids, pageSize) {
 		if err != nil {
 			return err
@@ -161,14 +164,6 @@ func (w *worker) visit(ctx context.Context, p history.Partition, ids []history.I
 		records, _, err = w.records(ctx, p, ids)
 		return err
 	})
-	if errors.Is(err, ErrDamaged) && len(ids) > 1 {
-		for _, id := range ids {
-			if err := w.visit(ctx, p, []history.ID{id}, now); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	for i := 0; i < len(records) && err == nil; i++ {
 		err = w.tolerate(w.one(ctx, p, &records[i], now))
 	}
@@ -186,10 +181,16 @@ func (w *worker) tolerate(err error) error {
 
 // one does what is due of a series, or says what that would be.
 func (w *worker) one(ctx context.Context, p history.Partition, r *record, now int64) error {
+	if r.damage != nil {
+		return r.damage
+	}
 	if !w.job.DryRun {
 		return w.roll(ctx, p, r, now)
 	}
 	ledger, err := w.load(ctx, p, r, func(history.Chunk) bool { return true })
+	if err == nil {
+		err = r.damage
+	}
 	if err == nil {
 		w.did.Add(ledger.Roll(&w.keep, now))
 	}
