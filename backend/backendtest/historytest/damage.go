@@ -1,30 +1,172 @@
 package historytest
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed. The
 // history then no longer holds what it counted.
 func LoseChunk(t testing.TB, path string) {
 	t.Helper()
+	changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
+}
+
+// SpoilChunk makes the first stored chunk of a history's file, whose store is to be closed, one that cannot be read. It
+// returns its key as people are told it.
+func SpoilChunk(t testing.TB, path string) (key string) {
+	t.Helper()
+	changeChunk(t, path, func(rows *bolt.Bucket, at []byte) error {
+		key = fmt.Sprintf("%x", at)
+		return rows.Put(at, []byte{0x80})
+	})
+	return key
+}
+
+// changeChunk changes the first chunk of a file.
+func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key []byte) error) {
+	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		c := tx.Bucket([]byte("rows")).Cursor()
+		rows := tx.Bucket([]byte("rows"))
+		c := rows.Cursor()
 		for key, _ := c.First(); key != nil; key, _ = c.Next() {
 			if key[1] == 't' {
-				return c.Delete()
+				return change(rows, slices.Clone(key))
 			}
 		}
 		return errors.New("no chunk is stored")
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Damage is something that can befall what a store keeps of a series, behind its back.
+type Damage struct {
+	Kind string
+	// Do does it to a series, and returns a part of the key at fault as people are told it.
+	Do func(t *testing.T, store history.Store, id history.ID) (key string)
+	// Unnamed says that only a query that names the series can know whose damage it is.
+	Unnamed bool
+	// Lost says that not even a query that names the series comes upon it, as it needs no list of names.
+	Lost bool
+}
+
+// RunDamaged puts a store to the test whose series are damaged, one way after the other: readers are told of the
+// damaged series, and get all others to the integer. The series hold points of all tiers when they are damaged.
+func RunDamaged(t *testing.T, open Open, damages ...Damage) {
+	for _, d := range damages {
+		t.Run(d.Kind, func(t *testing.T) { testDamaged(t, open, d) })
+	}
+}
+
+func testDamaged(t *testing.T, open Open, d Damage) {
+	b := newBench(t, open, history.Keep{})
+	victim := history.ID{Domain: "shop", Path: "victim", Value: "v", Outcome: history.Within}
+	ids := []history.ID{victim, sibling(victim), shop, {Domain: "mail", Path: "victim", Value: "v"}}
+	for _, id := range ids {
+		for _, age := range []int64{0, 3, 2 * 1440, 20 * 1440, 90 * 1440} {
+			b.land(history.Increment{ID: id, Minute: b.minute() - age, Hits: uint64(age) + 5})
+		}
+	}
+	b.roll()
+	key := d.Do(t, b.store, victim)
+
+	broken, sound := b.queryDamaged(everything())
+	if len(broken) != 1 {
+		t.Fatalf("a query for all gives %d damaged series, want 1", len(broken))
+	}
+	b.explains(broken[0], key, victim, d.Unnamed)
+	b.agreeWith(sound, everything(), victim)
+
+	named := only(victim)
+	broken, sound = b.queryDamaged(named)
+	switch {
+	case d.Lost && len(broken) == 0:
+		b.agreeOn(named)
+	case len(broken) != 1 || len(sound) > 0:
+		t.Errorf("a query for the series alone gives %d damaged and %d sound ones, want 1 and none", len(broken), len(sound))
+	default:
+		b.explains(broken[0], key, victim, false)
+	}
+	for _, id := range ids[1:] {
+		broken, sound = b.queryDamaged(only(id))
+		if len(broken) > 0 {
+			t.Errorf("a query for %v, which is sound, tells of the damage of another: %v", short(id), broken[0].Err)
+		}
+		b.agreeWith(sound, only(id), victim)
+	}
+}
+
+// queryDamaged is what the store answers, damaged series apart.
+func (b *bench) queryDamaged(q history.Query) (broken []history.Series, sound map[history.ID]history.Series) {
+	b.t.Helper()
+	sound = make(map[history.ID]history.Series)
+	err := b.store.Query(context.Background(), q, func(s history.Series) error {
+		switch {
+		case s.Err != nil:
+			broken = append(broken, s)
+			return nil
+		case s.Unnamed:
+			return fmt.Errorf("a series without a name has no reason: %+v", s)
+		}
+		sound[s.ID] = s
+		return nil
+	})
+	if err != nil {
+		b.t.Fatalf("a query over a damaged series fails as a whole: %v", err)
+	}
+	return broken, sound
+}
+
+// explains wants a damaged series to say which it is and why, and to hold nothing that was never counted.
+func (b *bench) explains(s history.Series, key string, victim history.ID, unnamed bool) {
+	b.t.Helper()
+	if s.Unnamed != unnamed || unnamed && s.ID != (history.ID{}) || !unnamed && s.ID != victim {
+		b.t.Errorf("the damaged series comes as %v, unnamed %v, want %v, unnamed %v", short(s.ID), s.Unnamed, short(victim), unnamed)
+	}
+	if !strings.Contains(s.Err.Error(), key) {
+		b.t.Errorf("the reason is %q, want %q in it: people must know where to look", s.Err, key)
+	}
+	if s.Exact() {
+		b.t.Error("a series of which some cannot be read is taken for exact")
+	}
+	whole := b.naive.query(only(victim))[victim]
+	for _, p := range s.Points {
+		if !slices.ContainsFunc(whole.Points, func(w history.Point) bool {
+			return w.Start == p.Start && w.Tier == p.Tier && w.Sum == p.Sum
+		}) {
+			b.t.Errorf("the damaged series shows %+v, which it never held", p)
+		}
+	}
+}
+
+// agreeWith compares the sound series of an answer with the oracle: there are all but the victim.
+func (b *bench) agreeWith(sound map[history.ID]history.Series, q history.Query, victim history.ID) {
+	b.t.Helper()
+	if _, found := sound[victim]; found {
+		b.t.Errorf("%v comes as sound, and is damaged", short(victim))
+	}
+	for id, want := range b.naive.query(q) {
+		got, found := sound[id]
+		if id == victim {
+			continue
+		}
+		if !found || got.Lifetime != want.Lifetime || !slices.Equal(got.Points, want.Points) {
+			b.t.Errorf("%v is sound, found %v, with lifetime %d, want %d: %s", short(id), found, got.Lifetime, want.Lifetime,
+				difference(got.Points, want.Points))
+		}
 	}
 }

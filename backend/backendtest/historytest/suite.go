@@ -181,7 +181,7 @@ func ask(store history.Store, q history.Query) (map[history.ID]history.Series, e
 			return fmt.Errorf("%v came twice in one query: whoever adds up its points counts hits twice", s.ID)
 		}
 		got[s.ID] = s
-		return nil
+		return s.Err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("asking for series: %w", err)
@@ -242,6 +242,9 @@ func short(id history.ID) string { return fmt.Sprintf("%.200q", fmt.Sprintf("%+v
 // conserved says whether a series keeps P1: its points, as a query for all of them gives them, and what has expired make
 // its lifetime, and they are in order.
 func conserved(s history.Series) error {
+	if s.Err != nil {
+		return fmt.Errorf("%v cannot be read: %w", short(s.ID), s.Err)
+	}
 	sum, end := s.Expired, int64(math.MinInt64)
 	for _, p := range s.Points {
 		switch {

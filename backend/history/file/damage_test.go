@@ -16,6 +16,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -270,4 +271,57 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	if rolled.Chunks[history.Minutes] < 299 {
 		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)
 	}
+}
+
+func TestDamagedRowsKeepNoOtherSeriesFromBeingRead(t *testing.T) {
+	put := func(t *testing.T, store history.Store, key, row []byte) string {
+		t.Helper()
+		err := store.(*Store).update(context.Background(), func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("row %x", key)
+	}
+	series := func(row []byte) func(*testing.T, history.Store, history.ID) string {
+		return func(t *testing.T, store history.Store, id history.ID) string {
+			return put(t, store, seriesKey(id.Partition(), nameOf(id)), row)
+		}
+	}
+	damages := []historytest.Damage{
+		{Kind: "a series that has no counts", Unnamed: true, Do: series([]byte{0x80})},
+		{Kind: "a series that is empty", Unnamed: true, Do: series(nil)},
+		{Kind: "a series that has counts and half a name", Unnamed: true, Do: series([]byte{5, 0, 1, 0, 4, 's', 'h'})},
+	}
+	for tier := range history.Tiers {
+		damages = append(damages, historytest.Damage{Kind: "a chunk of " + history.Tier(tier).String(),
+			Do: func(t *testing.T, store history.Store, id history.ID) string {
+				return put(t, store, chunkOf(t, store.(*Store), history.Tier(tier), id), []byte{0xff})
+			}})
+	}
+	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
+		s, err := Open(config(t.TempDir(), o))
+		return ready(t, s, err)
+	}, damages...)
+}
+
+// chunkOf is the key of a chunk of a tier that a series has.
+func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) (key []byte) {
+	t.Helper()
+	err := s.view(func(tx *bolt.Tx) error {
+		table, err := s.table(tx, id.Partition())
+		if err != nil {
+			return err
+		}
+		chunks, err := table.chunks(tier)
+		for _, c := range chunks {
+			if own := chunkKey(table.p, c, nameOf(id)); table.rows.Get(own) != nil {
+				key = own
+			}
+		}
+		return err
+	})
+	if err != nil || key == nil {
+		t.Fatalf("%v has no chunk of %v (%v): the suite was to fill all tiers", id, tier, err)
+	}
+	return key
 }
