@@ -55,14 +55,24 @@ func (h *History) gather(ctx context.Context, q *historyQuestion, begin func(sha
 }
 
 // look shows the visitor all series of a question, and remembers what it met. If no path is as asked for, it is taken
-// for one as people are shown it, which is not escaped.
+// for one as people are shown it, which is not escaped. A series without a name is shown once.
 func (h *History) look(ctx context.Context, q *historyQuestion, as shape, met *history.Met,
 	visit func(history.Series) error) error {
 	query, found := q.query, false
 	query.From, query.To = as.From, as.To
+	unnamed := make(map[string]bool) // by their errors
 	meet := func(s history.Series) error {
-		found = true
-		met.Add(s.Points)
+		switch {
+		case s.Unnamed && unnamed[s.Err.Error()]:
+			return nil
+		case s.Unnamed:
+			unnamed[s.Err.Error()] = true
+		default:
+			found = true
+		}
+		if s.Err == nil {
+			met.Add(s.Points)
+		}
 		return visit(s)
 	}
 	err := h.store.Query(ctx, query, meet)
@@ -72,7 +82,7 @@ func (h *History) look(ctx context.Context, q *historyQuestion, as shape, met *h
 	path := *query.Path
 	query.Path = nil
 	return h.store.Query(ctx, query, func(s history.Series) error {
-		if descriptors.ReadablePath(s.ID.Path) != path {
+		if !s.Unnamed && descriptors.ReadablePath(s.ID.Path) != path {
 			return nil
 		}
 		return meet(s)

@@ -2,8 +2,8 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,10 +19,11 @@ const maxHeld = 1_000_000
 
 // HistoryAnswer is what /api/v1/history says. All times are Unix seconds.
 type HistoryAnswer struct {
-	From     int64          `json:"from"` // of the range that the answer is about: that asked for, widened to whole buckets
-	To       int64          `json:"to"`   // exclusive
-	Warnings []string       `json:"warnings"`
-	Series   []SeriesAnswer `json:"series"` // by domain, path, value and outcome
+	From       int64          `json:"from"` // of the range that the answer is about: that asked for, widened to whole buckets
+	To         int64          `json:"to"`   // exclusive
+	Warnings   []string       `json:"warnings"`
+	Unreadable int            `json:"unreadable"` // series that were asked for and cannot be read: warnings name the first 20
+	Series     []SeriesAnswer `json:"series"`     // the others, by domain, path, value and outcome
 }
 
 // SeriesAnswer is one series.
@@ -70,11 +71,15 @@ func (h *History) Show(ctx context.Context, w io.Writer, parameters url.Values) 
 		return err
 	}
 	var all []held
+	var lost unreadable
 	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
 		clear(all)
-		all = all[:0]
+		all, lost = all[:0], unreadable{}
 		holds := 0
 		return func(s history.Series) error {
+			if lost.leftOut(&s) {
+				return nil
+			}
 			one := held{id: s.ID, lifetime: s.Lifetime, points: s.Points}
 			if as.cut != nil {
 				one.points, one.buckets = nil, as.cut.Fill(s.Points)
@@ -91,17 +96,18 @@ func (h *History) Show(ctx context.Context, w io.Writer, parameters url.Values) 
 		return err
 	}
 	slices.SortFunc(all, func(a, b held) int { return a.id.Compare(b.id) })
-	return writeHistory(w, used, q.zone, all)
+	return writeHistory(w, used, lost.appendTo(warningsOf(used.cut, q.zone)), lost.count, all)
 }
 
 // writeHistory writes a HistoryAnswer, one series at a time: as a whole it may be large.
-func writeHistory(w io.Writer, used shape, zone *time.Location, all []held) error {
+func writeHistory(w io.Writer, used shape, warnings []string, lost int, all []held) error {
 	out := bufio.NewWriterSize(w, 64<<10)
-	warnings, err := json.Marshal(warningsOf(used.cut, zone))
-	if err != nil {
+	var list bytes.Buffer
+	if err := encode(&list, warnings); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, `{"from":%d,"to":%d,"warnings":%s,"series":[`, used.From, used.To, warnings)
+	fmt.Fprintf(out, `{"from":%d,"to":%d,"warnings":%s,"unreadable":%d,"series":[`, used.From, used.To,
+		bytes.TrimSpace(list.Bytes()), lost)
 	for i := range all {
 		if i > 0 {
 			out.WriteByte(',')

@@ -22,12 +22,14 @@ const (
 
 // TopAnswer is what /api/v1/history/top says: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
-	From  int64    `json:"from"` // Unix seconds; the range asked for, widened to whole buckets
-	To    int64    `json:"to"`   // exclusive
-	By    string   `json:"by"`   // hits, or an outcome
-	Found int      `json:"found"`
-	Total uint64   `json:"total"` // by the same, of all that were found
-	Top   []TopRow `json:"top"`   // the most first
+	From       int64    `json:"from"` // Unix seconds; the range asked for, widened to whole buckets
+	To         int64    `json:"to"`   // exclusive
+	Warnings   []string `json:"warnings"`
+	Unreadable int      `json:"unreadable"` // series that cannot be read, and are not in what follows: warnings name the first 20
+	By         string   `json:"by"`         // hits, or an outcome
+	Found      int      `json:"found"`
+	Total      uint64   `json:"total"` // by the same, of all that were found
+	Top        []TopRow `json:"top"`   // the most first
 }
 
 // TopRow is a rule, or one value of it.
@@ -68,9 +70,14 @@ func (h *History) Top(ctx context.Context, w io.Writer, parameters url.Values) e
 			q.by)
 	}
 	rows := make(map[history.ID]*TopRow)
+	var lost unreadable
 	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
 		clear(rows)
+		lost = unreadable{}
 		return func(s history.Series) error {
+			if lost.leftOut(&s) {
+				return nil
+			}
 			hits := s.Stored()
 			if hits == 0 {
 				return nil
@@ -93,7 +100,9 @@ func (h *History) Top(ctx context.Context, w io.Writer, parameters url.Values) e
 	if err != nil {
 		return err
 	}
-	return encode(w, rank(rows, used.Range, q))
+	a := rank(rows, used.Range, q)
+	a.Warnings, a.Unreadable = lost.appendTo([]string{}), lost.count
+	return encode(w, a)
 }
 
 func rank(rows map[history.ID]*TopRow, used history.Range, q *historyQuestion) TopAnswer {

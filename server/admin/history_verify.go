@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -16,16 +18,29 @@ const maxBroken = 1000
 type VerifyAnswer struct {
 	Series int            `json:"series"` // looked at
 	Points int            `json:"points"` // in them
-	Broken int            `json:"broken"` // series that are not exact
+	Broken int            `json:"broken"` // series that are not exact, or cannot be read
 	Named  []BrokenSeries `json:"named"`  // of these, the first 1,000 that were met, in order
 }
 
-// BrokenSeries is a series whose stored and expired hits do not make its lifetime.
+// BrokenSeries is a series whose stored and expired hits do not make its lifetime, or of which some cannot be read; its
+// numbers then are what could be. One whose name cannot be read has an empty one, and an empty outcome.
 type BrokenSeries struct {
 	SeriesName
-	Stored   uint64 `json:"stored"`   // sum of all points; 10^18 stands for that and more
-	Expired  uint64 `json:"expired"`  // dropped with the retention
-	Lifetime uint64 `json:"lifetime"` // all that was ever counted
+	Stored   uint64 `json:"stored"`          // sum of all points; 10^18 stands for that and more
+	Expired  uint64 `json:"expired"`         // dropped with the retention
+	Lifetime uint64 `json:"lifetime"`        // all that was ever counted
+	Error    string `json:"error,omitempty"` // why it cannot be read, with the key at fault
+}
+
+func brokenOf(s *history.Series) BrokenSeries {
+	b := BrokenSeries{SeriesName: nameOf(s.ID), Stored: s.Stored(), Expired: s.Expired, Lifetime: s.Lifetime}
+	if s.Unnamed {
+		b.SeriesName = SeriesName{}
+	}
+	if s.Err != nil {
+		b.Error = s.Err.Error()
+	}
+	return b
 }
 
 // Verify writes a [VerifyAnswer] to the parameters of GET /api/v1/history/verify: domain, path, outcome and value as
@@ -47,7 +62,7 @@ func (h *History) Verify(ctx context.Context, w io.Writer, parameters url.Values
 				return nil
 			}
 			if a.Broken++; len(broken) < maxBroken {
-				broken = append(broken, brokenID{s.ID, BrokenSeries{nameOf(s.ID), s.Stored(), s.Expired, s.Lifetime}})
+				broken = append(broken, brokenID{s.ID, brokenOf(&s)})
 			}
 			return nil
 		}
@@ -55,7 +70,9 @@ func (h *History) Verify(ctx context.Context, w io.Writer, parameters url.Values
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(broken, func(x, y brokenID) int { return x.id.Compare(y.id) })
+	slices.SortFunc(broken, func(x, y brokenID) int {
+		return cmp.Or(x.id.Compare(y.id), strings.Compare(x.series.Error, y.series.Error))
+	})
 	a.Named = make([]BrokenSeries, 0, len(broken))
 	for _, b := range broken {
 		a.Named = append(a.Named, b.series)
