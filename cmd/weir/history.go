@@ -40,8 +40,13 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
 
 A time is -90m, -12h, -30d or -2w before now, RFC 3339 (2026-11-21T12:00:00Z), or Unix seconds. Older hits are kept in
 wider buckets, and a range is widened to whole ones, so all sums are exact. --json prints what GET /api/v1/history
-answers. Exit code: 0, or 2 for an error; verify gives 1 if a series is not exact.`
+answers. A series some of which cannot be read is left out and named in a warning, with the key at fault; the others are
+shown. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
 }
+
+// exitUnreadable is what weir history show and top end with if a series that was asked for cannot be read: what they
+// have shown is not all.
+const exitUnreadable exitCode = 1
 
 // historyTarget is what all three take: whom to ask, about what, and how to show it.
 type historyTarget struct {
@@ -162,6 +167,21 @@ func (c *historyTarget) local() *time.Location {
 		return c.zone
 	}
 	return time.Local
+}
+
+// complete is nil if all series that were asked for could be read.
+func complete(unreadable int) error {
+	if unreadable > 0 {
+		return exitUnreadable
+	}
+	return nil
+}
+
+// warn appends a line for each warning.
+func warn(b *strings.Builder, warnings []string, p paint) {
+	for _, warning := range warnings {
+		fmt.Fprintln(b, p.yellow(printable(warning)))
+	}
 }
 
 // nothing is the error of a question that no series fits.

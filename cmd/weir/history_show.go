@@ -41,15 +41,19 @@ func (c *historyShowCmd) Run(ctx context.Context) error {
 	}
 	var answer admin.HistoryAnswer
 	printed, err := c.ask(ctx, "", parameters, &answer)
-	if err != nil || printed {
+	if err != nil {
 		return err
 	}
-	if len(answer.Series) == 0 {
-		return c.nothing("outcome", c.Outcome, "value", c.Value)
+	if !printed {
+		if len(answer.Series) == 0 && answer.Unreadable == 0 {
+			return c.nothing("outcome", c.Outcome, "value", c.Value)
+		}
+		v := showView{answer: &answer, zone: zone, width: terminalWidth(c.out()), paint: newPaint(c.out())}
+		if _, err := io.WriteString(c.out(), v.String()); err != nil {
+			return err
+		}
 	}
-	v := showView{answer: &answer, zone: zone, width: terminalWidth(c.out()), paint: newPaint(c.out())}
-	_, err = io.WriteString(c.out(), v.String())
-	return err
+	return complete(answer.Unreadable)
 }
 
 // terminalWidth is how many columns w has; 80 if it is no terminal.
@@ -87,9 +91,7 @@ func (v *showView) String() string {
 	a := v.answer
 	var b strings.Builder
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
-	for _, warning := range a.Warnings {
-		fmt.Fprintln(&b, v.paint.yellow(printable(warning)))
-	}
+	warn(&b, a.Warnings, v.paint)
 	var drawn []*admin.SeriesAnswer
 	empty, hidden := 0, 0
 	for i := range a.Series {
@@ -114,16 +116,20 @@ func (v *showView) String() string {
 			hidden)
 	}
 	if len(drawn) == 0 {
-		b.WriteString("\nNo hits in this range.\n")
-		v.lifetimes(&b)
+		v.nothing(&b)
 	} else if empty > 0 {
 		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
 	}
 	return b.String()
 }
 
-// lifetimes says of series without hits that they have some elsewhere.
-func (v *showView) lifetimes(b *strings.Builder) {
+// nothing says that no series has hits, and of some that they have hits elsewhere.
+func (v *showView) nothing(b *strings.Builder) {
+	what := "hits"
+	if v.answer.Unreadable > 0 {
+		what = "other hits"
+	}
+	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
 	for i := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
 		s := &v.answer.Series[i]
 		fmt.Fprintf(b, "%s  %s: %s in its lifetime; --from -30d looks further back\n",

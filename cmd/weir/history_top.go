@@ -26,16 +26,17 @@ func (c *historyTopCmd) Run(ctx context.Context) error {
 	var answer admin.TopAnswer
 	printed, err := c.ask(ctx, "/top", map[string]string{
 		"from": string(c.From), "to": string(c.To), "by": c.By, "n": strconv.Itoa(c.N)}, &answer)
-	if err != nil || printed {
+	if err != nil {
 		return err
 	}
-	view := topView{answer: &answer, paint: newPaint(c.out())}
-	text := fmt.Sprintf("%s, by %s\n\n", describeRange(answer.From, answer.To, c.local()), printable(answer.By))
-	if len(answer.Top) == 0 {
-		text += "No hits in this range; --from -30d looks further back.\n"
+	if !printed {
+		view := topView{answer: &answer, paint: newPaint(c.out())}
+		title := fmt.Sprintf("%s, by %s\n", describeRange(answer.From, answer.To, c.local()), printable(answer.By))
+		if _, err := io.WriteString(c.out(), title+view.String()); err != nil {
+			return err
+		}
 	}
-	_, err = io.WriteString(c.out(), text+view.String())
-	return err
+	return complete(answer.Unreadable)
 }
 
 // topView is a table of rules:
@@ -82,14 +83,26 @@ func (v *topView) columns() []topColumn {
 	return columns
 }
 
-// String is the table, empty if there are no rows.
+// String is what is to be warned of, an empty line, and the table.
 func (v *topView) String() string {
-	columns := v.columns()
-	if len(v.answer.Top) == 0 || len(columns) == 0 {
-		return ""
-	}
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	warn(&b, v.answer.Warnings, v.paint)
+	b.WriteByte('\n')
+	columns := v.columns()
+	switch {
+	case len(v.answer.Top) == 0 && v.answer.Unreadable > 0:
+		b.WriteString("No other hits in this range; --from -30d looks further back.\n")
+	case len(v.answer.Top) == 0:
+		b.WriteString("No hits in this range; --from -30d looks further back.\n")
+	case len(columns) > 0:
+		v.table(&b, columns)
+	}
+	return b.String()
+}
+
+// table appends a line for each row.
+func (v *topView) table(b *strings.Builder, columns []topColumn) {
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, column := range columns {
 		fmt.Fprintf(table, "%s\t", column.name)
 	}
@@ -109,7 +122,6 @@ func (v *topView) String() string {
 	}
 	_ = table.Flush() // a builder takes everything
 	if hidden := v.answer.Found - len(v.answer.Top); hidden > 0 {
-		fmt.Fprintf(&b, "and %d more with %s; -n lists more\n", hidden, thousands(v.answer.Total-shown))
+		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, thousands(v.answer.Total-shown))
 	}
-	return b.String()
 }

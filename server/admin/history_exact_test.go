@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,7 +202,10 @@ func TestAnswersAreExactWhileTheHistoryIsRolled(t *testing.T) {
 	t.Logf("%d answers while the history was rolled", asked)
 }
 
-func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
+// damagedBehindItsBack is a history that something is done to while its store is closed. It returns a part of the key
+// at fault.
+func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) string, hits ...hit) (*kept, string) {
+	t.Helper()
 	dir, k := t.TempDir(), &kept{now: noon, seq: make(map[history.Partition]uint64)}
 	open := func() {
 		var err error
@@ -211,16 +215,92 @@ func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
 		k.History = NewHistory(k.store, func() time.Time { return noon })
 	}
 	open()
-	k.add(t, hit{annWithin, noon.Unix(), 7}, hit{annWithin, noon.Unix() - 60, 3})
+	k.add(t, hits...)
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	historytest.LoseChunk(t, filepath.Join(dir, file.Name))
+	key := damage(t, filepath.Join(dir, file.Name))
 	open()
-	defer k.store.Close()
+	t.Cleanup(func() { k.store.Close() })
+	return k, key
+}
+
+func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
+	lose := func(t testing.TB, path string) string {
+		historytest.LoseChunk(t, path)
+		return ""
+	}
+	k, _ := damagedBehindItsBack(t, lose, hit{annWithin, noon.Unix(), 7}, hit{annWithin, noon.Unix() - 60, 3})
 	const want = `{"series":1,"points":1,"broken":1,"named":[{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"",` +
 		`"stored":7,"expired":0,"lifetime":10}]}`
 	if code, body := k.get("/api/v1/history/verify"); code != 200 || body != want {
 		t.Errorf("got %d %s, want %s: a loss must not go unseen", code, body, want)
+	}
+}
+
+func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
+	k, key := damagedBehindItsBack(t, historytest.SpoilChunk, hit{bobWithin, noon.Unix(), 7},
+		hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
+	var v VerifyAnswer
+	code, body := k.get("/api/v1/history/verify")
+	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 200 || v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 ||
+		!strings.Contains(v.Named[0].Error, key) {
+		t.Fatalf("verify gives %d %s (%v), want one of 3 series broken, and %s in its error", code, body, err, key)
+	}
+	victim := v.Named[0].SeriesName
+	name := map[string]string{"user": "shop user value bob within", "from": "mail from over",
+		"user/path=%2Fpay": "shop user/path=/pay within"}[victim.Path]
+	warned := func(what string, warnings []string, unreadable int) {
+		t.Helper()
+		if unreadable != 1 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], name+" is left out, as it cannot be read: ") ||
+			!strings.Contains(warnings[0], key) {
+			t.Errorf("%s says that %d cannot be read, and warns %q, want 1, %s and %s", what, unreadable, warnings, name, key)
+		}
+	}
+	a := k.answer(t, url.Values{"from": {"-1d"}})
+	warned("the history", a.Warnings, a.Unreadable)
+	if len(a.Series) != 2 || slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return s.SeriesName == victim }) {
+		t.Errorf("the history has %+v, want both other series", a.Series)
+	}
+	only := k.answer(t, url.Values{"from": {"-1d"}, "domain": {victim.Domain}, "path": {victim.Path}, "value": {victim.Value}})
+	if warned("a question for it alone", only.Warnings, only.Unreadable); len(only.Series) != 0 {
+		t.Errorf("a question for the damaged series alone gives %+v, though not all of it can be read", only.Series)
+	}
+	if before := k.answer(t, url.Values{"from": {"-9d"}, "to": {"-8d"}}); len(before.Series) != 3 || before.Unreadable != 0 {
+		t.Errorf("a range without the damaged chunk gives %+v, want all 3 series: nothing of them is in its way", before)
+	}
+	code, body = k.get("/api/v1/history/top?from=-1d")
+	var top TopAnswer
+	if err := json.Unmarshal([]byte(body), &top); err != nil || code != 200 || top.Found != 2 {
+		t.Fatalf("top gives %d %s (%v), want the 2 other rules", code, body, err)
+	}
+	warned("top", top.Warnings, top.Unreadable)
+}
+
+// A series without a name is met again when a path that nobody has is taken for a readable one.
+func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
+	k, key := damagedBehindItsBack(t, historytest.SpoilSeries, hit{annWithin, noon.Unix(), 7})
+	for _, path := range []string{"", "user/path=/pay", "nowhere"} {
+		a := k.answer(t, url.Values{"path": {path}})
+		if a.Unreadable != 1 || len(a.Warnings) != 1 || len(a.Series) > 0 ||
+			!strings.HasPrefix(a.Warnings[0], "A series whose name cannot be read is left out") || !strings.Contains(a.Warnings[0], key) {
+			t.Errorf("path %q: the answer is %+v, want no series, and one warning with %s", path, a, key)
+		}
+	}
+	const want = `"named":[{"domain":"","path":"","outcome":"","value":"","stored":7,"expired":0,"lifetime":0,"error":"history file `
+	if code, body := k.get("/api/v1/history/verify"); code != 200 || !strings.Contains(body, want) || !strings.Contains(body, key) {
+		t.Errorf("verify gives %d %s, want %s and %s", code, body, want, key)
+	}
+}
+
+func TestWarningsOfDamageAreBounded(t *testing.T) {
+	var u unreadable
+	for n := range 1000 {
+		u.leftOut(&history.Series{ID: history.ID{Path: fmt.Sprint(n)}, Err: fmt.Errorf("reason %d", n)})
+	}
+	all := u.appendTo([]string{"first"})
+	if len(all) != maxUnreadable+2 || all[0] != "first" || u.count != 1000 ||
+		all[len(all)-1] != "980 more series are left out, as they cannot be read: weir history verify names them." {
+		t.Errorf("1000 damaged series give %d warnings, the last %q", len(all), all[len(all)-1])
 	}
 }

@@ -17,22 +17,26 @@ import (
 // history then no longer holds what it counted.
 func LoseChunk(t testing.TB, path string) {
 	t.Helper()
-	changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
+	changeRow(t, path, 't', func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
 }
 
 // SpoilChunk makes the first stored chunk of a history's file, whose store is to be closed, one that cannot be read. It
 // returns its key as people are told it.
-func SpoilChunk(t testing.TB, path string) (key string) {
+func SpoilChunk(t testing.TB, path string) string {
 	t.Helper()
-	changeChunk(t, path, func(rows *bolt.Bucket, at []byte) error {
-		key = fmt.Sprintf("%x", at)
-		return rows.Put(at, []byte{0x80})
-	})
-	return key
+	return changeRow(t, path, 't', spoil)
 }
 
-// changeChunk changes the first chunk of a file.
-func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key []byte) error) {
+// SpoilSeries does the same to the first series, so that not even its name can be read.
+func SpoilSeries(t testing.TB, path string) string {
+	t.Helper()
+	return changeRow(t, path, 's', spoil)
+}
+
+func spoil(rows *bolt.Bucket, key []byte) error { return rows.Put(key, []byte{0x80}) }
+
+// changeRow changes the first row of a kind in a file, and returns its key.
+func changeRow(t testing.TB, path string, kind byte, change func(rows *bolt.Bucket, key []byte) error) (key string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -41,16 +45,18 @@ func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key [
 	err = db.Update(func(tx *bolt.Tx) error {
 		rows := tx.Bucket([]byte("rows"))
 		c := rows.Cursor()
-		for key, _ := c.First(); key != nil; key, _ = c.Next() {
-			if key[1] == 't' {
-				return change(rows, slices.Clone(key))
+		for at, _ := c.First(); at != nil; at, _ = c.Next() {
+			if at[1] == kind {
+				key = fmt.Sprintf("%x", at)
+				return change(rows, slices.Clone(at))
 			}
 		}
-		return errors.New("no chunk is stored")
+		return fmt.Errorf("no row of kind %q is stored", kind)
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
+	return key
 }
 
 // Damage is something that can befall what a store keeps of a series, behind its back.

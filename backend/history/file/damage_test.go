@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -64,12 +63,8 @@ func work(s *Store) []error {
 			applyErr = err
 		}
 	}
-	var damage error
-	queryErr := s.Query(ctx, everything, func(one history.Series) error {
-		damage = cmp.Or(damage, one.Err)
-		return nil
-	})
-	return []error{rollErr, applyErr, cmp.Or(queryErr, damage)}
+	queryErr := s.Query(ctx, everything, func(history.Series) error { return nil })
+	return []error{rollErr, applyErr, queryErr}
 }
 
 // explained says whether an error tells an operator which file it is about and what to do.

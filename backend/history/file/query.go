@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 
 	bolt "go.etcd.io/bbolt"
@@ -55,9 +56,11 @@ type found struct {
 	unnamed bool  // as in history.Series
 }
 
-func (f *found) damaged(err error) {
+// damaged notes a row of the series that cannot be read. Unlike one in the way of a batch it is no reason to do without
+// the file.
+func (f *found) damaged(t *table, key []byte, err error) {
 	if f.damage == nil {
-		f.damage = err
+		f.damage = fmt.Errorf("%s: row %x: %w", t.name, key, err)
 	}
 }
 
@@ -96,7 +99,7 @@ func (t *table) find(q *history.Query) (map[name]*found, error) {
 			f.id, err = readID(r.id)
 		}
 		if err != nil {
-			f.damaged(t.damaged(key, err))
+			f.damaged(t, key, err)
 			id, known := named[n]
 			f.id, f.unnamed = id, !known
 		}
@@ -123,7 +126,7 @@ func (t *table) fill(all map[name]*found, q *history.Query) error {
 				if f := all[n]; f != nil {
 					cells, err := c.Unpack(packed)
 					if err != nil {
-						f.damaged(t.damaged(chunkKey(t.p, c, n), err))
+						f.damaged(t, chunkKey(t.p, c, n), err)
 					}
 					f.ledger.Put(c, cells)
 				}
