@@ -310,6 +310,70 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	}
 }
 
+func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
+	dir := t.TempDir()
+	store := openHistory(t, dir)
+	countHits(t, store, payOver, time.Hour, time.Hour, func(time.Duration) int { return 5 })
+	countHits(t, store, fromBob, 0, time.Hour, func(time.Duration) int { return 12 })
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	key := historytest.SpoilChunk(t, filepath.Join(dir, file.Name))
+	port := historyPort(t, openHistory(t, dir))
+	victim, other := []string{"--domain", "shop"}, "mail from value bob"
+	warning := "shop user/path=/pay over is left out, as it cannot be read: history file " + filepath.Join(dir, file.Name) + ": row " + key
+	if payOver.Partition() > fromBob.Partition() {
+		t.Fatal("the first chunk is of another series than this test thinks")
+	}
+	for _, c := range []struct {
+		promise  string
+		args     []string
+		code     int
+		want     []string
+		unwanted string
+	}{
+		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No other"},
+		{"top too", []string{"top"}, 1, []string{warning, "12  ████████████████████  " + other}, "/pay\n"},
+		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo other hits in this range.\n"}, other},
+		{"top has nothing else", append([]string{"top"}, victim...), 1, []string{warning, "\nNo other hits in this range"}, other},
+		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
+			[]string{`"warnings":["` + warning, `"unreadable":1,"series":[]`}, other},
+		{"and by top", []string{"top", "--json"}, 1, []string{`"warnings":["` + warning, `"unreadable":1,`, `"found":1`}, `pay"`},
+		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},
+		{"verify lists it", []string{"verify"}, 1, []string{"NOT EXACT  shop user/path=/pay over cannot be read: history file", key,
+			"\nLooked at 2 series with 2 points: 1 of them not exact.\n"}, other},
+	} {
+		got, err := runHistory(t, append(c.args, "--admin", port)...)
+		code := 0
+		if err != nil {
+			code = told(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: printed\n%s\nwant %q in it", c.promise, got, want)
+			}
+		}
+		if code != c.code || c.unwanted != "" && strings.Contains(got, c.unwanted) {
+			t.Errorf("%s: ended with %d, want %d, and printed\n%s\nnot to have %q", c.promise, code, c.code, got, c.unwanted)
+		}
+	}
+}
+
+func TestVerifyTellsOfASeriesWithoutAName(t *testing.T) {
+	dir := t.TempDir()
+	store := openHistory(t, dir)
+	countHits(t, store, payOver, 0, time.Hour, func(time.Duration) int { return 5 })
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	key := historytest.SpoilSeries(t, filepath.Join(dir, file.Name))
+	got, err := runHistory(t, "verify", "--admin", historyPort(t, openHistory(t, dir)))
+	want := "NOT EXACT  a series whose name cannot be read: history file " + filepath.Join(dir, file.Name) + ": row " + key
+	if !strings.HasPrefix(got, want) || told(err) != 1 {
+		t.Errorf("printed %q and ended with %v, want %q and exit code 1", got, err, want)
+	}
+}
+
 func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	a := admin.HistoryAnswer{From: 0, To: 3600}
 	for range 14 {
