@@ -206,7 +206,7 @@ func TestAnswersAreExactWhileTheHistoryIsRolled(t *testing.T) {
 // at fault.
 func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) string, hits ...hit) (*kept, string) {
 	t.Helper()
-	dir, k := t.TempDir(), &kept{now: noon, seq: make(map[history.Partition]uint64)}
+	dir, k := t.TempDir(), &kept{now: noon}
 	open := func() {
 		var err error
 		if k.store, err = file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {

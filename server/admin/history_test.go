@@ -22,12 +22,12 @@ type kept struct {
 	*History
 	store *file.Store
 	now   time.Time
-	seq   map[history.Partition]uint64
+	added int // how often hits were
 }
 
 func newKept(t testing.TB, now time.Time) *kept {
 	t.Helper()
-	k := &kept{now: now, seq: make(map[history.Partition]uint64)}
+	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
 	var err error
 	if k.store, err = file.InMemory(file.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
@@ -45,22 +45,25 @@ type hit struct {
 	hits uint64
 }
 
-// add counts hits, none of them in the same minute of a series.
+// add counts hits, none of them in the same minute of a series. Each time they have a writer of their own, as one that
+// rests for a week is forgotten.
 func (k *kept) add(t testing.TB, hits ...hit) {
 	t.Helper()
+	k.added++
 	byPartition := make(map[history.Partition][]history.Increment)
 	for _, h := range hits {
 		p := h.id.Partition()
 		byPartition[p] = append(byPartition[p], history.Increment{ID: h.id, Minute: h.at / 60, Hits: h.hits})
 	}
 	for p, all := range byPartition {
+		seq := uint64(0)
 		for part := range slices.Chunk(all, history.MaxBatch) {
-			b := history.Batch{Writer: "test", Seq: k.seq[p] + 1, After: k.seq[p], Increments: part}
+			seq++
+			b := history.Batch{Writer: fmt.Sprint("test ", k.added), Seq: seq, After: seq - 1, Increments: part}
 			receipt, err := k.store.Apply(t.Context(), p, b)
 			if err != nil || receipt.Landing != history.Landed || receipt.Clamped > 0 {
 				t.Fatalf("applying %d increments: %+v, %v", len(part), receipt, err)
 			}
-			k.seq[p]++
 		}
 	}
 }
