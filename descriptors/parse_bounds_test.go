@@ -2,8 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -111,52 +109,4 @@ func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {
 	if took > 10*time.Second { // 0.2 s is usual; only something quadratic comes near
 		t.Errorf("10,000 rules took %v to read", took)
 	}
-}
-
-// literal is the descriptor that a rule's path spells, and whether each of its levels has a value of its own.
-func literal(path string) (d Descriptor, complete bool) {
-	complete = true
-	for segment := range strings.SplitSeq(path, "/") {
-		key, value, _ := strings.Cut(segment, "=")
-		d = append(d, Entry{ReadablePath(key), ReadablePath(value)})
-		complete = complete && value != ""
-	}
-	return d, complete
-}
-
-func FuzzParse(f *testing.F) {
-	for _, tests := range [][]errorTest{fileErrors, descriptorErrors, limitErrors} {
-		for _, test := range tests {
-			f.Add([]byte(test.text))
-		}
-	}
-	example, err := os.ReadFile(filepath.Join("..", "k8s", "base", "config", "shop.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(example)
-	f.Add([]byte("domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n" +
-		"- {key: l, <<: {rate_limit: *r}}"))
-	f.Add([]byte("domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, problems := Parse([]File{{"f", data}}, Options{})
-		if (c == nil) != (problems.Err() != nil) {
-			t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
-		}
-		for _, p := range problems {
-			if s := p.String(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
-				t.Errorf("a problem must be one line and short: %q", s)
-			}
-		}
-		if c == nil {
-			return
-		}
-		for _, r := range c.rules {
-			d, complete := literal(r.Path)
-			if m := c.Match(r.Domain, d); complete && m.Rule != r {
-				t.Errorf("rule %s does not match its own keys and values, which are exact: got %+v", r.Path, m)
-			}
-			checkExplanation(t, c, r.Domain, d)
-		}
-	})
 }

@@ -1,0 +1,271 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// canonical writes a domain of a configuration as the one file that says the same in the plainest way: every text in
+// quotes, every default spelt out, no anchor and no merge.
+func canonical(c *Config, domain string) string {
+	w := canonicalWriter{passes: make(map[string]int)}
+	for i, p := range c.passes {
+		if p.Domain == domain {
+			w.passes[p.Path] = i
+		}
+	}
+	top := w.children(c.domains[domain], "", 0)
+	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(domain), top.text)
+}
+
+type canonicalWriter struct {
+	passes map[string]int // the place of each path that passes
+}
+
+// written is a descriptor, or several, and what tells where it must stand among others; -1 where nothing does.
+type written struct {
+	text                string
+	rule, pass, pattern int // its first rule, what passes first in it, its place among the patterns of its level
+}
+
+// children writes what may follow n, in an order that gives the same rules, passes and patterns in the same order.
+func (w *canonicalWriter) children(n *node, path string, depth int) written {
+	var all []*written
+	for id, child := range n.exact {
+		c := w.child(child, id, path, depth)
+		c.pattern = slices.IndexFunc(n.patterns, func(p pattern) bool { return p.next == child })
+		all = append(all, &c)
+	}
+	for key, child := range n.byKey {
+		c := w.child(child, Entry{Key: key}, path, depth)
+		all = append(all, &c)
+	}
+	level := written{rule: -1, pass: -1, pattern: -1}
+	for _, c := range inOrder(all) {
+		level.text += strings.Repeat(" ", depth+1) + c.text + ",\n"
+		level.rule, level.pass = first(level.rule, c.rule), first(level.pass, c.pass)
+	}
+	return level
+}
+
+// first is the lower of two places; -1 is none.
+func first(a, b int) int {
+	if a < 0 || b < 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// inOrder sorts the descriptors of a level so that none comes before one that must precede it.
+func inOrder(all []*written) (sorted []*written) {
+	places := []func(*written) int{
+		func(w *written) int { return w.rule },
+		func(w *written) int { return w.pass },
+		func(w *written) int { return w.pattern },
+	}
+	queues := make([][]*written, len(places))
+	for i, place := range places {
+		for _, w := range all {
+			if place(w) >= 0 {
+				queues[i] = append(queues[i], w)
+			}
+		}
+		slices.SortFunc(queues[i], func(a, b *written) int { return place(a) - place(b) })
+	}
+	leads := func(w *written) bool {
+		for i, place := range places {
+			if place(w) >= 0 && queues[i][0] != w {
+				return false
+			}
+		}
+		return true
+	}
+	for len(sorted) < len(all) {
+		for _, queue := range queues {
+			if len(queue) > 0 && leads(queue[0]) {
+				next := queue[0]
+				for i, place := range places {
+					if place(next) >= 0 {
+						queues[i] = queues[i][1:]
+					}
+				}
+				sorted = append(sorted, next)
+				break
+			}
+		}
+	}
+	return sorted
+}
+
+// child writes the descriptor of an entry below path, and all below it.
+func (w *canonicalWriter) child(n *node, id Entry, path string, depth int) written {
+	path = joinPath(path, PathSegment(id.Key, id.Value))
+	fields := []string{"key: " + inQuotes(id.Key)}
+	if id.Value != "" {
+		fields = append(fields, "value: "+inQuotes(id.Value))
+	}
+	if len(n.values) > 0 && n.values[len(n.values)-1] == depth {
+		fields = append(fields, "value_to_metric: true")
+	}
+	if len(n.shared) == depth+1 {
+		fields = append(fields, "share_threshold: true")
+	}
+	c := written{rule: -1, pass: -1, pattern: -1}
+	if r := n.rule; r != nil {
+		c.rule = r.Number
+		fields = append(fields, ruleFields(r)...)
+	}
+	if i, passes := w.passes[path]; passes {
+		c.pass = i
+	}
+	if below := w.children(n, path, depth+1); below.text != "" {
+		fields = append(fields, "descriptors: [\n"+below.text+strings.Repeat(" ", depth+1)+"]")
+		c.rule, c.pass = first(c.rule, below.rule), first(c.pass, below.pass)
+	}
+	c.text = "{" + strings.Join(fields, ", ") + "}"
+	return c
+}
+
+// ruleFields are the keys of a descriptor that only its limits give a meaning.
+func ruleFields(r *Rule) []string {
+	flags := fmt.Sprintf("shadow_mode: %t, quota_mode: %t, detailed_metric: %t", r.Shadow, r.Quota, r.detailed)
+	fields := []string{flags, "message: " + inQuotes(r.Message)}
+	switch r.Charge {
+	case ChargeAdmitted:
+		fields = append(fields, "charge: admitted")
+	case ChargeAlways:
+		fields = append(fields, "charge: always")
+	}
+	if r.Metadata != nil {
+		fields = append(fields, "metadata: "+freeText(r.Metadata))
+	}
+	replaces := make([]string, len(r.Replaces))
+	for i, name := range r.Replaces {
+		replaces[i] = "{name: " + inQuotes(name) + "}"
+	}
+	replaced := ", replaces: [" + strings.Join(replaces, ", ") + "]"
+	if r.Unlimited {
+		return append(fields, "rate_limit: {unlimited: true, name: "+inQuotes(r.name)+replaced+"}")
+	}
+	limits := make([]string, len(r.Limits))
+	for i, l := range r.Limits {
+		limits[i] = fmt.Sprintf("requests_per_unit: %d, unit: %s, unit_multiplier: %d, algorithm: %s, name: %s",
+			l.Requests, l.Unit, l.Multiplier, l.Algorithm, inQuotes(l.Name))
+		if l.Algorithm == SlidingWindow {
+			limits[i] += ", precision: " + brief(l.Precision)
+		}
+	}
+	limits[0] += replaced
+	if len(limits) == 1 {
+		return append(fields, "rate_limit: {"+limits[0]+"}")
+	}
+	return append(fields, "rate_limits: [{"+strings.Join(limits, "}, {")+"}]")
+}
+
+// freeText writes metadata as YAML. A "?" stands before each key, since YAML allows others only 1,024 characters.
+func freeText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(v)
+	case float64:
+		if text := strconv.FormatFloat(v, 'g', -1, 64); strings.ContainsAny(text, ".e") {
+			return text
+		}
+		return strconv.FormatFloat(v, 'f', 1, 64) // a whole number could not be -0
+	case string:
+		return inQuotes(v)
+	case []any:
+		items := make([]string, len(v))
+		for i := range v {
+			items[i] = freeText(v[i])
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]any:
+		items := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, "? "+inQuotes(key)+" : "+freeText(v[key]))
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	}
+	panic(fmt.Sprintf("metadata holds a %T, which JSON has not", v))
+}
+
+// inQuotes writes a text so that YAML reads it back, whatever characters it holds.
+func inQuotes(s string) string { return strconv.QuoteToASCII(s) }
+
+// checkSameDomain fails unless two configurations have the same rules, passes and match tree for a domain, apart from
+// the lines that they stand on.
+func checkSameDomain(t *testing.T, got, want *Config, domain, why string) {
+	t.Helper()
+	gotRules, wantRules := rulesOf(got, domain), rulesOf(want, domain)
+	if len(gotRules) != len(wantRules) {
+		t.Fatalf("%s: %d rules, want %d", why, len(gotRules), len(wantRules))
+	}
+	for i := range gotRules {
+		if !reflect.DeepEqual(gotRules[i], wantRules[i]) {
+			t.Fatalf("%s: rule %d is\n%+v, want\n%+v", why, i, gotRules[i], wantRules[i])
+		}
+	}
+	if g, w := passesOf(got, domain), passesOf(want, domain); !slices.Equal(g, w) {
+		t.Fatalf("%s: what passes is %q, want %q", why, g, w)
+	}
+	if g, w := canonical(got, domain), canonical(want, domain); g != w {
+		t.Fatalf("%s: the match tree is\n%s\nwant\n%s", why, g, w)
+	}
+}
+
+// rulesOf are the rules of a domain, without what depends on other domains and on lines.
+func rulesOf(c *Config, domain string) (rules []Rule) {
+	for i, r := range c.rules {
+		if r.Number != i {
+			panic(fmt.Sprintf("rule %s has number %d and place %d", r.Path, r.Number, i))
+		}
+		if r.Domain == domain {
+			plain := *r
+			plain.Where, plain.Number = "", len(rules)
+			rules = append(rules, plain)
+		}
+	}
+	return rules
+}
+
+func passesOf(c *Config, domain string) (paths []string) {
+	for _, p := range c.passes {
+		if p.Domain == domain {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
+}
+
+func TestCanonicalTextIsGoodToRead(t *testing.T) {
+	c := parseSuspect(t, `
+domain: shop
+descriptors:
+  - {key: b*, value_to_metric: true}
+  - {key: a, value: x*, share_threshold: true, rate_limit: {requests_per_unit: 010, unit: WEEK, replaces: [{name: n}]}}
+  - {key: a, descriptors: [{key: c, metadata: {b: -0.0, a: [~, 7]}, rate_limit: {unlimited: yes, name: n}}]}
+`)
+	want := `domain: "shop"
+descriptors: [
+ {key: "b*", value_to_metric: true},
+ {key: "a", value: "x*", share_threshold: true, shadow_mode: false, quota_mode: false, detailed_metric: false, ` +
+		`message: "", rate_limit: {requests_per_unit: 8, unit: week, unit_multiplier: 1, algorithm: sliding_window, ` +
+		`name: "", precision: 1h, replaces: [{name: "n"}]}},
+ {key: "a", descriptors: [
+  {key: "c", shadow_mode: false, quota_mode: false, detailed_metric: false, message: "", ` +
+		`metadata: {? "a" : [null, 7.0], ? "b" : -0.0}, rate_limit: {unlimited: true, name: "n", replaces: []}},
+ ]},
+]
+`
+	if got := canonical(c, "shop"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

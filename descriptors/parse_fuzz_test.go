@@ -1,0 +1,168 @@
+package descriptors
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// maxFuzzed is how long a fuzzed file may be, in bytes; TestHostileFilesAreRefusedQuickly has longer ones.
+	maxFuzzed = 16 << 10
+	// maxWrittenOut is how long a configuration may be that is written out again, in bytes: aliases unfold to megabytes.
+	maxWrittenOut = 256 << 10
+)
+
+// everyFeature are files with all that the language has.
+var everyFeature = []string{
+	toldApart,
+	explained,
+	"domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n- {key: l, <<: {rate_limit: *r}}",
+	"domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]",
+	`domain: d
+descriptors:
+- {key: a*, value: "*b*c", share_threshold: true, descriptors: [{key: "*", share_threshold: yes, value_to_metric: on}]}
+- {key: k, value: "", charge: always, quota_mode: y, shadow_mode: True, rate_limit: {unlimited: true, name: free}}
+- key: k
+  value: 0x1F
+  charge: admitted
+  message: "\t\u2028\x7f"
+  detailed_metric: true
+  metadata: {<<: [{a: 1, b: 2}, {b: 3}], yes: [~, -0.0, 1e300, 0b11, .5, true, 2026-01-31, "", {}, []], "<<": "null"}
+  rate_limits:
+  - {requests_per_unit: 010, unit: second, unit_multiplier: 86400, precision: 1s, name: a, replaces: [{name: b}]}
+  - {requests_per_unit: 4294967295, unit: year, algorithm: fixed_window, replaces: [{name: free}, {name: b}]}
+  - {requests_per_unit: 0, unit: MONTH, precision: 1d, name: c}
+- {key: k, value: k, rate_limit: {requests_per_unit: 1, unit: week, algorithm: sliding_log, name: b}}
+`,
+}
+
+// readmesFile is the README's descriptor file.
+var readmesFile = regexp.MustCompile("(?s)```yaml\n(domain: shop  .*?)```")
+
+func FuzzParse(f *testing.F) {
+	for _, tests := range [][]errorTest{fileErrors, descriptorErrors, limitErrors} {
+		for _, test := range tests {
+			f.Add([]byte(test.text))
+		}
+	}
+	for _, text := range everyFeature {
+		f.Add([]byte(text))
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if found := readmesFile.FindSubmatch(readme); found != nil {
+		f.Add(found[1])
+	} else {
+		f.Fatalf("the README has no descriptor file: %v", err)
+	}
+	for _, pattern := range []string{"../k8s/base/config/*", "testdata/bad/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatalf("there are no files %s: %v", pattern, err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) <= maxFuzzed {
+			checkFile(t, data)
+		}
+	})
+}
+
+// checkFile fails unless a file has errors, or a meaning that it keeps when it is written out and read again.
+func checkFile(t *testing.T, data []byte) {
+	c, problems := Parse([]File{{"f", data}}, Options{})
+	if (c == nil) != (problems.Err() != nil) {
+		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
+	}
+	for _, p := range problems {
+		if s := p.String(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+			t.Errorf("a problem must be one line and short: %q", s)
+		}
+	}
+	checkRenewal(t, data, c)
+	if c == nil {
+		return
+	}
+	domain := c.DomainNames()[0]
+	checkSpelt(t, c, domain, c.domains[domain], nil)
+	text := canonical(c, domain)
+	if len(text) > maxWrittenOut {
+		return
+	}
+	again, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatalf("what was read has errors when it is written out: %v\n%s", err, text)
+	}
+	checkSameDomain(t, again, c, domain, "written out and read again")
+}
+
+// checkSpelt fails unless each rule below n applies to the descriptor that its keys and values spell. A rule without a
+// value is asked for an empty one, unless a pattern beside it takes that.
+func checkSpelt(t *testing.T, c *Config, domain string, n *node, above Descriptor) {
+	t.Helper()
+	see := func(child *node, e Entry) {
+		d := append(slices.Clip(above), e)
+		if m := c.Match(domain, d); m.Rule != child.rule || (m.Found == RuleFound) != (child.rule != nil) {
+			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.where, m)
+		}
+		checkExplanation(t, c, domain, d)
+		checkSpelt(t, c, domain, child, d)
+	}
+	for e, child := range n.exact {
+		see(child, e)
+	}
+	for key, child := range n.byKey {
+		e := Entry{Key: key}
+		if !slices.ContainsFunc(n.patterns, func(p pattern) bool {
+			return glob(p.key, key) && (p.value == "" || glob(p.value, ""))
+		}) {
+			see(child, e)
+		}
+	}
+}
+
+// checkRenewal fails unless a file that takes the place of a good one has the meaning that Parse gives it if it is good,
+// and leaves the last good form whole if it is bad. The file beside it changes in any case.
+func checkRenewal(t *testing.T, data []byte, parsed *Config) {
+	t.Helper()
+	own := readAll([]File{{"f", data}}, Options{}).read[0].domain
+	domain, beside := cmp.Or(own, "kept"), "beside"
+	if domain == beside {
+		beside = "other"
+	}
+	file := func(name, domain, descriptors string) File {
+		return File{name, []byte("domain: " + inQuotes(domain) + "\ndescriptors: " + descriptors)}
+	}
+	const last = "[{key: k*, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 7}}, {key: k}]"
+	before := (&Held{}).Renew([]File{file("f", domain, last), file("g", beside, "[]")}, nil, Options{})
+	if before.Config == nil {
+		t.Fatalf("two good files give no configuration: %v", before.Problems)
+	}
+	changed := file("g", beside, "[{key: l, rate_limit: {unlimited: true}}]")
+	r := before.Held.Renew([]File{{"f", data}, changed}, nil, Options{})
+	if r.Config == nil {
+		t.Fatalf("a file that changed beside this one is not in force: %v", r.Problems)
+	}
+	if m := r.Config.Match(beside, Descriptor{{"l", ""}}); m.Found != RuleFound || m.Rule != r.Config.rules[m.Rule.Number] {
+		t.Fatalf("a file that changed beside this one is not in force: its rule is %+v", m)
+	}
+	want, why := parsed, "a good file renewed"
+	if parsed == nil {
+		want, why = before.Config, "a bad file renewed"
+	}
+	if kept := parsed == nil; slices.Contains(r.Kept, domain) != kept {
+		t.Fatalf("%s: the domains that keep their last good form are %q", why, r.Kept)
+	}
+	checkSameDomain(t, r.Config, want, domain, why)
+}
