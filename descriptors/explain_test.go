@@ -155,6 +155,12 @@ func checkExplanation(t *testing.T, c *Config, domain string, d Descriptor) {
 		t.Fatalf("%v: Explain tells of another match than Match makes, %+v:\n%v", d, m, x)
 	}
 	n := c.domains[domain]
+	if n == nil {
+		if len(x.Steps) > 0 || x.DomainWhere != "" {
+			t.Fatalf("%v: Explain goes into a domain that nothing configures:\n%v", d, x)
+		}
+		return
+	}
 	for i, s := range x.Steps {
 		listed := len(s.Others) + s.More
 		if s.Taken != nil {

@@ -1,0 +1,322 @@
+package descriptors
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// spec is a configured descriptor of a random tree, kept in a plain list to be matched by definition.
+type spec struct {
+	key, value             string
+	limit                  string // of YAML; "" for none
+	shared, apart, details bool   // share_threshold, value_to_metric, detailed_metric
+	message                string // tells its rule from all others
+	below                  []*spec
+}
+
+func (s *spec) starred() bool { return strings.Contains(s.key+s.value, "*") }
+
+// specFile is a file of such descriptors.
+type specFile struct {
+	name, domain string
+	level        []*spec
+}
+
+// choices are taken from fuzzed bytes, so that each input spells one configuration.
+type choices []byte
+
+func (c *choices) next(n int) int {
+	if len(*c) == 0 {
+		return 0
+	}
+	v := int((*c)[0]) % n
+	*c = (*c)[1:]
+	return v
+}
+
+func (c *choices) of(texts ...string) string { return texts[c.next(len(texts))] }
+
+// files builds up to three files, in the order of their names.
+func (c *choices) files() (files []specFile) {
+	count := 0
+	for i := range 1 + c.next(3) {
+		files = append(files, specFile{
+			name: fmt.Sprintf("file%d", i), domain: c.of("d", "d", "e/="), level: c.specs(&count, 1),
+		})
+	}
+	return files
+}
+
+// specs builds a level and those below it. No key and value is there twice.
+func (c *choices) specs(count *int, depth int) (level []*spec) {
+	seen := make(map[Entry]bool)
+	for range c.next(6) {
+		s := &spec{
+			key:   c.of("a", "b", "a_b", "a*", "*", "*b", "a*b", "/=%"),
+			value: c.of("", "x", "y", "x*", "*y", "*", "x_y", "*x*", "x*x", "/=%,", "*/*"),
+			limit: c.of("", "{unlimited: true}", "{requests_per_unit: 1, unit: day}", "{requests_per_unit: 2, unit: hour}"),
+		}
+		flags := c.next(8)
+		s.shared, s.apart, s.details = flags&1 > 0 && s.starred(), flags&2 > 0, flags&4 > 0
+		if seen[Entry{s.key, s.value}] {
+			continue
+		}
+		seen[Entry{s.key, s.value}] = true
+		*count++
+		s.message = fmt.Sprint("rule ", *count)
+		if depth < 3 {
+			s.below = c.specs(count, depth+1)
+		}
+		level = append(level, s)
+	}
+	return level
+}
+
+// descriptor goes down a tree, most often by entries that one of its descriptors could have been written for.
+func (c *choices) descriptor(level []*spec) (d Descriptor) {
+	for range c.next(5) {
+		e := Entry{c.of("a", "b", "a_b", "a*", "ab", "*"), c.of("", "x", "y", "xy", "x_y", "x*", "*", "zxz", ",", "\n")}
+		if len(level) > 0 && c.next(8) > 0 {
+			i := c.next(len(level))
+			e.Key = strings.ReplaceAll(level[i].key, "*", c.of("", "z", "b", "*"))
+			if level[i].value != "" {
+				e.Value = strings.ReplaceAll(level[i].value, "*", c.of("", "y", "/%", "*"))
+			}
+			level = level[i].below
+		}
+		d = append(d, e)
+	}
+	return d
+}
+
+// yamlOf writes a level as a file has it.
+func yamlOf(level []*spec) string {
+	var b strings.Builder
+	b.WriteString("[")
+	for _, s := range level {
+		fmt.Fprintf(&b, "{key: %q, value: %q, value_to_metric: %t, detailed_metric: %t, message: %s, ", s.key, s.value,
+			s.apart, s.details, s.message)
+		if s.shared {
+			b.WriteString("share_threshold: true, ")
+		}
+		if s.limit != "" {
+			fmt.Fprintf(&b, "rate_limit: %s, ", s.limit)
+		}
+		fmt.Fprintf(&b, "descriptors: %s},\n", yamlOf(s.below))
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+// domainsByDefinition are the descriptors of each domain. It says false if the files cannot stand beside each other.
+func domainsByDefinition(files []specFile, merge bool) (map[string][]*spec, bool) {
+	domains := make(map[string][]*spec)
+	for _, f := range files {
+		level, taken := domains[f.domain]
+		for _, s := range f.level {
+			if slices.ContainsFunc(level, func(o *spec) bool { return o.key == s.key && o.value == s.value }) {
+				return nil, false
+			}
+		}
+		if taken && !merge {
+			return nil, false
+		}
+		domains[f.domain] = slices.Concat(level, f.level)
+	}
+	return domains, true
+}
+
+// matchByDefinition is Match, slow and obviously right. It gives the descriptors that d's entries lead to, one for each;
+// fewer if they lead nowhere.
+func matchByDefinition(level []*spec, d Descriptor) []*spec {
+	if len(d) == 0 {
+		return nil
+	}
+	order := []func(s *spec) bool{
+		func(s *spec) bool {
+			return s.key == d[0].Key && s.value == d[0].Value && (s.value != "" || s.starred())
+		},
+		func(s *spec) bool {
+			return s.starred() && globByDefinition(s.key, d[0].Key) && (s.value == "" || globByDefinition(s.value, d[0].Value))
+		},
+		func(s *spec) bool { return s.key == d[0].Key && s.value == "" && !s.starred() },
+	}
+	for _, fits := range order {
+		for _, s := range level {
+			if fits(s) {
+				return append([]*spec{s}, matchByDefinition(s.below, d[1:])...)
+			}
+		}
+	}
+	return nil
+}
+
+// countedByDefinition is d with the values that it counts under, and what the history tells it apart by.
+func countedByDefinition(steps []*spec, d Descriptor) (counted Descriptor, apart string) {
+	var told []string
+	for i, s := range steps {
+		e := d[i]
+		switch {
+		case s.shared && s.value == "":
+			e.Value = "*"
+		case s.shared:
+			e.Value = s.value
+		}
+		counted = append(counted, e)
+		several := s.value == "" || strings.Contains(s.value, "*")
+		if steps[len(steps)-1].details || s.apart && several {
+			told = append(told, percentEscaped(e.Key, ",")+"="+percentEscaped(e.Value, ","))
+		}
+	}
+	return counted, strings.Join(told, ",")
+}
+
+// percentEscaped escapes what separates the parts of a path, and more besides; with it, also what breaks a line.
+func percentEscaped(s, more string) (escaped string) {
+	for _, c := range []byte(s) {
+		if strings.IndexByte("%/="+more, c) >= 0 || more != "" && (c < ' ' || c == 0x7f) {
+			escaped += fmt.Sprintf("%%%02X", c)
+		} else {
+			escaped += string([]byte{c})
+		}
+	}
+	return escaped
+}
+
+// listByDefinition is what Rules and Passes must list, as texts.
+func listByDefinition(level []*spec, above string) (rules, passes []string) {
+	for _, s := range level {
+		path := above + percentEscaped(s.key, "")
+		if s.value != "" {
+			path += "=" + percentEscaped(s.value, "")
+		}
+		switch {
+		case s.limit != "":
+			rules = append(rules, path+" "+s.message)
+		case len(s.below) == 0:
+			passes = append(passes, path)
+		}
+		r, p := listByDefinition(s.below, path+"/")
+		rules, passes = append(rules, r...), append(passes, p...)
+	}
+	return rules, passes
+}
+
+// checkMatch fails unless Match, the keys and what the history tells apart agree with the definition, and Explain with
+// Match, on the configuration and the descriptors that data spells. It gives how many descriptors found a rule.
+func checkMatch(t *testing.T, data []byte) (found int) {
+	t.Helper()
+	choose := choices(data)
+	o := Options{Merge: choose.next(4) > 0, KeyPrefix: choose.of("", "p", "1:d")}
+	specs := choose.files()
+	var files []File
+	for _, f := range specs {
+		files = slices.Insert(files, choose.next(len(files)+1),
+			File{f.name, []byte(fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level)))})
+	}
+	c, problems := Parse(files, o)
+	domains, valid := domainsByDefinition(specs, o.Merge)
+	if err := problems.Err(); valid != (err == nil) {
+		t.Fatalf("with Merge %v, whether these files are right is %v, but the errors are %v\n%s", o.Merge, valid, err, files)
+	}
+	if !valid {
+		return 0
+	}
+	for domain, level := range domains {
+		checkLists(t, c, domain, level)
+	}
+	for range 20 {
+		domain := choose.of("d", "d", "d", "e/=", "e/=", "f")
+		level, known := domains[domain]
+		d := choose.descriptor(level)
+		m := c.Match(domain, d)
+		if got := m.Found != UnknownDomain; got != known {
+			t.Fatalf("whether domain %s is known is %v, want %v", domain, got, known)
+		}
+		checkExplanation(t, c, domain, d)
+		steps := matchByDefinition(level, d)
+		if len(d) == 0 || len(steps) < len(d) || steps[len(d)-1].limit == "" {
+			if m.Rule != nil || m.Found == RuleFound {
+				t.Fatalf("%q: got %+v, want no rule in\n%s", d, m, files)
+			}
+			continue
+		}
+		found++
+		if m.Found != RuleFound || m.Rule.Message != steps[len(d)-1].message || m.Rule.Domain != domain {
+			t.Fatalf("%q: got %+v, want the rule with %q in\n%s", d, m, steps[len(d)-1].message, files)
+		}
+		checkCounted(t, m, o.KeyPrefix, domain, d, steps)
+	}
+	return found
+}
+
+// checkLists fails unless the configuration lists the rules and passes of a domain in the order of the files.
+func checkLists(t *testing.T, c *Config, domain string, level []*spec) {
+	t.Helper()
+	var rules []string
+	for _, r := range rulesOf(c, domain) {
+		rules = append(rules, r.Path+" "+r.Message)
+	}
+	wantRules, wantPasses := listByDefinition(level, "")
+	if passes := passesOf(c, domain); !slices.Equal(rules, wantRules) || !slices.Equal(passes, wantPasses) {
+		t.Fatalf("domain %s has the rules %q and passes %q, want %q and %q", domain, rules, passes, wantRules, wantPasses)
+	}
+}
+
+// checkCounted fails unless a match counts d where the definition says: as the key reads back as its parts, two
+// descriptors share one if and only if their parts are the same.
+func checkCounted(t *testing.T, m Match, prefix, domain string, d Descriptor, steps []*spec) {
+	t.Helper()
+	counted, apart := countedByDefinition(steps, d)
+	for _, test := range []struct {
+		m    Match
+		want Descriptor
+	}{{m, counted}, {m.Apart(), d}} {
+		want := []string{domain}
+		if prefix != "" {
+			want = []string{prefix, domain}
+		}
+		for _, e := range test.want {
+			want = append(want, e.Key, e.Value)
+		}
+		key := string(test.m.AppendKey(nil, domain, d))
+		if got, err := decodeKey(key); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%q counts under %q, which reads back as %q (%v), want %q", d, key, got, err, want)
+		}
+	}
+	if got := string(m.Rule.AppendValue(nil, d)); got != apart {
+		t.Fatalf("the history tells %q apart by %q, want %q", d, got, apart)
+	}
+}
+
+func TestMatchAgreesWithItsDefinition(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 300 {
+		data := make([]byte, 1500)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		found += checkMatch(t, data)
+	}
+	if found < 500 {
+		t.Errorf("only %d descriptors found a rule: the trees are not worth matching", found)
+	}
+}
+
+func FuzzMatch(f *testing.F) {
+	f.Add([]byte("\x01\x00\x02abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+	f.Add([]byte{})
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 10 {
+		data := make([]byte, 1000)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { checkMatch(t, data[:min(len(data), 2000)]) })
+}
