@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -126,29 +125,5 @@ func TestMatchAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, func() { c.Match("shop", d) }); n != 0 {
 			t.Errorf("%v: %v allocations, want 0: every request is matched", d, n)
 		}
-	}
-}
-
-func BenchmarkMatch(b *testing.B) {
-	for _, rules := range []int{1, 10_000} {
-		c := parse(b, string(manyRules(rules)))
-		known := Descriptor{{"user", fmt.Sprintf("u%d", rules/2)}}
-		for name, d := range map[string]Descriptor{"known": known, "unknown": {{"user", "nobody"}}} {
-			b.Run(fmt.Sprintf("%d/%s", rules, name), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					c.Match("shop", d)
-				}
-			})
-		}
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	file := File{"shop.yaml", manyRules(10_000)}
-	b.SetBytes(int64(len(file.Data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		Parse([]File{file}, Options{})
 	}
 }

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -80,33 +79,5 @@ func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	}
 	if last := problems[len(problems)-1]; last.Text != "and 3999 more problems" || !last.Warning {
 		t.Errorf("the last problem must say how many are not told; got %v", last)
-	}
-}
-
-// manyRules is a file of n rules, written the long way.
-func manyRules(n int) []byte {
-	var b strings.Builder
-	b.WriteString("domain: shop\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    rate_limit:\n", i)
-		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
-	}
-	return []byte(b.String())
-}
-
-func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {
-	file := File{"shop.yaml", manyRules(10_000)}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := time.Now()
-	c, problems := Parse([]File{file}, Options{})
-	took := time.Since(began)
-	runtime.ReadMemStats(&after)
-	if len(problems) > 0 || len(c.Rules()) != 10_000 {
-		t.Fatalf("got %v", problems)
-	}
-	t.Logf("%v and %d MiB allocated", took, (after.TotalAlloc-before.TotalAlloc)>>20)
-	if took > 10*time.Second { // 0.2 s is usual; only something quadratic comes near
-		t.Errorf("10,000 rules took %v to read", took)
 	}
 }

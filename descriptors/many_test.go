@@ -1,0 +1,148 @@
+package descriptors
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// manyRules is a file of n rules, written the long way.
+func manyRules(n int) []byte {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    rate_limit:\n", i)
+		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
+	}
+	return []byte(b.String())
+}
+
+// manyPatterns is a file of n patterns on one level. Those that literal texts begin come first, as people write them.
+func manyPatterns(n int) []byte {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - key: path\n    value: /p%d/*\n    rate_limit:\n", i)
+		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
+	}
+	return []byte(b.String())
+}
+
+// manyDeep is a file of n rules, each the only one below two levels of its own.
+func manyDeep(n int) []byte {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    descriptors:\n", i)
+		b.WriteString("      - key: path\n        value: /pay\n        descriptors:\n")
+		b.WriteString("          - key: method\n            rate_limit:\n")
+		fmt.Fprintf(&b, "              unit: minute\n              requests_per_unit: %d\n", i)
+	}
+	return []byte(b.String())
+}
+
+// manyLimits is a file of n rules with three named limits and metadata each.
+func manyLimits(n int) []byte {
+	var b strings.Builder
+	b.WriteString("domain: shop\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    metadata:\n      tier: gold\n      number: %d\n    rate_limits:\n", i, i)
+		for _, unit := range []string{"second", "minute", "hour"} {
+			fmt.Fprintf(&b, "      - name: u%d-%s\n        unit: %s\n        requests_per_unit: 10\n", i, unit, unit)
+		}
+	}
+	return []byte(b.String())
+}
+
+// many are the shapes of a file of many rules.
+var many = []struct {
+	name string
+	file func(n int) []byte
+}{
+	{"values", manyRules}, {"three levels", manyDeep}, {"three limits", manyLimits}, {"patterns", manyPatterns},
+}
+
+func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {
+	for _, shape := range many {
+		t.Run(shape.name, func(t *testing.T) {
+			file := File{"shop.yaml", shape.file(10_000)}
+			began := time.Now()
+			c, problems := Parse([]File{file}, Options{})
+			took := time.Since(began)
+			if len(problems) > 0 || len(c.Rules()) != 10_000 {
+				t.Fatalf("got %v", problems)
+			}
+			t.Logf("%v", took)
+			if took > time.Minute { // 0.3 s is usual; only something quadratic comes near
+				t.Errorf("10,000 rules took %v to read", took)
+			}
+		})
+	}
+}
+
+func BenchmarkMatch(b *testing.B) {
+	for _, rules := range []int{1, 10_000} {
+		c := parse(b, string(manyRules(rules)))
+		known := Descriptor{{"user", fmt.Sprintf("u%d", rules/2)}}
+		for name, d := range map[string]Descriptor{"known": known, "unknown": {{"user", "nobody"}}} {
+			b.Run(fmt.Sprintf("%d/%s", rules, name), func(b *testing.B) { benchmarkMatch(b, c, d) })
+		}
+		c = parse(b, string(manyPatterns(rules)))
+		d := Descriptor{{"path", fmt.Sprintf("/p%d/basket", rules-1)}}
+		b.Run(fmt.Sprintf("%d/pattern", rules), func(b *testing.B) { benchmarkMatch(b, c, d) })
+	}
+}
+
+func benchmarkMatch(b *testing.B, c *Config, d Descriptor) {
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Match("shop", d)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, shape := range many {
+		file := File{"shop.yaml", shape.file(10_000)}
+		b.Run(shape.name, func(b *testing.B) {
+			b.SetBytes(int64(len(file.Data)))
+			b.ReportAllocs()
+			began := processorTime(b)
+			for b.Loop() {
+				Parse([]File{file}, Options{})
+			}
+			b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkRenew reads 10,000 rules again beside a file that is bad, or has changed.
+func BenchmarkRenew(b *testing.B) {
+	for _, shape := range many {
+		good := File{"shop.yaml", shape.file(10_000)}
+		held := (&Held{}).Renew([]File{good, {"other.yaml", []byte(limited("other", 1))}}, nil, Options{}).Held
+		for name, text := range map[string]string{"bad": wrong("bad"), "changed": limited("other", 2)} {
+			files := []File{good, {"other.yaml", []byte(text)}}
+			b.Run(shape.name+"/beside a "+name+" file", func(b *testing.B) {
+				b.ReportAllocs()
+				began := processorTime(b)
+				for b.Loop() {
+					if r := held.Renew(files, nil, Options{}); r.Config == nil {
+						b.Fatal(r.Problems)
+					}
+				}
+				b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
+// processorTime is what the process has used, the collector included: on a busy machine it says more than the clock.
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
