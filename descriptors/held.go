@@ -33,7 +33,7 @@ type Renewal struct {
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
 // content. Domains whose files have gone are left out.
 func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
-	p := readAll(files, o)
+	p := readAll(files, o, 0)
 	next := &Held{domains: make(map[string][]File), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	for _, f := range p.read {
@@ -71,18 +71,41 @@ func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
 	if next.same(h) || len(next.domains)+len(h.domains) == 0 {
 		return r
 	}
-	return next.rebuild(r, o)
+	good := slices.DeleteFunc(p.read, func(f readFile) bool { return f.domain == "" || bad[f.domain] })
+	return next.rebuild(r, p.config, good, o)
 }
 
-// rebuild makes the renewal's Config of what h holds.
-func (h *Held) rebuild(r Renewal, o Options) Renewal {
-	p := readAll(slices.Concat(slices.Collect(maps.Values(h.domains))...), o)
+// rebuild makes the renewal's Config of the files that are good, which read has the trees of, and of the last form of
+// the domains that are kept. Only these are read again: no rule of the configuration in force is used, as its place
+// would change under those who have it.
+func (h *Held) rebuild(r Renewal, read *Config, good []readFile, o Options) Renewal {
+	unfolded := 0
+	for _, f := range good {
+		unfolded += f.unfolded
+	}
+	var last []File
+	for _, domain := range r.Kept {
+		last = append(last, h.domains[domain]...)
+	}
+	p := readAll(last, o, unfolded)
 	if p.errors > 0 { // each form was good, but together they are too much
 		r.Problems = append(r.Problems, p.problems...)
 		return r
 	}
-	r.Config = p.config
-	r.Config.broken = h.broken
+	c := p.config
+	c.rules, c.passes, c.broken = nil, nil, h.broken
+	all := append(p.read, good...)
+	slices.SortStableFunc(all, func(a, b readFile) int { return cmp.Compare(a.Name, b.Name) })
+	for _, f := range all {
+		c.rules, c.passes = append(c.rules, f.rules...), append(c.passes, f.passes...)
+	}
+	for _, f := range good {
+		c.domains[f.domain] = read.domains[f.domain]
+	}
+	for i, rule := range c.rules {
+		rule.Number = i
+	}
+	r.Config = c
 	return r
 }
 

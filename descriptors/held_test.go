@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -115,10 +116,30 @@ func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 		if r.Config != nil {
 			got = inForce(r)
 			held = r.Held
+			checkForms(t, r, o)
 		}
 		if got != step.want {
 			t.Fatalf("step %d: got %s, want %s\n%v", i+1, got, step.want, r.Problems)
 		}
+	}
+}
+
+// checkForms fails unless a renewal gives what Parse makes of the forms that it holds, rule for rule.
+func checkForms(t *testing.T, r Renewal, o Options) {
+	t.Helper()
+	c, problems := Parse(slices.Concat(slices.Collect(maps.Values(r.Held.domains))...), o)
+	if err := problems.Err(); err != nil {
+		t.Fatalf("the last good forms have errors: %v", err)
+	}
+	if !reflect.DeepEqual(r.Config.rules, c.rules) || !reflect.DeepEqual(r.Config.passes, c.passes) {
+		t.Fatalf("a renewal has the rules and passes\n%v\n%v\nwhere its files alone have\n%v\n%v", r.Config.rules,
+			r.Config.passes, c.rules, c.passes)
+	}
+	if got, want := r.Config.DomainNames(), c.DomainNames(); !slices.Equal(got, want) {
+		t.Fatalf("a renewal has the domains %q, its files alone have %q", got, want)
+	}
+	for _, domain := range c.DomainNames() {
+		checkSameDomain(t, r.Config, c, domain, "a renewal beside its files alone")
 	}
 }
 

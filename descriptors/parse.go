@@ -41,27 +41,22 @@ const (
 // problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of the
 // bytes of their names.
 func Parse(files []File, o Options) (*Config, Problems) {
-	p := readAll(files, o)
+	p := readAll(files, o, 0)
 	if p.errors > 0 {
 		return nil, p.problems
 	}
 	return p.config, p.problems
 }
 
-// readAll reads files, whatever is wrong with them.
-func readAll(files []File, o Options) *parser {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, composites: make(map[composite]string),
-		names: make(map[Entry]string), config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
+// readAll reads files, whatever is wrong with them, where what has been read before has unfolded to so much.
+func readAll(files []File, o Options, unfolded int) *parser {
+	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, unfolded: unfolded,
+		composites: make(map[composite]string), names: make(map[Entry]string),
+		config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
-		p.file, p.domain = f.Name, ""
-		errors, unfolded := p.errors, p.unfolded
-		p.readFile(f.Data)
-		if p.unfolded > maxUnfolded {
-			p.unfolded = unfolded // the next file need not pay for this one
-		}
-		p.read = append(p.read, readFile{File: f, domain: p.domain, bad: p.errors > errors})
+		p.read = append(p.read, p.readFile(f))
 	}
 	p.warnOfNothingReplaced()
 	p.problems.sort()
@@ -71,11 +66,14 @@ func readAll(files []File, o Options) *parser {
 	return p
 }
 
-// readFile is a file that was read: its domain, "" if that is not known, and whether it has errors.
+// readFile is a file that was read, and what it gave.
 type readFile struct {
 	File
-	domain string
-	bad    bool
+	domain   string // "" if that is not known
+	bad      bool   // it has errors
+	unfolded int    // its part of what was read, in the measure of maxUnfolded
+	rules    []*Rule
+	passes   []Pass
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -97,7 +95,18 @@ type parser struct {
 	file, domain string // being read
 }
 
-func (p *parser) readFile(data []byte) {
+func (p *parser) readFile(f File) readFile {
+	p.file, p.domain = f.Name, ""
+	errors, unfolded, rules, passes := p.errors, p.unfolded, len(p.config.rules), len(p.config.passes)
+	p.readData(f.Data)
+	if p.unfolded > maxUnfolded {
+		p.unfolded = unfolded // the next file need not pay for this one
+	}
+	return readFile{File: f, domain: p.domain, bad: p.errors > errors, unfolded: p.unfolded - unfolded,
+		rules: p.config.rules[rules:], passes: p.config.passes[passes:]}
+}
+
+func (p *parser) readData(data []byte) {
 	root, ok := p.document(data)
 	if !ok {
 		return

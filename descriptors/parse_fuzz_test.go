@@ -136,7 +136,7 @@ func checkSpelt(t *testing.T, c *Config, domain string, n *node, above Descripto
 // and leaves the last good form whole if it is bad. The file beside it changes in any case.
 func checkRenewal(t *testing.T, data []byte, parsed *Config) {
 	t.Helper()
-	own := readAll([]File{{"f", data}}, Options{}).read[0].domain
+	own := readAll([]File{{"f", data}}, Options{}, 0).read[0].domain
 	domain, beside := cmp.Or(own, "kept"), "beside"
 	if domain == beside {
 		beside = "other"
