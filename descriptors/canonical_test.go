@@ -38,7 +38,7 @@ func (w *canonicalWriter) children(n *node, path string, depth int) written {
 	var all []*written
 	for id, child := range n.exact {
 		c := w.child(child, id, path, depth)
-		c.pattern = slices.IndexFunc(n.patterns, func(p pattern) bool { return p.next == child })
+		c.pattern = slices.IndexFunc(n.patterns.all, func(p pattern) bool { return p.next == child })
 		all = append(all, &c)
 	}
 	for key, child := range n.byKey {

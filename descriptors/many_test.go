@@ -19,7 +19,7 @@ func manyRules(n int) []byte {
 	return []byte(b.String())
 }
 
-// manyPatterns is a file of n patterns on one level. Those that literal texts begin come first, as people write them.
+// manyPatterns is a file of n patterns on one level, each with a text of its own before the star.
 func manyPatterns(n int) []byte {
 	var b strings.Builder
 	b.WriteString("domain: shop\ndescriptors:\n")

@@ -53,14 +53,8 @@ type node struct {
 	values   []int            // the entries down to here whose values the history keeps apart
 	shared   []string         // see Rule.shared
 	exact    map[Entry]*node  // configured key and value, patterns included under their own text
-	patterns []pattern        // in the order of the file
+	patterns patterns         // those among exact that hold a '*'
 	byKey    map[string]*node // configured key without a value
-}
-
-// pattern is a child whose key or value holds a '*'.
-type pattern struct {
-	key, value string // value "" matches any value
-	next       *node
 }
 
 // Match finds the rule for a descriptor. Each entry takes one step down the domain's tree: to the child with exactly
@@ -90,40 +84,10 @@ func (n *node) step(e *Entry) *node {
 	if next := n.exact[*e]; next != nil {
 		return next
 	}
-	for i := range n.patterns {
-		if p := &n.patterns[i]; p.matches(e) {
-			return p.next
-		}
+	if next := n.patterns.first(e); next != nil {
+		return next
 	}
 	return n.byKey[e.Key]
-}
-
-func (p *pattern) matches(e *Entry) bool {
-	return glob(p.key, e.Key) && (p.value == "" || glob(p.value, e.Value))
-}
-
-// glob says whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan is
-// enough: matching the part before a star as early as possible never spoils what follows it.
-func glob(pattern, s string) bool {
-	head, rest, starred := strings.Cut(pattern, "*")
-	if !starred {
-		return pattern == s
-	}
-	if !strings.HasPrefix(s, head) {
-		return false
-	}
-	s = s[len(head):]
-	for {
-		part, after, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(s, part)
-		}
-		at := strings.Index(s, part)
-		if at < 0 {
-			return false
-		}
-		s, rest = s[at+len(part):], after
-	}
 }
 
 // add hangs a child for a configured key and value below n. If that key and value are already there, it returns the
@@ -140,7 +104,7 @@ func (n *node) add(key, value, where string) (child *node, added bool) {
 	isPattern := strings.Contains(key, "*") || strings.Contains(value, "*")
 	switch {
 	case isPattern:
-		n.patterns = append(n.patterns, pattern{key, value, child})
+		n.patterns.add(pattern{key, value, child})
 	case value == "":
 		if n.byKey == nil {
 			n.byKey = make(map[string]*node)

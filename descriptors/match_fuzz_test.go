@@ -56,7 +56,7 @@ func (c *choices) specs(count *int, depth int) (level []*spec) {
 	for range c.next(6) {
 		s := &spec{
 			key:   c.of("a", "b", "a_b", "a*", "*", "*b", "a*b", "/=%"),
-			value: c.of("", "x", "y", "x*", "*y", "*", "x_y", "*x*", "x*x", "/=%,", "*/*"),
+			value: c.of("", "x", "y", "x*", "*y", "*", "x_y", "*x*", "x*x", "/=%,", "*/*", "xy*", "x_y*z*"),
 			limit: c.of("", "{unlimited: true}", "{requests_per_unit: 1, unit: day}", "{requests_per_unit: 2, unit: hour}"),
 		}
 		flags := c.next(8)
@@ -78,7 +78,7 @@ func (c *choices) specs(count *int, depth int) (level []*spec) {
 // descriptor goes down a tree, most often by entries that one of its descriptors could have been written for.
 func (c *choices) descriptor(level []*spec) (d Descriptor) {
 	for range c.next(5) {
-		e := Entry{c.of("a", "b", "a_b", "a*", "ab", "*"), c.of("", "x", "y", "xy", "x_y", "x*", "*", "zxz", ",", "\n")}
+		e := Entry{c.of("a", "b", "a_b", "a*", "ab", "*"), c.of("", "x", "y", "xy", "x_y", "x_yz", "xyx", "x*", "*", "zxz", ",", "\n")}
 		if len(level) > 0 && c.next(8) > 0 {
 			i := c.next(len(level))
 			e.Key = strings.ReplaceAll(level[i].key, "*", c.of("", "z", "b", "*"))

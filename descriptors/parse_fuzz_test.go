@@ -124,7 +124,7 @@ func checkSpelt(t *testing.T, c *Config, domain string, n *node, above Descripto
 	}
 	for key, child := range n.byKey {
 		e := Entry{Key: key}
-		if !slices.ContainsFunc(n.patterns, func(p pattern) bool {
+		if !slices.ContainsFunc(n.patterns.all, func(p pattern) bool {
 			return glob(p.key, key) && (p.value == "" || glob(p.value, ""))
 		}) {
 			see(child, e)

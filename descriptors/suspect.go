@@ -41,8 +41,8 @@ func (p *parser) add(n *yaml.Node, parent *node, key, value, path string) *node 
 
 // warnOfHidden warns if one of the first patterns of parent fits all that the last one can fit.
 func (p *parser) warnOfHidden(n *yaml.Node, parent *node, path string) {
-	before := parent.patterns[:len(parent.patterns)-1]
-	last := parent.patterns[len(before)]
+	before := parent.patterns.all[:len(parent.patterns.all)-1]
+	last := parent.patterns.all[len(before)]
 	for _, first := range before[:min(len(before), maxCompared)] {
 		// A star in the last one's text is fitted by a star only, which fits whatever it stands for.
 		if glob(first.key, last.key) && (first.value == "" || last.value != "" && glob(first.value, last.value)) {
