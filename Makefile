@@ -30,7 +30,7 @@ run: build ## serve the example configuration on this machine, counting in memor
 tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 	@GO=$(GO) .ci/tools
 
-test: tools lint test-chart ## everything: with the race detector, a real Envoy and Redis, long walks, 1,000 kills and a year without it, each fuzz target shortly
+test: tools lint test-chart ## everything: with the race detector, a real Envoy and Redis, long walks, 1,000 kills and a year without it, each fuzz target for FUZZTIME (20s)
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run 'Conformance|StepForStep' ./backend/redis/counter -steps 100000 -walk 1000000 | grep -v '^=== '
@@ -38,7 +38,7 @@ test: tools lint test-chart ## everything: with the race detector, a real Envoy 
 	$(GO) test -timeout 20m -run MemoryPassesTheSuite ./backend/history/file -steps 100000
 	$(GO) test -timeout 20m -parallel 6 -v ./backend/backendtest/historyfire -kills 1000 | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run AYear ./server/admin -year-series 20 | grep -v '^=== '
-	@GO=$(GO) .ci/fuzz 5s
+	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
 test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, and run beside a real Envoy
 	cd helm/charttest && $(GO) test -count=1 ./...
@@ -60,8 +60,9 @@ lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-bench: ## server CPU per request beside a floor server, then the Go benchmarks
+bench: ## server CPU per request beside a floor server, calls while 10,000 rules are read again, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
+	$(GO) test -count=1 -timeout 20m -v -run TenThousandRulesUnderLoad ./cmd/weir/e2e -reload-rounds 10 | grep -v '^=== '
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 
 ARCHES ?= amd64 arm64
