@@ -103,7 +103,7 @@ func TestEveryObjectIsWhatItsAPITakes(t *testing.T) {
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			decode(t, o)
-			if o.Namespace() == "" && o.Name() != "weir-text" {
+			if o.Namespace() == "" && o.Name() != "limits-text" {
 				t.Errorf("%s names no namespace, so it would go where kubectl happens to point", o)
 			}
 		}

@@ -222,7 +222,7 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 		values := caseValues(t, name)
 		delete(values, "fullnameOverride")
 		seen := make(map[string]string) // object → release
-		for _, release := range []string{"weir", "a", "limits", long + "a", long + "b", "limits-weir"} {
+		for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b", "limits-weir"} {
 			if release == "limits-weir" {
 				delete(values, "serviceAccount") // named by the values, so both releases would have it
 			}

@@ -1,6 +1,7 @@
 {{/*
-The name of all objects, at most 40 characters, so that every suffix fits where 52 are allowed. A longer one is cut and gets
-a hash of the whole, so that two releases never collide.
+The name of all objects, at most 40 characters, so that every suffix fits where 52 are allowed. A longer one is cut. A
+release's name may hold dots and a Service's may not, so a dot becomes a dash. Either way a hash of the whole is added, so
+that two releases never collide.
 */}}
 {{- define "weir.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
@@ -8,8 +9,8 @@ a hash of the whole, so that two releases never collide.
 {{- if not $full -}}
 {{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
 {{- end -}}
-{{- if gt (len $full) 40 -}}
-{{- printf "%s-%s" (trunc 31 $full | trimSuffix "-") (sha256sum $full | trunc 8) -}}
+{{- if or (gt (len $full) 40) (contains "." $full) -}}
+{{- printf "%s-%s" (replace "." "-" $full | trunc 31 | trimSuffix "-") (sha256sum $full | trunc 8) -}}
 {{- else -}}
 {{- $full -}}
 {{- end -}}
