@@ -46,6 +46,14 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 		{"a sidecar without pods", "mode: sidecar\nmonitoring: {podMonitor: {enabled: true}}", "set sidecar.selector"},
 		{"a sidecar for a gateway", "mode: sidecar\nistio: {gateway: {enabled: true}}", "use istio.sidecar"},
 		{"a sidecar with a volume", "mode: sidecar\nmemory: {persistence: {enabled: true}}", "one volume cannot serve every pod"},
+		{"a common label that selects", "commonLabels: {app.kubernetes.io/name: x}", "commonLabels sets app.kubernetes.io/name, which the chart sets"},
+		{"another", "commonLabels: {app.kubernetes.io/instance: x}", "commonLabels sets app.kubernetes.io/instance"},
+		{"a third", "commonLabels: {app.kubernetes.io/component: x}", "commonLabels sets app.kubernetes.io/component"},
+		{"a label by which Helm knows its objects", "commonLabels: {app.kubernetes.io/managed-by: x}", "commonLabels sets app.kubernetes.io/managed-by"},
+		{"a Service that no monitor finds", "service: {labels: {app.kubernetes.io/name: x}}", "service.labels sets app.kubernetes.io/name"},
+		{"pods that no Service finds", "podLabels: {app.kubernetes.io/component: x}", "podLabels sets app.kubernetes.io/component, by which Services find"},
+		{"a job that a Service finds", redis + "history: {downsample: {podLabels: {app.kubernetes.io/component: server}}}",
+			"history.downsample.podLabels sets app.kubernetes.io/component"},
 	} {
 		t.Run(tc.promise, func(t *testing.T) {
 			values, err := loader.LoadValues(strings.NewReader(tc.values))

@@ -68,6 +68,30 @@ func TestSelectorsFindThePods(t *testing.T) {
 	})
 }
 
+// An object that gives a label twice is refused by strict readers, and which of both holds is chance in the others.
+func TestALabelOfOneKindOfObjectGoesBeforeTheCommonOne(t *testing.T) {
+	own := map[string]any{"team": "own", "sidecar.istio.io/inject": "own"}
+	r := render(t, "weir", map[string]any{
+		"commonLabels": map[string]any{"team": "common", "sidecar.istio.io/inject": "common"},
+		"podLabels":    own,
+		"service":      map[string]any{"labels": own},
+		"redis":        map[string]any{"addresses": []any{"redis:6379"}},
+		"history":      map[string]any{"downsample": map[string]any{"podLabels": own}},
+		"monitoring": map[string]any{"labels": own, "serviceMonitor": map[string]any{"enabled": true},
+			"rules": map[string]any{"enabled": true}},
+	})
+	want := map[string]string{"Service/weir": "own", "ServiceMonitor/weir": "own", "PrometheusRule/weir": "own", "Deployment/weir": "common"}
+	for _, o := range r.Objects {
+		team := o.At("metadata", "labels", "team")
+		if name := o.Kind() + "/" + o.Name(); want[name] != "" && team != want[name] {
+			t.Errorf("%s has team %v, want %s", name, team, want[name])
+		}
+		if pod := podOf(decode(t, o)); pod != nil && o.Kind() != "Pod" && pod.Labels["team"] != "own" {
+			t.Errorf("the pods of %s have team %s, want what the values say of pods", o, pod.Labels["team"])
+		}
+	}
+}
+
 // wantPorts wants every port of a Service to lead to one of the pods.
 func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
 	t.Helper()

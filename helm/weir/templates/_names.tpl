@@ -22,7 +22,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: server
 {{- end -}}
 
-{{/* Labels of an object of a component: dict "root" . "component" "server" */}}
+{{/* Labels of an object of a component: dict "root" . "component" "server" "more" labels of its own, which go before
+commonLabels. weir.validateLabels keeps both from naming one of the chart's. */}}
 {{- define "weir.labels" -}}
 {{- $root := .root -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
@@ -31,7 +32,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ .component | default "server" }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-{{- with $root.Values.commonLabels }}
+{{- with merge dict (.more | default dict) $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

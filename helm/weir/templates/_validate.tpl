@@ -43,6 +43,7 @@
 {{- end -}}
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
+{{- include "weir.validateLabels" . -}}
 {{- end -}}
 
 {{- define "weir.validateScale" -}}
