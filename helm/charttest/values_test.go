@@ -46,6 +46,21 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 		{"a sidecar without pods", "mode: sidecar\nmonitoring: {podMonitor: {enabled: true}}", "set sidecar.selector"},
 		{"a sidecar for a gateway", "mode: sidecar\nistio: {gateway: {enabled: true}}", "use istio.sidecar"},
 		{"a sidecar with a volume", "mode: sidecar\nmemory: {persistence: {enabled: true}}", "one volume cannot serve every pod"},
+		{"a claim that nothing uses", "memory: {persistence: {existingClaim: c}}", "memory.persistence.enabled is false, so counters would end with the pod"},
+		{"a second Redis that nothing uses", "redis: {addresses: ['a:1'], perSecond: {addresses: ['b:1']}}", "redis.perSecond.enabled is false"},
+		{"an operator's port that no probe reaches", "admin: {host: 127.0.0.1}", "leave admin.host empty"},
+		{"the same by name", "admin: {host: localhost}", "leave admin.host empty"},
+		{"the same by IPv6", "mode: sidecar\nadmin: {host: '::1'}", "leave admin.host empty"},
+		{"a port that no Envoy reaches", "grpc: {host: 127.0.0.1}", "leave grpc.host empty"},
+		{"gRPC on the port of HTTP", "grpc: {port: 8080}", "grpc.port and http.port are both 8080"},
+		{"gRPC on the operator's port", "admin: {port: 8081}", "admin.port and grpc.port are both 8081"},
+		{"HTTP on the operator's port", "http: {port: 6070}", "admin.port and http.port are both 6070"},
+		{"too short an end", "terminationGracePeriodSeconds: 29", "may take weir 30 s"},
+		{"too short an end with a hook", "terminationGracePeriodSeconds: 30\nlifecycle: {preStop: {sleep: {seconds: 1}}}", "may take weir 31 s"},
+		{"a hook of unknown length", "lifecycle: {preStop: {exec: {command: [a]}}}", "set terminationGracePeriodSeconds to how long"},
+		{"an end of a pod that is not weir's", "mode: sidecar\nterminationGracePeriodSeconds: 60", "in sidecar mode the pod is the workload's"},
+		{"a hook that is none", "lifecycle: {prestop: {}}", "at '/lifecycle': additional properties 'prestop'"},
+		{"a variable twice", "extraEnv: [{name: LOG_LEVEL, value: debug}]", "extraEnv sets LOG_LEVEL, which the chart sets"},
 		{"a common label that selects", "commonLabels: {app.kubernetes.io/name: x}", "commonLabels sets app.kubernetes.io/name, which the chart sets"},
 		{"another", "commonLabels: {app.kubernetes.io/instance: x}", "commonLabels sets app.kubernetes.io/instance"},
 		{"a third", "commonLabels: {app.kubernetes.io/component: x}", "commonLabels sets app.kubernetes.io/component"},
@@ -158,7 +173,7 @@ func readmeVariables(t *testing.T) []string {
 }
 
 func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
-	listed := append(readmeVariables(t), "GOMEMLIMIT")
+	listed := append(readmeVariables(t), "GOMEMLIMIT", "SSL_CERT_FILE")
 	for name, where := range rendered(t) {
 		if !slices.Contains(listed, name) {
 			t.Errorf("ci/%s-values.yaml renders %s, which weir does not read", where, name)

@@ -21,7 +21,7 @@ import (
 
 // theirs are the objects that values name and the chart does not make.
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|redis-nodes|` +
-	`history-redis|weir-admin|limits-of-team-[ab]|more-settings)$`)
+	`history-redis|weir-admin|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
 // deployment is the release's Deployment, nil in sidecar mode.
 func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
@@ -134,6 +134,29 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 	})
 }
 
+// A job that mounts what its pod does not have never starts, and one that lacks a certificate cannot reach Redis.
+func TestTheJobMountsWhatWeirMountsOfTheExtraVolumes(t *testing.T) {
+	ca := map[string]any{"name": "ca", "configMap": map[string]any{"name": "authorities"}}
+	r := render(t, "weir", map[string]any{
+		"mode":         "sidecar", // whose pods may have volumes that the chart does not know of
+		"redis":        map[string]any{"addresses": []any{"redis:6379"}},
+		"extraVolumes": []any{ca, map[string]any{"name": "other", "emptyDir": map[string]any{}}},
+		"extraVolumeMounts": []any{map[string]any{"name": "ca", "mountPath": "/etc/ca"},
+			map[string]any{"name": "of-the-workload", "mountPath": "/w"}},
+	})
+	for _, o := range r.Objects {
+		if job, isJob := decode(t, o).(*batchv1.CronJob); isJob {
+			pod := job.Spec.JobTemplate.Spec.Template.Spec
+			mounts := pod.Containers[0].VolumeMounts
+			if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "ca" || len(mounts) != 1 || mounts[0].MountPath != "/etc/ca" {
+				t.Errorf("the job has the volumes %v and the mounts %v; want only ca, which weir mounts of extraVolumes", pod.Volumes, mounts)
+			}
+			return
+		}
+	}
+	t.Error("with Redis there is no CronJob, so this test sees nothing")
+}
+
 type reference struct{ kind, name string }
 
 // referencesOf are the ConfigMaps, Secrets and claims that a pod names.
@@ -195,6 +218,30 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 	}
 }
 
+// wantTimeToEnd wants a pod to live for as long as weir may take to end, with what Kubernetes takes off that for a hook: killed
+// before, it cuts off calls, or hits on their way to the history, for which it has 5 s.
+func wantTimeToEnd(t *testing.T, d *appsv1.Deployment) {
+	t.Helper()
+	weir := d.Spec.Template.Spec.Containers[0]
+	var drain, hook int64
+	for _, e := range weir.Env {
+		if e.Name == "DRAIN_DELAY" || e.Name == "DRAIN_TIMEOUT" {
+			seconds := int64(0)
+			if _, err := fmt.Sscanf(e.Value, "%ds", &seconds); err != nil {
+				t.Fatalf("%s=%s is no number of seconds", e.Name, e.Value)
+			}
+			drain += seconds
+		}
+	}
+	if weir.Lifecycle != nil && weir.Lifecycle.PreStop != nil && weir.Lifecycle.PreStop.Sleep != nil {
+		hook = weir.Lifecycle.PreStop.Sleep.Seconds
+	}
+	if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; drain == 0 || grace < hook+drain+5 {
+		t.Errorf("the pod is killed after %d s, but its hook takes %d s, its drain may take %d s and its last hits 5 s more",
+			grace, hook, drain)
+	}
+}
+
 // A pod that is killed in its drain cuts off calls; a budget that lets no pod go stops every upgrade of a node.
 func TestPodsMayGoInPeace(t *testing.T) {
 	forEachCase(t, func(t *testing.T, r *Rendered) {
@@ -202,19 +249,7 @@ func TestPodsMayGoInPeace(t *testing.T) {
 		if d == nil {
 			return
 		}
-		var drain int
-		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
-			if e.Name == "DRAIN_DELAY" || e.Name == "DRAIN_TIMEOUT" {
-				seconds := 0
-				if _, err := fmt.Sscanf(e.Value, "%ds", &seconds); err != nil {
-					t.Fatalf("%s=%s is no number of seconds", e.Name, e.Value)
-				}
-				drain += seconds
-			}
-		}
-		if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; drain == 0 || grace < int64(drain)+5 {
-			t.Errorf("the pod is killed after %d s, but its drain may take %d s and saving its counters some more", grace, drain)
-		}
+		wantTimeToEnd(t, d)
 		replicas, scaled, budgets := 1, false, 0
 		if d.Spec.Replicas != nil {
 			replicas = int(*d.Spec.Replicas)

@@ -72,6 +72,14 @@ livenessProbe:
   {{- toYaml .Values.probes.liveness | nindent 2 }}
 {{- end -}}
 
+{{/*
+Seconds that weir may take from SIGTERM to its end: its drain, 5 for the last hits on their way to the history and for saving
+counters, and before SIGTERM the hook's sleep, which Kubernetes takes off the same time.
+*/}}
+{{- define "weir.endSeconds" -}}
+{{- add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 (dig "preStop" "sleep" "seconds" 0 .Values.lifecycle) -}}
+{{- end -}}
+
 {{/* What all pods of the chart share. */}}
 {{- define "weir.podSpec" -}}
 serviceAccountName: {{ include "weir.serviceAccountName" . }}

@@ -19,9 +19,16 @@
 {{- end -}}
 {{- if eq $backend "redis" -}}
 {{- include "weir.validateRedis" (list "redis" .Values.redis) -}}
-{{- if .Values.redis.perSecond.enabled -}}
-{{- include "weir.validateRedis" (list "redis.perSecond" .Values.redis.perSecond) -}}
+{{- with .Values.redis.perSecond -}}
+{{- if .enabled -}}
+{{- include "weir.validateRedis" (list "redis.perSecond" .) -}}
+{{- else if or .addresses .urlSecret.name -}}
+{{- fail "redis.perSecond says where a second Redis is, but redis.perSecond.enabled is false, so nothing would be counted there: enable it, or leave out where it is." -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.memory.persistence.existingClaim (not .Values.memory.persistence.enabled) -}}
+{{- fail "memory.persistence.existingClaim names a volume, but memory.persistence.enabled is false, so counters would end with the pod: enable it, or leave out the claim." -}}
 {{- end -}}
 {{- if and .Values.memory.persistence.enabled (eq $backend "redis") -}}
 {{- fail "memory.persistence.enabled is for counters in memory, but they are in Redis: leave out one of them." -}}
@@ -44,6 +51,9 @@
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
 {{- include "weir.validateLabels" . -}}
+{{- include "weir.validatePorts" . -}}
+{{- include "weir.validateGrace" . -}}
+{{- include "weir.validateEnv" . -}}
 {{- end -}}
 
 {{- define "weir.validateScale" -}}

@@ -57,3 +57,25 @@ The volumes of weir serve. Descriptors are mounted as a folder, never as single 
   {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/*
+What the job's container sees of extraVolumes: dict "volumes" "mounts", as YAML. What only other containers mount is left out,
+and so are mounts of volumes that the chart, or the pod beside an Envoy, has and the job has not.
+*/}}
+{{- define "weir.jobExtras" -}}
+{{- $mounts := tpl (toYaml .Values.extraVolumeMounts) . | fromYamlArray -}}
+{{- $extras := dict "volumes" list "mounts" list -}}
+{{- range $volume := tpl (toYaml .Values.extraVolumes) . | fromYamlArray -}}
+{{- $mounted := false -}}
+{{- range $mounts -}}
+{{- if eq .name $volume.name -}}
+{{- $mounted = true -}}
+{{- $_ := set $extras "mounts" (append $extras.mounts .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $mounted -}}
+{{- $_ := set $extras "volumes" (append $extras.volumes $volume) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $extras -}}
+{{- end -}}
