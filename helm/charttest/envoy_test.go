@@ -146,7 +146,7 @@ func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
 	enabled := map[string]any{"enabled": true}
 	r, err := Render(c, Release{Name: "weir", Namespace: "weir", Values: map[string]any{
 		"istio": map[string]any{"gateway": enabled,
-			"sidecar": map[string]any{"enabled": true, "selector": map[string]any{"app": "cart"}}},
+			"sidecar": map[string]any{"enabled": true, "namespace": "shop", "selector": map[string]any{"app": "cart"}}},
 		"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true, "namespace": "default"}},
 	}})
 	if err != nil {

@@ -2,7 +2,6 @@ package charttest
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // theirs are the objects that values name and the chart does not make.
@@ -273,34 +271,4 @@ func TestPodsMayGoInPeace(t *testing.T) {
 				budgets, replicas)
 		}
 	})
-}
-
-func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
-	long := strings.Repeat("long-release-name-", 3)[:52]
-	for _, name := range caseNames(t) {
-		values := caseValues(t, name)
-		delete(values, "fullnameOverride")
-		seen := make(map[string]string) // object → release
-		for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b", "limits-weir"} {
-			if release == "limits-weir" {
-				delete(values, "serviceAccount") // named by the values, so both releases would have it
-			}
-			for _, o := range render(t, release, values).Objects {
-				longest := map[string]int{"CronJob": 52}[o.Kind()]
-				if longest == 0 {
-					longest = validation.DNS1035LabelMaxLength
-				}
-				if wrong := validation.IsDNS1035Label(o.Name()); len(wrong) > 0 || len(o.Name()) > longest {
-					t.Errorf("%s of release %s has a name of %d characters: %v", o, release, len(o.Name()), wrong)
-				}
-				if other := seen[o.String()]; other != "" && o.Name() != "limits-account" {
-					t.Errorf("with %s, %s belongs to the releases %s and %s", name, o, other, release)
-				}
-				seen[o.String()] = release
-			}
-			if release == "limits" { // limits and limits-weir are both named limits-weir, as with any chart
-				maps.DeleteFunc(seen, func(_, of string) bool { return of == "limits" })
-			}
-		}
-	}
 }

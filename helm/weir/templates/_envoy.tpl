@@ -56,8 +56,7 @@ typed_extension_protocol_options:
 apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata:
-  name: {{ include "weir.fullname" . }}-gateway
-  namespace: {{ .Values.istio.gateway.namespace }}
+  {{- include "weir.placed" (dict "root" . "namespace" .Values.istio.gateway.namespace "suffix" "-gateway") | nindent 2 }}
   labels:
     {{- include "weir.labels" (dict "root" . "component" "mesh") | nindent 4 }}
 spec:

@@ -16,6 +16,18 @@ that two releases never collide.
 {{- end -}}
 {{- end -}}
 
+{{/*
+The name and namespace of an object that may be elsewhere than the release: dict "root" . "namespace" "suffix". There a
+release of the same name in another namespace could have one too, so it ends with a dot and the release's namespace. Neither
+that nor weir.fullname holds a dot, so no two can be the same.
+*/}}
+{{- define "weir.placed" -}}
+{{- $home := .root.Release.Namespace -}}
+{{- $namespace := default $home .namespace -}}
+name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home }}.{{ $home }}{{ end }}
+namespace: {{ $namespace }}
+{{- end -}}
+
 {{- define "weir.selectorLabels" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
