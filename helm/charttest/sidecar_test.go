@@ -3,11 +3,16 @@ package charttest
 import (
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"testing"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// renderBeside renders the chart of testdata/shop, whose workload has a weir beside its Envoy.
-func renderBeside(t *testing.T, values map[string]any) []Object {
+// loadShop loads the chart of testdata/shop, with weir's as its dependency.
+func loadShop(t *testing.T) *chart.Chart {
 	t.Helper()
 	shop, err := Load(filepath.Join("testdata", "shop"))
 	if err != nil {
@@ -18,7 +23,13 @@ func renderBeside(t *testing.T, values map[string]any) []Object {
 		t.Fatal(err)
 	}
 	shop.AddDependency(weir)
-	r, err := Render(shop, Release{Name: "shop", Namespace: "shop", Values: values})
+	return shop
+}
+
+// renderBeside renders the chart of testdata/shop, whose workload has a weir beside its Envoy.
+func renderBeside(t *testing.T, values map[string]any) []Object {
+	t.Helper()
+	r, err := Render(loadShop(t), Release{Name: "shop", Namespace: "shop", Values: values})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +50,62 @@ func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
 	if deployments != 1 {
 		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", deployments)
 	}
+}
+
+// What the notes show puts weir into a pod, at whatever depth it is pasted, for either kind of container.
+func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
+	for _, native := range []bool{true, false} {
+		values := map[string]any{"mode": "sidecar", "fullnameOverride": "weir", "drain": map[string]any{"delaySeconds": 40},
+			"sidecar": map[string]any{"native": native}}
+		notes := render(t, "weir", values).Notes
+		snippet := regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindString(notes)
+		for _, pasted := range []string{snippet, regexp.MustCompile(`(?m)^    `).ReplaceAllString(snippet, "")} {
+			shop := loadShop(t)
+			depth := regexp.MustCompile(`^ *`).FindString(pasted)
+			for _, f := range shop.Templates {
+				f.Data = []byte(depth + "apiVersion: apps/v1\n" + depth + "kind: Deployment\n" + depth + "metadata: {name: cart}\n" + pasted)
+			}
+			r, err := Render(shop, Release{Name: "shop", Namespace: "shop", Values: map[string]any{"weir": values}})
+			if err != nil {
+				t.Fatalf("what the notes show does not render: %v\n%s", err, pasted)
+			}
+			wantBeside(t, r, native, 65) // it drains for 40 and 20
+		}
+		read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
+		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
+	}
+}
+
+// wantBeside wants a release's workload to have weir beside it, and seconds to end.
+func wantBeside(t *testing.T, r *Rendered, native bool, seconds int64) {
+	t.Helper()
+	d := r.deployment(t)
+	if d == nil {
+		t.Fatal("there is no Deployment")
+	}
+	pod := d.Spec.Template.Spec
+	wantMounts(t, Object{Tree: map[string]any{"kind": "Deployment"}}, &pod)
+	weirs := pod.Containers
+	if native {
+		weirs = pod.InitContainers
+	}
+	if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
+		t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
+	}
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != seconds {
+		t.Errorf("the pod is killed after %v s, want %d, as weir may take so long", grace, seconds)
+	}
+}
+
+// block is the indented YAML in a text that begins with a line.
+func block(t *testing.T, text, line string) any {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `\n(?:    .*\n)*`).FindString(text)
+	objects, err := ReadObjects(found)
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("%q begins no YAML (%v) in\n%s", line, err, text)
+	}
+	return objects[0].Tree
 }
 
 // Both ways of putting weir beside an Envoy give the same pod.
