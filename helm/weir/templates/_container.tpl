@@ -77,7 +77,7 @@ Seconds that weir may take from SIGTERM to its end: its drain, 5 for the last hi
 counters, and before SIGTERM the hook's sleep, which Kubernetes takes off the same time.
 */}}
 {{- define "weir.endSeconds" -}}
-{{- add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 (dig "preStop" "sleep" "seconds" 0 .Values.lifecycle) -}}
+{{- add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 (dig "preStop" "sleep" "seconds" 0 (.Values.lifecycle | default dict)) -}}
 {{- end -}}
 
 {{/* What all pods of the chart share. */}}

@@ -5,14 +5,14 @@
 {{- $monitoring := .Values.monitoring -}}
 {{- range $name, $labels := dict "commonLabels" .Values.commonLabels "service.labels" .Values.service.labels "monitoring.labels" $monitoring.labels "monitoring.dashboards.labels" $monitoring.dashboards.labels -}}
 {{- range $all -}}
-{{- if hasKey $labels . -}}
+{{- if hasKey ($labels | default dict) . -}}
 {{- fail (printf "%s sets %s, which the chart sets: leave it out. nameOverride and the release's name are what changes the chart's labels." $name .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $name, $labels := dict "podLabels" .Values.podLabels "history.downsample.podLabels" .Values.history.downsample.podLabels -}}
 {{- range $selecting -}}
-{{- if hasKey $labels . -}}
+{{- if hasKey ($labels | default dict) . -}}
 {{- fail (printf "%s sets %s, by which Services find weir's pods: leave it out. nameOverride and the release's name are what changes it." $name .) -}}
 {{- end -}}
 {{- end -}}
@@ -20,11 +20,11 @@
 {{- end -}}
 
 {{- define "weir.validatePorts" -}}
-{{- if regexMatch "^(localhost|127[.].*|::1)$" .Values.admin.host -}}
+{{- if regexMatch "^(localhost|127[.].*|::1)$" (toString .Values.admin.host) -}}
 {{- fail (printf "admin.host %s is reached only from within the pod, but the kubelet's probes and Prometheus come from outside: leave admin.host empty. networkPolicy.operators says who may reach the port, and admin.token who may change counters." .Values.admin.host) -}}
 {{- end -}}
 {{- if eq .Values.mode "service" -}}
-{{- if regexMatch "^(localhost|127[.].*|::1)$" .Values.grpc.host -}}
+{{- if regexMatch "^(localhost|127[.].*|::1)$" (toString .Values.grpc.host) -}}
 {{- fail (printf "grpc.host %s is reached only from within the pod, but Envoy comes from outside: leave grpc.host empty, or set mode: sidecar to put weir beside Envoy." .Values.grpc.host) -}}
 {{- end -}}
 {{- $ports := dict -}}
@@ -39,7 +39,7 @@
 
 {{- define "weir.validateGrace" -}}
 {{- $grace := .Values.terminationGracePeriodSeconds -}}
-{{- $hook := .Values.lifecycle.preStop -}}
+{{- $hook := get (.Values.lifecycle | default dict) "preStop" -}}
 {{- if kindIs "invalid" $grace -}}
 {{- if and (eq .Values.mode "service") $hook (not $hook.sleep) -}}
 {{- fail "lifecycle.preStop takes as long as it takes, off the time that the pod has for its end: set terminationGracePeriodSeconds to how long it may be and as long as weir's drain (drain.delaySeconds, drain.timeoutSeconds and 5)." -}}

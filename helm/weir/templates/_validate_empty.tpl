@@ -1,0 +1,32 @@
+{{/*
+A key whose values have all been commented out is null, and Helm then takes its defaults away. Lists, labels and what weir has a
+default of its own for may be empty; these may not, those above before those below.
+*/}}
+{{- define "weir.mayNotBeEmpty" -}}
+mode image image.repository image.pullPolicy algorithm answer answer.limitHeaders
+grpc grpc.port http http.port admin admin.port admin.token
+memory memory.persistence memory.persistence.size
+redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup
+redis.perSecond redis.perSecond.type redis.perSecond.urlSecret redis.perSecond.auth redis.perSecond.sentinelAuth redis.perSecond.tls
+history history.enabled history.keep history.redis history.downsample history.downsample.by history.downsample.schedule
+drain drain.delaySeconds drain.timeoutSeconds log log.level log.format
+serviceAccount serviceAccount.create probes probes.startup probes.readiness probes.liveness
+service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy
+monitoring monitoring.serviceMonitor monitoring.podMonitor monitoring.rules monitoring.dashboards
+mesh mesh.clusterDomain mesh.domain mesh.timeout mesh.failureModeDeny mesh.rateLimits
+istio istio.gateway istio.gateway.namespace istio.gateway.selector istio.sidecar istio.destinationRule istio.peerAuthentication
+istio.peerAuthentication.enabled envoyGateway envoyGateway.patchPolicy
+sidecar sidecar.socket sidecar.volume tests tests.descriptor
+{{- end -}}
+
+{{- define "weir.validateNothingIsEmpty" -}}
+{{- range $path := regexSplit "\\s+" (include "weir.mayNotBeEmpty" . | trim) -1 -}}
+{{- $at := $.Values -}}
+{{- range splitList "." $path -}}
+{{- $at = get $at . -}}
+{{- end -}}
+{{- if or (kindIs "invalid" $at) (eq (toString $at) "") -}}
+{{- fail (printf "%s is empty, which takes its default away: give it a value, or leave out its name to have the default." $path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
