@@ -102,9 +102,26 @@ func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 		{"an open Service", map[string]any{"service": map[string]any{"type": "LoadBalancer"}}, "see that only Envoys reach it"},
 		{"the failure mode", map[string]any{"mesh": map[string]any{"failureModeDeny": true}}, "Envoy refuses requests (failure_mode_deny: true)"},
 		{"sidecars that do not share", map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
+		{"limits of another domain than Envoy's", map[string]any{"descriptors": map[string]any{"api.yaml": "domain: api"}},
+			"none of descriptors configures the domain shop"},
+		{"the same as YAML", map[string]any{"descriptors": map[string]any{"api.yaml": map[string]any{"domain": "api"}}},
+			"none of descriptors configures the domain shop"},
 	} {
 		if notes := render(t, "weir", tc.values).Notes; !strings.Contains(notes, tc.want) {
 			t.Errorf("the notes do not tell of %s: want %q in\n%s", tc.promise, tc.want, notes)
+		}
+	}
+}
+
+func TestNotesDoNotWarnOfADomainThatIsThere(t *testing.T) {
+	for _, values := range []map[string]any{
+		nil,
+		{"descriptors": map[string]any{"a.yaml": "domain: a", "shop.yaml": "domain: shop"}},
+		{"descriptors": map[string]any{"a.yaml": "domain: a"}, "mesh": map[string]any{"domain": "a"}},
+		{"descriptors": map[string]any{"a.yaml": "domain: a"}, "existingConfigMaps": []any{"limits-of-shop"}},
+	} {
+		if notes := render(t, "weir", values).Notes; strings.Contains(notes, "none of descriptors") {
+			t.Errorf("with %v the notes warn of a domain that is there, or may be:\n%s", values, notes)
 		}
 	}
 }

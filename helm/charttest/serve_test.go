@@ -182,6 +182,23 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 	})
 }
 
+// Names and texts that YAML would read as something else arrive as they are.
+func TestDescriptorsArriveAsTheyAre(t *testing.T) {
+	sent := map[string]any{"on": "domain: on\n", "1.5": "domain: x\n", "indented.yaml": "  # first\n  domain: shop\n"}
+	for _, o := range render(t, "weir", map[string]any{"descriptors": sent}).Objects {
+		if o.Name() != "weir-descriptors" {
+			continue
+		}
+		for name, want := range sent {
+			if got := text(o.At("data", name)); strings.TrimRight(got, " \n") != strings.TrimRight(text(want), "\n") {
+				t.Errorf("descriptors.%s arrives as %q, want %q", name, got, want)
+			}
+		}
+		return
+	}
+	t.Error("there is no ConfigMap of descriptors")
+}
+
 // The pod of the CronJob does its work, with the environment that it gets.
 func TestTheJobDownsamplesAndEnds(t *testing.T) {
 	r := render(t, "weir", map[string]any{"redis": map[string]any{"addresses": []any{startRedis(t)},

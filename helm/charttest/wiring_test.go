@@ -90,6 +90,19 @@ func TestALabelOfOneKindOfObjectGoesBeforeTheCommonOne(t *testing.T) {
 	}
 }
 
+// Istio finds out by itself whether the other side has a proxy, unless it is told: mTLS with a weir outside the mesh fails.
+func TestADestinationRuleAsksForMTLSOnlyWhereWeirDemandsIt(t *testing.T) {
+	for _, demanded := range []bool{false, true} {
+		r := render(t, "weir", map[string]any{"istio": map[string]any{"destinationRule": map[string]any{"enabled": true},
+			"peerAuthentication": map[string]any{"enabled": demanded}}})
+		for _, o := range r.Objects {
+			if tls := o.At("spec", "trafficPolicy", "tls"); o.Kind() == "DestinationRule" && (tls != nil) != demanded {
+				t.Errorf("with peerAuthentication.enabled %v the DestinationRule says %v of TLS", demanded, tls)
+			}
+		}
+	}
+}
+
 // wantPorts wants every port of a Service to lead to one of the pods.
 func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
 	t.Helper()

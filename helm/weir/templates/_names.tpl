@@ -108,6 +108,18 @@ memory
 {{- if or .Values.descriptors (not .Values.existingConfigMaps) -}}yes{{- end -}}
 {{- end -}}
 
+{{/* "yes" if it makes all descriptors that weir has, and none configures mesh.domain, so that Envoy's requests meet no limit. */}}
+{{- define "weir.domainIsMissing" -}}
+{{- $missing := and .Values.descriptors (not .Values.existingConfigMaps) -}}
+{{- range .Values.descriptors -}}
+{{- $file := kindIs "string" . | ternary (fromYaml (toString .)) . -}}
+{{- if or (hasKey $file "Error") (eq (toString $file.domain) $.Values.mesh.domain) -}}
+{{- $missing = false -}}
+{{- end -}}
+{{- end -}}
+{{- if $missing -}}yes{{- end -}}
+{{- end -}}
+
 {{/* "yes" if the CronJob moves the history. */}}
 {{- define "weir.cronJob" -}}
 {{- if and .Values.history.enabled (eq .Values.history.downsample.by "cronjob") (eq (include "weir.backend" .) "redis") -}}yes{{- end -}}
