@@ -103,6 +103,27 @@ func TestADestinationRuleAsksForMTLSOnlyWhereWeirDemandsIt(t *testing.T) {
 	}
 }
 
+// A weir in a mesh has a proxy beside it, which is not ready before it has spoken with istiod.
+func TestAPolicyLeavesAMeshItsWays(t *testing.T) {
+	for _, mesh := range []bool{false, true} {
+		r := render(t, "weir", map[string]any{"networkPolicy": map[string]any{"enabled": true},
+			"istio": map[string]any{"peerAuthentication": map[string]any{"enabled": mesh}}})
+		for _, o := range r.Objects {
+			policy, isPolicy := decode(t, o).(*networkingv1.NetworkPolicy)
+			if !isPolicy {
+				continue
+			}
+			in := slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntValue() == 15008 })
+			out := slices.ContainsFunc(policy.Spec.Egress, func(e networkingv1.NetworkPolicyEgressRule) bool {
+				return len(e.To) == 0 && e.Ports[0].Port.IntValue() == 15012
+			})
+			if in != mesh || out != mesh {
+				t.Errorf("with mesh %v the policy lets HBONE in: %v, and istiod be asked: %v", mesh, in, out)
+			}
+		}
+	}
+}
+
 // wantPorts wants every port of a Service to lead to one of the pods.
 func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
 	t.Helper()
