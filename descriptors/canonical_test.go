@@ -159,6 +159,9 @@ func ruleFields(r *Rule) []string {
 		if l.Algorithm == SlidingWindow {
 			limits[i] += ", precision: " + brief(l.Precision)
 		}
+		if l.Burst > 0 {
+			limits[i] += fmt.Sprintf(", burst: %d", l.Burst)
+		}
 	}
 	limits[0] += replaced
 	if len(limits) == 1 {

@@ -38,6 +38,13 @@ descriptors:
   - {requests_per_unit: 4294967295, unit: year, algorithm: fixed_window, replaces: [{name: free}, {name: b}]}
   - {requests_per_unit: 0, unit: MONTH, precision: 1d, name: c}
 - {key: k, value: k, rate_limit: {requests_per_unit: 1, unit: week, algorithm: sliding_log, name: b}}
+- {key: k, value: t, rate_limit: {requests_per_unit: 7, unit: hour, algorithm: token_bucket, burst: 3, name: t}}
+- key: k
+  value: u
+  rate_limits:
+  - {requests_per_unit: 9, unit: minute, algorithm: token_bucket}
+  - {requests_per_unit: 0, unit: day, algorithm: token_bucket}
+  - {requests_per_unit: 5, unit: year, algorithm: token_bucket, burst: 4294967295}
 `,
 }
 
