@@ -224,15 +224,15 @@ func checkSameDomain(t *testing.T, got, want *Config, domain, why string) {
 	}
 }
 
-// rulesOf are the rules of a domain, without what depends on other domains and on lines.
+// rulesOf are the rules of a domain, without what depends on lines.
 func rulesOf(c *Config, domain string) (rules []Rule) {
-	for i, r := range c.rules {
-		if r.Number != i {
-			panic(fmt.Sprintf("rule %s has number %d and place %d", r.Path, r.Number, i))
-		}
+	for _, r := range c.rules {
 		if r.Domain == domain {
+			if r.Number != len(rules) {
+				panic(fmt.Sprintf("rule %s has number %d and place %d", r.Path, r.Number, len(rules)))
+			}
 			plain := *r
-			plain.Where, plain.Number = "", len(rules)
+			plain.Where = ""
 			rules = append(rules, plain)
 		}
 	}

@@ -11,13 +11,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Held is what a configuration in force was made of: the files of the last good form of each domain. The zero value
-// holds nothing. It is immutable.
+// Held is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one with
+// [NewHeld]; the zero value is that of zero [Options].
 type Held struct {
-	domains map[string][]File // the last good form of each domain
+	options Options
+	domains map[string]form
 	broken  []string          // domains that files name, but that never had a good form; sorted
 	of      map[string]string // the domain of each file that is there, as it was last known
 }
+
+// form is a domain that has no errors. Configurations share it: neither its tree nor its rules ever change.
+type form struct {
+	tree  *node
+	files []readFile // in the order of their names
+}
+
+// NewHeld holds nothing yet. All that is renewed from it is read with these options.
+func NewHeld(o Options) *Held { return &Held{options: o} }
 
 // Renewal is what [Held.Renew] makes of the files as they are now.
 type Renewal struct {
@@ -31,10 +41,11 @@ type Renewal struct {
 // Renew reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
-// content. Domains whose files have gone are left out.
-func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
-	p := readAll(files, o, 0)
-	next := &Held{domains: make(map[string][]File), of: make(map[string]string)}
+// content. Domains whose files have gone are left out. Only what has changed takes time: a domain whose files are those
+// of its last good form is not read again.
+func (h *Held) Renew(files []File, unreadable []string) Renewal {
+	p := h.read(files)
+	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	for _, f := range p.read {
 		domain := cmp.Or(f.domain, h.of[f.Name], domainLine(f.Data))
@@ -43,7 +54,7 @@ func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
 		}
 		next.of[f.Name] = domain
 		bad[domain] = bad[domain] || f.bad
-		next.domains[domain] = append(next.domains[domain], f.File)
+		next.domains[domain] = form{p.domains[domain], append(next.domains[domain].files, f)}
 	}
 	for name, domain := range h.of {
 		if _, there := next.of[name]; !there && within(name, unreadable) {
@@ -53,10 +64,10 @@ func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
 	}
 	r := Renewal{Held: next, Problems: p.problems}
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
-		last := h.domains[domain]
+		last, held := h.domains[domain]
 		switch {
 		case !bad[domain]:
-		case last != nil:
+		case held:
 			next.domains[domain] = last
 			r.Kept = append(r.Kept, domain)
 		default:
@@ -64,57 +75,92 @@ func (h *Held) Renew(files []File, unreadable []string, o Options) Renewal {
 			next.broken = append(next.broken, domain)
 		}
 	}
-	if p.errors+len(unreadable) == 0 {
-		r.Config = p.config
+	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains)+len(h.domains) == 0) {
 		return r
 	}
-	if next.same(h) || len(next.domains)+len(h.domains) == 0 {
-		return r
-	}
-	good := slices.DeleteFunc(p.read, func(f readFile) bool { return f.domain == "" || bad[f.domain] })
-	return next.rebuild(r, p.config, good, o)
+	next.build(&r)
+	return r
 }
 
-// rebuild makes the renewal's Config of the files that are good, which read has the trees of, and of the last form of
-// the domains that are kept. Only these are read again: no rule of the configuration in force is used, as its place
-// would change under those who have it.
-func (h *Held) rebuild(r Renewal, read *Config, good []readFile, o Options) Renewal {
-	unfolded := 0
-	for _, f := range good {
+// read reads files in the order of their names, but takes those of unchanged domains as they are held. It takes none if
+// others change what they mean: by naming their domain, or by leaving them no room.
+func (h *Held) read(files []File) *parser {
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	p := newParser(h.options)
+	unchanged := h.unchanged(files)
+	left := make(map[string][]readFile, len(unchanged))
+	for _, domain := range unchanged {
+		left[domain] = h.domains[domain].files
+	}
+	for _, f := range files {
+		domain := h.of[f.Name]
+		if held := left[domain]; len(held) > 0 {
+			p.take(held[0])
+			left[domain] = held[1:]
+		} else {
+			p.readFile(f)
+		}
+	}
+	for _, domain := range unchanged {
+		if p.domains[domain] != nil || p.unfolded > maxUnfolded {
+			return NewHeld(h.options).read(files)
+		}
+		p.domains[domain] = h.domains[domain].tree
+	}
+	p.end()
+	return p
+}
+
+// unchanged are the domains whose files are those of the form that is held, and had all of their warnings told.
+func (h *Held) unchanged(files []File) []string {
+	now := make(map[string][]File)
+	for _, f := range files {
+		if domain := h.of[f.Name]; domain != "" {
+			now[domain] = append(now[domain], f)
+		}
+	}
+	var unchanged []string
+	for domain, form := range h.domains {
+		if slices.EqualFunc(form.files, now[domain], func(held readFile, f File) bool { return held.is(f) && !held.untold }) {
+			unchanged = append(unchanged, domain)
+		}
+	}
+	return unchanged
+}
+
+// build makes the renewal's Config of the forms that are held, unless together they are too much.
+func (h *Held) build(r *Renewal) {
+	var all []readFile
+	domains, unfolded := make(map[string]*node), 0
+	for domain, form := range h.domains {
+		domains[domain] = form.tree
+		all = append(all, form.files...)
+	}
+	for _, f := range all {
 		unfolded += f.unfolded
 	}
-	var last []File
-	for _, domain := range r.Kept {
-		last = append(last, h.domains[domain]...)
+	if unfolded > maxUnfolded { // each form was good
+		r.Problems = append(r.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
+			"it takes over %d MiB, with its YAML aliases followed", listed(r.Kept), maxUnfolded>>20)})
+		return
 	}
-	p := readAll(last, o, unfolded)
-	if p.errors > 0 { // each form was good, but together they are too much
-		r.Problems = append(r.Problems, p.problems...)
-		return r
-	}
-	c := p.config
-	c.rules, c.passes, c.broken = nil, nil, h.broken
-	all := append(p.read, good...)
-	slices.SortStableFunc(all, func(a, b readFile) int { return cmp.Compare(a.Name, b.Name) })
-	for _, f := range all {
-		c.rules, c.passes = append(c.rules, f.rules...), append(c.passes, f.passes...)
-	}
-	for _, f := range good {
-		c.domains[f.domain] = read.domains[f.domain]
-	}
-	for i, rule := range c.rules {
-		rule.Number = i
-	}
-	r.Config = c
-	return r
+	slices.SortStableFunc(all, func(a, b readFile) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.domain, b.domain)) // a kept file's name may be taken again
+	})
+	r.Config = newConfig(h.options, domains, all)
+	r.Config.broken = h.broken
 }
 
 // same says whether h and g make the same configuration.
 func (h *Held) same(g *Held) bool {
-	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b []File) bool {
-		return slices.EqualFunc(a, b, func(a, b File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
+	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b form) bool {
+		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool { return a.is(b.File) })
 	})
 }
+
+// is says whether f is the file as it is now.
+func (f *readFile) is(now File) bool { return f.Name == now.Name && bytes.Equal(f.Data, now.Data) }
 
 // within says whether a file is one of those named, or lies below one. The name . stands for the directory of all.
 func within(file string, names []string) bool {

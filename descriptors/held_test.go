@@ -105,13 +105,13 @@ func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
 
 func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 	t.Helper()
-	held := &Held{}
+	held := NewHeld(o)
 	for i, step := range steps {
 		var files []File
 		for _, name := range slices.Sorted(maps.Keys(step.files)) {
 			files = append(files, File{Name: name, Data: []byte(step.files[name])})
 		}
-		r := held.Renew(files, step.unreadable, o)
+		r := held.Renew(files, step.unreadable)
 		got := "as before"
 		if r.Config != nil {
 			got = inForce(r)
@@ -127,7 +127,13 @@ func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 // checkForms fails unless a renewal gives what Parse makes of the forms that it holds, rule for rule.
 func checkForms(t *testing.T, r Renewal, o Options) {
 	t.Helper()
-	c, problems := Parse(slices.Concat(slices.Collect(maps.Values(r.Held.domains))...), o)
+	var files []File
+	for _, domain := range slices.Sorted(maps.Keys(r.Held.domains)) {
+		for _, f := range r.Held.domains[domain].files {
+			files = append(files, f.File)
+		}
+	}
+	c, problems := Parse(files, o)
 	if err := problems.Err(); err != nil {
 		t.Fatalf("the last good forms have errors: %v", err)
 	}
@@ -169,20 +175,57 @@ func TestAFileThatUnfoldsWithoutEndDoesNotSpoilOthers(t *testing.T) {
 			i+1, i, i, i)
 	}
 	files := []File{{"a", []byte(limited("a", 1))}, {"b", []byte(bomb)}, {"c", []byte(limited("c", 1))}}
-	r := (&Held{}).Renew(files, nil, Options{})
+	r := (&Held{}).Renew(files, nil)
 	if r.Config == nil || inForce(r) != "a=1 b=broken c=1" {
 		t.Fatalf("one file that is too much must break its own domain only: %v", r.Problems)
 	}
 }
 
 func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
-	first := (&Held{}).Renew([]File{{"a", []byte(limited("a", 1))}}, nil, Options{})
-	r := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, {"b", []byte(wrong("b\\x"))}}, nil, Options{})
+	first := (&Held{}).Renew([]File{{"a", []byte(limited("a", 1))}}, nil)
+	r := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, {"b", []byte(wrong("b\\x"))}}, nil)
 	want := `keep their last good form: a; never had a good form, so that requests cannot be decided: b\x`
 	if got := r.Told(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if x := r.Config.Explain("b\\x", Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
 		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
+	}
+}
+
+// large is a file that unfolds to 30 MiB: of three, the third is too much.
+func large(domain string) string {
+	text := "domain: " + domain + "\ndescriptors:\n"
+	m := "&m {a: " + strings.Repeat("a", 1<<20) + "}"
+	for i := range 30 {
+		text += fmt.Sprintf("- {key: k%d, rate_limit: {unit: day, requests_per_unit: 1}, metadata: %s}\n", i, m)
+		m = "*m"
+	}
+	return text
+}
+
+func TestFilesAreTooMuchTogetherWhetherReadAgainOrNot(t *testing.T) {
+	a, b, c := []byte(large("a")), []byte(large("b")), []byte(large("c"))
+	first := (&Held{}).Renew([]File{{"a", a}, {"b", b}}, nil)
+	if first.Config == nil {
+		t.Fatalf("two large files must not be too much: %v", first.Problems)
+	}
+	for _, test := range []struct {
+		name  string
+		files []File
+		want  string
+	}{
+		{"a third after those that have not changed", []File{{"a", a}, {"b", b}, {"c", c}}, "c:3: domain c: too much configuration"},
+		{"a third before them", []File{{"0", c}, {"a", a}, {"b", b}}, "b:3: domain b: too much configuration"},
+		{"a third beside one that is kept", []File{{"a", a}, {"b", []byte(wrong("b"))}, {"c", c}},
+			"too much configuration: beside the last good form of b it takes over 64 MiB"},
+	} {
+		got, want := first.Held.Renew(test.files, nil), unused(first.Held).Renew(test.files, nil)
+		checkSameRenewal(t, got, want, test.name)
+		if !slices.ContainsFunc(got.Problems, func(p Problem) bool {
+			return strings.HasPrefix(p.Error(), test.want) && !p.Warning
+		}) {
+			t.Errorf("%s: got %.500v, want …%s…", test.name, got.Problems, test.want)
+		}
 	}
 }

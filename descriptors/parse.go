@@ -41,69 +41,92 @@ const (
 // problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are taken in the order of the
 // bytes of their names.
 func Parse(files []File, o Options) (*Config, Problems) {
-	p := readAll(files, o, 0)
+	p := NewHeld(o).read(files)
 	if p.errors > 0 {
 		return nil, p.problems
 	}
-	return p.config, p.problems
+	return newConfig(o, p.domains, p.read), p.problems
 }
 
-// readAll reads files, whatever is wrong with them, where what has been read before has unfolded to so much.
-func readAll(files []File, o Options, unfolded int) *parser {
-	p := &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge, unfolded: unfolded,
-		composites: make(map[composite]string), names: make(map[Entry]string),
-		config: &Config{domains: make(map[string]*node), prefix: o.KeyPrefix}}
-	files = slices.Clone(files)
-	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+// newConfig makes a configuration of domains and of their files, which come in the order of their names.
+func newConfig(o Options, domains map[string]*node, files []readFile) *Config {
+	c := &Config{domains: domains, prefix: o.KeyPrefix}
 	for _, f := range files {
-		p.read = append(p.read, p.readFile(f))
+		c.rules, c.passes = append(c.rules, f.rules...), append(c.passes, f.passes...)
 	}
-	p.warnOfNothingReplaced()
-	p.problems.sort()
-	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
-		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
-	}
-	return p
+	return c
 }
 
-// readFile is a file that was read, and what it gave.
+// readFile is a file that was read, and what it gave. It is not changed once all files are read.
 type readFile struct {
 	File
-	domain   string // "" if that is not known
-	bad      bool   // it has errors
-	unfolded int    // its part of what was read, in the measure of maxUnfolded
-	rules    []*Rule
-	passes   []Pass
+	domain       string // "" if that is not known
+	bad          bool   // it has errors
+	unfolded     int    // its part of what was read, in the measure of maxUnfolded
+	rules        []*Rule
+	passes       []Pass
+	replacements []replacement
+	problems     Problems // that were found while it was read
+	untold       bool     // there were more
 }
 
 // parser holds what has been read so far, and where it stands.
 type parser struct {
 	algorithm Algorithm
 	shared    bool // several files may configure one domain
-	config    *Config
-	unfolded  int // what has been read, aliases followed, in the measure of maxUnfolded
+	domains   map[string]*node
+	numbers   map[string]int // how many rules each domain has
+	unfolded  int            // what has been read, aliases followed, in the measure of maxUnfolded
 
 	read       []readFile
 	composites map[composite]string // where each stands
 	names      map[Entry]string     // where each name of a limit stands, by domain and name
 
-	replacements []replacement
-
 	problems         Problems
 	errors, warnings int // all of them, told or not
 
-	file, domain string // being read
+	file, domain string // being read, with what it gave so far
+	rules        []*Rule
+	passes       []Pass
+	replacements []replacement
 }
 
-func (p *parser) readFile(f File) readFile {
+func newParser(o Options) *parser {
+	return &parser{algorithm: cmp.Or(o.Algorithm, SlidingWindow), shared: o.Merge,
+		domains: make(map[string]*node), numbers: make(map[string]int),
+		composites: make(map[composite]string), names: make(map[Entry]string)}
+}
+
+func (p *parser) readFile(f File) {
 	p.file, p.domain = f.Name, ""
-	errors, unfolded, rules, passes := p.errors, p.unfolded, len(p.config.rules), len(p.config.passes)
+	p.rules, p.passes, p.replacements = nil, nil, nil
+	errors, warnings, problems, unfolded := p.errors, p.warnings, len(p.problems), p.unfolded
 	p.readData(f.Data)
 	if p.unfolded > maxUnfolded {
 		p.unfolded = unfolded // the next file need not pay for this one
 	}
-	return readFile{File: f, domain: p.domain, bad: p.errors > errors, unfolded: p.unfolded - unfolded,
-		rules: p.config.rules[rules:], passes: p.config.passes[passes:]}
+	told := slices.Clone(p.problems[problems:])
+	p.read = append(p.read, readFile{File: f, domain: p.domain, bad: p.errors > errors, unfolded: p.unfolded - unfolded,
+		rules: p.rules, passes: p.passes, replacements: p.replacements,
+		problems: told, untold: p.errors-errors+p.warnings-warnings > len(told)})
+}
+
+// take takes a file that has no errors as it was read before, and tells its warnings again.
+func (p *parser) take(f readFile) {
+	p.unfolded += f.unfolded
+	told := min(len(f.problems), max(0, maxProblems-p.warnings))
+	p.warnings += len(f.problems)
+	p.problems = append(p.problems, f.problems[:told]...)
+	p.read = append(p.read, f)
+}
+
+// end is called once all files are read.
+func (p *parser) end() {
+	p.warnOfNothingReplaced()
+	p.problems.sort()
+	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
+		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
+	}
 }
 
 func (p *parser) readData(data []byte) {
@@ -118,14 +141,14 @@ func (p *parser) readData(data []byte) {
 	p.domain = p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.checkKeys(&m, "")
 	top := &node{where: p.where(m.node)}
-	switch other := p.config.domains[p.domain]; {
+	switch other := p.domains[p.domain]; {
 	case other != nil && p.shared:
 		top = other
 	case other != nil:
 		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
 			"MERGE_DOMAIN_CONFIG=true", printable(other.where))
 	case p.domain != "":
-		p.config.domains[p.domain] = top
+		p.domains[p.domain] = top
 	}
 	p.descriptors(m, top, "", 1)
 }
@@ -165,16 +188,17 @@ func (p *parser) descriptor(n *yaml.Node, parent *node, path string, depth int) 
 	child.values = p.values(m, parent.values, path, depth-1)
 	child.shared = p.sharing(m, parent.shared, key, value, path, depth-1)
 	if child.rule = p.rule(m, path, p.where(n)); child.rule != nil {
-		child.rule.Number = len(p.config.rules)
+		child.rule.Number = p.numbers[p.domain]
+		p.numbers[p.domain]++
 		child.rule.Values, child.rule.shared = child.values, child.shared
 		if child.rule.detailed {
 			child.rule.Values = upTo(depth)
 		}
-		p.config.rules = append(p.config.rules, child.rule)
+		p.rules = append(p.rules, child.rule)
 	}
 	p.descriptors(m, child, path, depth+1)
 	if child.rule == nil && child.exact == nil && child.byKey == nil {
-		p.config.passes = append(p.config.passes, Pass{Domain: p.domain, Path: path, Where: p.where(n)})
+		p.passes = append(p.passes, Pass{Domain: p.domain, Path: path, Where: p.where(n)})
 	}
 }
 

@@ -143,7 +143,7 @@ func checkSpelt(t *testing.T, c *Config, domain string, n *node, above Descripto
 // and leaves the last good form whole if it is bad. The file beside it changes in any case.
 func checkRenewal(t *testing.T, data []byte, parsed *Config) {
 	t.Helper()
-	own := readAll([]File{{"f", data}}, Options{}, 0).read[0].domain
+	own := (&Held{}).read([]File{{"f", data}}).read[0].domain
 	domain, beside := cmp.Or(own, "kept"), "beside"
 	if domain == beside {
 		beside = "other"
@@ -152,16 +152,16 @@ func checkRenewal(t *testing.T, data []byte, parsed *Config) {
 		return File{name, []byte("domain: " + inQuotes(domain) + "\ndescriptors: " + descriptors)}
 	}
 	const last = "[{key: k*, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 7}}, {key: k}]"
-	before := (&Held{}).Renew([]File{file("f", domain, last), file("g", beside, "[]")}, nil, Options{})
+	before := (&Held{}).Renew([]File{file("f", domain, last), file("g", beside, "[]")}, nil)
 	if before.Config == nil {
 		t.Fatalf("two good files give no configuration: %v", before.Problems)
 	}
 	changed := file("g", beside, "[{key: l, rate_limit: {unlimited: true}}]")
-	r := before.Held.Renew([]File{{"f", data}, changed}, nil, Options{})
+	r := before.Held.Renew([]File{{"f", data}, changed}, nil)
 	if r.Config == nil {
 		t.Fatalf("a file that changed beside this one is not in force: %v", r.Problems)
 	}
-	if m := r.Config.Match(beside, Descriptor{{"l", ""}}); m.Found != RuleFound || m.Rule != r.Config.rules[m.Rule.Number] {
+	if m := r.Config.Match(beside, Descriptor{{"l", ""}}); m.Found != RuleFound || !slices.Contains(r.Config.rules, m.Rule) {
 		t.Fatalf("a file that changed beside this one is not in force: its rule is %+v", m)
 	}
 	want, why := parsed, "a good file renewed"
@@ -172,4 +172,12 @@ func checkRenewal(t *testing.T, data []byte, parsed *Config) {
 		t.Fatalf("%s: the domains that keep their last good form are %q", why, r.Kept)
 	}
 	checkSameDomain(t, r.Config, want, domain, why)
+	again := r.Held.Renew([]File{{"f", data}, file("g", beside, "[]")}, nil)
+	if again.Config == nil || !slices.Equal(again.Problems, r.Problems) {
+		t.Fatalf("%s: once another file has changed, its problems are\n%v\nand were\n%v", why, again.Problems, r.Problems)
+	}
+	if again.Config.domains[domain] != r.Config.domains[domain] && len(r.Problems) < maxProblems {
+		t.Fatalf("%s: it was read again, though only another file has changed", why)
+	}
+	checkSameDomain(t, again.Config, want, domain, why+" and taken again")
 }

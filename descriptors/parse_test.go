@@ -192,7 +192,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		if got := c.Match("d", Descriptor{{"k", "xy"}}); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 1 {
+		if got := c.Match("d", Descriptor{{"k", "xy"}}); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 0 {
 			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
 		}
 		if c.Domains() != 2 {

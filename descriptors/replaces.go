@@ -28,10 +28,10 @@ func (l *Limit) ReplacedBy(names []string) bool {
 	return l.Name != "" && slices.Contains(names, l.Name)
 }
 
-// replacement is a name that a limit stands in for, and where it says so.
+// replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {
-	file, domain, path, name string
-	at                       *yaml.Node
+	path, name string
+	line       int
 }
 
 // replaces reads the names of the limits that a rate_limit of this name stands in for.
@@ -47,19 +47,27 @@ func (p *parser) replaces(m mapping, own, path string) []string {
 				p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 			}
 			names = append(names, name)
-			p.replacements = append(p.replacements, replacement{p.file, p.domain, path, name, item})
+			p.replacements = append(p.replacements, replacement{path, name, item.Line})
 		}
 	}
 	return names
 }
 
-// warnOfNothingReplaced warns of each replaced name that no limit of its domain has, once all files are read.
+// warnOfNothingReplaced warns of each replaced name that no limit of its domain has, once all files are read. Only these
+// names stay with their file.
 func (p *parser) warnOfNothingReplaced() {
-	for _, r := range p.replacements {
-		if _, there := p.names[Entry{Key: r.domain, Value: r.name}]; !there {
-			p.file, p.domain = r.file, r.domain
-			p.warnf(r.at, r.path, "replaces %s, but no limit of this domain has that name: correct it, or leave it out", shown(r.name))
+	for i := range p.read {
+		f := &p.read[i]
+		p.file, p.domain = f.Name, f.domain
+		var idle []replacement
+		for _, r := range f.replacements {
+			if _, there := p.names[Entry{Key: p.domain, Value: r.name}]; !there {
+				idle = append(idle, r)
+				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
+					"or leave it out", shown(r.name))
+			}
 		}
+		f.replacements = idle
 	}
 }
 

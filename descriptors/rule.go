@@ -24,7 +24,7 @@ type Rule struct {
 	// Replaces names limits that step aside, uncounted, where a request matches this rule as well. Do not change it.
 	Replaces []string
 
-	Number int   // its place in Config.Rules
+	Number int   // its place among the rules of its domain
 	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
 
 	detailed bool   // Values are all entries

@@ -62,7 +62,7 @@ func TestRulesSayWhichValuesAreToldApart(t *testing.T) {
 func TestRulesKnowTheirPlace(t *testing.T) {
 	for i, r := range parse(t, toldApart).Rules() {
 		if r.Number != i {
-			t.Errorf("rule %s has number %d and place %d; counters are found by the number", r.Path, r.Number, i)
+			t.Errorf("rule %s has number %d and place %d in its domain; counters are found by the number", r.Path, r.Number, i)
 		}
 	}
 }

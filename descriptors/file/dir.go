@@ -30,16 +30,15 @@ type Dir struct {
 	// after apply. Set it before Run.
 	OnError func(error)
 
-	path    string
-	options descriptors.Options
-	log     *slog.Logger
-	loaded  bool              // Run has put a configuration in force
-	held    *descriptors.Held // what that was made of
+	path   string
+	log    *slog.Logger
+	loaded bool              // Run has put a configuration in force
+	held   *descriptors.Held // what that was made of
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o descriptors.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, options: o, log: log, held: &descriptors.Held{}}
+	return &Dir{path: path, log: log, held: descriptors.NewHeld(o)}
 }
 
 // Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows the
@@ -118,7 +117,7 @@ func (d *Dir) renew(s snapshot) descriptors.Renewal {
 	for _, p := range problems {
 		unreadable = append(unreadable, p.File)
 	}
-	renewed := d.held.Renew(files, unreadable, d.options)
+	renewed := d.held.Renew(files, unreadable)
 	renewed.Problems = append(problems, renewed.Problems...)
 	return renewed
 }

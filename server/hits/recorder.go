@@ -48,10 +48,15 @@ func New(maxValues int) *Recorder {
 // Table finds the counters for the descriptors of one configuration. It is immutable, and counts into the same counters
 // as the tables before and after it.
 type Table struct {
-	rules     []*series // by their numbers
-	unmatched map[string]*Counter
+	domains   map[string]*domainTable
 	unknown   *Counter
 	maxValues int
+}
+
+// domainTable has the counters of a domain.
+type domainTable struct {
+	rules     []*series // by their numbers
+	unmatched *Counter
 }
 
 // Table makes the table of a configuration that is about to be put in force. Rules that it does not have are forgotten
@@ -63,16 +68,16 @@ func (r *Recorder) Table(c *descriptors.Config) *Table {
 		s.current = false
 	}
 	t := &Table{
-		rules:     make([]*series, len(c.Rules())),
-		unmatched: make(map[string]*Counter, c.Domains()),
+		domains:   make(map[string]*domainTable, c.Domains()),
 		unknown:   &r.at(history.UnknownDomain, history.Unmatched).own,
 		maxValues: r.maxValues,
 	}
-	for i, rule := range c.Rules() {
-		t.rules[i] = r.at(rule.Domain, rule.Path)
+	for _, name := range c.DomainNames() {
+		t.domains[name] = &domainTable{unmatched: &r.at(name, history.Unmatched).own}
 	}
-	for _, domain := range c.DomainNames() {
-		t.unmatched[domain] = &r.at(domain, history.Unmatched).own
+	for _, rule := range c.Rules() {
+		in := t.domains[rule.Domain]
+		in.rules = append(in.rules, r.at(rule.Domain, rule.Path))
 	}
 	return t
 }
@@ -91,13 +96,14 @@ func (r *Recorder) at(domain, path string) *series {
 // Counter is where the hits of a descriptor are counted, given the rule of the table's configuration that matches it, or
 // nil if none does. It neither waits nor allocates, but for a value that is seen for the first time.
 func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Descriptor) *Counter {
-	if rule == nil {
-		if c := t.unmatched[domain]; c != nil {
-			return c
-		}
+	in := t.domains[domain]
+	if in == nil {
 		return t.unknown
 	}
-	s := t.rules[rule.Number]
+	if rule == nil {
+		return in.unmatched
+	}
+	s := in.rules[rule.Number]
 	if len(rule.Values) == 0 || t.maxValues == 0 {
 		return &s.own
 	}

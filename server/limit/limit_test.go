@@ -277,7 +277,7 @@ func TestBadRequests(t *testing.T) {
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	var none descriptors.Held
 	broken.Apply(none.Renew([]descriptors.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
-		{Name: "bar", Data: []byte("domain: bar")}}, nil, descriptors.Options{}).Config)
+		{Name: "bar", Data: []byte("domain: bar")}}, nil).Config)
 	brings := one("no", "rule")
 	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}
 	for _, tc := range []struct {
