@@ -100,7 +100,7 @@ func measureLoad(t *testing.T, w *weir, during func()) [3]time.Duration {
 		return err
 	})
 	during()
-	running.wantNoFailures(t, "clients while ten thousand rules are read again")
+	running.wantNoFailures(t, "clients while one of ten files is read again")
 	slices.Sort(took)
 	return [3]time.Duration{took[len(took)/2], took[len(took)*99/100], took[len(took)-1]}
 }
