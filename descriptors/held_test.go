@@ -196,8 +196,8 @@ func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
 // large is a file that unfolds to 30 MiB: of three, the third is too much.
 func large(domain string) string {
 	text := "domain: " + domain + "\ndescriptors:\n"
-	m := "&m {a: " + strings.Repeat("a", 1<<20) + "}"
-	for i := range 30 {
+	m := "&m {a: " + strings.Repeat("a", 64<<10) + "}"
+	for i := range 480 {
 		text += fmt.Sprintf("- {key: k%d, rate_limit: {unit: day, requests_per_unit: 1}, metadata: %s}\n", i, m)
 		m = "*m"
 	}
@@ -221,7 +221,9 @@ func TestFilesAreTooMuchTogetherWhetherReadAgainOrNot(t *testing.T) {
 			"too much configuration: beside the last good form of b it takes over 64 MiB"},
 	} {
 		got, want := first.Held.Renew(test.files, nil), unused(first.Held).Renew(test.files, nil)
-		checkSameRenewal(t, got, want, test.name)
+		if !slices.Equal(got.Problems, want.Problems) || (got.Config == nil) != (want.Config == nil) {
+			t.Errorf("%s: got %.500v, where all files read again give %.500v", test.name, got.Problems, want.Problems)
+		}
 		if !slices.ContainsFunc(got.Problems, func(p Problem) bool {
 			return strings.HasPrefix(p.Error(), test.want) && !p.Warning
 		}) {
