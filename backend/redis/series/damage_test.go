@@ -258,3 +258,44 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 		t.Errorf("the job did %+v, want it to move all chunks but the damaged ones", did)
 	}
 }
+
+// TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is due,
+// and where it visits all as it does not know the dates.
+func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
+		for _, dry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
+				f.empty(t)
+				clock := newClock(start)
+				s := opened(t, f, clock.now, nil)
+				a := newAuthor(s, "ann", 60)
+				if err := a.land(t.Context(), start.Unix()/60); err != nil {
+					t.Fatal(err)
+				}
+				if dated {
+					if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				const wrong = 3*pageSize - 7
+				for i := range wrong {
+					name := goredis.Z{Score: float64(i), Member: fmt.Sprint("shop", i)}
+					if err := client.ZAdd(t.Context(), dueKey(a.p), name).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				clock.set(start.Add(48 * time.Hour))
+				did, err := s.Roll(t.Context(), history.Job{Now: clock.now(), DryRun: dry})
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("and %d errors more", wrong-toldErrors)) {
+					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
+				}
+				if did.Chunks[history.Minutes] < 60 {
+					t.Errorf("the job did %+v, want it to move the minutes of all 60 series", did)
+				}
+			})
+		}
+	}
+}

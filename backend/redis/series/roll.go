@@ -110,8 +110,8 @@ func (s *Store) agesText() string {
 // all visits all series of a partition.
 func (w *worker) all(ctx context.Context, p history.Partition, now int64) error {
 	ids, damage, err := w.names(ctx, p, nil)
-	if err == nil {
-		err = errors.Join(damage...)
+	for _, d := range damage {
+		w.fail(d)
 	}
 	for page := range slices.Chunk(ids, pageSize) {
 		if err != nil {
@@ -122,10 +122,10 @@ func (w *worker) all(ctx context.Context, p history.Partition, now int64) error 
 	return err
 }
 
-// due visits the series of a partition that are due.
+// due visits the series of a partition that are due. It steps over what is no name of a series.
 func (w *worker) due(ctx context.Context, p history.Partition, now int64) error {
-	seen := make(map[history.ID]bool)
-	for skip := 0; ; { // a dry run leaves them due
+	seen := make(map[string]bool)
+	for skip := 0; ; { // over those that stay due: in a dry run all
 		answer, err := w.do(ctx, p, "zrangebyscore", dueKey(p), "-inf", now, "limit", skip, pageSize)
 		if err != nil {
 			return err
@@ -133,17 +133,19 @@ func (w *worker) due(ctx context.Context, p history.Partition, now int64) error 
 		members, _ := answer.([]any)
 		var page []history.ID
 		for i := range members {
-			id, err := parseName(text(members, i))
-			if err != nil {
-				return fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err)
-			}
-			if w.job.DryRun || seen[id] { // what comes again will come again: late hits came between
+			name := text(members, i)
+			id, err := parseName(name)
+			if w.job.DryRun || err != nil || seen[name] { // what comes again will come again: late hits came between
 				skip++
 			}
-			if !seen[id] {
-				seen[id] = true
+			switch {
+			case seen[name]:
+			case err != nil:
+				w.fail(fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err))
+			default:
 				page = append(page, id)
 			}
+			seen[name] = true
 		}
 		if len(members) == 0 {
 			return nil
