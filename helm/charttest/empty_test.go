@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,7 +25,6 @@ func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holes := regexp.MustCompile(`(?m)^.*(: null|nil>.*|%!.*)$`)
 	for _, path := range paths {
 		r, err := Render(c, Release{Name: "weir", Namespace: "limits", Values: loader.MergeMaps(map[string]any{
 			"redis": map[string]any{"addresses": []any{"redis:6379"}},
@@ -35,14 +35,94 @@ func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
 			}
 			continue
 		}
-		for _, o := range r.Objects {
-			for _, hole := range holes.FindAllString(o.Text, -1) {
-				if key := strings.TrimSpace(hole); key != "resources: null" && key != "securityContext: null" { // these say: none
-					t.Errorf("with %s left empty %s says %q", strings.Join(path, "."), o, key)
+		for _, hole := range holesIn(r) {
+			t.Errorf("with %s left empty %s", strings.Join(path, "."), hole)
+		}
+	}
+}
+
+func TestAKeyOfASectionThatIsOffMayBeLeftEmpty(t *testing.T) {
+	defaults, err := ReadValues(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := 0
+	for _, path := range keysOf(defaults, nil) {
+		for depth := 1; depth < len(path); depth++ {
+			section := path[:depth]
+			if _, has := at(defaults, section).(map[string]any)["enabled"]; !has || path[depth] == "enabled" {
+				continue
+			}
+			off++
+			for backend, more := range map[string]map[string]any{"memory": {}, "redis": {
+				"redis": map[string]any{"addresses": []any{"redis:6379"}}, "networkPolicy": map[string]any{"enabled": true}}} {
+				values := loader.MergeMaps(empty(append(slices.Clone(section), "enabled")), empty(path))
+				at(values, section).(map[string]any)["enabled"] = false
+				what := fmt.Sprintf("counting in %s, with %s off and %s left empty", backend, strings.Join(section, "."),
+					strings.Join(path, "."))
+				r, err := Render(c, Release{Name: "weir", Namespace: "limits", Values: loader.MergeMaps(more, values)})
+				if err != nil {
+					t.Errorf("%s: what is not used is asked for: %v", what, err)
+					continue
+				}
+				for _, hole := range holesIn(r) {
+					t.Errorf("%s %s", what, hole)
 				}
 			}
 		}
 	}
+	if off < 60 {
+		t.Errorf("only %d keys stand in sections that can be off: this test looks in the wrong place", off)
+	}
+}
+
+// An EnvoyFilter without a selector is for all gateways of its namespace. In Helm {} keeps the default.
+func TestAGatewaysSelectorMayBeEmpty(t *testing.T) {
+	c, err := Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, selector := range map[string]any{"null": nil, "its only label removed": map[string]any{"istio": nil}} {
+		r, err := Render(c, Release{Name: "weir", Namespace: "limits", Values: map[string]any{
+			"istio": map[string]any{"gateway": map[string]any{"enabled": true, "selector": selector}}}})
+		if err != nil {
+			t.Errorf("istio.gateway.selector: %s is refused: %v", what, err)
+			continue
+		}
+		filter := slices.IndexFunc(r.Objects, func(o Object) bool { return o.Kind() == "EnvoyFilter" })
+		if filter < 0 || strings.Contains(r.Objects[filter].Text, "workloadSelector") {
+			t.Errorf("istio.gateway.selector: %s must make an EnvoyFilter for all gateways, one without a selector", what)
+		}
+	}
+}
+
+var holes = regexp.MustCompile(`(?m)^.*(: null|nil>.*|%!.*)$`)
+
+// holesIn are the lines of objects and notes where a value is missing.
+func holesIn(r *Rendered) (found []string) {
+	for _, o := range r.Objects {
+		for _, hole := range holes.FindAllString(o.Text, -1) {
+			if key := strings.TrimSpace(hole); key != "resources: null" && key != "securityContext: null" { // these say: none
+				found = append(found, fmt.Sprintf("%s says %q", o, key))
+			}
+		}
+	}
+	for _, hole := range holes.FindAllString(r.Notes, -1) {
+		found = append(found, fmt.Sprintf("the notes say %q", hole))
+	}
+	return found
+}
+
+// at is what stands in a tree at a path.
+func at(tree any, path []string) any {
+	for _, key := range path {
+		tree = tree.(map[string]any)[key]
+	}
+	return tree
 }
 
 // keysOf are the paths of all keys in a tree, those above before those below.

@@ -71,12 +71,14 @@
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
 - name: DRAIN_TIMEOUT
   value: {{ printf "%vs" .Values.drain.timeoutSeconds }}
-{{- if and .Values.history.enabled (eq (include "weir.backend" .) "redis") }}
+{{- if .Values.history.enabled }}
+{{- if eq (include "weir.backend" .) "redis" }}
 - name: HISTORY_DOWNSAMPLE
   value: {{ eq .Values.history.downsample.by "serve" | quote }}
 {{- else if .Values.history.redis.urlSecret }}
 - name: HISTORY_DOWNSAMPLE
   value: "true"
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -60,9 +60,11 @@ metadata:
   labels:
     {{- include "weir.labels" (dict "root" . "component" "mesh") | nindent 4 }}
 spec:
+  {{- with .Values.istio.gateway.selector }}
   workloadSelector:
     labels:
-      {{- toYaml .Values.istio.gateway.selector | nindent 6 }}
+      {{- toYaml . | nindent 6 }}
+  {{- end }}
   configPatches:
     - applyTo: HTTP_FILTER
       match:

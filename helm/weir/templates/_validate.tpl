@@ -22,7 +22,7 @@
 {{- with .Values.redis.perSecond -}}
 {{- if .enabled -}}
 {{- include "weir.validateRedis" (list "redis.perSecond" .) -}}
-{{- else if or .addresses .urlSecret.name -}}
+{{- else if or .addresses (.urlSecret | default dict).name -}}
 {{- fail "redis.perSecond says where a second Redis is, but redis.perSecond.enabled is false, so nothing would be counted there: enable it, or leave out where it is." -}}
 {{- end -}}
 {{- end -}}

@@ -1,6 +1,7 @@
 {{/*
 A key whose values have all been commented out is null, and Helm then takes its defaults away. Lists, labels and what weir has a
-default of its own for may be empty; these may not, those above before those below.
+default of its own for may be empty; these may not, those above before those below. What stands in a section that has
+`enabled: false` is not used, and not looked at.
 */}}
 {{- define "weir.mayNotBeEmpty" -}}
 mode image image.repository image.pullPolicy algorithm answer answer.limitHeaders
@@ -14,7 +15,7 @@ serviceAccount serviceAccount.create probes probes.startup probes.readiness prob
 service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy
 monitoring monitoring.serviceMonitor monitoring.podMonitor monitoring.rules monitoring.dashboards
 mesh mesh.clusterDomain mesh.domain mesh.timeout mesh.failureModeDeny mesh.rateLimits
-istio istio.gateway istio.gateway.namespace istio.gateway.selector istio.sidecar istio.destinationRule istio.peerAuthentication
+istio istio.gateway istio.gateway.namespace istio.sidecar istio.destinationRule istio.peerAuthentication
 istio.peerAuthentication.enabled envoyGateway envoyGateway.patchPolicy
 sidecar sidecar.socket sidecar.volume tests tests.descriptor
 {{- end -}}
@@ -22,10 +23,14 @@ sidecar sidecar.socket sidecar.volume tests tests.descriptor
 {{- define "weir.validateNothingIsEmpty" -}}
 {{- range $path := regexSplit "\\s+" (include "weir.mayNotBeEmpty" . | trim) -1 -}}
 {{- $at := $.Values -}}
+{{- $used := true -}}
 {{- range splitList "." $path -}}
+{{- if $used -}}
+{{- $used = or (eq . "enabled") (ne (get $at "enabled" | toString) "false") -}}
 {{- $at = get $at . -}}
 {{- end -}}
-{{- if or (kindIs "invalid" $at) (eq (toString $at) "") -}}
+{{- end -}}
+{{- if and $used (or (kindIs "invalid" $at) (eq (toString $at) "")) -}}
 {{- fail (printf "%s is empty, which takes its default away: give it a value, or leave out its name to have the default." $path) -}}
 {{- end -}}
 {{- end -}}

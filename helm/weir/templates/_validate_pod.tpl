@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $labels := dict "podLabels" .Values.podLabels "history.downsample.podLabels" .Values.history.downsample.podLabels -}}
+{{- range $name, $labels := dict "podLabels" .Values.podLabels "history.downsample.podLabels" (.Values.history.downsample | default dict).podLabels -}}
 {{- range $selecting -}}
 {{- if hasKey ($labels | default dict) . -}}
 {{- fail (printf "%s sets %s, by which Services find weir's pods: leave it out. nameOverride and the release's name are what changes it." $name .) -}}
