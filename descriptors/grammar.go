@@ -51,28 +51,34 @@ func (p *parser) checkKeys(m *mapping, path string) {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
 		case slices.Contains(borrowed, name) && m.in.name != inListItem.name:
-			p.warnf(key, path, "%s, and is ignored here", misplaced(name, m.in))
+			p.warnf(key, path, "%s, and is ignored here", misplaced{name, m.in})
 		default:
-			p.errorf(key, path, "%s", misplaced(name, m.in))
+			p.errorf(key, path, "%s", misplaced{name, m.in})
 		}
 	}
 	for _, a := range m.again {
-		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %d", shown(a[0].Value), a[1].Line)
+		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %d", a[0].Value, a[1].Line)
 	}
 }
 
-// misplaced says where a key belongs that cannot stand in a place, or what can.
-func misplaced(name string, in place) string {
+// misplaced is a key that cannot stand in a place. A file may have a million of them, so its text is made only if told.
+type misplaced struct {
+	key string
+	in  place
+}
+
+// String says where the key belongs, or what can stand in its place.
+func (m misplaced) String() string {
 	for _, b := range belongs {
-		if slices.Contains(b.in.keys, name) {
-			return fmt.Sprintf("%q does not belong in %s: it goes %s", name, in.name, b.where)
+		if slices.Contains(b.in.keys, m.key) {
+			return fmt.Sprintf("%q does not belong in %s: it goes %s", m.key, m.in.name, b.where)
 		}
 	}
-	allowed := strings.Join(in.keys, ", ")
-	if meant := nearest(name, in.keys); meant != "" {
+	allowed := strings.Join(m.in.keys, ", ")
+	if meant := nearest(m.key, m.in.keys); meant != "" {
 		allowed += " (did you mean " + meant + "?)"
 	}
-	return fmt.Sprintf("unknown key %s in %s: use one of %s", quoted(name), in.name, allowed)
+	return fmt.Sprintf("unknown key %s in %s: use one of %s", quoted(m.key), m.in.name, allowed)
 }
 
 // nearest is the name that someone who wrote s most likely meant, "" if none is near.
