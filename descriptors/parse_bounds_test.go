@@ -104,3 +104,26 @@ func TestAProblemThatNobodyIsToldCostsNoText(t *testing.T) {
 		}
 	}
 }
+
+// TestPatternsAreComparedUpToABound holds that long patterns, and those of many stars, cost no comparisons.
+func TestPatternsAreComparedUpToABound(t *testing.T) {
+	tests := map[string]struct {
+		first, second string
+		warned        bool
+	}{
+		"few stars":                   {"a*", "a*******", true},
+		"too many stars":              {"a*", "a********b*", false},
+		"too many stars in the first": {"a*********", "a*b", false},
+		"short":                       {"a*", strings.Repeat("a", 254) + "*", true},
+		"too long":                    {"a*", strings.Repeat("a", 255) + "*", false},
+		"too long in the first":       {strings.Repeat("a", 255) + "*", strings.Repeat("a", 255) + "*b", false},
+	}
+	for name, test := range tests {
+		text := fmt.Sprintf("domain: d\ndescriptors:\n- {key: k, value: %q}\n- {key: k, value: %q}\n", test.first, test.second)
+		c, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+		warned := len(problems) == 1 && strings.Contains(problems[0].Text, "this never applies")
+		if c == nil || warned != test.warned || len(problems) > 1 {
+			t.Errorf("%s: the problems are %v, want that the second never applies: %v", name, problems, test.warned)
+		}
+	}
+}

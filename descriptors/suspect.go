@@ -6,8 +6,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxCompared is how many patterns of a level, from the first, are compared with those after them.
-const maxCompared = 100
+const (
+	// maxCompared is how many patterns of a level, from the first, are compared with those after them.
+	maxCompared = 100
+	// maxComparedBytes and maxComparedStars are what patterns that are compared have at most, key and value together: what
+	// a comparison takes grows with both.
+	maxComparedBytes, maxComparedStars = 256, 8
+)
 
 // composite is a child of a level by the name that envoyproxy/ratelimit has for it.
 type composite struct {
@@ -42,8 +47,15 @@ func (p *parser) add(n *yaml.Node, parent *node, key, value, path string) *node 
 // warnOfHidden warns if one of the first patterns of parent fits all that the last one can fit.
 func (p *parser) warnOfHidden(n *yaml.Node, parent *node, path string) {
 	before := parent.patterns.all[:len(parent.patterns.all)-1]
-	last := parent.patterns.all[len(before)]
-	for _, first := range before[:min(len(before), maxCompared)] {
+	last := &parent.patterns.all[len(before)]
+	if !last.isPlain() {
+		return
+	}
+	for i := range before[:min(len(before), maxCompared)] {
+		first := &before[i]
+		if !first.isPlain() {
+			continue
+		}
 		// A star in the last one's text is fitted by a star only, which fits whatever it stands for.
 		if glob(first.key, last.key) && (first.value == "" || last.value != "" && glob(first.value, last.value)) {
 			p.warnf(n, path, "this never applies: the pattern at %s stands before it and fits all that this one fits",
@@ -51,6 +63,12 @@ func (p *parser) warnOfHidden(n *yaml.Node, parent *node, path string) {
 			return
 		}
 	}
+}
+
+// isPlain says whether a pattern is compared with others, as any that people write.
+func (p *pattern) isPlain() bool {
+	return len(p.key)+len(p.value) <= maxComparedBytes &&
+		strings.Count(p.key, "*")+strings.Count(p.value, "*") <= maxComparedStars
 }
 
 // warnOfValue warns of a value that looks like one, but lets any value match.
