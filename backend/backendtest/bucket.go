@@ -28,12 +28,22 @@ func newLeaking(l *descriptors.Limit) *leaking {
 // hit.
 func leak(l *descriptors.Limit) int64 { return int64(max(1, l.Requests)) }
 
-// follow is called before each check. Under another number of requests, what counts at now begins to leak anew.
+// follow is called before each check. Under another number of requests, what counts at now leaks by that from then on. The
+// share of the next hit that has leaked stays, in whole microseconds of leaking.
 func (g *leaking) follow(l *descriptors.Limit, now window.Instant) {
-	if leak(l) != g.requests {
-		g.level = g.hits(g.Sum(now))
-		g.requests, g.last = leak(l), now
+	if leak(l) == g.requests {
+		return
 	}
+	was, level := big.NewInt(g.requests), g.at(now)
+	g.level, g.requests, g.last = g.hits(g.Sum(now)), leak(l), now
+	share := new(big.Int).Sub(g.level, level)
+	took := share.Div(share, was)
+	took.Mul(took, was).Div(took, big.NewInt(g.requests))
+	whole := upwards(g.window, big.NewInt(g.requests))
+	if took.Cmp(whole) >= 0 {
+		took.Sub(whole, big.NewInt(1))
+	}
+	g.level.Sub(g.level, took.Mul(took, big.NewInt(g.requests)))
 }
 
 // hits is a level of whole hits.

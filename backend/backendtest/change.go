@@ -30,6 +30,33 @@ func testChangedNumber(t *testing.T, s Store, a descriptors.Algorithm) {
 	}
 }
 
+// testTurns: callers who ask by two numbers of requests in turns, as during a rolling update, or where requests bring a limit
+// of their own, are admitted no less than by the smaller one alone, and no more than by the larger one.
+func testTurns(t *testing.T, s Store, a descriptors.Algorithm) {
+	const pause, span = 10 * time.Millisecond, 10 * time.Second
+	var limits [2][]descriptors.Limit
+	for i, n := range []uint64{600, 1200} {
+		limits[i] = []descriptors.Limit{NewLimit(t, n, descriptors.Minute, 1, a, 0)}
+		if a == descriptors.TokenBucket {
+			limits[i][0].Burst = 10
+		}
+	}
+	admitted := 0
+	for step := range int(span / pause) {
+		s.SetTime(start.Plus(time.Duration(step) * pause))
+		if s.decide(t, backend.Check{Key: []byte("key"), Limits: limits[step%2], Hits: 1, Charge: descriptors.ChargeAdmitted}).Allowed {
+			admitted++
+		}
+	}
+	least, most := 10+99, 10+200
+	if a != descriptors.TokenBucket {
+		least, most = 600, 1000
+	}
+	if admitted < least || admitted > most {
+		t.Errorf("in %v %d hits were admitted by 600 and 1200 a minute in turns, want %d to %d", span, admitted, least, most)
+	}
+}
+
 // testChangedWindow: a limit with another window begins anew. What the old one has counted lasts as long as it counts,
 // for replicas that still ask for it, and no longer, however often the key is asked under the new one.
 func testChangedWindow(t *testing.T, s Store, a descriptors.Algorithm) {

@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket} {
 		t.Run("AChangedNumberDecidesAtOnce/"+a.String(), func(t *testing.T) { testChangedNumber(t, open(t), a) })
+		t.Run("TwoNumbersInTurnsBothHold/"+a.String(), func(t *testing.T) { testTurns(t, open(t), a) })
 		if a != descriptors.TokenBucket { // whose hits do not count for a window
 			t.Run("AChangedWindowBeginsAnew/"+a.String(), func(t *testing.T) { testChangedWindow(t, open(t), a) })
 		}

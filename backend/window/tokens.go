@@ -32,7 +32,7 @@ func NewTokens(l *descriptors.Limit) *Tokens {
 // leak as they did, requests in a window, until Follow says otherwise.
 func RestoreTokens(window time.Duration, requests uint64, last, age Instant, hits uint64) (*Tokens, bool) {
 	t := &Tokens{window: micros(window), requests: requests, last: last, age: age, hits: hits}
-	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= MaxCount &&
+	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= descriptors.MaxBurst+requests &&
 		last >= 0 && last <= MaxCount && age >= 0 && age < t.window
 }
 
@@ -41,14 +41,29 @@ func (t *Tokens) For(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
 }
 
-// Follow keeps what counts at now, and lets it leak at another rate from now on.
+// Follow keeps what counts at now, and lets it leak at another rate from now on. Of the next hit the same share has then
+// leaked: callers who ask by two rates in turns wait for neither in vain.
 func (t *Tokens) Follow(l *descriptors.Limit, now Instant) {
 	requests := max(1, l.Requests)
 	if requests == t.requests {
 		return
 	}
-	t.hits = t.Sum(now)
-	t.requests, t.last, t.age = requests, now, 0
+	level, leaking := t.Sum(now), Instant(0)
+	if level > 0 {
+		leaking = t.leaking(now)
+	}
+	product := float64(float64(leaking) * float64(t.requests))
+	t.hits, t.requests, t.last = level, requests, now
+	t.age = min(Instant(math.Floor(product/float64(requests))), t.leaks(1)-1)
+}
+
+// leaking is for how long the next hit has been leaking at now, by which something counts.
+func (t *Tokens) leaking(now Instant) Instant {
+	age := (now - t.last + t.age) % t.window
+	if hits := t.leaked(age); hits > 0 {
+		age = max(0, age-t.leaks(hits))
+	}
+	return age
 }
 
 // Sum is the number of hits that count at now: those that have not leaked.

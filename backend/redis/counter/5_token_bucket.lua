@@ -4,6 +4,16 @@
 local Bucket = {}
 Bucket.__index = Bucket
 
+-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until an age:
+-- the same share of it has leaked.
+local function carried(age, was, rate, window)
+	local hits = leaked(age, was, window)
+	if hits > 0 then
+		age = max(0, age - leaks(hits, was, window))
+	end
+	return min(floor(age * was / rate), leaks(1, rate, window) - 1)
+end
+
 local function token_bucket(fields, l)
 	local s = setmetatable({fields = fields, name = l.name, rate = l.width, window = l.window, was = l.width, last = 0,
 		age = 0, held = 0, changed = false, grown = false}, Bucket)
@@ -23,11 +33,12 @@ function Bucket:sum(now)
 	if now < self.last then
 		self.last, self.changed = now, true
 	end
-	local sum = level_at(self.held, now - self.last + self.age, self.was, self.window)
+	local sum, _, age = level_at(self.held, now - self.last + self.age, self.was, self.window)
 	if sum == 0 then
 		self.held, self.changed = 0, true
 	elseif self.was ~= self.rate then
-		self.last, self.age, self.held, self.was = now, 0, sum, self.rate
+		age = carried(age, self.was, self.rate, self.window)
+		self.last, self.age, self.held, self.was = now, age, sum, self.rate
 		self.changed, self.grown = true, true
 	end
 	return sum
@@ -35,7 +46,7 @@ end
 
 function Bucket:add(now, delta)
 	local before = self:sum(now)
-	delta = max(-before, min(delta, MAX_BURST - before))
+	delta = max(-before, min(delta, max(0, MAX_BURST - before)))
 	if delta == 0 then
 		return
 	end
