@@ -111,6 +111,8 @@ func (c *Call) Reset() {
 	}
 	clear(c.pending)
 	clear(c.replaced)
+	clear(c.overrides)
+	clear(c.decisions)
 	clear(c.checks)
 	clear(c.Statuses)
 	c.round.reset()

@@ -114,5 +114,6 @@ func (r *round) add(c *Call, i int) {
 // reset empties the round. It keeps no reference to what the request and the rules held.
 func (r *round) reset() {
 	clear(r.checks)
+	clear(r.decisions)
 	r.checks, r.decisions, r.at = r.checks[:0], r.decisions[:0], r.at[:0]
 }

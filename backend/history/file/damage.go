@@ -84,8 +84,12 @@ func (s *Store) inspect(path string) error {
 }
 
 // isFarAway says whether a page was written where no file can have one: its number came from a damaged list of free
-// pages. Linux says EFBIG or EINVAL to such an offset, and Go refuses one below zero itself.
+// pages. Linux says EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that has become too
+// large for its file system fails before, when it is to grow.)
 func isFarAway(err error) bool {
 	var write *fs.PathError
-	return errors.As(err, &write) && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL) || write.Op == "writeat")
+	if !errors.As(err, &write) {
+		return false
+	}
+	return write.Op == "writeat" || write.Op == "write" && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL))
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,6 +179,15 @@ func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
 		}
 		if lists == 0 || errors.Join(errs...) == nil {
 			t.Errorf("%d lists of free pages that point at page %d gave no error: the test damages nothing", lists, far)
+		}
+	}
+}
+
+func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
+	s := &Store{name: "history file x"}
+	for op, damaged := range map[string]bool{"write": true, "truncate": false, "open": false} {
+		if err := s.wrap(&fs.PathError{Op: op, Path: "x", Err: syscall.EFBIG}); errors.Is(err, ErrDamaged) != damaged {
+			t.Errorf("%s: %v; only a page written far behind the end is damage: nobody should move a good history away", op, err)
 		}
 	}
 }

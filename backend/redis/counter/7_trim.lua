@@ -32,7 +32,8 @@ function ends.t(name, value)
 	end
 end
 
--- page returns fields, their values, and whether these are all. Of a large hash it is a part, another one each time.
+-- page returns fields, their values, and whether these are all. Of a large hash it is a part, another one each time; but
+-- of a hash that is packed, and may hold hundreds, Redis has no parts.
 local function page(key, now)
 	if call('HLEN', key) <= MANY then
 		local fields = call('HKEYS', key)
@@ -53,6 +54,9 @@ local function trim_fields(key, own, now)
 	local fields, values, all = page(key, now)
 	local over, gone = {}, {} -- over says of a header whether what it tells of is over
 	for i, name in ipairs(fields) do
+		if #gone == MANY then
+			break
+		end
 		local kind = sub(name, 1, 1)
 		local moment = ends[kind] and ends[kind](name, values[i])
 		local header = not moment and header_of(name)

@@ -113,7 +113,7 @@ local function decide(key, packed, now, header)
 	end
 	local ended = fields:save(needed, now)
 	if ended then
-		trim(key, limits, ended, needed, now)
+		pcall(trim, key, limits, ended, needed, now) -- the check is counted, whatever becomes of the rest
 	end
 	return to_bytes('<BBdddd', v.allowed and 1 or 0, v.strictest - 1, v.before, v.remaining, v.reset, v.retry)
 end

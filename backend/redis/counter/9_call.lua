@@ -14,7 +14,7 @@ local function one(key, packed, now)
 		decide, tidy = general()
 	end
 	if decision then
-		tidy(key, packed, now)
+		pcall(tidy, key, packed, now) -- the check is counted, whatever becomes of the rest
 		return decision
 	end
 	return decide(key, packed, now, header)

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -215,8 +216,17 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 
 // A dropped limit of thousands of fields or members goes in many small steps.
 func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
+	packed := startRedis(t)
+	for _, setting := range []string{"hash-max-listpack-entries", "hash-max-listpack-value"} {
+		if err := packed.ConfigSet(t.Context(), setting, "100000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clients := map[string]*redis.Client{"fields of a hash that is packed, whatever its size": packed}
 	client := startRedis(t)
 	for name, change := range map[string][2]descriptors.Limit{
+		"fields of a hash that is packed, whatever its size": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
+			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
 		"fields": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
 			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
 		"members": {backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingLog, 0),
@@ -224,7 +234,7 @@ func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old, next := []descriptors.Limit{change[0]}, []descriptors.Limit{change[1]}
-			h := newHot(t, client, old)
+			h := newHot(t, cmp.Or(clients[name], client), old)
 			for range 1400 {
 				h.ask(old)
 				h.pass(old[0].Window / 1440)
