@@ -41,7 +41,8 @@ type Renewal struct {
 // Renew reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
-// content. Domains whose files have gone are left out. Only what has changed takes time: a domain whose files are those
+// content; one that names another domain now belongs to both until that is good. Domains whose files have gone are left
+// out. Only what has changed takes time: a domain whose files are those
 // of its last good form is not read again.
 func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	p := h.read(files)
@@ -62,6 +63,7 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 			bad[domain] = true
 		}
 	}
+	h.stay(p.read, next, bad)
 	r := Renewal{Held: next, Problems: p.problems}
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
 		last, held := h.domains[domain]
@@ -80,6 +82,20 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	}
 	next.build(&r)
 	return r
+}
+
+// stay keeps domains that files have left for one that is bad: what these were meant to become is not in force, and nobody
+// took the domain away.
+func (h *Held) stay(files []readFile, next *Held, bad map[string]bool) {
+	for _, f := range files {
+		was := h.of[f.Name]
+		if _, held := h.domains[was]; held && bad[next.of[f.Name]] {
+			next.of[f.Name] = was
+			if _, claimed := bad[was]; !claimed {
+				bad[was] = true
+			}
+		}
+	}
 }
 
 // read reads files in the order of their names, but takes those of unchanged domains as they are held. It takes none if

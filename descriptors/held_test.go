@@ -71,9 +71,20 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
 			{files{"a2": "][", "b": limited("b", 1)}, nil, "b=1"},
 		},
-		"a bad domain that leaves takes nothing along": {
+		"a file that names another domain keeps the one that it leaves until it is good": {
 			{files{"a": limited("a", 1)}, nil, "a=1"},
-			{files{"a": wrong("z")}, nil, "z=broken"},
+			{files{"a": wrong("z")}, nil, "a=1 z=broken (kept a)"},
+			{files{"a": wrong("c")}, nil, "a=1 c=broken (kept a)"},
+			{files{"a": limited("c", 1)}, nil, "c=1"},
+		},
+		"a file that becomes a copy of another one": {
+			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+			{files{"a": limited("b", 1), "b": limited("b", 1)}, nil, "as before"},
+			{files{"a": limited("b", 1)}, nil, "b=1"},
+		},
+		"a domain that moves to another file may leave": {
+			{files{"a": limited("a", 1)}, nil, "a=1"},
+			{files{"a": wrong("z"), "b": limited("a", 2)}, nil, "a=2 z=broken"},
 		},
 		"unreadable files and directories keep their domains": {
 			{files{"a": limited("a", 1), "d/b": limited("b", 1), "d2": limited("c", 1)}, nil, "a=1 b=1 c=1"},
