@@ -206,7 +206,7 @@ func (c *Child) compare(e Entry, taken *Child) {
 	case c.Fits && taken.Why == exactly:
 		c.Why = "fits too, but the exact value goes first"
 	case c.Fits && c.isPattern():
-		c.Why = "fits too, but stands later in the file"
+		c.Why = "fits too, but comes later"
 	case c.Fits:
 		c.Why = "fits too, but a pattern goes before a key alone"
 	case keyFits && strings.Contains(c.Value, "*"):

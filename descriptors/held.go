@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +36,7 @@ type Renewal struct {
 	Config   *Config
 	Held     *Held    // to go on from, once Config is in force
 	Kept     []string // domains that have errors and keep their last good form, sorted
+	Homeless []string // files with errors of which nobody knows the domain, sorted
 	Problems Problems
 }
 
@@ -48,9 +50,11 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	p := h.read(files)
 	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
+	var homeless []string
 	for _, f := range p.read {
 		domain := cmp.Or(f.domain, h.of[f.Name], domainLine(f.Data))
 		if domain == "" {
+			homeless = append(homeless, f.Name)
 			continue
 		}
 		next.of[f.Name] = domain
@@ -64,7 +68,9 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 		}
 	}
 	h.stay(p.read, next, bad)
-	r := Renewal{Held: next, Problems: p.problems}
+	homeless = append(homeless, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
+	slices.Sort(homeless)
+	r := Renewal{Held: next, Homeless: homeless, Problems: p.problems}
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
 		last, held := h.domains[domain]
 		switch {
@@ -82,6 +88,19 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	}
 	next.build(&r)
 	return r
+}
+
+// knows says whether a file of that name, or below it, had a domain.
+func (h *Held) knows(name string) bool {
+	if _, known := h.of[name]; known {
+		return true
+	}
+	for file := range h.of {
+		if within(file, []string{name}) {
+			return true
+		}
+	}
+	return false
 }
 
 // stay keeps domains that files have left for one that is bad: what these were meant to become is not in force, and nobody
@@ -185,23 +204,34 @@ func within(file string, names []string) bool {
 	})
 }
 
-// domainLine is the domain that a file which is not YAML seems to configure: that of the first line that begins with
-// domain: on its own. It is "" if there is none.
+// A key domain with what stands behind it: on a line of its own, as YAML's plain form has it at the top of a file, or
+// within braces, as JSON has it.
+var (
+	domainOnALine = regexp.MustCompile(`(?m)^["']?domain["']?[ \t]*:([ \t].*)?$`)
+	domainInside  = regexp.MustCompile(`^\s*\{(?s:.*?)["']?\bdomain["']?\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,{}\[\]\n#]+)`)
+)
+
+// domainLine is the domain that a file which is not YAML seems to configure: that of its last line domain:, or of the
+// first such key in braces. It is "" if there is none.
 func domainLine(data []byte) string {
-	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		if !bytes.HasPrefix(line, []byte("domain:")) || len(line) > maxName {
-			continue
-		}
-		var m struct {
-			Domain yaml.Node `yaml:"domain"`
-		}
-		if yaml.Unmarshal(line, &m) != nil || m.Domain.Kind != yaml.ScalarNode || isNull(&m.Domain) {
-			return ""
-		}
-		return m.Domain.Value
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var value []byte
+	if found := domainInside.FindSubmatch(data[:min(len(data), maxSearched)]); found != nil {
+		value = found[1]
 	}
-	return ""
+	for _, found := range domainOnALine.FindAllSubmatch(data, -1) {
+		value = found[1]
+	}
+	var n yaml.Node
+	if len(value) == 0 || len(value) > maxName || yaml.Unmarshal(value, &n) != nil || len(n.Content) == 0 ||
+		n.Content[0].Kind != yaml.ScalarNode || isNull(n.Content[0]) {
+		return ""
+	}
+	return n.Content[0].Value
 }
+
+// maxSearched is how far into a file in braces its domain is looked for, in bytes.
+const maxSearched = 64 << 10
 
 // Told is what a renewal with errors means for requests, as one line for a log; "" if it means nothing.
 func (r *Renewal) Told() string {
@@ -211,6 +241,9 @@ func (r *Renewal) Told() string {
 	}
 	if len(r.Held.broken) > 0 {
 		parts = append(parts, "never had a good form, so that requests cannot be decided: "+listed(r.Held.broken))
+	}
+	if len(r.Homeless) > 0 {
+		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+listed(r.Homeless))
 	}
 	return strings.Join(parts, "; ")
 }

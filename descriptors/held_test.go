@@ -102,6 +102,43 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 	}
 }
 
+func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"domain: a\n  - ]":                                "a",
+		"domain : a\n  - ]":                               "a",
+		"\"domain\": a\n  - ]":                            "a",
+		"domain: \"a b\" # why\n- ]":                      "a b",
+		"domain: a\r\n  - ]":                              "a",
+		"domain: a\ndomain: b\n  - ]":                     "b",
+		"{\"domain\": \"a\", \"descriptors\": [":          "a",
+		"{domain: a, descriptors: [":                      "a",
+		"{\n  \"descriptors\": [],\n  \"domain\": \"a\",": "a",
+		"  domain: a\n  - ]":                              "",
+		"descriptors:\n- {domain: a\n":                    "",
+		"domain: >-\n a\n]":                               "",
+		"domain: [a]\n]":                                  "",
+		"domains: a\n]":                                   "",
+		"domain:a\n- ]":                                   "",
+		"":                                                "",
+	} {
+		if got := domainLine([]byte(text)); got != want {
+			t.Errorf("%q seems to be of domain %q, want %q: its requests pass if nobody knows", text, got, want)
+		}
+	}
+}
+
+func TestFilesOfUnknownDomainsAreNamed(t *testing.T) {
+	good := []File{{"a", []byte(limited("a", 1))}, {"d/b", []byte(limited("b", 1))}}
+	r := NewHeld(Options{}).Renew(append(good, File{"x", []byte("]")}), []string{"y"})
+	if want := "unknown, and let pass unless another file has it, is that of: x, y"; r.Told() != want {
+		t.Errorf("told %q, want %q", r.Told(), want)
+	}
+	r = r.Held.Renew(good[:1], []string{"d"})
+	if want := "keep their last good form: b"; r.Told() != want {
+		t.Errorf("told %q, want %q: b was known to be in d", r.Told(), want)
+	}
+}
+
 func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
 	type files = map[string]string
 	more := "domain: a\ndescriptors:\n- {key: l}\n"

@@ -109,14 +109,16 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 	if !ok {
 		return false
 	}
-	name := p.text(m, "name", path, maxName)
-	r.Replaces = p.replaces(m, name, path)
 	if !p.flag(m, "unlimited", path) {
-		if l, ok := p.limit(m, path); ok {
+		l, ok := p.limit(m, path)
+		if ok {
 			r.Limits = append(r.Limits, l)
 		}
+		r.Replaces = p.replaces(m, l.Name, path)
 		return false
 	}
+	name := p.text(m, "name", path, maxName)
+	r.Replaces = p.replaces(m, name, path)
 	for _, name := range inListItem.keys {
 		n := m.get(name)
 		switch {

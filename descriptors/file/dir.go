@@ -155,8 +155,11 @@ func (d *Dir) tell(problems descriptors.Problems) error {
 			first = p
 		}
 	}
-	if wrong > 0 {
-		return fmt.Errorf("%d errors, the first: %w", wrong, first)
+	switch wrong {
+	case 0:
+		return nil
+	case 1:
+		return first
 	}
-	return nil
+	return fmt.Errorf("%d errors, the first: %w", wrong, first)
 }
