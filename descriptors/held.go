@@ -43,9 +43,8 @@ type Renewal struct {
 // Renew reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
-// content; one that names another domain now belongs to both until that is good. Domains whose files have gone are left
-// out. Only what has changed takes time: a domain whose files are those
-// of its last good form is not read again.
+// content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. Only
+// what has changed takes time: a domain whose files are those of its last good form is not read again.
 func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	p := h.read(files)
 	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
@@ -71,6 +70,17 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	homeless = append(homeless, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
 	slices.Sort(homeless)
 	r := Renewal{Held: next, Homeless: homeless, Problems: p.problems}
+	h.settle(&r, bad)
+	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains)+len(h.domains) == 0) {
+		return r
+	}
+	next.build(&r)
+	return r
+}
+
+// settle gives each bad domain its last good form, or makes it known as broken.
+func (h *Held) settle(r *Renewal, bad map[string]bool) {
+	next := r.Held
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
 		last, held := h.domains[domain]
 		switch {
@@ -83,11 +93,6 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 			next.broken = append(next.broken, domain)
 		}
 	}
-	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains)+len(h.domains) == 0) {
-		return r
-	}
-	next.build(&r)
-	return r
 }
 
 // knows says whether a file of that name, or below it, had a domain.
