@@ -321,13 +321,14 @@ end
 -- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
 -- the bucket above is written.
 function Sliding:enter(at)
+	local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, is no newest if nothing counts
 	for level = 1, self.top do
 		local name, begin = self:chunk(level, at)
-		if self.newest >= begin then
+		if follows and self.newest >= begin then
 			return -- coarser levels go on as well
 		end
 		local fan = self.fan[level]
-		if self.newest > 0 and level < self.top then
+		if follows and level < self.top then
 			local left = self.fields:get((self:chunk(level, self.newest)))
 			local above, first = self:chunk(level + 1, self.newest)
 			local hits = min(MAX_COUNT, left and sum(left, fan, 0, fan) or 0)

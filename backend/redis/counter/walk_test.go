@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 	"flag"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -95,6 +97,33 @@ func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
 		p.now.Store(now.UnixMicro())
 		if err := p.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil || out[0].Before != step.before {
 			t.Fatalf("step %d, %v later: %+v, %v; want a decision, and %d hits before", i, step.move, out[0], err, step.before)
+		}
+	}
+}
+
+// A clock that stands at its beginning, as one without a battery does, is a clock: buckets may be number 0.
+func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
+	client := startRedis(t)
+	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
+	for hour := range 24 * 16 {
+		state := window.NewState(&limits[0])
+		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), fmt.Appendf(nil, "key %d", hour)
+		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
+			c := backend.Check{Key: key, Limits: limits, Op: op, Hits: uint64(2 + i)}
+			var v window.Verdict
+			if op == backend.Refund {
+				v = window.Refund([]window.Count{state}, limits, c.Hits, now)
+			} else {
+				v = window.Charge([]window.Count{state}, limits, c.Hits, c.Charge, now)
+			}
+			reply, err := client.EvalSha(t.Context(), SHA(), []string{string(AppendKey(nil, key, limits))}, int64(now), AppendArg(nil, &c)).StringSlice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, err := Decode(reply[0], &c); err != nil || d.Before != v.Before || d.Remaining != v.Remaining {
+				t.Fatalf("begun in hour %d, check %d: %+v, %v; want %+v", hour, i+1, d, err, v)
+			}
+			now = now.Plus(4000 * time.Hour)
 		}
 	}
 }
