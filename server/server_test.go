@@ -216,7 +216,7 @@ func get(t *testing.T, lis net.Listener, path string) (int, string) {
 }
 
 func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
-	r := start(t, Config{DrainDelay: 200 * time.Millisecond, DrainTimeout: 5 * time.Second})
+	r := start(t, Config{DrainDelay: 2 * time.Second, DrainTimeout: 5 * time.Second})
 	r.configure(t)
 	client := ratelimit.NewRateLimitServiceClient(r.conn)
 	leave := make(chan struct{})
