@@ -181,7 +181,7 @@ func (l *Limiter) replace(r *rules, c *Call) {
 
 // unreplaced are those of some limits that no name replaces.
 func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
-	if !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.ReplacedBy(c.replaced) }) {
+	if len(c.replaced) == 0 {
 		return limits
 	}
 	n := len(c.overrides)
