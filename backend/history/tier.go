@@ -46,16 +46,6 @@ func (t Tier) String() string {
 	return fmt.Sprintf("tier(%d)", uint8(t))
 }
 
-// ParseTier reads a tier's name.
-func ParseTier(name string) (Tier, error) {
-	for t := range tiers {
-		if tiers[t].name == name {
-			return Tier(t), nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not a tier: use 1m, 5m, 1h or 1d", name)
-}
-
 // Chunk is what a store keeps and moves as one: the minutes of an hour, the 5 minutes of a day, the hours of a week that
 // begins on Monday, the days of a year. All are in UTC.
 type Chunk struct {
