@@ -35,7 +35,7 @@ test: tools lint test-chart ## everything: with the race detector, a real Envoy 
 	$(GO) test -shuffle=on -timeout 20m -v -run 'Conformance|TenMillion' ./backend/memory | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run 'Conformance|StepForStep' ./backend/redis/counter -steps 100000 -walk 1000000 | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run StepForStep ./backend/redis -walk 50000 | grep -v '^=== '
-	$(GO) test -timeout 20m -run MemoryPassesTheSuite ./backend/history/file -steps 100000
+	$(GO) test -timeout 20m -run MemoryPassesTheSuite ./backend/history/filehistory -steps 100000
 	$(GO) test -timeout 20m -parallel 6 -v ./backend/backendtest/historyfire -kills 1000 | grep -v '^=== '
 	$(GO) test -timeout 20m -v -run AYear ./server/admin -year-series 20 | grep -v '^=== '
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // recorder is where the exporter of a test takes its hits from, and what it has been given in all.
@@ -466,7 +466,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 // The embedded file, under the same trouble but for failovers, which a file has not.
 func TestAFileHasAllThatWasRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, err := file.Open(file.Config{Dir: t.TempDir(), Keep: history.DefaultKeep()})
+		file, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Keep: history.DefaultKeep()})
 		if err != nil {
 			t.Fatal(err)
 		}

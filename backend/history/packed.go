@@ -7,7 +7,7 @@ import (
 )
 
 // Cells are packed as numbers of variable length, place by place from the first: a minute's sum, a coarser bucket's sum
-// and peak. Where places are empty come a 0 and how many more of them follow it. FORMAT.md has an example.
+// and peak. Where places are empty come a 0 and how many more of them follow it. filehistory/FORMAT.md has an example.
 
 // Pack appends the cells of a chunk of this tier to dst.
 func (t Tier) Pack(dst []byte, cells Cells) []byte {

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // dueHistory holds hits that are due for each tier, none of which has been moved, as time.Now has it.
-func dueHistory(t *testing.T) *file.Store {
+func dueHistory(t *testing.T) *filehistory.Store {
 	t.Helper()
-	store, err := file.InMemory(file.Config{Keep: history.DefaultKeep()})
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestDownsampleReportsWhatItMoved(t *testing.T) {
 
 // interrupted is a store whose job is told to end after its first steps, as by SIGTERM.
 type interrupted struct {
-	*file.Store
+	*filehistory.Store
 	end context.CancelFunc
 }
 

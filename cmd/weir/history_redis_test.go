@@ -9,8 +9,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	redishistory "github.com/weirproxy/weir/backend/redis/series"
 )
 
 // redisHistory is a Redis that this process's environment names, with hits from now back to a week ago.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
-	redishistory "github.com/weirproxy/weir/backend/redis/series"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
 // closingStore is a history.Store that is closed in the end.
@@ -46,19 +46,19 @@ func openServedHistory(set *settings, log *slog.Logger) (closingStore, error) {
 	if set.historyInRedis() {
 		return openRedisHistory(set, log)
 	}
-	c := file.Config{Dir: set.DataDir, Keep: set.History.keep()}
+	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.keep()}
 	if c.Dir == "" {
-		return file.InMemory(c)
+		return filehistory.InMemory(c)
 	}
-	store, err := file.Open(c)
+	store, err := filehistory.Open(c)
 	switch {
 	case err == nil:
 		return store, nil
-	case errors.Is(err, file.ErrInUse), errors.Is(err, file.ErrDamaged), errors.Is(err, file.ErrFormat):
+	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
 		return nil, err
 	}
 	log.Warn("the history is kept in memory, and ends with this process", "error", err)
-	return file.InMemory(c)
+	return filehistory.InMemory(c)
 }
 
 // lateStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 )
@@ -33,9 +33,9 @@ var (
 )
 
 // openHistory opens the history in a folder.
-func openHistory(t *testing.T, dir string) *file.Store {
+func openHistory(t *testing.T, dir string) *filehistory.Store {
 	t.Helper()
-	store, err := file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return historyNoon }})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return historyNoon }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func countHits(t *testing.T, store history.Store, id history.ID, oldest, step ti
 }
 
 // someHistory holds two days of a daily wave, half an hour over the limit, and 40 days of another domain, rolled.
-func someHistory(t *testing.T, dir string) *file.Store {
+func someHistory(t *testing.T, dir string) *filehistory.Store {
 	t.Helper()
 	store := openHistory(t, dir)
 	countHits(t, store, payWithin, 50*time.Hour, time.Minute, func(age time.Duration) int {
@@ -297,7 +297,7 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	historytest.LoseChunk(t, filepath.Join(dir, file.Name))
+	historytest.LoseChunk(t, filepath.Join(dir, filehistory.Name))
 	port := historyPort(t, openHistory(t, dir))
 	got, err = runHistory(t, "verify", "--admin", port)
 	const want = "NOT EXACT  shop user/path=/pay over: 10 stored and 0 expired, but 15 were counted: 5 are missing\n" +
@@ -318,10 +318,10 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := historytest.SpoilChunk(t, filepath.Join(dir, file.Name))
+	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
 	port := historyPort(t, openHistory(t, dir))
 	victim, other := []string{"--domain", "shop"}, "mail from value bob"
-	warning := "shop user/path=/pay over is left out, as it cannot be read: history file " + filepath.Join(dir, file.Name) + ": row " + key
+	warning := "shop user/path=/pay over is left out, as it cannot be read: history file " + filepath.Join(dir, filehistory.Name) + ": row " + key
 	if payOver.Partition() > fromBob.Partition() {
 		t.Fatal("the first chunk is of another series than this test thinks")
 	}
@@ -366,9 +366,9 @@ func TestVerifyTellsOfASeriesWithoutAName(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := historytest.SpoilSeries(t, filepath.Join(dir, file.Name))
+	key := historytest.SpoilSeries(t, filepath.Join(dir, filehistory.Name))
 	got, err := runHistory(t, "verify", "--admin", historyPort(t, openHistory(t, dir)))
-	want := "NOT EXACT  a series whose name cannot be read: history file " + filepath.Join(dir, file.Name) + ": row " + key
+	want := "NOT EXACT  a series whose name cannot be read: history file " + filepath.Join(dir, filehistory.Name) + ": row " + key
 	if !strings.HasPrefix(got, want) || told(err) != 1 {
 		t.Errorf("printed %q and ended with %v, want %q and exit code 1", got, err, want)
 	}

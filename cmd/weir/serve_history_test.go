@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -86,7 +86,7 @@ func expectKept(t *testing.T, got map[string]uint64) {
 func TestADrainBringsTheLastHitsToTheFile(t *testing.T) {
 	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
 	measureSome(t, set, slog.New(slog.DiscardHandler))
-	store, err := file.Open(file.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 // Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
 func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
-	other, err := file.Open(file.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+	other, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
 	}

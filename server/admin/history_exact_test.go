@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // truth is every hit that was ever counted, by series and minute: what answers are held against.
@@ -209,7 +209,7 @@ func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) s
 	dir, k := t.TempDir(), &kept{now: noon}
 	open := func() {
 		var err error
-		if k.store, err = file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
+		if k.store, err = filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
 			t.Fatal(err)
 		}
 		k.History = NewHistory(k.store, func() time.Time { return noon })
@@ -219,7 +219,7 @@ func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) s
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := damage(t, filepath.Join(dir, file.Name))
+	key := damage(t, filepath.Join(dir, filehistory.Name))
 	open()
 	t.Cleanup(func() { k.store.Close() })
 	return k, key

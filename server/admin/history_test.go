@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // kept is a history in memory whose clock stands still.
 type kept struct {
 	*History
-	store *file.Store
+	store *filehistory.Store
 	now   time.Time
 	added int // how often hits were
 }
@@ -30,7 +30,7 @@ func newKept(t testing.TB, now time.Time) *kept {
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
 	var err error
-	if k.store, err = file.InMemory(file.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
+	if k.store, err = filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.store.Close() })

@@ -18,9 +18,9 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 // yearSeries are few where the race detector makes a year long.
@@ -215,14 +215,14 @@ func TestAYearIsExactAndAsSmallAsItsTiersSay(t *testing.T) {
 
 func yearInFile(t *testing.T, y *livedYear) (bytes func() int64) {
 	dir := t.TempDir()
-	store, err := file.Open(file.Config{Dir: dir, Keep: y.keep, Now: func() time.Time { return y.now }})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: y.keep, Now: func() time.Time { return y.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
 	y.store = store
 	return func() int64 {
-		info, err := os.Stat(filepath.Join(dir, file.Name))
+		info, err := os.Stat(filepath.Join(dir, filehistory.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func yearInFile(t *testing.T, y *livedYear) (bytes func() int64) {
 
 func yearInRedis(t *testing.T, y *livedYear) (bytes func() int64) {
 	server := redistest.Single(t)
-	store, err := series.Open(series.Config{
+	store, err := redishistory.Open(redishistory.Config{
 		Redis: redis.Config{URL: server.Addr, Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Now: func() string { return strconv.FormatInt(y.now.UnixMicro(), 10) }},
 		Keep: y.keep, Pace: 1,

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 // orders are what a child is to do, in its environment.
@@ -59,9 +59,9 @@ func keep() history.Keep {
 // open opens the history with the board's clock.
 func (p place) open(b *board, step func(string)) (closing, error) {
 	if p.Dir != "" {
-		return file.Open(file.Config{Dir: p.Dir, Keep: keep(), Now: b.now, Step: step})
+		return filehistory.Open(filehistory.Config{Dir: p.Dir, Keep: keep(), Now: b.now, Step: step})
 	}
-	return series.Open(series.Config{
+	return redishistory.Open(redishistory.Config{
 		Redis: redis.Config{Type: p.Type, URL: p.URL, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
 			Now: func() string { return strconv.FormatInt(b.now().UnixMicro(), 10) }},
 		Keep: keep(), Pace: 1, Step: step,

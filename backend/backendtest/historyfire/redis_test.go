@@ -11,8 +11,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 var (
@@ -255,7 +255,7 @@ func TestNothingIsLostWhileSlotsMoveUnderFire(t *testing.T) {
 		f.burn(round{survivors: 1, writerKills: *kills * 3 / 100 / rounds, jobKills: *kills * 5 / 100 / rounds, store: store,
 			disturb: func() {
 				for range moves {
-					key := fmt.Sprintf("%s{%d}:", series.Prefix, seriesOf(f.chance(seriesCount)).Partition())
+					key := fmt.Sprintf("%s{%d}:", redishistory.Prefix, seriesOf(f.chance(seriesCount)).Partition())
 					from := set.NodeOf(t, key)
 					to := from
 					for to == from {

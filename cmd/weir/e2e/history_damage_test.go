@@ -11,9 +11,9 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 // mailID is a series beside that of the rule. In a file it lies behind it.
@@ -84,7 +84,7 @@ func TestADamagedValueInRedisIsNamedAndHidesNoOtherSeries(t *testing.T) {
 	// keyOf is the key of the rule's series, or with a pattern behind it that of one of its chunks.
 	keyOf := func(t *testing.T, pattern string) string {
 		t.Helper()
-		keys, err := client.Keys(t.Context(), fmt.Sprintf("%s{%d}:????????????????%s", series.Prefix, historyID.Partition(), pattern)).Result()
+		keys, err := client.Keys(t.Context(), fmt.Sprintf("%s{%d}:????????????????%s", redishistory.Prefix, historyID.Partition(), pattern)).Result()
 		if err != nil || len(keys) == 0 {
 			t.Fatalf("no key is like %q (%v): the layout is not what this test thinks", pattern, err)
 		}
@@ -132,12 +132,12 @@ func TestADamagedValueInRedisIsNamedAndHidesNoOtherSeries(t *testing.T) {
 func TestADamagedChunkInTheFileIsNamedAndHidesNoOtherSeries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	store, err := file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep()})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fillTwo(t, store)
-	key := historytest.SpoilChunk(t, filepath.Join(dir, file.Name))
+	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
 	w := startWeir(t, historyRules, "DATA_DIR="+dir)
 	expectDamage(t, nil, key, "--admin", strings.TrimPrefix(w.admin, "http://"))
 }

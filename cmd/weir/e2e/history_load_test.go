@@ -10,8 +10,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 var historyLoad = flag.Duration("history-load", 20*time.Second, "how long four replicas are asked 2,000 times a second")
@@ -96,7 +96,7 @@ func TestFourReplicasSendAFewBatchesASecondAndLoseNoRequest(t *testing.T) {
 func sentBatches(t *testing.T, server *redistest.Server) (batches int64) {
 	t.Helper()
 	for p := range history.Partitions {
-		positions, err := server.Client().HGetAll(t.Context(), fmt.Sprintf("%s{%d}:writers", series.Prefix, p)).Result()
+		positions, err := server.Client().HGetAll(t.Context(), fmt.Sprintf("%s{%d}:writers", redishistory.Prefix, p)).Result()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 // historyRules are one rule that nobody reaches the limit of.
@@ -74,10 +74,10 @@ func fill(t *testing.T, store history.Store, minutes int64) (hits uint64) {
 }
 
 // openSeries opens a history in Redis beside weir.
-func openSeries(t *testing.T, c redis.Config) *series.Store {
+func openSeries(t *testing.T, c redis.Config) *redishistory.Store {
 	t.Helper()
 	c.Timeout = 10 * time.Second
-	store, err := series.Open(series.Config{Redis: c})
+	store, err := redishistory.Open(redishistory.Config{Redis: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestASeriesThatIsTooLongShrinksWithoutAJobAndStaysExact(t *testing.T) {
 		where string
 	}{
 		{"file", func() (history.Store, func() error) {
-			s, err := file.Open(file.Config{Dir: dir, Keep: history.DefaultKeep()})
+			s, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
 			if err != nil {
 				t.Fatal(err)
 			}

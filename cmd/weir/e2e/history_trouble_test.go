@@ -10,9 +10,9 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/file"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/series"
 )
 
 func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
@@ -20,7 +20,7 @@ func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 	w := startWeir(t, historyRules, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
 	expectHits(t, w, 3)
 	w.drain(t)
-	path := filepath.Join(w.data, file.Name)
+	path := filepath.Join(w.data, filehistory.Name)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestAnotherFormatIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 	}
 	set := func(version string) {
 		for p := range history.Partitions {
-			if err := server.Client().Set(t.Context(), fmt.Sprintf("%s{%d}:format", series.Prefix, p), version, 0).Err(); err != nil {
+			if err := server.Client().Set(t.Context(), fmt.Sprintf("%s{%d}:format", redishistory.Prefix, p), version, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -108,7 +108,7 @@ func TestAMissingRingNodeIsSaidAndNothingMovesElsewhere(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	held := fmt.Sprintf("%s{%d}:writers", series.Prefix, historyID.Partition())
+	held := fmt.Sprintf("%s{%d}:writers", redishistory.Prefix, historyID.Partition())
 	holder := slices.IndexFunc(nodes, func(n *redistest.Server) bool { return n.Client().Exists(t.Context(), held).Val() == 1 })
 	others := slices.Delete(slices.Clone(addrs), holder, holder+1)
 	serve := func(names []string) *weir {

@@ -1,0 +1,190 @@
+package filehistory
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// arrival is a batch that waits to land. Who has the turn lands all that wait, because most of what a transaction costs
+// is the wait for the disk. Its last three fields belong to whoever has the turn.
+type arrival struct {
+	p       history.Partition
+	batch   history.Batch
+	done    bool
+	receipt history.Receipt
+	err     error
+}
+
+// maxArrivals is how many batches land in one transaction.
+const maxArrivals = 64
+
+var (
+	errInterrupted = errors.New("interrupted before the batch was written")
+	errNothing     = errors.New("nothing to write") // ends a transaction without a commit
+)
+
+// Apply implements [history.Store]. A batch whose caller has gone may still land.
+func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	if err := b.Check(p); err != nil {
+		return history.Receipt{}, err
+	}
+	s.step("apply: before")
+	own := &arrival{p: p, batch: b}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, own)
+	s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return history.Receipt{}, s.wrap(ctx.Err())
+	}
+	s.landUntil(own)
+	s.step("apply: after")
+	return own.receipt, own.err
+}
+
+// landUntil lands what waits, in its order, until own has landed, and gives the turn away.
+func (s *Store) landUntil(own *arrival) {
+	defer func() { <-s.turn }()
+	for !own.done {
+		s.mu.Lock()
+		n := min(len(s.waiting), maxArrivals)
+		together := s.waiting[:n:n]
+		s.waiting = s.waiting[n:]
+		s.mu.Unlock()
+		s.land(together)
+	}
+}
+
+// land lands batches in one transaction. Where that fails each has one of its own, so that a damaged partition keeps no
+// other from landing.
+func (s *Store) land(together []*arrival) {
+	defer func() {
+		for _, a := range together {
+			if !a.done {
+				a.done, a.err = true, s.wrap(errInterrupted)
+			}
+		}
+	}()
+	err := s.landTogether(together)
+	for _, a := range together {
+		if a.err = err; err != nil && len(together) > 1 {
+			a.err = s.landTogether([]*arrival{a})
+		}
+		if a.err != nil {
+			a.receipt = history.Receipt{}
+		}
+		a.done = true
+	}
+}
+
+func (s *Store) landTogether(together []*arrival) error {
+	err := s.commit(func(tx *bolt.Tx) error {
+		landed := false
+		for _, a := range together {
+			t, err := s.table(tx, a.p)
+			if err == nil {
+				a.receipt, err = s.count(t, &a.batch)
+			}
+			if err != nil {
+				return err
+			}
+			landed = landed || a.receipt.Landing == history.Landed
+		}
+		if !landed {
+			return errNothing
+		}
+		s.step("apply: counted")
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	return err
+}
+
+// count counts a batch in its partition, unless the position of its writer says otherwise.
+func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
+	was, err := t.position(b.Writer)
+	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last}
+	if err != nil || r.Landing != history.Landed {
+		return r, err
+	}
+	now := s.now().Unix()
+	for i := range b.Increments {
+		if err := s.add(t, &b.Increments[i], now, &r); err != nil {
+			return r, err
+		}
+	}
+	r.Last = b.Seq
+	return r, t.rows.Put(positionKey(t.p, b.Writer), position{b.Seq, now}.encode())
+}
+
+// add counts one increment.
+func (s *Store) add(t *table, i *history.Increment, now int64, r *history.Receipt) error {
+	n := nameOf(i.ID)
+	row, found, err := t.series(n)
+	if err != nil {
+		return err
+	}
+	if !found {
+		row.id = appendID(nil, i.ID)
+	}
+	if i.Hits > history.MaxTotal-min(row.lifetime, history.MaxTotal) {
+		r.Refused += i.Hits
+		return nil
+	}
+	minute := i.Minute
+	if present := now / 60; minute > present {
+		minute, r.Clamped = present, r.Clamped+i.Hits
+	}
+	c := history.ChunkOf(history.Minutes, minute*60)
+	before, err := t.cells(n, c)
+	if err != nil {
+		return err
+	}
+	had := len(before)
+	after := before.Count(c.Place(minute*60), i.Hits)
+	row.lifetime += i.Hits
+	row.points += uint64(len(after) - had)
+	if err := t.putCells(n, c, after); err != nil {
+		return err
+	}
+	if row.points > uint64(s.keep.MaxPoints) {
+		if err := s.shrink(t, n, &row, now); err != nil {
+			return err
+		}
+	}
+	return t.putSeries(n, &row)
+}
+
+// shrink rolls a series early until it has no more points than it may have.
+func (s *Store) shrink(t *table, n name, row *series, now int64) error {
+	held, err := t.held(n)
+	if err != nil {
+		return err
+	}
+	for row.points > uint64(s.keep.MaxPoints) {
+		c, found := s.keep.Early(held, now)
+		if !found {
+			return nil
+		}
+		_, parts, err := t.move(n, row, c)
+		if err != nil {
+			return err
+		}
+		held = slices.DeleteFunc(held, func(h history.Chunk) bool { return h == c })
+		for _, part := range parts {
+			if !slices.Contains(held, part.Chunk) {
+				held = append(held, part.Chunk)
+			}
+		}
+		s.step("apply: rolled early")
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package filehistory
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+var benchStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// metered is a store whose clock the benchmark sets, and the writer that fills it.
+type metered struct {
+	*Store
+	tb    testing.TB
+	clock atomic.Int64 // Unix seconds
+	seqs  map[history.Partition]uint64
+}
+
+// meter opens a store in a file, or in memory.
+func meter(tb testing.TB, inFile bool) *metered {
+	m := &metered{tb: tb, seqs: make(map[history.Partition]uint64)}
+	m.clock.Store(benchStart.Unix())
+	now := func() time.Time { return time.Unix(m.clock.Load(), 0) }
+	c := Config{Dir: tb.TempDir(), Keep: history.DefaultKeep(), Now: now}
+	open := InMemory
+	if inFile {
+		open = Open
+	}
+	s, err := open(c)
+	m.Store = ready(tb, s, err)
+	return m
+}
+
+// land sends increments of one partition.
+func (m *metered) land(p history.Partition, increments []history.Increment) {
+	m.tb.Helper()
+	m.seqs[p]++
+	b := history.Batch{Writer: fmt.Sprint(m.clock.Load() / 86400 / 5), Seq: m.seqs[p], Increments: increments}
+	if got, err := m.Apply(context.Background(), p, b); err != nil || got.Landing != history.Landed || got.Refused > 0 {
+		m.tb.Fatalf("Apply: %+v, %v", got, err)
+	}
+}
+
+// landAll sorts increments into batches and sends them.
+func (m *metered) landAll(all []history.Increment) {
+	m.tb.Helper()
+	open := make(map[history.Partition][]history.Increment)
+	for _, i := range all {
+		p := i.ID.Partition()
+		if open[p] = append(open[p], i); len(open[p]) == history.MaxBatch {
+			m.land(p, open[p])
+			open[p] = nil
+		}
+	}
+	for p, some := range open {
+		if len(some) > 0 {
+			m.land(p, some)
+		}
+	}
+}
+
+func (m *metered) roll() history.Rolled {
+	m.tb.Helper()
+	did, err := m.Roll(context.Background(), history.Job{Now: m.now()})
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	return did
+}
+
+// cpu is what this process has used so far. On a machine that others use too, it says more than the clock.
+func cpu(tb testing.TB) time.Duration {
+	tb.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func seriesOf(n int) []history.ID {
+	ids := make([]history.ID, n)
+	for i := range ids {
+		ids[i] = history.ID{Domain: "shop", Path: fmt.Sprintf("user/path=%%2Fpay%d", i)}
+	}
+	return ids
+}
+
+func inBoth(b *testing.B, bench func(b *testing.B, m *metered)) {
+	b.Run("memory", func(b *testing.B) { bench(b, meter(b, false)) })
+	b.Run("file", func(b *testing.B) { bench(b, meter(b, true)) })
+}
+
+// BenchmarkApply lands full batches of 200 series of one partition, a minute further every four, as flushes of 15
+// seconds are.
+func BenchmarkApply(b *testing.B) {
+	var increments []history.Increment
+	for _, id := range seriesOf(history.MaxBatch * 2 * history.Partitions) {
+		if id.Partition() == 7 && len(increments) < history.MaxBatch {
+			increments = append(increments, history.Increment{ID: id, Hits: 100})
+		}
+	}
+	inBoth(b, func(b *testing.B, m *metered) {
+		used := cpu(b)
+		for n := 0; b.Loop(); n++ {
+			m.clock.Add(15)
+			for i := range increments {
+				increments[i].Minute = m.clock.Load() / 60
+			}
+			m.land(7, increments)
+			if n%(4*60*24) == 0 {
+				m.roll()
+			}
+		}
+		count := float64(b.N) * float64(len(increments))
+		b.ReportMetric(count/b.Elapsed().Seconds(), "increments/s")
+		b.ReportMetric(count/(cpu(b)-used).Seconds(), "increments/cpu-s")
+	})
+}
+
+// BenchmarkFlush lands what a replica with 1,000 busy series sends every 15 seconds, several batches at a time.
+func BenchmarkFlush(b *testing.B) {
+	ids := seriesOf(1000)
+	for _, lanes := range []int{1, 8} {
+		b.Run(fmt.Sprintf("%d at a time", lanes), func(b *testing.B) {
+			inBoth(b, func(b *testing.B, m *metered) {
+				for n := uint64(1); b.Loop(); n++ {
+					m.clock.Add(15)
+					m.flush(ids, lanes, n)
+				}
+			})
+		})
+	}
+}
+
+func (m *metered) flush(ids []history.ID, lanes int, seq uint64) {
+	batches := make([][]history.Increment, history.Partitions)
+	for _, id := range ids {
+		p := id.Partition()
+		batches[p] = append(batches[p], history.Increment{ID: id, Minute: m.clock.Load() / 60, Hits: 100})
+	}
+	todo := make(chan history.Partition, history.Partitions)
+	for p := range history.Partitions {
+		todo <- history.Partition(p)
+	}
+	close(todo)
+	done := make(chan error, lanes)
+	for range lanes {
+		go func() {
+			for p := range todo {
+				_, err := m.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: seq, Increments: batches[p]})
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range lanes {
+		if err := <-done; err != nil {
+			m.tb.Error(err)
+		}
+	}
+}
+
+// BenchmarkRoll moves the minutes of 1,000 busy series of one hour.
+func BenchmarkRoll(b *testing.B) {
+	ids := seriesOf(1000)
+	inBoth(b, func(b *testing.B, m *metered) {
+		b.StopTimer()
+		var used time.Duration
+		for range b.N {
+			hour := m.clock.Load() / 3600 * 60
+			var increments []history.Increment
+			for minute := range int64(60) {
+				for _, id := range ids {
+					hits := uint64(400 + minute*7%200)
+					increments = append(increments, history.Increment{ID: id, Minute: hour - 60 + minute, Hits: hits})
+				}
+			}
+			m.db.NoSync = true
+			m.landAll(increments)
+			m.db.NoSync = false
+			m.clock.Add(3600)
+			early := m.clock.Load()
+			m.clock.Add(86400)
+			before := cpu(b)
+			b.StartTimer()
+			did := m.roll()
+			b.StopTimer()
+			used += cpu(b) - before
+			m.clock.Store(early)
+			if did.Chunks[history.Minutes] != 1000 || did.Points[history.Minutes] != 60000 {
+				b.Fatalf("the job did %+v, want the 60 minutes of 1000 series", did)
+			}
+		}
+		b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
+	})
+}
+
+// BenchmarkIdleRoll runs the job where nothing is due.
+func BenchmarkIdleRoll(b *testing.B) {
+	inBoth(b, func(b *testing.B, m *metered) {
+		m.fillYear(seriesOf(20))
+		for b.Loop() {
+			m.roll()
+		}
+	})
+}
+
+// fillYear brings a year of busy series into the store: minute by minute for the last 45 days, hour by hour before, where
+// days are all that is left. Counts are 500 a minute in the mean. It does not wait for the disk.
+func (m *metered) fillYear(ids []history.ID) {
+	m.db.NoSync = true
+	defer func() { m.db.NoSync = false }()
+	r := rand.New(rand.NewPCG(1, 1))
+	end := m.clock.Load()
+	for at := end - 365*86400; at < end; {
+		step := int64(3600)
+		if at >= end-45*86400 {
+			step = 60
+		}
+		var increments []history.Increment
+		for next := at + 3600; at < next; at += step {
+			for _, id := range ids {
+				hits := max(1, 500+r.NormFloat64()*100) * float64(step) / 60
+				increments = append(increments, history.Increment{ID: id, Minute: at / 60, Hits: uint64(hits)})
+			}
+		}
+		m.clock.Store(at)
+		m.landAll(increments)
+		if at/3600%24 == 0 {
+			m.roll()
+		}
+	}
+	m.roll()
+}
+
+// BenchmarkYear says how large a year of a busy series is, and how long its curve takes.
+func BenchmarkYear(b *testing.B) {
+	m := meter(b, true)
+	ids := seriesOf(20)
+	m.fillYear(ids)
+	rows, file := m.sizes()
+	for _, n := range []int{1, len(ids)} {
+		b.Run(fmt.Sprintf("query %d series", n), func(b *testing.B) {
+			q := everything
+			if n == 1 {
+				q.Path, q.Domain, q.Value = &ids[0].Path, &ids[0].Domain, new(string)
+			}
+			var points, series int
+			used := cpu(b)
+			for b.Loop() {
+				points, series = 0, 0
+				err := m.Query(context.Background(), q, func(s history.Series) error {
+					points, series = points+len(s.Points), series+1
+					return nil
+				})
+				if err != nil || series != n {
+					b.Fatalf("%d series, %v, want %d", series, err, n)
+				}
+			}
+			b.ReportMetric((cpu(b)-used).Seconds()*1000/float64(b.N*series), "cpu-ms/series")
+			b.ReportMetric(float64(points)/float64(series), "points/series")
+			b.ReportMetric(rows/float64(len(ids)), "rowB/series")
+			b.ReportMetric(file/float64(len(ids)), "fileB/series")
+		})
+	}
+}
+
+// sizes are the bytes of all rows with their keys, and those of the file.
+func (m *metered) sizes() (rows, file float64) {
+	err := m.view(func(tx *bolt.Tx) error {
+		file = float64(tx.Size())
+		return tx.Bucket(rowsBucket).ForEach(func(k, v []byte) error {
+			rows += float64(len(k) + len(v))
+			return nil
+		})
+	})
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	return rows, file
+}

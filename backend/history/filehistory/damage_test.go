@@ -1,0 +1,333 @@
+package filehistory
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// filled makes a closed file with some thousand rows, and returns its directory.
+func filled(t testing.TB) (dir string) {
+	t.Helper()
+	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &metered{Store: s, tb: t, seqs: make(map[history.Partition]uint64)}
+	m.db.NoSync = true
+	now := time.Now().Unix() / 60
+	var all []history.Increment
+	for n, id := range seriesOf(1000) {
+		for hour := range int64(3) {
+			all = append(all, history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
+		}
+	}
+	m.landAll(all)
+	if err := errors.Join(s.db.Sync(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return c.Dir
+}
+
+// use opens a file and does all that a process does with it. It returns the first error of each.
+func use(dir string) (errs []error) {
+	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+	if err != nil {
+		return []error{err}
+	}
+	return append(work(s), s.Close())
+}
+
+func work(s *Store) []error {
+	ctx := context.Background()
+	_, rollErr := s.Roll(ctx, history.Job{Now: time.Now().AddDate(1, 0, 0)})
+	var applyErr error
+	for _, id := range seriesOf(20) {
+		_, err := s.Apply(ctx, id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
+			Increments: []history.Increment{{ID: id, Minute: time.Now().Unix() / 60, Hits: 1}}})
+		if applyErr == nil {
+			applyErr = err
+		}
+	}
+	queryErr := s.Query(ctx, everything, func(history.Series) error { return nil })
+	return []error{rollErr, applyErr, queryErr}
+}
+
+// explained says whether an error tells an operator which file it is about and what to do.
+func explained(t *testing.T, what string, err error, dir string) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if text := err.Error(); !strings.Contains(text, filepath.Join(dir, Name)) || !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(text, "move the file away") {
+		t.Errorf("%s: the error is %q, want one that names the file and says what to do", what, text)
+	}
+}
+
+func TestATornFileIsAnErrorAndLeftAlone(t *testing.T) {
+	whole := filled(t)
+	bytesOf, err := os.ReadFile(filepath.Join(whole, Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 3))
+	opened, failed := 0, 0
+	for n := range 75 {
+		size := r.IntN(len(bytesOf))
+		if n%3 == 0 {
+			size = size / 4096 * 4096 // as a file system would cut it
+		}
+		dir := t.TempDir()
+		path := filepath.Join(dir, Name)
+		if err := os.WriteFile(path, bytesOf[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs := use(dir)
+		for _, err := range errs {
+			explained(t, fmt.Sprintf("cut to %d of %d bytes", size, len(bytesOf)), err, dir)
+		}
+		if errs[0] == nil || size == 0 {
+			opened++
+			continue
+		}
+		failed++
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, bytesOf[:size]) {
+			t.Errorf("a file cut to %d bytes was changed by Open (%v): people may want to repair it", size, err)
+		}
+	}
+	t.Logf("of 75 cut files of %d bytes, %d gave an error and %d were cut behind their last page",
+		len(bytesOf), failed, opened)
+	if failed < 25 {
+		t.Errorf("only %d cut files gave an error: the test cuts in the wrong places", failed)
+	}
+}
+
+// What a disk may do to pages is an error or is not noticed, but it never ends the process.
+func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
+	whole, err := os.ReadFile(filepath.Join(filled(t), Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(4, *seed))
+	noticed := 0
+	for n := range *damages {
+		dir, damaged := t.TempDir(), bytes.Clone(whole)
+		for range 1 + r.IntN(4) {
+			damage(r, damaged)
+		}
+		if err := os.WriteFile(filepath.Join(dir, Name), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		saw := false
+		for _, err := range use(dir) {
+			saw = saw || err != nil
+			if err != nil && !errors.Is(err, ErrFormat) {
+				explained(t, fmt.Sprint("damage ", n), err, dir)
+			}
+		}
+		if saw {
+			noticed++
+		}
+	}
+	t.Logf("of %d damaged files, %d gave errors", *damages, noticed)
+	if noticed < *damages/4 {
+		t.Errorf("only %d of %d damaged files gave errors: the test damages nothing that matters", noticed, *damages)
+	}
+}
+
+// A page number in the list of free pages is where bbolt writes next, whatever it is.
+func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
+	whole, err := os.ReadFile(filepath.Join(filled(t), Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const freelist, header, page = 0x10, 16, 4096
+	for _, far := range []uint64{1 << 50, 1 << 51, 1 << 52} {
+		dir, damaged, lists := t.TempDir(), bytes.Clone(whole), 0
+		for p := 0; p+page <= len(damaged); p += page {
+			if binary.LittleEndian.Uint16(damaged[p+8:]) != freelist {
+				continue
+			}
+			for i := range int(binary.LittleEndian.Uint16(damaged[p+10:])) {
+				binary.LittleEndian.PutUint64(damaged[p+header+8*i:], far+uint64(i))
+			}
+			lists++
+		}
+		if err := os.WriteFile(filepath.Join(dir, Name), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs := use(dir)
+		for _, err := range errs {
+			explained(t, fmt.Sprintf("free pages from %d on", far), err, dir)
+		}
+		if lists == 0 || errors.Join(errs...) == nil {
+			t.Errorf("%d lists of free pages that point at page %d gave no error: the test damages nothing", lists, far)
+		}
+	}
+}
+
+func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
+	s := &Store{name: "history file x"}
+	for op, damaged := range map[string]bool{"write": true, "truncate": false, "open": false} {
+		if err := s.wrap(&fs.PathError{Op: op, Path: "x", Err: syscall.EFBIG}); errors.Is(err, ErrDamaged) != damaged {
+			t.Errorf("%s: %v; only a page written far behind the end is damage: nobody should move a good history away", op, err)
+		}
+	}
+}
+
+// damage overwrites a page, the beginning of one, or some bytes.
+func damage(r *rand.Rand, file []byte) {
+	page := r.IntN(len(file)/4096) * 4096
+	switch r.IntN(4) {
+	case 0:
+		clear(file[page : page+4096])
+	case 1:
+		copy(file[page:page+4096], file[r.IntN(len(file)/4096)*4096:])
+	case 2:
+		for i := range 64 {
+			file[page+i] = byte(r.Uint32())
+		}
+	default:
+		for range 16 {
+			file[page+r.IntN(4096)] = byte(r.Uint32())
+		}
+	}
+}
+
+func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
+	dir := filled(t)
+	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, Name), 4096*2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is known
+		for i, err := range work(s) {
+			if err == nil {
+				t.Errorf("operation %d found nothing wrong in a file that lost its pages", i)
+			}
+			explained(t, "a file that shrank", err, dir)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
+	dir := filled(t)
+	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+	s = ready(t, s, err)
+	ids := seriesOf(300)
+	bad := ids[0]
+	err = s.update(context.Background(), func(tx *bolt.Tx) error {
+		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.turn <- struct{}{} // so that all batches wait for the same transaction
+	type answer struct {
+		id      history.ID
+		receipt history.Receipt
+		err     error
+	}
+	answers := make(chan answer)
+	for _, id := range ids {
+		go func() {
+			r, err := s.Apply(context.Background(), id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
+				Increments: []history.Increment{{ID: id, Minute: 1, Hits: 1}}})
+			answers <- answer{id, r, err}
+		}()
+	}
+	<-s.turn
+	for range ids {
+		a := <-answers
+		switch {
+		case a.id == bad:
+			if a.err == nil {
+				t.Error("a row that cannot be read was counted on")
+			}
+			explained(t, "a row that cannot be read", a.err, dir)
+		case a.err != nil || a.receipt.Landing != history.Landed:
+			t.Errorf("%v: %+v, %v, want it landed though a row of another series is damaged", a.id, a.receipt, a.err)
+		}
+	}
+	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
+	explained(t, "the job over a damaged row", err, dir)
+	if rolled.Chunks[history.Minutes] < 299 {
+		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)
+	}
+}
+
+func TestDamagedRowsKeepNoOtherSeriesFromBeingRead(t *testing.T) {
+	put := func(t *testing.T, store history.Store, key, row []byte) string {
+		t.Helper()
+		err := store.(*Store).update(context.Background(), func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("row %x", key)
+	}
+	series := func(row []byte) func(*testing.T, history.Store, history.ID) string {
+		return func(t *testing.T, store history.Store, id history.ID) string {
+			return put(t, store, seriesKey(id.Partition(), nameOf(id)), row)
+		}
+	}
+	damages := []historytest.Damage{
+		{Kind: "a series that has no counts", Unnamed: true, Do: series([]byte{0x80})},
+		{Kind: "a series that is empty", Unnamed: true, Do: series(nil)},
+		{Kind: "a series that has counts and half a name", Unnamed: true, Do: series([]byte{5, 0, 1, 0, 4, 's', 'h'})},
+	}
+	for tier := range history.Tiers {
+		damages = append(damages, historytest.Damage{Kind: "a chunk of " + history.Tier(tier).String(),
+			Do: func(t *testing.T, store history.Store, id history.ID) string {
+				return put(t, store, chunkOf(t, store.(*Store), history.Tier(tier), id), []byte{0xff})
+			}})
+	}
+	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
+		s, err := Open(config(t.TempDir(), o))
+		return ready(t, s, err)
+	}, damages...)
+}
+
+// chunkOf is the key of a chunk of a tier that a series has.
+func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) (key []byte) {
+	t.Helper()
+	err := s.view(func(tx *bolt.Tx) error {
+		table, err := s.table(tx, id.Partition())
+		if err != nil {
+			return err
+		}
+		chunks, err := table.chunks(tier)
+		for _, c := range chunks {
+			if own := chunkKey(table.p, c, nameOf(id)); table.rows.Get(own) != nil {
+				key = own
+			}
+		}
+		return err
+	})
+	if err != nil || key == nil {
+		t.Fatalf("%v has no chunk of %v (%v): the suite was to fill all tiers", id, tier, err)
+	}
+	return key
+}

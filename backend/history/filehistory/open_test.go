@@ -1,0 +1,160 @@
+package filehistory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+func TestASecondProcessIsToldWhomToAsk(t *testing.T) {
+	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
+	s, err := Open(c)
+	s = ready(t, s, err)
+	_, err = Open(c) // the lock belongs to the opened file, so this process can be the second
+	want := "history file " + filepath.Join(c.Dir, Name) + " is in use by another weir: ask it over --admin"
+	if !errors.Is(err, ErrInUse) || err.Error() != want {
+		t.Errorf("a second Open says %v, want %q", err, want)
+	}
+	for i, err := range work(s) {
+		if err != nil {
+			t.Errorf("operation %d of the first store after that: %v", i, err)
+		}
+	}
+}
+
+func TestAnotherFormatIsLeftUntouched(t *testing.T) {
+	for promise, write := range map[string]func(tx *bolt.Tx) error{
+		"a later version's": func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucket(aboutBucket)
+			if err != nil {
+				return err
+			}
+			return b.Put(formatKey, []byte("weir history 2"))
+		},
+		"another program's": func(tx *bolt.Tx) error {
+			_, err := tx.CreateBucket([]byte("invoices"))
+			return err
+		},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, Name)
+			db, err := bolt.Open(path, 0o600, nil)
+			if err == nil {
+				err = errors.Join(db.Update(write), db.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, _ := os.ReadFile(path)
+			_, err = Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), path) {
+				t.Errorf("Open says %v, want ErrFormat with the file's name", err)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the file was changed (%v): whoever wrote it wants it back", err)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoDatabaseIsAnError(t *testing.T) {
+	for promise, make := range map[string]func(path string) error{
+		"a text":      func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("hello\n"), 5000), 0o600) },
+		"a few bytes": func(path string) error { return os.WriteFile(path, []byte("hello"), 0o600) },
+		"zeros":       func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, Name)
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: Open says %v, want an error with the file's name", promise, err)
+		}
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(file, "data")
+	c := Config{Dir: dir, Keep: history.DefaultKeep()}
+	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, Name)) {
+		t.Errorf("Open says %v, want an error with the file's name", err)
+	}
+	s, err := InMemory(c)
+	s = ready(t, s, err)
+	for i, err := range work(s) {
+		if err != nil {
+			t.Errorf("operation %d of a store in memory: %v", i, err)
+		}
+	}
+}
+
+func TestAProcessThatDiedAsItBeganLeavesAUsableFile(t *testing.T) {
+	for promise, begun := range map[string]func(path string) error{
+		"before the first page": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"before the buckets": func(path string) error {
+			db, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				return err
+			}
+			return db.Close()
+		},
+	} {
+		dir := t.TempDir()
+		if err := begun(filepath.Join(dir, Name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range use(dir) {
+			if err != nil {
+				t.Errorf("%s: %v", promise, err)
+			}
+		}
+	}
+}
+
+func TestWhatLandedIsThereAfterARestart(t *testing.T) {
+	dir := filled(t)
+	if info, err := os.Stat(filepath.Join(dir, Name)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v, want mode 0600: values of requests are in it", info.Mode(), err)
+	}
+	read := func() map[history.ID]history.Series {
+		s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[history.ID]history.Series)
+		err = s.Query(context.Background(), everything, func(s history.Series) error {
+			all[s.ID] = s
+			return nil
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	first, second := read(), read()
+	if len(first) != 1000 || !reflect.DeepEqual(first, second) {
+		t.Errorf("%d series, then %d, want the same 1000 with the same points", len(first), len(second))
+	}
+}
+
+func TestABadKeepIsAnError(t *testing.T) {
+	if _, err := InMemory(Config{}); err == nil {
+		t.Error("a store opened that keeps nothing at all")
+	}
+}

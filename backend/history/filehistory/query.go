@@ -1,0 +1,141 @@
+package filehistory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Query implements [history.Store]. All series of a partition are read in one transaction, which has ended before yield
+// sees them.
+func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	for p := range partitions(&q) {
+		if err := ctx.Err(); err != nil {
+			return s.wrap(err)
+		}
+		found, err := s.read(p, &q)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			one := f.ledger.Series(f.id, q.From, q.To)
+			one.Err, one.Unnamed = f.damage, f.unnamed
+			if err := yield(one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// partitions are those in which the query may find something.
+func partitions(q *history.Query) iter.Seq[history.Partition] {
+	var wanted [history.Partitions]bool
+	for _, id := range q.IDs() {
+		wanted[id.Partition()] = true
+	}
+	return func(yield func(history.Partition) bool) {
+		for p, is := range wanted {
+			if (is || wanted == [history.Partitions]bool{}) && !yield(history.Partition(p)) {
+				return
+			}
+		}
+	}
+}
+
+// found is a series that a query asks for, or may ask for.
+type found struct {
+	id      history.ID
+	ledger  history.Ledger
+	damage  error // why some of it cannot be read: the first reason
+	unnamed bool  // as in history.Series
+}
+
+// damaged notes a row of the series that cannot be read. Unlike one in the way of a batch it is no reason to do without
+// the file.
+func (f *found) damaged(t *table, key []byte, err error) {
+	if f.damage == nil {
+		f.damage = fmt.Errorf("%s: row %x: %w", t.name, key, err)
+	}
+}
+
+func (s *Store) read(p history.Partition, q *history.Query) (all map[name]*found, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		t, err := s.table(tx, p)
+		if err != nil {
+			return err
+		}
+		if all, err = t.find(q); err != nil || len(all) == 0 {
+			return err
+		}
+		return t.fill(all, q)
+	})
+	return all, err
+}
+
+// find is all series of the partition that a query asks for, without their chunks. One whose row does not say which it is
+// has a key that says whether it is one of those that the query names, and may else be any.
+func (t *table) find(q *history.Query) (map[name]*found, error) {
+	named := make(map[name]history.ID)
+	for _, id := range q.IDs() {
+		named[nameOf(id)] = id
+	}
+	all := make(map[name]*found)
+	prefix := []byte{byte(t.p), seriesRow}
+	cursor := t.rows.Cursor()
+	for key, row := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, row = cursor.Next() {
+		if len(key) != len(prefix)+len(name{}) {
+			return nil, t.damaged(key, errRow)
+		}
+		n := name(key[len(prefix):])
+		r, err := decodeSeries(row)
+		f := found{ledger: history.Ledger{Lifetime: r.lifetime, Expired: r.expired}}
+		if err == nil {
+			f.id, err = readID(r.id)
+		}
+		if err != nil {
+			f.damaged(t, key, err)
+			id, known := named[n]
+			f.id, f.unnamed = id, !known
+		}
+		if f.unnamed && len(named) == 0 || !f.unnamed && q.Matches(f.id) {
+			kept := f // so that only what is kept is allocated
+			all[n] = &kept
+		}
+	}
+	return all, nil
+}
+
+// fill reads the chunks that a query needs, as far as they can be read.
+func (t *table) fill(all map[name]*found, q *history.Query) error {
+	for tier := range history.Tiers {
+		chunks, err := t.chunks(history.Tier(tier))
+		if err != nil {
+			return err
+		}
+		for _, c := range chunks {
+			if !q.Needs(c) {
+				continue
+			}
+			err := t.each(c, func(n name, packed []byte) bool {
+				if f := all[n]; f != nil {
+					cells, err := c.Unpack(packed)
+					if err != nil {
+						f.damaged(t, chunkKey(t.p, c, n), err)
+					}
+					f.ledger.Put(c, cells)
+				}
+				return true
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

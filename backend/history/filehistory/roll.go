@@ -1,0 +1,207 @@
+package filehistory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// maxMoves is how many chunks a transaction of the job moves: some milliseconds, for which writers wait.
+const maxMoves = 100
+
+// Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
+// partition is damaged it goes on with the next, and says so at the end.
+func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+	now := job.Now
+	if clock := s.now(); now.After(clock) {
+		now = clock
+	}
+	var did history.Rolled
+	var damage []error
+	for p := range history.Partitions {
+		r := roller{store: s, p: history.Partition(p), now: now.Unix(), dry: job.DryRun, seen: make(map[name]bool)}
+		for more := true; more; {
+			some, err := r.transaction(ctx)
+			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
+				return did, err
+			}
+			if err != nil {
+				damage = append(damage, err)
+			}
+			more = err == nil && some.Partitions == 0
+			did.Add(some)
+			if job.Progress != nil {
+				job.Progress(did)
+			}
+		}
+	}
+	return did, errors.Join(damage...)
+}
+
+// roller runs the job in one partition.
+type roller struct {
+	store *Store
+	p     history.Partition
+	now   int64
+	dry   bool
+	tier  history.Tier  // the finest that may still have something due
+	seen  map[name]bool // series that were moved or dropped
+
+	// Of the transaction that is under way.
+	table *table
+	left  int // chunks that may still be moved
+	did   history.Rolled
+}
+
+// transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
+// when nothing is left. A dry run does the whole partition and does not commit.
+func (r *roller) transaction(ctx context.Context) (history.Rolled, error) {
+	r.left, r.did = maxMoves, history.Rolled{}
+	if r.dry {
+		r.left = math.MaxInt
+	}
+	err := r.store.update(ctx, func(tx *bolt.Tx) (err error) {
+		if r.table, err = r.store.table(tx, r.p); err != nil {
+			return err
+		}
+		if err := r.forget(); err != nil {
+			return err
+		}
+		if err := r.rollTiers(); err != nil {
+			return err
+		}
+		if r.dry || (r.left == maxMoves && r.did.Forgotten == 0) {
+			return errNothing
+		}
+		r.store.step("roll: moved")
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNothing) {
+		return history.Rolled{}, err
+	}
+	if err == nil {
+		r.store.step("roll: after")
+	}
+	if r.left > 0 {
+		r.did.Partitions = 1
+	}
+	return r.did, nil
+}
+
+// forget removes the positions of writers that have long gone.
+func (r *roller) forget() error {
+	before := r.now - int64(history.ForgetAfter/time.Second)
+	prefix := []byte{byte(r.p), positionRow}
+	var gone [][]byte
+	cursor := r.table.rows.Cursor()
+	for key, row := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, row = cursor.Next() {
+		was, err := decodePosition(row)
+		if err != nil {
+			return r.table.damaged(key, err)
+		}
+		if was.at <= before {
+			gone = append(gone, bytes.Clone(key))
+		}
+	}
+	for _, key := range gone {
+		if err := r.table.rows.Delete(key); err != nil {
+			return err
+		}
+	}
+	r.did.Forgotten = uint64(len(gone))
+	return nil
+}
+
+// rollTiers moves what is due, the finest tier first, so that each chunk is moved once.
+func (r *roller) rollTiers() error {
+	for ; r.left > 0 && int(r.tier) < history.Tiers; r.tier++ {
+		due, err := r.due()
+		if err != nil {
+			return err
+		}
+		for _, d := range due {
+			if err := r.move(d); err != nil {
+				return err
+			}
+		}
+		if r.left == 0 {
+			return nil // the tier may have more
+		}
+	}
+	return nil
+}
+
+// dueChunk is a chunk of a series that is to be moved, or that has days to be dropped.
+type dueChunk struct {
+	name  name
+	chunk history.Chunk
+}
+
+// due are the due chunks of the tier, oldest first, as many as may still be moved.
+func (r *roller) due() (found []dueChunk, err error) {
+	chunks, err := r.table.chunks(r.tier)
+	if err != nil {
+		return nil, err
+	}
+	keep := &r.store.keep
+	for _, c := range chunks {
+		if keep.Due(c, c.Start()) > r.now || len(found) == r.left {
+			break
+		}
+		var failed error
+		err := r.table.each(c, func(n name, packed []byte) bool {
+			if r.tier == history.Days {
+				cells, err := c.Unpack(packed)
+				if err != nil {
+					failed = r.table.damaged(chunkKey(r.p, c, n), err)
+					return false
+				}
+				if gone, _ := keep.Expire(c, cells, r.now); len(gone) == 0 {
+					return true
+				}
+			}
+			found = append(found, dueChunk{n, c})
+			return len(found) < r.left
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// move moves a chunk, or drops days of it.
+func (r *roller) move(d dueChunk) error {
+	row, found, err := r.table.series(d.name)
+	if err == nil && !found {
+		err = r.table.damaged(seriesKey(r.p, d.name), errors.New("the series is missing, its chunks are there"))
+	}
+	if err != nil {
+		return err
+	}
+	points := 0
+	if r.tier == history.Days {
+		var gone history.Cells
+		gone, err = r.table.expire(d.name, &row, d.chunk, &r.store.keep, r.now)
+		points = len(gone)
+		r.did.Expired += gone.Sum()
+	} else {
+		points, _, err = r.table.move(d.name, &row, d.chunk)
+	}
+	if err != nil {
+		return err
+	}
+	r.left--
+	r.did.Moved(d.chunk, points)
+	if !r.seen[d.name] {
+		r.seen[d.name] = true
+		r.did.Series++
+	}
+	return r.table.putSeries(d.name, &row)
+}

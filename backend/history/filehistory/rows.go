@@ -1,0 +1,173 @@
+package filehistory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// FORMAT.md shows the layout with an example.
+
+var (
+	aboutBucket = []byte("about")
+	formatKey   = []byte("format")
+	format      = []byte("weir history 1")
+	rowsBucket  = []byte("rows")
+)
+
+// The kinds of rows of a partition. All rows of a partition lie together.
+const (
+	positionRow = 'p'
+	seriesRow   = 's'
+	chunkRow    = 't'
+)
+
+// begin makes the buckets of a new file.
+func begin(tx *bolt.Tx) error {
+	if err := checkFormat(tx); err != nil {
+		return err
+	}
+	about, err := tx.CreateBucketIfNotExists(aboutBucket)
+	if err == nil && about.Get(formatKey) == nil {
+		err = about.Put(formatKey, format)
+	}
+	if err == nil {
+		_, err = tx.CreateBucketIfNotExists(rowsBucket)
+	}
+	return err
+}
+
+// checkFormat takes this version's files, and those that are still empty.
+func checkFormat(tx *bolt.Tx) error {
+	if first, _ := tx.Cursor().First(); first == nil {
+		return nil
+	}
+	var is []byte
+	if about := tx.Bucket(aboutBucket); about != nil {
+		is = about.Get(formatKey)
+	}
+	if !bytes.Equal(is, format) {
+		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", tx.DB().Path(), ErrFormat, is, format)
+	}
+	return nil
+}
+
+// name stands for a series in keys: the beginning of a SHA-256 over its ID. Nobody can find two series of one name.
+type name [16]byte
+
+func nameOf(id history.ID) name {
+	sum := sha256.Sum256(appendID(nil, id))
+	return name(sum[:])
+}
+
+// appendID writes an ID so that no two look alike.
+func appendID(dst []byte, id history.ID) []byte {
+	dst = append(dst, byte(id.Outcome))
+	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
+		dst = append(binary.AppendUvarint(dst, uint64(len(part))), part...)
+	}
+	return dst
+}
+
+func positionKey(p history.Partition, writer string) []byte {
+	return append([]byte{byte(p), positionRow}, writer...)
+}
+
+func seriesKey(p history.Partition, n name) []byte {
+	return append([]byte{byte(p), seriesRow}, n[:]...)
+}
+
+// chunksKey is where the rows of a chunk begin: one for each series that has it. A number may be negative; its top bit is
+// turned so that rows come in the order of time.
+func chunksKey(p history.Partition, c history.Chunk) []byte {
+	return binary.BigEndian.AppendUint32([]byte{byte(p), chunkRow, byte(c.Tier)}, uint32(c.Number)^1<<31)
+}
+
+func chunkKey(p history.Partition, c history.Chunk, n name) []byte {
+	return append(chunksKey(p, c), n[:]...)
+}
+
+const chunkKeySize = 3 + 4 + len(name{})
+
+// readChunkKey reads the key of a chunk's row.
+func readChunkKey(key []byte) (history.Chunk, name, error) {
+	if len(key) != chunkKeySize || int(key[2]) >= history.Tiers {
+		return history.Chunk{}, name{}, errRow
+	}
+	number := int32(binary.BigEndian.Uint32(key[3:]) ^ 1<<31)
+	return history.Chunk{Tier: history.Tier(key[2]), Number: int64(number)}, name(key[7:]), nil
+}
+
+// series is the row of a series.
+type series struct {
+	lifetime, expired uint64
+	points            uint64 // in chunks finer than a day
+	id                []byte // as appendID writes it
+}
+
+func (r *series) encode() []byte {
+	dst := make([]byte, 0, 24+len(r.id))
+	dst = binary.AppendUvarint(dst, r.lifetime)
+	dst = binary.AppendUvarint(dst, r.expired)
+	dst = binary.AppendUvarint(dst, r.points)
+	return append(dst, r.id...)
+}
+
+var errRow = errors.New("a row cannot be read")
+
+// decodeSeries reads the row of a series. Its id lies in src.
+func decodeSeries(src []byte) (r series, err error) {
+	for _, number := range [...]*uint64{&r.lifetime, &r.expired, &r.points} {
+		n, width := binary.Uvarint(src)
+		if width <= 0 {
+			return series{}, errRow
+		}
+		*number, src = n, src[width:]
+	}
+	r.id = src
+	return r, nil
+}
+
+// readID reads what appendID wrote.
+func readID(src []byte) (id history.ID, err error) {
+	if len(src) == 0 {
+		return id, errRow
+	}
+	id.Outcome, src = history.Outcome(src[0]), src[1:]
+	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
+		size, width := binary.Uvarint(src)
+		if width <= 0 || size > uint64(len(src)-width) {
+			return id, errRow
+		}
+		*part, src = string(src[width:width+int(size)]), src[width+int(size):]
+	}
+	return id, nil
+}
+
+// position is how far a writer has come in a partition, and when it was last heard of, in Unix seconds.
+type position struct {
+	last uint64
+	at   int64
+}
+
+func (r position) encode() []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(nil, r.last), uint64(r.at))
+}
+
+func decodePosition(src []byte) (r position, err error) {
+	last, width := binary.Uvarint(src)
+	if width <= 0 {
+		return r, errRow
+	}
+	at, width2 := binary.Uvarint(src[width:])
+	if width2 <= 0 {
+		return r, errRow
+	}
+	return position{last, int64(at)}, nil
+}

@@ -1,0 +1,162 @@
+// Package filehistory keeps the history of hits in one file of this machine, or in memory where no file can be written. One
+// process holds the file; the others ask that process.
+package filehistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Name is the file's name in its directory.
+const Name = "history.db"
+
+// lockTimeout is how long Open waits for a process that is about to go.
+const lockTimeout = time.Second
+
+var (
+	// ErrInUse means that another process holds the file.
+	ErrInUse = errors.New("is in use by another weir: ask it over --admin")
+	// ErrDamaged means that the file cannot be read as what weir wrote. Weir deletes nothing.
+	ErrDamaged = errors.New("is damaged: stop weir and move the file away; a new one will begin empty")
+	// ErrFormat means that the file is another version's, or another program's. It has not been touched.
+	ErrFormat = errors.New("was not written by this version of weir")
+)
+
+// Config says how a store is to be opened.
+type Config struct {
+	Dir  string // holds the file; made if it is missing
+	Keep history.Keep
+	Now  func() time.Time // the store's clock; nil for time.Now
+	// Step, if not nil, is called by tests' wish before and after each step at which a crash could matter, with its name.
+	Step func(name string)
+}
+
+// Store is a [history.Store] in one file.
+type Store struct {
+	name    string // for messages
+	keep    history.Keep
+	now     func() time.Time
+	step    func(name string)
+	db      *bolt.DB
+	turn    chan struct{} // holds a token while a transaction writes
+	damaged atomic.Pointer[error]
+
+	mu      sync.Mutex
+	waiting []*arrival
+}
+
+var _ history.Store = (*Store)(nil)
+
+// Open opens the file, or begins a new one, and locks it. Its errors wrap ErrInUse, ErrDamaged or ErrFormat where they
+// apply, and name the file.
+func Open(c Config) (*Store, error) {
+	path := filepath.Join(c.Dir, Name)
+	s, err := newStore("history file "+path, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, s.wrap(err)
+	}
+	if err := s.inspect(path); err != nil {
+		return nil, err
+	}
+	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+}
+
+// InMemory opens a store that is gone with its process. It has no use for the directory.
+func InMemory(c Config) (*Store, error) {
+	s, err := newStore("history in memory", c)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.open("weir-history", bolt.Options{FreelistType: bolt.FreelistMapType, NoSync: true, OpenFile: openMemory})
+}
+
+func newStore(name string, c Config) (*Store, error) {
+	s := &Store{name: name, keep: c.Keep, now: c.Now, step: c.Step, turn: make(chan struct{}, 1)}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.step == nil {
+		s.step = func(string) {}
+	}
+	if err := s.keep.Check(); err != nil {
+		return nil, s.wrap(err)
+	}
+	return s, nil
+}
+
+// open opens the database for writing. When that fails, nothing stays open.
+func (s *Store) open(path string, o bolt.Options) error {
+	var opened *os.File
+	openFile := o.OpenFile
+	if openFile == nil {
+		openFile = os.OpenFile
+	}
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+		opened, err = openFile(name, flag, mode)
+		return opened, err
+	}
+	err := s.guard(func() (err error) {
+		s.db, err = bolt.Open(path, 0o600, &o)
+		return err
+	})
+	if err == nil {
+		err = s.update(context.Background(), begin)
+	}
+	if err != nil && opened != nil {
+		err = errors.Join(s.wrap(err), s.release(opened))
+	}
+	return s.wrap(err)
+}
+
+// release gives the file and its lock free, whatever state the database is in.
+func (s *Store) release(f *os.File) error {
+	if s.db != nil && s.damaged.Load() == nil {
+		return s.db.Close()
+	}
+	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends the store when the transactions that are under way have ended.
+func (s *Store) Close() error {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if s.damaged.Load() != nil {
+		return nil // its locks may be held for ever; the process will let go of the file
+	}
+	return s.wrap(s.db.Close())
+}
+
+// wrap names the file in an error.
+func (s *Store) wrap(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrFormat), errors.Is(err, ErrInUse):
+		return err
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("%s %w", s.name, ErrInUse)
+	case errors.Is(err, bolterrors.ErrIncompatibleValue), isFarAway(err):
+		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
+	case strings.HasPrefix(err.Error(), s.name): // a layer below has wrapped it
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.name, err)
+}

@@ -1,0 +1,127 @@
+package redishistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// maxHours is how often a batch is sent because the server's hour is not the one that its keys were named for. The
+// second time is right, unless an hour has ended in between.
+const maxHours = 3
+
+// Apply is history.Store's. A batch whose answer was lost is sent again, as the number makes that harmless.
+func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	if err := b.Check(p); err != nil {
+		return history.Receipt{}, err
+	}
+	if err := s.prepare(ctx, p); err != nil {
+		return history.Receipt{}, err
+	}
+	latest := int64(math.MaxInt64)
+	for range maxHours {
+		s.step("apply")
+		reply, err := s.land(ctx, p, &b, latest)
+		if err != nil {
+			return history.Receipt{}, err
+		}
+		s.step("applied")
+		if status(reply) == "hour" {
+			latest = number(reply, 1)
+			continue
+		}
+		r, crowded, err := receipt(reply, &b)
+		if err != nil {
+			return r, fmt.Errorf("partition %d of the history: %w", p, err)
+		}
+		for _, id := range crowded {
+			if err := s.shrink(ctx, p, id); err != nil { // the batch has landed whatever becomes of this
+				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
+			}
+		}
+		return r, nil
+	}
+	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server runs away", p)
+}
+
+// land sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
+func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (redis.Reply, error) {
+	keys := make([]string, 0, 2+2*len(b.Increments))
+	keys = append(keys, writersKey(p), dueKey(p))
+	points, names := newPacked(3*len(b.Increments)), newPacked(len(b.Increments))
+	for _, i := range b.Increments {
+		name := seriesName(i.ID)
+		series := seriesKey(p, name)
+		c := history.ChunkOf(history.Minutes, i.Minute*60)
+		c.Number = min(c.Number, latest)
+		keys = append(keys, series, chunkKey(series, c))
+		points = points.number(c.Number).number(i.Minute - c.Number*60).text(strconv.FormatUint(i.Hits, 10))
+		names = names.text(name)
+	}
+	return s.run(ctx, p, s.scripts.apply, keys, b.Writer, b.Seq, b.After,
+		int64(s.keep.Ages[history.Minutes]/time.Second), s.keep.MaxPoints, []byte(points), []byte(names))
+}
+
+// receipt reads what the script answered. Crowded are the series that now hold too many points.
+func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
+	last, failed := strconv.ParseUint(text(reply, 1), 10, 64)
+	if failed != nil {
+		return r, nil, errUnreadable
+	}
+	r.Last = last
+	switch status(reply) {
+	case "known":
+		r.Landing = history.Known
+		return r, nil, nil
+	case "gap":
+		r.Landing = history.Gap
+		return r, nil, nil
+	}
+	clamped, errClamped := numbered(reply, 2, b)
+	refused, errRefused := numbered(reply, 3, b)
+	full, errFull := numbered(reply, 4, b)
+	out := make(map[history.Increment]bool, len(refused))
+	for _, i := range refused {
+		r.Refused += i.Hits
+		out[i] = true
+	}
+	for _, i := range clamped {
+		if !out[i] {
+			r.Clamped += i.Hits
+		}
+	}
+	seen := make(map[history.ID]bool, len(full))
+	for _, i := range full {
+		if !seen[i.ID] {
+			crowded = append(crowded, i.ID)
+			seen[i.ID] = true
+		}
+	}
+	return r, crowded, errors.Join(errClamped, errRefused, errFull)
+}
+
+// numbered are the increments whose numbers, from 1, an item of a reply lists.
+func numbered(reply redis.Reply, at int, b *history.Batch) ([]history.Increment, error) {
+	if at >= len(reply) {
+		return nil, errUnreadable
+	}
+	list, ok := reply[at].([]any)
+	if !ok {
+		return nil, errUnreadable
+	}
+	var found []history.Increment
+	for i := range list {
+		n := number(list, i)
+		if n < 1 || n > int64(len(b.Increments)) {
+			return nil, errUnreadable
+		}
+		found = append(found, b.Increments[n-1])
+	}
+	return found, nil
+}

@@ -1,0 +1,203 @@
+package redishistory
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// incrBy is the CPU of an INCRBY in a pipeline of 32, the shortest of some rounds: figures in INCRBYs compare machines.
+func incrBy(b *testing.B, server *redistest.Server) time.Duration {
+	b.Helper()
+	best := time.Hour
+	for range 5 {
+		const pipelines = 300
+		before := server.CPU(b)
+		for range pipelines {
+			_, err := server.Client().Pipelined(b.Context(), func(p redis.Pipeliner) error {
+				for i := range 32 {
+					p.IncrBy(b.Context(), fmt.Sprint("incrby", i), 3)
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		best = min(best, (server.CPU(b)-before)/(pipelines*32))
+	}
+	return best
+}
+
+// BenchmarkApply is full batches of as many series: what one core of Redis takes a second. The shortest of some rounds
+// counts, as others use the machine too.
+func BenchmarkApply(b *testing.B) {
+	const series, rounds = 10_000, 6
+	f := single(b)
+	server := f.servers(b)[0]
+	clock := newClock(start)
+	s := opened(b, f, clock.now, nil)
+	p, ids := partners(series)
+	seq := uint64(0)
+	pass := func() time.Duration {
+		before := server.CPU(b)
+		for at := 0; at < series; at += history.MaxBatch {
+			seq++
+			batch := history.Batch{Writer: "ann", Seq: seq, After: seq - 1}
+			for i, id := range ids[at : at+history.MaxBatch] {
+				batch.Increments = append(batch.Increments,
+					history.Increment{ID: id, Minute: clock.now().Unix() / 60, Hits: uint64(400 + i)})
+			}
+			if _, err := s.Apply(b.Context(), p, batch); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return (server.CPU(b) - before) / series
+	}
+	pass()
+	fresh, known := time.Hour, time.Hour
+	for range rounds {
+		clock.set(clock.now().Add(time.Minute))
+		fresh = min(fresh, pass())
+		for range 3 { // the further flushes of a minute
+			known = min(known, pass())
+		}
+	}
+	unit := incrBy(b, server)
+	mixed := (fresh + 3*known) / 4
+	b.ReportMetric(float64(time.Second/mixed), "increments/s/core")
+	b.ReportMetric(float64(known.Nanoseconds()), "ns/known-minute")
+	b.ReportMetric(float64(fresh.Nanoseconds()), "ns/new-minute")
+	b.ReportMetric(float64(mixed)/float64(unit), "INCRBYs/increment")
+	b.ReportMetric(float64(unit.Nanoseconds()), "ns/INCRBY")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkRoll is the job on hours of minutes, each in the midst of a day: CPU of Redis for 100,000 of them. The
+// shortest of some rounds counts, as others use the machine too.
+func BenchmarkRoll(b *testing.B) {
+	const series, rounds = 500, 6
+	f := single(b)
+	server := f.servers(b)[0]
+	clock := newClock(start)
+	s := opened(b, f, clock.now, nil)
+	p, ids := partners(series)
+	cpu, took := time.Hour, time.Hour
+	hour := start.Truncate(time.Hour).Unix() / 60
+	for round := range int64(rounds) {
+		fill(b, s, p, ids, hour-60*(rounds-round), 60)
+	}
+	for round := range rounds {
+		clock.set(time.Unix(60*(hour-60*int64(rounds-round-1)), 0).Add(24 * time.Hour))
+		w := &worker{Store: s, job: history.Job{Now: clock.now()}}
+		before, begin := server.CPU(b), time.Now()
+		if err := w.visit(b.Context(), p, ids, clock.now().Unix()); err != nil {
+			b.Fatal(err)
+		}
+		took, cpu = min(took, time.Since(begin)), min(cpu, server.CPU(b)-before)
+		if w.did.Chunks[history.Minutes] != series {
+			b.Fatalf("the job moved %+v, want %d chunks of minutes", w.did, series)
+		}
+	}
+	b.ReportMetric(cpu.Seconds()/series*100_000, "s-CPU/100k-hours")
+	b.ReportMetric(took.Seconds()/series*100_000, "s/100k-hours")
+	b.ReportMetric(float64(cpu)/series/float64(incrBy(b, server)), "INCRBYs/hour")
+	b.ReportMetric(0, "ns/op")
+}
+
+// fill gives each series a hit count in each of some minutes.
+func fill(b *testing.B, s *Store, p history.Partition, ids []history.ID, first int64, minutes int) {
+	b.Helper()
+	seq, _ := s.Apply(b.Context(), p, history.Batch{Writer: "fill"})
+	r := rand.New(rand.NewPCG(1, 2))
+	batch := history.Batch{Writer: "fill"}
+	send := func() {
+		batch.Seq, batch.After = seq.Last+1, seq.Last
+		var err error
+		if seq, err = s.Apply(b.Context(), p, batch); err != nil {
+			b.Fatal(err)
+		}
+		batch.Increments = batch.Increments[:0]
+	}
+	for _, id := range ids {
+		for m := range minutes {
+			batch.Increments = append(batch.Increments,
+				history.Increment{ID: id, Minute: first + int64(m), Hits: 400 + r.Uint64N(200)})
+			if len(batch.Increments) == history.MaxBatch {
+				send()
+			}
+		}
+	}
+	if len(batch.Increments) > 0 {
+		send()
+	}
+}
+
+// BenchmarkYear is a year of series that are always active, with the job each day: what stays of it, and how long its
+// curve takes.
+func BenchmarkYear(b *testing.B) {
+	const series = 2
+	f := single(b)
+	server := f.servers(b)[0]
+	clock := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := opened(b, f, clock.now, nil)
+	p, ids := partners(series)
+	empty := used(b, server)
+	var minutes float64
+	for day := range 366 {
+		first := clock.now().Unix() / 60
+		before := used(b, server)
+		clock.set(clock.now().Add(24 * time.Hour))
+		fill(b, s, p, ids, first, 1440)
+		if day == 0 {
+			minutes = float64(used(b, server)-before) / series / 1440
+		}
+		w := &worker{Store: s, job: history.Job{Now: clock.now()}}
+		if err := w.partition(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	bytes := float64(used(b, server)-empty) / series
+	var points int
+	best := time.Hour
+	for range 5 {
+		begin := time.Now()
+		err := s.Query(context.Background(), everything(), func(one history.Series) error {
+			points = len(one.Points)
+			if sum(one) != one.Lifetime {
+				b.Errorf("a year of %+v shows %d of %d hits", one.ID, sum(one), one.Lifetime)
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		best = min(best, time.Since(begin))
+	}
+	b.ReportMetric(minutes, "bytes/minute-point")
+	b.ReportMetric(bytes, "bytes/series-year")
+	b.ReportMetric(float64(points), "points/series-year")
+	b.ReportMetric(float64(best.Microseconds())/1000, fmt.Sprintf("ms/curve-of-%d", series))
+	b.ReportMetric(0, "ns/op")
+}
+
+// used is the memory of all keys of a server.
+func used(b *testing.B, server *redistest.Server) int64 {
+	b.Helper()
+	var all int64
+	for _, key := range server.Client().Keys(b.Context(), "*").Val() {
+		n, err := server.Client().MemoryUsage(b.Context(), key, 0).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		all += n
+	}
+	return all
+}

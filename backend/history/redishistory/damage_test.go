@@ -1,0 +1,301 @@
+package redishistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+var start = time.Date(2026, 11, 21, 11, 59, 48, 0, time.UTC)
+
+func everything() history.Query { return history.Query{From: math.MinInt64, To: math.MaxInt64} }
+
+// partners are series of one partition.
+func partners(n int) (p history.Partition, ids []history.ID) {
+	for i := 0; len(ids) < n; i++ {
+		id := history.ID{Domain: "shop", Path: fmt.Sprint("user/", i)}
+		if i == 0 {
+			p = id.Partition()
+		}
+		if id.Partition() == p {
+			ids = append(ids, id)
+		}
+	}
+	return p, ids
+}
+
+// dump is all that a server holds.
+func dump(t testing.TB, client *goredis.Client) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, key := range client.Keys(t.Context(), "*").Val() {
+		all[key] = client.Dump(t.Context(), key).Val()
+	}
+	return all
+}
+
+// query gives all series.
+func query(t testing.TB, s *Store) map[history.ID]history.Series {
+	t.Helper()
+	found := make(map[history.ID]history.Series)
+	err := s.Query(t.Context(), everything(), func(one history.Series) error {
+		found[one.ID] = one
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// sum is what a series holds and has dropped.
+func sum(s history.Series) uint64 {
+	all := s.Expired
+	for _, p := range s.Points {
+		all += p.Sum
+	}
+	return all
+}
+
+func fixed(at time.Time) func() time.Time { return func() time.Time { return at } }
+
+// TestABatchThatMeetsDamageLeavesNoTrace damages one key after the other that a batch comes to, so that it fails in its
+// midst. Nothing in Redis may then be different, and when the key is mended the same batch lands once.
+func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	p, ids := partners(5)
+	hour := history.ChunkOf(history.Minutes, start.Unix())
+	minute := start.Unix() / 60
+	damages := map[string]func(ctx context.Context, series string) string{ // to the key that they give
+		"a series of another type": func(ctx context.Context, series string) string {
+			client.Set(ctx, series, "x", 0)
+			return series
+		},
+		"a chunk of another type": func(ctx context.Context, series string) string {
+			client.Set(ctx, chunkKey(series, hour), "x", 0)
+			return chunkKey(series, hour)
+		},
+		"a count that is no number": func(ctx context.Context, series string) string {
+			client.HSet(ctx, chunkKey(series, hour), hour.Place(start.Unix()), "many")
+			return chunkKey(series, hour)
+		},
+		"a total that is no number": func(ctx context.Context, series string) string {
+			client.HSet(ctx, series, "total", "many")
+			return series
+		},
+		"a count that is too large": func(ctx context.Context, series string) string {
+			client.HSet(ctx, chunkKey(series, hour), hour.Place(start.Unix()), "9223372036854775807")
+			return chunkKey(series, hour)
+		},
+	}
+	for promise, damage := range damages {
+		for at := range ids {
+			t.Run(fmt.Sprintf("%s at %d", promise, at), func(t *testing.T) {
+				f.empty(t)
+				s := opened(t, f, fixed(start), nil)
+				first := history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+					{ID: ids[0], Minute: minute - 2, Hits: 7}, {ID: ids[1], Minute: minute, Hits: history.MaxTotal}}}
+				if _, err := s.Apply(t.Context(), p, first); err != nil {
+					t.Fatal(err)
+				}
+				batch := history.Batch{Writer: "ann", Seq: 2, After: 1}
+				for _, id := range ids {
+					batch.Increments = append(batch.Increments, history.Increment{ID: id, Minute: minute, Hits: 3},
+						history.Increment{ID: id, Minute: minute - 1, Hits: 4})
+				}
+				sound := dump(t, client)
+				key := damage(t.Context(), seriesKey(p, seriesName(ids[at])))
+				before := dump(t, client)
+				_, err := s.Apply(t.Context(), p, batch)
+				if ids[at] == ids[1] && err == nil { // it is full: what is damaged is not reached
+					return
+				}
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), key) {
+					t.Fatalf("the error is %v, want one that is ErrDamaged and names %s", err, key)
+				}
+				if after := dump(t, client); !maps.Equal(before, after) {
+					t.Fatalf("a batch that failed left a trace: what it counted would be counted again when it is sent again")
+				}
+				if client.Del(t.Context(), key); sound[key] != "" {
+					if err := client.Restore(t.Context(), key, 0, sound[key]).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err = s.Apply(t.Context(), p, batch); err != nil {
+					t.Fatal(err)
+				}
+				for id, one := range query(t, s) {
+					if sum(one) != one.Lifetime {
+						t.Errorf("%+v holds %d of %d hits", id, sum(one), one.Lifetime)
+					}
+				}
+				if got := query(t, s)[ids[0]].Lifetime; got != 14 {
+					t.Errorf("once mended, the first series has %d hits, want 14", got)
+				}
+			})
+		}
+	}
+}
+
+func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
+	f := single(t)
+	s := opened(t, f, fixed(start), nil)
+	client := f.servers(t)[0].Client()
+	p, ids := partners(1)
+	minute := start.Unix() / 60
+	_, err := s.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+		{ID: ids[0], Minute: minute, Hits: 5}, {ID: ids[0], Minute: minute - 1, Hits: 6}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := chunkKey(seriesKey(p, seriesName(ids[0])), history.ChunkOf(history.Minutes, start.Unix()))
+	if n := client.HDel(t.Context(), key, "59").Val(); n != 1 {
+		t.Fatalf("removed %d fields of %s, want 1: the layout is not what this test thinks", n, key)
+	}
+	if got := query(t, s)[ids[0]]; got.Lifetime != 11 || sum(got) != 6 {
+		t.Errorf("with a minute of 5 hits deleted behind its back the series shows %d of %d hits, want 6 of 11",
+			sum(got), got.Lifetime)
+	}
+	client.Del(t.Context(), key)
+	if _, err := s.Roll(t.Context(), history.Job{Now: start.Add(48 * time.Hour)}); err != nil {
+		t.Errorf("a job that comes to a chunk that somebody deleted: %v, want it to go on", err)
+	}
+}
+
+// TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
+func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	p, ids := partners(1)
+	series := seriesKey(p, seriesName(ids[0]))
+	from := history.ChunkOf(history.Minutes, start.Unix())
+	to := history.ChunkOf(history.FiveMinutes, start.Unix())
+	place := fmt.Sprint(to.Place(start.Unix()))
+	for promise, damage := range map[string]func(ctx context.Context) error{
+		"a minute that is no number": func(ctx context.Context) error {
+			return client.HSet(ctx, chunkKey(series, from), "7", "x").Err()
+		},
+		"a place that is no number": func(ctx context.Context) error {
+			return client.HSet(ctx, chunkKey(series, from), "x", "7").Err()
+		},
+		"a target of another type": func(ctx context.Context) error {
+			return client.Set(ctx, chunkKey(series, to), "x", 0).Err()
+		},
+		"a target that is no number": func(ctx context.Context) error {
+			return client.HSet(ctx, chunkKey(series, to), place, "x").Err()
+		},
+		"peaks of another type": func(ctx context.Context) error {
+			return client.Set(ctx, keysOf(series, to)[1], "x", 0).Err()
+		},
+		"a set of those due of other type": func(ctx context.Context) error {
+			client.Del(ctx, dueKey(p))
+			return client.Set(ctx, dueKey(p), "x", 0).Err()
+		},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			f.empty(t)
+			clock := newClock(start)
+			s := opened(t, f, clock.now, nil)
+			_, err := s.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+				{ID: ids[0], Minute: start.Unix() / 60, Hits: 5}, {ID: ids[0], Minute: start.Unix()/60 - 3, Hits: 6}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := dump(t, client)
+			delete(before, agesKey(p))
+			clock.set(start.Add(48 * time.Hour))
+			if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err == nil {
+				t.Error("the job says nothing of the damage")
+			}
+			for key, content := range before {
+				if after := client.Dump(t.Context(), key).Val(); after != content {
+					t.Errorf("a move that failed has changed %s", key)
+				}
+			}
+		})
+	}
+}
+
+// TestADamagedSeriesDoesNotHoldUpOthers has the job meet damage of all kinds in the same partition.
+func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	clock := newClock(start)
+	s := opened(t, f, clock.now, nil)
+	a := newAuthor(s, "ann", 60)
+	if err := a.land(t.Context(), start.Unix()/60); err != nil {
+		t.Fatal(err)
+	}
+	hour, day := history.ChunkOf(history.Minutes, start.Unix()), history.ChunkOf(history.FiveMinutes, start.Unix())
+	for i, damage := range []func(series string){
+		func(series string) { client.Set(t.Context(), series, "x", 0) },
+		func(series string) { client.HSet(t.Context(), series, "x", "y") },
+		func(series string) { client.Set(t.Context(), chunkKey(series, hour), "x", 0) },
+		func(series string) { client.HSet(t.Context(), chunkKey(series, hour), "x", "y") },
+		func(series string) { client.Set(t.Context(), chunkKey(series, day), "x", 0) },
+	} {
+		damage(seriesKey(a.p, seriesName(a.ids[10*i])))
+	}
+	clock.set(start.Add(48 * time.Hour))
+	did, err := s.Roll(t.Context(), history.Job{Now: clock.now()})
+	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("the job says %v, want it to name what is damaged", err)
+	}
+	if did.Chunks[history.Minutes] < 55 { // of 60, one an hour earlier
+		t.Errorf("the job did %+v, want it to move all chunks but the damaged ones", did)
+	}
+}
+
+// TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is due,
+// and where it visits all as it does not know the dates.
+func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
+		for _, dry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
+				f.empty(t)
+				clock := newClock(start)
+				s := opened(t, f, clock.now, nil)
+				a := newAuthor(s, "ann", 60)
+				if err := a.land(t.Context(), start.Unix()/60); err != nil {
+					t.Fatal(err)
+				}
+				if dated {
+					if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				const wrong = 3*pageSize - 7
+				for i := range wrong {
+					name := goredis.Z{Score: float64(i), Member: fmt.Sprint("shop", i)}
+					if err := client.ZAdd(t.Context(), dueKey(a.p), name).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				clock.set(start.Add(48 * time.Hour))
+				did, err := s.Roll(t.Context(), history.Job{Now: clock.now(), DryRun: dry})
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("and %d errors more", wrong-toldErrors)) {
+					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
+				}
+				if did.Chunks[history.Minutes] < 60 {
+					t.Errorf("the job did %+v, want it to move the minutes of all 60 series", did)
+				}
+			})
+		}
+	}
+}

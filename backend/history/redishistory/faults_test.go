@@ -1,0 +1,381 @@
+package redishistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// author writes batches of some series of a partition, sends each until it is answered, and knows what has landed.
+type author struct {
+	store *Store
+	name  string
+	p     history.Partition
+	ids   []history.ID
+	sent  []history.Batch
+	hits  map[history.ID]uint64
+}
+
+func (a *author) next(minute int64) history.Batch {
+	seq := uint64(len(a.sent)) + 1
+	b := history.Batch{Writer: a.name, Seq: seq, After: seq - 1}
+	for i, id := range a.ids {
+		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: minute - int64(i), Hits: seq})
+	}
+	a.sent = append(a.sent, b)
+	return b
+}
+
+// land sends the next batch until it has landed.
+func (a *author) land(ctx context.Context, minute int64) error {
+	b := a.next(minute)
+	for {
+		r, err := a.store.Apply(ctx, a.p, b)
+		if err == nil && r.Landing == history.Gap {
+			return fmt.Errorf("batch %d of %s met a gap: %+v", b.Seq, a.name, r)
+		}
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	for _, i := range b.Increments {
+		a.hits[i.ID] += i.Hits
+	}
+	return nil
+}
+
+// conserved wants each series to hold what has landed.
+func (a *author) conserved(t *testing.T) {
+	t.Helper()
+	got := query(t, a.store)
+	for id, want := range a.hits {
+		if s := got[id]; s.Lifetime != want || sum(s) != want {
+			t.Errorf("%+v has lifetime %d and holds %d, want %d: each hit is counted once", id, s.Lifetime, sum(s), want)
+		}
+	}
+}
+
+func newAuthor(s *Store, name string, series int) *author {
+	p, ids := partners(series)
+	return &author{store: s, name: name, p: p, ids: ids, hits: make(map[history.ID]uint64)}
+}
+
+// TestNothingIsLostOrRepeatedWhileASlotMoves migrates the slot of a partition there and back while batches land in it,
+// some of them late, jobs roll them and readers look.
+func TestNothingIsLostOrRepeatedWhileASlotMoves(t *testing.T) {
+	set := redistest.Cluster(t)
+	f := fleet{config: redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, servers: set.Primaries}
+	var clock atomic.Int64
+	clock.Store(start.Unix())
+	now := func() time.Time { return time.Unix(clock.Load(), 0) }
+	s := opened(t, f, now, nil)
+	a := newAuthor(s, "ann", 20)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var done atomic.Bool
+	var crowd sync.WaitGroup
+	crowd.Go(func() {
+		for n := int64(0); !done.Load(); n++ {
+			minute := clock.Load() / 60
+			if n%3 == 0 {
+				minute -= n * 97 % (60 * 1440)
+			}
+			if err := a.land(ctx, minute); err != nil {
+				t.Errorf("a batch: %v", err)
+				return
+			}
+			clock.Add(600)
+		}
+	})
+	var rolls, reads, refused int
+	crowd.Go(func() {
+		for !done.Load() {
+			if _, err := s.Roll(ctx, history.Job{Now: now()}); err != nil {
+				refused++ // while keys are on both sides
+			}
+			rolls++
+		}
+	})
+	crowd.Go(func() {
+		for !done.Load() {
+			err := s.Query(ctx, everything(), func(one history.Series) error {
+				if sum(one) != one.Lifetime {
+					t.Errorf("in the midst of it %+v shows %d of %d hits", one.ID, sum(one), one.Lifetime)
+				}
+				reads++
+				return nil
+			})
+			_ = err // while keys are on both sides
+		}
+	})
+	key := dueKey(a.p)
+	for range 4 {
+		from := set.NodeOf(t, key)
+		for _, to := range set.Primaries(t) {
+			if to != from {
+				set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(redistest.Phase) { time.Sleep(300 * time.Millisecond) })
+				break
+			}
+		}
+	}
+	done.Store(true)
+	crowd.Wait()
+	if _, err := s.Roll(t.Context(), history.Job{Now: now()}); err != nil {
+		t.Errorf("the job after it all: %v", err)
+	}
+	a.conserved(t)
+	t.Logf("%d batches, %d runs of the job, %d of them stopped somewhere, %d series read",
+		len(a.sent), rolls, refused, reads)
+}
+
+// TestAFailoverThatForgetsIsAGap lets a replica without the latest batches take over. It must say from where on they
+// are missing, and take them again.
+func TestAFailoverThatForgetsIsAGap(t *testing.T) {
+	set := redistest.Sentinel(t)
+	url := set.Master + "," + strings.Join(set.Addrs(), ",")
+	s := opened(t, fleet{config: redis.Config{Type: redis.Sentinel, URL: url}}, fixed(start), nil)
+	a := newAuthor(s, "ann", 3)
+	for range 3 {
+		if err := a.land(t.Context(), start.Unix()/60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	primary := set.Await(t)
+	replica := set.Nodes[0]
+	if replica == primary {
+		replica = set.Nodes[1]
+	}
+	if n, err := primary.Client().Wait(t.Context(), 1, 10*time.Second).Result(); n != 1 || err != nil {
+		t.Fatalf("the replica does not follow: %d, %v", n, err)
+	}
+	replica.Stop()
+	if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := a.land(t.Context(), start.Unix()/60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	primary.Kill()
+	replica.Cont()
+	set.AwaitFailover(t, primary)
+
+	next := a.next(start.Unix() / 60)
+	var r history.Receipt
+	err := errors.New("not asked yet")
+	for begin := time.Now(); err != nil && time.Since(begin) < 20*time.Second; {
+		r, err = s.Apply(t.Context(), a.p, next)
+	}
+	if want := (history.Receipt{Landing: history.Gap, Last: 3}); err != nil || r != want {
+		t.Fatalf("the next batch is answered %+v, %v, want %+v: its writer would never send the lost ones again",
+			r, err, want)
+	}
+	for _, b := range a.sent[r.Last:] {
+		if r, err = s.Apply(t.Context(), a.p, b); err != nil || r.Landing != history.Landed {
+			t.Fatalf("batch %d sent again is answered %+v, %v, want it to land", b.Seq, r, err)
+		}
+	}
+	for _, i := range next.Increments {
+		a.hits[i.ID] += i.Hits
+	}
+	a.conserved(t)
+}
+
+func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
+
+// TestALostReplyCountsOnce has the connection break in all ways while a batch is on it.
+func TestALostReplyCountsOnce(t *testing.T) {
+	server := redistest.Single(t)
+	proxy := redistest.Proxy(t, server.Addr)
+	s := opened(t, fleet{config: redis.Config{URL: proxy.Addr}}, fixed(start), impatient)
+	a := newAuthor(s, "ann", 5)
+	for _, action := range []redistest.Action{redistest.ResetBefore, redistest.CloseBefore, redistest.SwallowReply,
+		redistest.ResetAfter, redistest.CloseAfter} {
+		for range 3 {
+			sprung := proxy.Trap("evalsha", action)
+			if err := a.land(t.Context(), start.Unix()/60); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-sprung:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("trap %v was never sprung", action)
+			}
+		}
+	}
+	a.conserved(t)
+	r, err := s.Apply(t.Context(), a.p, history.Batch{Writer: a.name})
+	if err != nil || r.Last != uint64(len(a.sent)) {
+		t.Errorf("after all batches the position is %+v, %v, want %d", r, err, len(a.sent))
+	}
+}
+
+// logged collects log lines.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) await(t *testing.T, want string) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+		l.mu.Lock()
+		found := strings.Contains(l.text.String(), want)
+		l.mu.Unlock()
+		if found {
+			return
+		}
+	}
+	t.Fatalf("the log never says %q, but:\n%s", want, l.text.String())
+}
+
+func logging(l *logged) func(*Config) {
+	return func(c *Config) {
+		c.Redis.Log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+}
+
+func TestAServerThatMayEvictIsWarnedOf(t *testing.T) {
+	var l logged
+	opened(t, single(t, redistest.WithConfig("maxmemory-policy allkeys-lru")), nil, logging(&l))
+	l.await(t, "set maxmemory-policy to noeviction")
+}
+
+// TestARestartedServerWritesItsFileAnew: see restarted.
+func TestARestartedServerWritesItsFileAnew(t *testing.T) {
+	var l logged
+	f := single(t, redistest.WithConfig("appendonly yes"))
+	server := f.servers(t)[0]
+	opened(t, f, nil, logging(&l))
+	l.await(t, "asked it to write its append-only file anew")
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		info, err := server.Info(t.Context(), "persistence")
+		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {
+			return
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("the server has not written its file: %v, %v", info, err)
+		}
+	}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	rules := rulesFor(t)
+	for _, c := range []struct {
+		promise string
+		without string
+		want    string // in the error; "" for none
+	}{
+		{"all that the error asks for is enough", "", ""},
+		{"a command of the scripts", "+hincrby", "hincrby"},
+		{"one that only moves need", "+del", "del"},
+		{"a command beside them", "+zscan", "zscan"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			granted := []string{"~weir:*", "+ping", "+time", "+script|load", "+evalsha"}
+			for _, rule := range rules {
+				if rule != c.without {
+					granted = append(granted, rule)
+				}
+			}
+			server := redistest.Single(t, redistest.WithACL("weir", "secret", granted...))
+			s := opened(t, fleet{config: redis.Config{URL: server.Addr, Auth: "weir:secret"}}, fixed(start), nil)
+			a := newAuthor(s, "ann", 2)
+			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
+			if err == nil {
+				_, err = s.Roll(t.Context(), history.Job{Now: start})
+			}
+			if err == nil {
+				err = s.Query(t.Context(), everything(), func(history.Series) error { return nil })
+			}
+			says := func(want string) bool { return err != nil && strings.Contains(err.Error(), want) }
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("with all rights: %v", err)
+			case c.want != "" && !(says(c.want) && says("ACL SETUSER weir")):
+				t.Errorf("without the right to %s the error is %v, want it to name that and the line that grants it", c.want, err)
+			}
+		})
+	}
+}
+
+func rulesFor(t *testing.T) []string {
+	t.Helper()
+	_, rules, err := newScripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func TestAnotherFormatIsLeftAlone(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	s := opened(t, f, fixed(start), nil)
+	a := newAuthor(s, "ann", 2)
+	if err := a.land(t.Context(), start.Unix()/60); err != nil {
+		t.Fatal(err)
+	}
+	client.Set(t.Context(), formatKey(a.p), "2", 0)
+	before := dump(t, client)
+	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
+	_, rolled := s.Roll(t.Context(), history.Job{Now: start.AddDate(1, 0, 0)})
+	asked := s.Query(t.Context(), everything(), func(history.Series) error { return nil })
+	for _, err := range []error{applied, rolled, asked} {
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "another format: 2, and this weir knows 1") {
+			t.Errorf("the error is %v, want one that is ErrFormat and names both", err)
+		}
+	}
+	for key, content := range before {
+		if client.Dump(t.Context(), key).Val() != content {
+			t.Errorf("%s of another format has been changed", key)
+		}
+	}
+}
+
+// TestAFullServerRefusesBatchesAndLetsMovesThrough: moves are what makes room.
+func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
+	f := single(t)
+	client := f.servers(t)[0].Client()
+	clock := newClock(start)
+	s := opened(t, f, clock.now, nil)
+	a := newAuthor(s, "ann", 20)
+	for n := range int64(60) {
+		if err := a.land(t.Context(), start.Unix()/60-n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60)); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
+	}
+	clock.set(start.Add(60 * 24 * time.Hour))
+	did, err := s.Roll(t.Context(), history.Job{Now: clock.now()})
+	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks[history.Hours] == 0 {
+		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
+	}
+	client.ConfigSet(t.Context(), "maxmemory", "0")
+	a.conserved(t)
+}

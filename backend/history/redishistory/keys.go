@@ -1,0 +1,88 @@
+package redishistory
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Prefix begins every key of the history.
+const Prefix = "weir:h"
+
+// partitionKey begins the keys of a partition. They share its hash tag, so that one script reaches them all.
+func partitionKey(p history.Partition) string { return Prefix + "{" + strconv.Itoa(int(p)) + "}:" }
+
+func formatKey(p history.Partition) string  { return partitionKey(p) + "format" }
+func probeKey(p history.Partition) string   { return partitionKey(p) + "probe" }
+func writersKey(p history.Partition) string { return partitionKey(p) + "writers" }
+func agesKey(p history.Partition) string    { return partitionKey(p) + "ages" }
+func dueKey(p history.Partition) string     { return partitionKey(p) + "due" }
+
+// seriesName is what a series is called in the set of those due: its parts, each with its length before it, so that no
+// two series have the same name.
+func seriesName(id history.ID) string {
+	var b strings.Builder
+	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
+		fmt.Fprintf(&b, "%d:%s", len(part), part)
+	}
+	b.WriteByte('0' + byte(id.Outcome))
+	return b.String()
+}
+
+// seriesKey is the key of a series with a name. The keys of its chunks begin with it too. The hash keeps them short: 96
+// bits of SHA-256 are not brought to collide, by chance or on purpose.
+func seriesKey(p history.Partition, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return partitionKey(p) + base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// parseName reads what seriesName writes.
+func parseName(name string) (id history.ID, err error) {
+	rest := name
+	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
+		length, text, _ := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(length)
+		if err != nil || n < 0 || n > len(text) {
+			return id, fmt.Errorf("%q is no name of a series", name)
+		}
+		*part, rest = text[:n], text[n:]
+	}
+	if len(rest) != 1 || rest[0] < '0' || int(rest[0]-'0') >= history.Outcomes {
+		return id, fmt.Errorf("%q is no name of a series", name)
+	}
+	id.Outcome = history.Outcome(rest[0] - '0')
+	return id, nil
+}
+
+// letters are what the names of chunks begin with, by tier.
+const letters = "mfhd"
+
+// chunkName is a chunk's name in its series: m489234 is the minutes of the hour 489234 since 1970.
+func chunkName(c history.Chunk) string {
+	return letters[c.Tier:c.Tier+1] + strconv.FormatInt(c.Number, 10)
+}
+
+// parseChunk reads what chunkName writes.
+func parseChunk(name string) (c history.Chunk, ok bool) {
+	if len(name) < 2 {
+		return c, false
+	}
+	t := strings.IndexByte(letters, name[0])
+	n, err := strconv.ParseInt(name[1:], 10, 64)
+	return history.Chunk{Tier: history.Tier(max(t, 0)), Number: n}, t >= 0 && err == nil
+}
+
+func chunkKey(series string, c history.Chunk) string { return series + ":" + chunkName(c) }
+
+// keysOf are the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
+func keysOf(series string, c history.Chunk) []string {
+	keys := []string{chunkKey(series, c)}
+	if c.Tier > history.Minutes {
+		keys = append(keys, series+":p"+chunkName(c))
+	}
+	return keys
+}

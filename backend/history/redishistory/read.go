@@ -1,0 +1,240 @@
+package redishistory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+const (
+	// pageSize is how many series are looked at with one script, and piecePlaces how many places the chunks may have that
+	// are read with one: both take a server about a quarter of a millisecond. A day of minutes is read at once, though.
+	pageSize    = 50
+	piecePlaces = 800
+	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads as
+	// one piece, however large.
+	maxReads, piecedReads = 50, 3
+)
+
+// record is what a series' own hash says.
+type record struct {
+	id       history.ID
+	name     string // in the set of those due
+	key      string
+	lifetime uint64
+	expired  uint64
+	points   int // finer than a day
+	version  string
+	chunks   []history.Chunk
+	damage   error // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+}
+
+func newRecord(p history.Partition, id history.ID) record {
+	name := seriesName(id)
+	return record{id: id, name: name, key: seriesKey(p, name)}
+}
+
+// parse reads the hash of a series from a reply, as far as it can be read.
+func (r *record) parse(reply redis.Reply, i int) {
+	*r = record{id: r.id, name: r.name, key: r.key}
+	err := fields(reply, i, func(name, value string) (err error) {
+		switch name {
+		case "total":
+			r.lifetime, err = parseCount(value)
+		case "expired":
+			r.expired, err = parseCount(value)
+		case "points":
+			r.points, _ = strconv.Atoi(value) // it only tells when to roll early
+		case "version":
+			r.version = value
+		default:
+			c, ok := parseChunk(name)
+			if !ok {
+				return errors.New("it is no field of a series")
+			}
+			r.chunks = append(r.chunks, c)
+		}
+		return err
+	})
+	if err != nil {
+		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, r.key, err)
+	}
+}
+
+var errCount = errors.New("that is no count")
+
+func parseCount(value string) (uint64, error) {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return 0, errCount
+	}
+	return n, nil
+}
+
+// fields calls f with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
+// returns the first.
+func fields(reply redis.Reply, i int, f func(name, value string) error) (first error) {
+	if i < len(reply) {
+		if failed, is := reply[i].([]any); is {
+			return errors.New(text(failed, 0))
+		}
+	}
+	count, rest, some := strings.Cut(text(reply, i), " ")
+	if !some {
+		return nil
+	}
+	if strconv.Itoa(strings.Count(rest, " ")+1) != count {
+		return errors.New("a field or a value has a space in it, which none of weir's has")
+	}
+	for more := true; more; {
+		var name, value string
+		name, rest, _ = strings.Cut(rest, " ")
+		value, rest, more = strings.Cut(rest, " ")
+		if err := f(name, value); err != nil && first == nil {
+			first = fmt.Errorf("field %q with %q: %w", name, value, err)
+		}
+	}
+	return first
+}
+
+// records reads the hashes of series, each at a moment. Those of which nothing is stored are left out, those that are
+// damaged are not. Now is the time of the server, in Unix seconds.
+func (s *Store) records(ctx context.Context, p history.Partition, ids []history.ID) (
+	found []record, now int64, err error) {
+	list := make([]record, len(ids))
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = newRecord(p, id)
+		keys[i] = list[i].key
+	}
+	reply, err := s.run(ctx, p, s.scripts.read, keys)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(reply) != 2+len(keys) {
+		return nil, 0, errUnreadable
+	}
+	for i := range list {
+		if reply[2+i] == "" {
+			continue
+		}
+		list[i].parse(reply, 2+i)
+		found = append(found, list[i])
+	}
+	return found, number(reply, 1), nil
+}
+
+// load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
+// What of it cannot be read is left out, and the record's damage.
+//
+// It reads them in pieces, to hold up nobody else. Coarse chunks change only together with the version, so pieces of
+// one version belong together; minutes are read last and at once, with the totals.
+func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
+	*history.Ledger, error) {
+	for try := range maxReads {
+		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
+		room := piecePlaces
+		if try >= piecedReads {
+			room = len(needed) * 2 * 366
+		}
+		ledger, err := s.loadPieces(ctx, p, r, split(needed, room))
+		if ledger != nil || err != nil {
+			return ledger, err
+		}
+	}
+	return nil, fmt.Errorf("partition %d of the history: series %+v changes quicker than it can be read", p, r.id)
+}
+
+// loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.
+func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
+	*history.Ledger, error) {
+	ledger, version, damage := &history.Ledger{}, r.version, r.damage
+	for _, piece := range pieces {
+		keys := []string{r.key}
+		for _, c := range piece {
+			keys = append(keys, keysOf(r.key, c)...)
+		}
+		reply, err := s.run(ctx, p, s.scripts.read, keys)
+		if err != nil {
+			return nil, err
+		}
+		if len(reply) != 2+len(keys) {
+			return nil, errUnreadable
+		}
+		if r.parse(reply, 2); r.version != version {
+			return nil, nil
+		}
+		if damage == nil {
+			damage = r.damage
+		}
+		rest := reply[3:]
+		for _, c := range piece {
+			own := rest[:len(keysOf(r.key, c))]
+			cells, at, err := parseCells(c, own)
+			if err != nil && damage == nil {
+				damage = fmt.Errorf("%w: %s: %w", ErrDamaged, keysOf(r.key, c)[at], err)
+			}
+			ledger.Put(c, cells)
+			rest = rest[len(own):]
+		}
+	}
+	r.damage = damage
+	ledger.Lifetime, ledger.Expired = r.lifetime, r.expired
+	return ledger, nil
+}
+
+// split puts chunks together that are read at once, with as many places as there is room for; all minutes come last.
+func split(chunks []history.Chunk, places int) [][]history.Chunk {
+	slices.SortFunc(chunks, func(a, b history.Chunk) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(a.Number, b.Number))
+	})
+	var pieces [][]history.Chunk
+	room := 0
+	for _, c := range chunks {
+		needed := 0
+		if c.Tier > history.Minutes {
+			needed = 2 * c.Places() // with the peaks
+		}
+		if len(pieces) == 0 || needed > room {
+			pieces, room = append(pieces, nil), places
+		}
+		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], c)
+		room -= needed
+	}
+	return pieces
+}
+
+// parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or the
+// other, as at says.
+func parseCells(c history.Chunk, own redis.Reply) (cells history.Cells, at int, err error) {
+	top := make(map[string]uint64)
+	wrongPeaks := fields(own, 1, func(place, value string) (err error) {
+		top[place], err = parseCount(value)
+		return err
+	})
+	wrong := fields(own, 0, func(name, value string) error {
+		place, err := strconv.Atoi(name)
+		sum, failed := parseCount(value)
+		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
+			return errCount
+		}
+		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
+		if peak, known := top[name]; known || wrongPeaks != nil {
+			cell.Peak = peak
+		}
+		cells = append(cells, cell)
+		return nil
+	})
+	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
+	if wrong == nil && wrongPeaks != nil {
+		return cells, 1, wrongPeaks
+	}
+	return cells, 0, wrong
+}

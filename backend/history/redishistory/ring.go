@@ -1,0 +1,222 @@
+package redishistory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// placementKey is on every node of a ring.
+const placementKey = Prefix + ":placement"
+
+// ring is which node of a ring holds which partition. It was decided once and is stored on every node: hits that lie on
+// a node that is away wait for it, and a node that is missing in the configuration is an error.
+type ring struct {
+	names []string // as configured; nil if there is no ring
+
+	asking sync.Mutex // held while nodes are asked, which may take long
+
+	mu       sync.Mutex // of what follows
+	stored   string     // as on the nodes; "" until it is known
+	node     [history.Partitions]string
+	verified map[string]bool // the nodes that have shown the same
+}
+
+// placement is what is stored.
+type placement struct {
+	Format string           `json:"format"`
+	Of     map[string][]int `json:"nodes"` // the partitions of each
+}
+
+// node is the node that holds a partition, "" where there is no ring.
+func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
+	r := &s.ring
+	if r.names == nil {
+		return "", nil
+	}
+	if node, fine := r.find(p); fine {
+		return node, nil
+	}
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if node, _ := r.find(p); node == "" {
+		if err := s.settle(ctx); err != nil {
+			return "", err
+		}
+	}
+	node, fine := r.find(p)
+	if fine {
+		return node, nil
+	}
+	return node, s.verify(ctx, node)
+}
+
+// find is the node of a partition, "" if it is not known yet, and whether it has shown that it has the placement.
+func (r *ring) find(p history.Partition) (node string, fine bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.node[p], r.verified[r.node[p]]
+}
+
+// settle finds the placement, or makes it where none is.
+func (s *Store) settle(ctx context.Context) error {
+	stored, silent, err := s.placements(ctx)
+	if err != nil {
+		return err
+	}
+	if len(stored) == 0 {
+		if silent != nil {
+			return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
+				silent)
+		}
+		if stored, err = s.makePlacement(ctx); err != nil {
+			return err
+		}
+	}
+	return s.ring.take(stored)
+}
+
+// placements are what the nodes that answer have stored, by name.
+func (s *Store) placements(ctx context.Context) (stored map[string]string, silent, err error) {
+	stored = make(map[string]string)
+	for _, name := range s.ring.names {
+		text, failed := s.placementOn(ctx, name)
+		switch {
+		case failed != nil && ctx.Err() != nil:
+			return nil, nil, failed
+		case failed != nil:
+			silent = errors.Join(silent, failed)
+		case text != "":
+			stored[name] = text
+		}
+	}
+	return stored, silent, nil
+}
+
+// placementOn is what a node has stored, "" for nothing.
+func (s *Store) placementOn(ctx context.Context, name string) (string, error) {
+	answer, err := s.servers.Run(ctx, redis.Place{Node: name}, s.scripts.placed, []string{placementKey})
+	if err != nil {
+		return "", err
+	}
+	return text(answer, 0), nil
+}
+
+// makePlacement places all partitions by rendezvous hashing and stores that on all nodes. Where another process was
+// quicker on some, what it stored is found to be the same, or reported.
+func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
+	made := placement{Format: Format, Of: make(map[string][]int)}
+	for p := range history.Partitions {
+		best := slices.MaxFunc(s.ring.names, func(a, b string) int { return compareScores(a, b, p) })
+		made.Of[best] = append(made.Of[best], p)
+	}
+	for _, name := range s.ring.names { // one without any partition is a node too
+		made.Of[name] = append([]int{}, made.Of[name]...)
+	}
+	content, err := json.Marshal(made)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.ring.names {
+		if err := s.storePlacement(ctx, name, string(content)); err != nil {
+			return nil, err
+		}
+	}
+	stored, silent, err := s.placements(ctx)
+	return stored, errors.Join(silent, err)
+}
+
+func (s *Store) storePlacement(ctx context.Context, name, content string) error {
+	_, err := s.servers.Run(ctx, redis.Place{Node: name}, s.scripts.placed, []string{placementKey}, content)
+	return err
+}
+
+func compareScores(a, b string, p int) int {
+	score := func(name string) uint64 { return xxhash.Sum64String(fmt.Sprintf("%d %s", p, name)) }
+	if x, y := score(a), score(b); x != y {
+		return map[bool]int{true: 1, false: -1}[x > y]
+	}
+	return strings.Compare(a, b)
+}
+
+// take makes what the nodes have stored the placement, if they agree with each other and with the configuration.
+func (r *ring) take(stored map[string]string) error {
+	var first string
+	verified := make(map[string]bool)
+	for _, name := range r.names {
+		content, has := stored[name]
+		switch {
+		case !has:
+			continue
+		case first == "":
+			first = name
+		case content != stored[first]:
+			return fmt.Errorf("the ring's nodes %s and %s have different placements of the history: they are of two rings",
+				first, name)
+		}
+		verified[name] = true
+	}
+	var is placement
+	if err := json.Unmarshal([]byte(stored[first]), &is); err != nil {
+		return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, first, err)
+	}
+	if is.Format != Format {
+		return fmt.Errorf("%w: %s on %s, and this weir knows %s", ErrFormat, is.Format, first, Format)
+	}
+	for _, name := range r.names {
+		if _, known := is.Of[name]; !known {
+			return fmt.Errorf("node %s is unknown to the placement of the history on %s: leave it out, "+
+				"or name a ring of its own for the history", name, first)
+		}
+	}
+	var node [history.Partitions]string
+	for name, partitions := range is.Of {
+		if !slices.Contains(r.names, name) {
+			return fmt.Errorf("node %s is missing: by the placement on %s it holds %d partitions of the history: "+
+				"name it again as it was written", name, first, len(partitions))
+		}
+		for _, p := range partitions {
+			if p < 0 || p >= history.Partitions || node[p] != "" {
+				return fmt.Errorf("%w: %s on %s: partition %d", ErrDamaged, placementKey, first, p)
+			}
+			node[p] = name
+		}
+	}
+	if at := slices.Index(node[:], ""); at >= 0 {
+		return fmt.Errorf("%w: %s on %s: partition %d is nowhere", ErrDamaged, placementKey, first, at)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stored, r.node, r.verified = stored[first], node, verified
+	return nil
+}
+
+// verify looks whether a node that was away before has the same placement. One that has none has lost what it held.
+func (s *Store) verify(ctx context.Context, name string) error {
+	content, err := s.placementOn(ctx, name)
+	if err == nil && content == "" {
+		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
+		if err = s.storePlacement(ctx, name, s.ring.stored); err == nil {
+			content, err = s.placementOn(ctx, name)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case content != s.ring.stored:
+		return fmt.Errorf("node %s has another placement of the history than the other nodes: it is of another ring", name)
+	}
+	s.ring.mu.Lock()
+	defer s.ring.mu.Unlock()
+	s.ring.verified[name] = true
+	return nil
+}

@@ -1,0 +1,194 @@
+package redishistory
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+func ringOf(nodes ...*redistest.Server) fleet {
+	return fleet{redis.Config{Type: redis.Ring, URL: addresses(nodes)},
+		func(testing.TB) []*redistest.Server { return nodes }}
+}
+
+func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	s := opened(t, ringOf(nodes...), fixed(start), nil)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for _, n := range nodes {
+		content := n.Client().Get(t.Context(), placementKey).Val()
+		if first == "" {
+			first = content
+		}
+		if content == "" || content != first {
+			t.Errorf("node %s has the placement %q, and the first one %q: they must be the same", n.Addr, content, first)
+		}
+	}
+	var is placement
+	if err := json.Unmarshal([]byte(first), &is); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if held := len(is.Of[n.Addr]); held < 55 || held > 115 {
+			t.Errorf("node %s holds %d of 256 partitions, want about a third", n.Addr, held)
+		}
+	}
+	slices.Reverse(nodes)
+	other := opened(t, ringOf(nodes...), fixed(start), nil)
+	for p := range history.Partitions {
+		p := history.Partition(p)
+		a, _ := s.node(t.Context(), p)
+		b, err := other.node(t.Context(), p)
+		if a != b || err != nil {
+			t.Fatalf("partition %d is on %s, and with the nodes in another order on %s, %v", p, a, b, err)
+		}
+	}
+}
+
+// TestARingWithOtherNodesIsAnError: silent remapping would split series in two.
+func TestARingWithOtherNodesIsAnError(t *testing.T) {
+	nodes := redistest.Ring(t, 4)
+	if err := opened(t, ringOf(nodes[:3]...), fixed(start), nil).Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, ids := partners(1)
+	for promise, c := range map[string]struct {
+		nodes []*redistest.Server
+		want  string
+	}{
+		"a node is missing": {nodes[:2], "node " + nodes[2].Addr + " is missing"},
+		"a node is unknown": {nodes, "node " + nodes[3].Addr + " is unknown"},
+		"one was replaced":  {[]*redistest.Server{nodes[0], nodes[1], nodes[3]}, "node " + nodes[3].Addr + " is unknown"},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			s := opened(t, ringOf(c.nodes...), fixed(start), nil)
+			_, err := s.Apply(t.Context(), ids[0].Partition(), history.Batch{Writer: "ann"})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want one that says %q", err, c.want)
+			}
+		})
+	}
+	if content := nodes[3].Client().Get(t.Context(), placementKey).Val(); content != "" {
+		t.Errorf("a node that is no part of the ring now has the placement %q", content)
+	}
+}
+
+func TestTwoRingsAreNotMixed(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	for _, n := range nodes {
+		if err := opened(t, ringOf(n), fixed(start), nil).Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := opened(t, ringOf(nodes...), fixed(start), nil).Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "they are of two rings") {
+		t.Errorf("nodes of two rings put together: %v, want an error that says so", err)
+	}
+}
+
+// TestANodeThatIsAwayKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
+func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	f := ringOf(nodes...)
+	nodes[1].Stop()
+	fresh := opened(t, f, fixed(start), impatient)
+	if _, err := fresh.node(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "to make one all must answer") {
+		t.Errorf("without a placement and with a node away: %v, want an error that says that all must answer", err)
+	}
+	nodes[1].Cont()
+	s := opened(t, f, fixed(start), nil)
+	for p := range history.Partitions {
+		if _, err := s.Apply(t.Context(), history.Partition(p), history.Batch{Writer: "ann", Seq: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes[1].Kill()
+	later := opened(t, f, fixed(start), impatient)
+	away := 0
+	for p := range history.Partitions {
+		p := history.Partition(p)
+		node, _ := s.node(t.Context(), p)
+		if node == nodes[1].Addr {
+			if away++; away > 3 {
+				continue // each takes its time
+			}
+		}
+		r, err := later.Apply(t.Context(), p, history.Batch{Writer: "ann"})
+		switch {
+		case node == nodes[1].Addr && (err == nil || !strings.Contains(err.Error(), node)):
+			t.Errorf("partition %d on the node that is away answers %+v, %v, want an error that names it", p, r, err)
+		case node != nodes[1].Addr && (err != nil || r.Last != 1):
+			t.Errorf("partition %d on a node that is there answers %+v, %v, want its position", p, r, err)
+		}
+	}
+	nodes[1].Restart(t) // it kept nothing
+	for p := range history.Partitions {
+		p := history.Partition(p)
+		if node, _ := s.node(t.Context(), p); node != nodes[1].Addr {
+			continue
+		}
+		r, err := later.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 2, After: 1})
+		if err != nil || r.Landing != history.Gap {
+			t.Errorf("partition %d on the node that came back empty answers %+v, %v, want a gap", p, r, err)
+		}
+	}
+	if content := nodes[1].Client().Get(t.Context(), placementKey).Val(); content == "" {
+		t.Error("the node that came back empty was not given the placement again")
+	}
+}
+
+func TestADamagedPlacementIsNamed(t *testing.T) {
+	for promise, c := range map[string]struct {
+		content string
+		is      error
+	}{
+		"no JSON":             {"x", ErrDamaged},
+		"another format":      {`{"format":"2","nodes":{"a:1":[0]}}`, ErrFormat},
+		"a partition twice":   {`{"format":"1","nodes":{"a:1":[0,0]}}`, ErrDamaged},
+		"a partition nowhere": {`{"format":"1","nodes":{"a:1":[0]}}`, ErrDamaged},
+		"no such partition":   {`{"format":"1","nodes":{"a:1":[256]}}`, ErrDamaged},
+	} {
+		r := &ring{names: []string{"a:1"}}
+		err := r.take(map[string]string{"a:1": c.content})
+		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), "a:1") {
+			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
+		}
+	}
+}
+
+// TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
+func TestAGrowingRingIsWarnedOf(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	list := filepath.Join(t.TempDir(), "nodes")
+	write := func(addrs ...string) {
+		t.Helper()
+		if err := os.WriteFile(list, []byte(strings.Join(addrs, ",")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(nodes[0].Addr)
+	var l logged
+	c := Config{Redis: redis.Config{Type: redis.Ring, URLFile: list}}
+	logging(&l)(&c)
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l.await(t, "redis can keep the history")
+	write(nodes[0].Addr, nodes[1].Addr)
+	l.await(t, "REDIS_HISTORY_URL before the next start")
+	write(nodes[0].Addr)
+	l.await(t, "the one that the history began with again")
+}

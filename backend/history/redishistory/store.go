@@ -1,0 +1,210 @@
+// Package redishistory keeps the history of hits in Redis servers: one, a primary with sentinels, a cluster, or a ring.
+//
+// Each partition has a hash tag of its own, so that scripts reach all keys of a series and the positions of those who
+// write at once; every key is declared, so that no script meets half a slot migration. FORMAT.md has the layout. All
+// scripts may run twice: a batch by its number, a move by the version of the list of chunks that it was planned on.
+package redishistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// Format is the version of the layout, see FORMAT.md.
+const Format = "1"
+
+// ErrFormat is wrapped by errors that say that what the servers hold is in a format that this weir does not know.
+var ErrFormat = errors.New("the history is in another format")
+
+// ErrDamaged is wrapped by errors that name a key which holds what nothing of weir has written there.
+var ErrDamaged = errors.New("the history is damaged")
+
+// DefaultPace leaves the server three quarters of the time that a job takes.
+const DefaultPace = 0.25
+
+// Config is where the history is, and how it is kept.
+type Config struct {
+	// Redis is how the servers are reached. Its Now, if any, is also the history's clock; NodeLoss means nothing here.
+	Redis redis.Config
+	// Keep is history.DefaultKeep() by default.
+	Keep history.Keep
+	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what answers
+	// requests may be the same server.
+	Pace float64
+	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Roll. It is for
+	// tests.
+	Step func(name string)
+}
+
+// Store is a history.Store whose series are in Redis.
+type Store struct {
+	servers *redis.Servers
+	scripts scripts
+	keep    history.Keep
+	pace    float64
+	now     func() string
+	step    func(string)
+	log     *slog.Logger
+
+	ring  ring
+	fine  [history.Partitions]atomic.Bool // has been probed
+	stop  context.CancelFunc
+	watch sync.WaitGroup
+}
+
+var _ history.Store = (*Store)(nil)
+
+// Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
+// the servers can keep a history is found out in the background and logged; Check tells.
+func Open(c Config) (*Store, error) {
+	if c.Keep == (history.Keep{}) {
+		c.Keep = history.DefaultKeep()
+	}
+	if err := c.Keep.Check(); err != nil {
+		return nil, fmt.Errorf("history in redis: %w", err)
+	}
+	if c.Pace == 0 {
+		c.Pace = DefaultPace
+	}
+	if c.Pace < 0 || c.Pace > 1 {
+		return nil, fmt.Errorf("history in redis: a pace of %v: it is above 0 and at most 1", c.Pace)
+	}
+	if c.Redis.Log == nil {
+		c.Redis.Log = slog.Default()
+	}
+	if c.Redis.Now == nil {
+		c.Redis.Now = func() string { return "" }
+	}
+	if c.Step == nil {
+		c.Step = func(string) {}
+	}
+	code, rules, err := newScripts()
+	if err != nil {
+		return nil, err
+	}
+	servers, err := redis.Connect(c.Redis, rules...)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Redis.Now, step: c.Step, log: c.Redis.Log,
+	}
+	s.ring.names = servers.Nodes()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.watch.Go(func() { s.look(ctx) })
+	return s, nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() error {
+	s.stop()
+	s.watch.Wait()
+	return s.servers.Close()
+}
+
+// Check finds out whether all partitions can be kept: it does once in each what keeping needs.
+func (s *Store) Check(ctx context.Context) error {
+	for p := range history.Partitions {
+		if err := s.prepare(ctx, history.Partition(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare probes a partition, once.
+func (s *Store) prepare(ctx context.Context, p history.Partition) error {
+	if s.fine[p].Load() {
+		return nil
+	}
+	if _, err := s.run(ctx, p, s.scripts.probe, []string{probeKey(p)}); err != nil {
+		return err
+	}
+	s.fine[p].Store(true)
+	return nil
+}
+
+// place is where a partition lies.
+func (s *Store) place(ctx context.Context, p history.Partition) (redis.Place, error) {
+	node, err := s.node(ctx, p)
+	return redis.Place{Key: partitionKey(p), Node: node}, err
+}
+
+// run runs a script in a partition. Keys and arguments are those that follow the format and the time.
+func (s *Store) run(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
+	reply redis.Reply, err error) {
+	at, err := s.place(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	}
+	reply, err = s.servers.Run(ctx, at, script, append([]string{formatKey(p)}, keys...),
+		append([]any{Format, s.now()}, args...)...)
+	switch {
+	case err == nil:
+		err = refusal(reply)
+	case strings.Contains(err.Error(), "WRONGTYPE"):
+		err = fmt.Errorf("%w: a key of %q: %w", ErrDamaged, keys, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	}
+	return reply, nil
+}
+
+// do sends a command about a key of a partition.
+func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (any, error) {
+	at, err := s.place(ctx, p)
+	if err == nil {
+		var answer any
+		if answer, err = s.servers.Do(ctx, at, command...); err == nil {
+			return answer, nil
+		}
+	}
+	return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+}
+
+var errUnreadable = errors.New("the reply is not the script's")
+
+// refusal is the error that a reply of any script may be.
+func refusal(reply redis.Reply) error {
+	switch status(reply) {
+	case "":
+		return errUnreadable
+	case "format":
+		return fmt.Errorf("%w: %s, and this weir knows %s: use the weir that wrote it, or another database",
+			ErrFormat, text(reply, 1), Format)
+	case "damaged":
+		return fmt.Errorf("%w: %s: %s", ErrDamaged, text(reply, 1), text(reply, 2))
+	}
+	return nil
+}
+
+// status is what a reply begins with.
+func status(reply redis.Reply) string { return text(reply, 0) }
+
+// text is an item of a reply, "" if it is no text.
+func text(reply redis.Reply, i int) string {
+	if i < len(reply) {
+		s, _ := reply[i].(string)
+		return s
+	}
+	return ""
+}
+
+// number is an item of a reply, 0 if it is no number.
+func number(reply redis.Reply, i int) int64 {
+	if i < len(reply) {
+		n, _ := reply[i].(int64)
+		return n
+	}
+	return 0
+}
