@@ -35,7 +35,7 @@ type cluster struct {
 // learnPause is how long after an attempt to learn the map the next one may follow.
 const learnPause = 250 * time.Millisecond
 
-func newCluster(url string, o *options) (topology, error) {
+func newCluster(url string, o *options) (Topology, error) {
 	seeds, err := parseCluster(url)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ var errNoPrimary = errors.New("no node of the cluster has slots")
 
 var errUnknownCluster = errors.New("no server of the cluster has told yet who owns which key")
 
-func (c *cluster) shard(key []byte) (*goredis.Client, error) {
+func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {
 		c.learn() // go-redis would ask now, and wait for it
 		return nil, errUnknownCluster
@@ -91,7 +91,7 @@ func (c *cluster) learn() {
 		return
 	}
 	c.running.Go(func() {
-		if _, err := c.client.MasterForKey(c.ctx, string(probeKey(0))); err == nil {
+		if _, err := c.client.MasterForKey(c.ctx, "{"+probeTag(0)+"}"); err == nil {
 			c.known.Store(true)
 			return
 		}
@@ -103,9 +103,9 @@ func (c *cluster) learn() {
 	})
 }
 
-// at finds the node or makes a client for it: one that has no slots yet is in no map. A node calls itself by its port
+// At finds the node or makes a client for it: one that has no slots yet is in no map. A node calls itself by its port
 // alone if it does not know by which address it is reached.
-func (c *cluster) at(from *goredis.Client, addr string) (*goredis.Client, error) {
+func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("a node of the cluster names another one %q, which is no address: %w", addr, err)
@@ -138,46 +138,48 @@ func isClosed(client *goredis.Client) bool {
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
 }
 
-func (c *cluster) reload() { c.client.ReloadState(context.Background()) }
+func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
 
-// servers gives the primaries, each with a key in one of its slots.
-func (c *cluster) servers(ctx context.Context) ([]server, error) {
+// describe describes a server of the cluster.
+func (c *cluster) describe(name string, client *goredis.Client) Server {
+	return Server{Name: name, Client: client, login: c.login, rights: []string{"+cluster|slots", "+asking"}}
+}
+
+// Servers lists the primaries, each with a hash tag in one of its slots.
+func (c *cluster) Servers(ctx context.Context) ([]Server, error) {
 	var mu sync.Mutex
-	var primaries []server
-	unknown := server{name: "a node of the cluster", login: c.login, rules: []string{"+cluster|slots", "+asking"}}
+	var primaries []Server
 	err := c.client.ForEachMaster(ctx, func(_ context.Context, node *goredis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		s := unknown
-		s.name, s.client = node.Options().Addr, node
-		primaries = append(primaries, s)
+		primaries = append(primaries, c.describe(node.Options().Addr, node))
 		return nil
 	})
 	if err == nil && len(primaries) == 0 {
 		err = errNoPrimary
 	}
 	if err != nil {
-		return nil, explain(unknown, "CLUSTER SLOTS", err)
+		return nil, err
 	}
 	c.known.Store(true)
 	for i := range primaries {
-		primaries[i].key = c.keyOf(ctx, primaries[i].client)
+		primaries[i].Tag = c.tagOf(ctx, primaries[i].Client)
 	}
 	return primaries, nil
 }
 
-// keyOf tries keys until one is the node's. With n primaries it takes n tries on average.
-func (c *cluster) keyOf(ctx context.Context, node *goredis.Client) []byte {
+// tagOf tries hash tags until one is the node's. With n primaries it takes n tries on average.
+func (c *cluster) tagOf(ctx context.Context, node *goredis.Client) string {
 	for i := range 10_000 {
-		key := probeKey(i)
-		if owner, err := c.client.MasterForKey(ctx, string(key)); err == nil && owner == node {
-			return key
+		tag := probeTag(i)
+		if owner, err := c.client.MasterForKey(ctx, "{"+tag+"}"); err == nil && owner == node {
+			return tag
 		}
 	}
-	return nil
+	return ""
 }
 
-func (c *cluster) close() error {
+func (c *cluster) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()

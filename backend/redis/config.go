@@ -1,8 +1,9 @@
-// Package redis counts in Redis servers that all replicas of weir share: one, a primary with sentinels, a cluster, or a
-// ring of independent ones.
+// Package redis reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It knows
+// how they are named, greeted and probed, which of them owns a key, what a reply proves, and when to send again; what
+// they are asked is for others: package counter, and package redishistory.
 //
-// A topology says which server owns a key. Checks for the same server go there together, as one call of the script in
-// package counter; each is counted at most once, whatever becomes of the connection.
+// Whatever reaches a server goes through a [Sender], so that redirects, missing scripts and repeats are decided in one
+// place. What counts is sent again only with proof that it did not run.
 package redis
 
 import (
@@ -135,6 +136,10 @@ type Config struct {
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
+	// Fixed is for Ring only: the nodes are those that the URL names at the start, and none is ever taken for lost. It is
+	// for what must be looked for where it is kept, or not at all: an [At] then names the node.
+	Fixed bool
+
 	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is twice
 	// the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
 	ProbePause, LongestProbePause time.Duration
@@ -142,14 +147,11 @@ type Config struct {
 	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.
 	GiveUp time.Duration
 
-	// Now gives the time in decimal microseconds. It is for tests; nil is the clock of each server.
-	Now func() string
-
 	// Log is slog.Default() by default.
 	Log *slog.Logger
 }
 
-// withDefaults checks what needs no server and fills in the defaults.
+// withDefaults checks what can be checked without a server, and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Type > Ring:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,65 +17,47 @@ const (
 	// heartbeat is how often each node is asked whether it lives, and pulseTime how long it may take to answer.
 	heartbeat = 500 * time.Millisecond
 	pulseTime = 250 * time.Millisecond
-	// missedMost is how many heartbeats in a row a node may miss before it counts as lost; go-redis has the same.
+	// missedMost is how many heartbeats in a row a node misses before it counts as lost.
 	missedMost = 3
 )
 
-// ring is a number of independent servers. go-redis keeps the list of those that live and places keys on them by
-// rendezvous hashing of their names: a key is where its hash scores highest, so a node that comes or goes moves only
-// the keys that it gets or had.
-//
-// go-redis asks one node after the other whether it lives, so that a few that swallow packets would hold up the news of
-// all others. Here it is told at once what the latest heartbeat found, and all nodes are asked at the same time: a loss
-// is noticed within about two seconds, however many are lost.
+// ring is a number of independent servers. Keys are placed on those that live, see score. Every node is asked by itself
+// whether it lives, so that a few that swallow packets do not hold up the news of the others.
 type ring struct {
 	options *options
 	loss    NodeLoss
 	log     *slog.Logger
+	fixed   bool // see Config.Fixed
 
-	client *goredis.Ring
-	nodes  sync.Map // *goredis.Client, as go-redis knows a node, to *node; those that are on their way out too
-	ctx    context.Context
-	stop   context.CancelFunc
-
-	mu      sync.Mutex
-	closed  bool
+	ctx     context.Context
+	stop    context.CancelFunc
 	running sync.WaitGroup
-	current map[string]*node // by the address that go-redis is given: see node.ref
-	made    int
+
+	mu    sync.Mutex // of changes
+	nodes []*node
+	gone  []*node                 // have left, and what is on its way there has its time still
+	owner atomic.Pointer[[]*node] // the nodes that keys are placed on
 }
 
 // node is a server of a ring.
 type node struct {
 	target
-	ref    string          // its name and a number: another one makes go-redis replace a node whose credentials changed
-	client *goredis.Client // for keys
-	pulse  *goredis.Client // for heartbeats, which must not wait behind keys; go-redis owns it
-	lost   error           // what Pin answers while it is
-
-	beating atomic.Bool
-	alive   atomic.Bool // as the latest heartbeat found it
-	missed  atomic.Int32
+	hash   uint64
+	client *goredis.Client
+	lost   error // why keys that are pinned to it have no owner while it is lost
+	missed atomic.Int32
+	leave  context.CancelFunc // ends its heartbeats
 }
 
-func newRing(c Config, o *options) (topology, error) {
-	list, err := c.readURL()
+func newRing(list string, c Config, o *options) (Topology, error) {
+	targets, err := parseNodes(list)
 	if err != nil {
 		return nil, err
 	}
-	targets, err := parseNodes(list)
-	if err != nil {
-		return nil, c.blame(err)
-	}
-	r := &ring{options: o, loss: c.NodeLoss, log: c.Log, current: make(map[string]*node)}
+	r := &ring{options: o, loss: c.NodeLoss, log: c.Log, fixed: c.Fixed}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.client = goredis.NewRing(&goredis.RingOptions{
-		NewClient:          r.newPulse,
-		HeartbeatFrequency: heartbeat,
-		HeartbeatFn:        r.lives,
-	})
 	r.set(targets)
-	if c.URLFile != "" {
+	if c.URLFile != "" && !c.Fixed {
 		r.running.Go(func() { r.follow(c.URLFile, list) })
 	}
 	return r, nil
@@ -84,146 +67,161 @@ func newRing(c Config, o *options) (topology, error) {
 func (r *ring) set(targets []target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.ctx.Err() != nil {
 		return
 	}
-	before := r.current
-	r.current = make(map[string]*node, len(targets))
-	refs := make(map[string]string, len(targets))
-	for _, t := range targets {
-		n := find(before, t)
-		if n == nil {
-			n = r.newNode(t)
+	before := r.nodes
+	r.nodes = make([]*node, len(targets))
+	for i, t := range targets {
+		if at := slices.IndexFunc(before, func(n *node) bool { return n.target == t }); at >= 0 {
+			r.nodes[i] = before[at]
+		} else {
+			r.nodes[i] = r.newNode(t)
 		}
-		r.current[n.ref] = n
-		refs[n.name] = n.ref
 	}
-	r.client.SetAddrs(refs)
-	for ref, n := range before {
-		if r.current[ref] == nil {
+	for _, n := range before {
+		if !slices.Contains(r.nodes, n) {
 			r.retire(n)
 		}
 	}
-}
-
-func find(nodes map[string]*node, t target) *node {
-	for _, n := range nodes {
-		if n.target == t {
-			return n
-		}
-	}
-	return nil
+	r.placeKeys()
 }
 
 func (r *ring) newNode(t target) *node {
-	r.made++
 	n := &node{
 		target: t,
-		ref:    fmt.Sprintf("%s#%d", t.name, r.made),
+		hash:   nodeHash(t.name),
 		client: goredis.NewClient(r.options.client(t)),
 		lost:   fmt.Errorf("ring node %s does not answer, and its keys are pinned to it", t.name),
 	}
-	n.alive.Store(true)
+	ctx, leave := context.WithCancel(r.ctx)
+	if n.leave = leave; !r.fixed {
+		r.running.Go(func() { r.watch(ctx, n) })
+	}
 	return n
 }
 
-// newPulse is how go-redis makes the client of a node while set adds it.
-func (r *ring) newPulse(o *goredis.Options) *goredis.Client {
-	n := r.current[o.Addr]
-	own := r.options.client(n.target)
-	own.PoolSize = 1
-	n.pulse = goredis.NewClient(own)
-	r.nodes.Store(n.pulse, n)
-	return n.pulse
-}
-
-// retire closes the client of a node that has left, once what is on its way there has had its time.
+// retire ends a node that has left, and closes its client once what is on its way there has had its time.
 func (r *ring) retire(n *node) {
+	n.leave()
+	r.gone = append(r.gone, n)
 	time.AfterFunc(r.options.timeout+time.Second, func() {
-		r.nodes.Delete(n.pulse)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.gone = slices.DeleteFunc(r.gone, func(one *node) bool { return one == n })
 		_ = n.client.Close() // nobody waits for its answers any more
 	})
 }
 
+// placeKeys chooses the nodes that keys are placed on: pinned keys stay with a lost one. The caller holds mu.
+func (r *ring) placeKeys() {
+	var nodes []*node
+	for _, n := range r.nodes {
+		if r.loss == Pin || n.missed.Load() < missedMost {
+			nodes = append(nodes, n)
+		}
+	}
+	r.owner.Store(&nodes)
+}
+
 var errNoNode = errors.New("no node of the ring answers")
 
-func (r *ring) shard(key []byte) (*goredis.Client, error) {
-	pulse, err := r.client.GetShardClientForKey(string(key))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoNode, err)
-	}
-	found, ok := r.nodes.Load(pulse)
-	if !ok {
-		return nil, errNoNode // it left two seconds ago, in the midst of this call
-	}
-	n := found.(*node)
-	if r.loss == Pin && n.missed.Load() >= missedMost {
+func (r *ring) Owner(key []byte) (*goredis.Client, error) {
+	n := r.nodeOf(key)
+	switch {
+	case n == nil:
+		return nil, errNoNode
+	case r.loss == Pin && n.missed.Load() >= missedMost:
 		return nil, n.lost
 	}
 	return n.client, nil
 }
 
-// lives is go-redis's question whether a node lives, once every heartbeat. It starts to find out and tells what was
-// found last. Pinned keys stay, so then all nodes live.
-func (r *ring) lives(ctx context.Context, pulse *goredis.Client) bool {
-	found, ok := r.nodes.Load(pulse)
-	if !ok {
-		return false
+// nodeOf returns the node that a key is placed on, nil if none lives.
+func (r *ring) nodeOf(key []byte) (owner *node) {
+	hash, best := keyHash(key), uint64(0)
+	for _, n := range *r.owner.Load() {
+		if s := score(n.hash, hash); owner == nil || s > best {
+			owner, best = n, s
+		}
 	}
-	n := found.(*node)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed && n.beating.CompareAndSwap(false, true) {
-		r.running.Go(func() {
-			r.beat(n)
-			n.beating.Store(false)
-		})
-	}
-	return r.loss == Pin || n.alive.Load()
+	return owner
 }
 
-// beat finds out whether a node lives: only a server that answers PING with PONG can count.
-func (r *ring) beat(n *node) {
-	ctx, cancel := context.WithTimeout(r.ctx, pulseTime)
-	defer cancel()
-	err := n.pulse.Ping(ctx).Err()
-	if r.ctx.Err() != nil || errors.Is(err, goredis.ErrClosed) {
-		return
+// named returns the node of a name, whether it lives or not; nil if the ring has none.
+func (r *ring) named(name string) *node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := slices.IndexFunc(r.nodes, func(n *node) bool { return n.name == name }); at >= 0 {
+		return r.nodes[at]
 	}
-	n.alive.Store(err == nil)
-	if err == nil {
-		if n.missed.Swap(0) >= missedMost {
-			r.log.Info("ring node is back", "node", n.name)
+	return nil
+}
+
+// watch finds out every heartbeat whether a node lives, until it leaves.
+func (r *ring) watch(ctx context.Context, n *node) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		r.beat(ctx, n)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
 		}
-		return
 	}
-	if n.missed.Add(1) == missedMost {
+}
+
+// beat asks a node once: only a server that answers PING with PONG can count.
+func (r *ring) beat(ctx context.Context, n *node) {
+	pulse, cancel := context.WithTimeout(ctx, pulseTime)
+	err := n.client.Ping(pulse).Err()
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		if n.missed.Swap(0) < missedMost {
+			return
+		}
+		r.log.Info("ring node is back", "node", n.name)
+	case n.missed.Add(1) != missedMost:
+		return
+	default:
 		r.log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.loss.String(), "error", err)
 	}
-}
-
-func (r *ring) servers(context.Context) ([]server, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]server, 0, len(r.current))
-	for _, n := range r.current {
-		all = append(all, server{name: n.name, client: n.client, key: probeKey(0), login: r.options.login.of(n.target), told: true})
+	r.placeKeys()
+}
+
+func (r *ring) Servers(context.Context) ([]Server, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Server, len(r.nodes))
+	for i, n := range r.nodes {
+		all[i] = r.describe(n)
 	}
 	return all, nil
 }
 
-func (r *ring) close() error {
+// describe describes a node.
+func (r *ring) describe(n *node) Server {
+	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.options.login.of(n.target), told: true}
+}
+
+func (r *ring) Close() error {
 	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
 	r.stop()
-	err := r.client.Close()
+	r.mu.Unlock()
 	r.running.Wait()
-	r.nodes.Range(func(_, found any) bool {
-		if failed := found.(*node).client.Close(); !errors.Is(failed, goredis.ErrClosed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	for _, n := range slices.Concat(r.nodes, r.gone) {
+		if failed := n.client.Close(); !errors.Is(failed, goredis.ErrClosed) {
 			err = errors.Join(err, failed)
 		}
-		return true
-	})
+	}
 	return err
 }

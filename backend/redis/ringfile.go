@@ -55,12 +55,22 @@ func (r *ring) apply(list string) error {
 	return nil
 }
 
+// names returns the names of the nodes, in order.
 func (r *ring) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := make([]string, 0, len(r.current))
-	for _, n := range r.current {
-		names = append(names, n.name)
+	targets := make([]target, len(r.nodes))
+	for i, n := range r.nodes {
+		targets[i] = n.target
+	}
+	return namesOf(targets)
+}
+
+// namesOf returns the names of targets, in order.
+func namesOf(targets []target) []string {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.name
 	}
 	slices.Sort(names)
 	return names

@@ -4,277 +4,239 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
 const (
-	// maxTries is how often a check is sent at most. Redirects rarely need more than three.
+	// maxTries is how often an errand is sent at most that has a bound. Redirects rarely need more than three.
 	maxTries = 20
-	// freeTries is how often a check is sent again without a pause, after an error that needs none.
+	// freeTries is how often an errand is sent again without a pause, after an error that needs none.
 	freeTries = 3
-	// firstPause and longestPause bound the pauses before a check is sent again; each is twice the one before.
+	// firstPause and longestPause bound the pauses before an errand is sent again; each is twice the one before.
 	firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
 )
 
-// batch is the checks that a sender has out, and what it needs to send them. A sender uses it again and again.
-type batch struct {
-	store *Store
-	lane  *lane
-	left  time.Time // when it left
-	until time.Time // when the last caller leaves
-
-	asks  []*ask // those without an answer
-	group []*ask // those that go to one server together
-	spare []*ask
-	whole *evalsha   // a call of all of group
-	each  []*evalsha // calls of one each
-	pipe  []goredis.Cmder
+// At is whom an errand is for: the owner of a key or, in a ring whose nodes are fixed, the node of a name.
+type At struct {
+	Key  []byte
+	Node string
 }
 
-func newBatch(s *Store) *batch { return &batch{store: s, whole: newEvalsha(s.script.sha)} }
+// Route is how an errand goes to a server.
+type Route struct {
+	Client *goredis.Client // nil while nobody knows who owns the key
+	Asking bool            // after ASKING
+}
 
-// send gets an answer for each check, or none.
-func (b *batch) send() {
-	s := b.store
-	s.sent.Add(1)
-	s.checks.Add(uint64(len(b.asks)))
-	ctx, cancel := context.WithDeadline(context.Background(), b.left.Add(s.timeout))
-	defer cancel()
+// Errand is one thing to ask of the server that owns a key, with what became of it so far. It is part of what a [Sender]
+// sends.
+type Errand struct {
+	At
+	Route Route
+	fate  Fate
+	err   error
+}
+
+// Base returns the errand itself. It lets a Sender reach the errand in what embeds it.
+func (e *Errand) Base() *Errand { return e }
+
+// Answered says that the errand has its answer.
+func (e *Errand) Answered() { e.fate, e.err = Fate{kind: answered}, nil }
+
+// Unanswered says that the errand was sent and got no answer, with its fate and the reason.
+func (e *Errand) Unanswered(f Fate, err error) { e.fate, e.err = f, err }
+
+// Fail says that the errand must not be sent again, and why.
+func (e *Errand) Fail(err error) { e.fate, e.err = Fate{}, err }
+
+// Late says that the errand was not sent, since making a connection took too long; it may be sent again.
+func (e *Errand) Late() { e.fate, e.err = Fate{kind: again}, errNoReply }
+
+// Courier is what a Sender needs to know of the errands that it sends.
+type Courier[E any] interface {
+	// Exchange sends errands of one route, once, and tells each what became of it.
+	Exchange(ctx context.Context, r Route, group []E)
+	// Gone reports whether nobody waits for an errand any more, so that it is not sent again.
+	Gone(e E, now time.Time) bool
+	// Fail gives up an errand that will have no answer.
+	Fail(e E, err error)
+}
+
+// Resends counts what was sent more than once.
+type Resends struct {
+	Redirected atomic.Uint64 // errands that followed a redirect of a cluster
+	Resent     atomic.Uint64 // errands sent again, redirected ones among them
+}
+
+// Sender sends errands until each has an answer or will have none: it follows redirects, loads the script where it is
+// missing, and pauses where a server needs time. An errand is sent again only if its fate allows that. A Sender does not
+// wait for itself: it is for one goroutine, which may use it again and again.
+type Sender[E interface{ Base() *Errand }] struct {
+	servers *Servers
+	courier Courier[E]
+	script  *Script // nil if none can be missing
+	resends *Resends
+	bound   bool // an errand is sent at most maxTries times
+
+	open, group, spare []E
+}
+
+// NewSender makes a sender of errands that are sent at most 20 times. The script, nil for none, is loaded where an errand
+// finds it missing.
+func NewSender[E interface{ Base() *Errand }](s *Servers, c Courier[E], script *Script, resends *Resends) *Sender[E] {
+	return &Sender[E]{servers: s, courier: c, script: script, resends: resends, bound: true}
+}
+
+// Send returns when each errand has its answer or is given up. It pauses only while until, when the last caller leaves,
+// is further away than the pause, and not after stop is closed. ctx bounds each exchange. Errands are sent in their order.
+func (s *Sender[E]) Send(ctx context.Context, errands []E, until time.Time, stop <-chan struct{}) {
+	s.open = append(s.open[:0], errands...)
 	for try := 1; ; try++ {
-		b.exchangeAll(ctx)
-		if len(b.asks) == 0 {
+		s.exchange(ctx)
+		if len(s.open) == 0 {
 			return
 		}
-		if try == maxTries || !b.pause(try) {
+		if s.bound && try == maxTries || !s.pause(try, until, stop) {
 			break
 		}
-		b.reroute(ctx)
-		s.resent.Add(uint64(len(b.asks)))
+		s.reroute(ctx)
+		s.resends.Resent.Add(uint64(len(s.open)))
 	}
-	for _, a := range b.asks {
-		b.fail(a, a.err)
-	}
-}
-
-// fail answers a check that has no answer.
-func (b *batch) fail(a *ask, err error) {
-	b.store.probed.hear(false)
-	a.answer("", fmt.Errorf("%s: %w", a.route.client.Options().Addr, err))
-}
-
-// release drops what it points to.
-func (b *batch) release() {
-	for _, asks := range [][]*ask{b.asks, b.group, b.spare} {
-		clear(asks[:cap(asks)])
-	}
-	clear(b.pipe[:cap(b.pipe)])
-	b.whole.release()
-	for _, e := range b.each {
-		e.release()
+	for _, e := range s.open {
+		s.courier.Fail(e, e.Base().err)
 	}
 }
 
-// exchangeAll sends each check once, by its route. Those that may be sent again stay.
-func (b *batch) exchangeAll(ctx context.Context) {
-	todo := b.asks
-	b.asks, b.spare = b.spare[:0], todo
+// Release lets go of the errands of the last Send.
+func (s *Sender[E]) Release() {
+	for _, errands := range [][]E{s.open, s.group, s.spare} {
+		clear(errands[:cap(errands)])
+	}
+}
+
+// exchange sends each open errand once, by its route. Those that may be sent again stay open.
+func (s *Sender[E]) exchange(ctx context.Context) {
+	todo := s.open
+	s.open, s.spare = s.spare[:0], todo
 	for len(todo) > 0 {
-		r, rest := todo[0].route, todo[:0]
-		b.group = b.group[:0]
-		for _, a := range todo {
-			if a.route == r {
-				b.group = append(b.group, a)
+		r, rest := todo[0].Base().Route, todo[:0]
+		s.group = s.group[:0]
+		for _, e := range todo {
+			if e.Base().Route == r {
+				s.group = append(s.group, e)
 			} else {
-				rest = append(rest, a)
+				rest = append(rest, e)
 			}
 		}
 		todo = rest
-		if b.store.redirects == nil {
-			b.exchangeWhole(ctx, r.client)
-		} else {
-			b.exchangeEach(ctx, r)
+		if r.Client != nil {
+			s.courier.Exchange(ctx, r, s.group)
+		}
+		for _, e := range s.group {
+			switch b := e.Base(); b.fate.kind {
+			case answered:
+			case failed:
+				s.courier.Fail(e, b.err)
+			default:
+				s.open = append(s.open, e)
+			}
 		}
 	}
 }
 
-// exchangeWhole sends the group as one command. If it fails as a whole, it ran for none of them.
-func (b *batch) exchangeWhole(ctx context.Context, client *goredis.Client) {
-	b.whole.set(b.store.now(), b.group...)
-	b.whole.limit(b.until)
-	_ = client.Process(patience{ctx, b.whole}, b.whole) // the command has the error too
-	for i, a := range b.group {
-		b.settle(a, b.whole, i)
-	}
-}
-
-// exchangeEach sends the group as a pipeline of a command each, on one connection: their keys are in different slots.
-func (b *batch) exchangeEach(ctx context.Context, r route) {
-	b.pipe = b.pipe[:0]
-	for i, a := range b.group {
-		if i == len(b.each) {
-			b.each = append(b.each, newEvalsha(b.store.script.sha))
-		}
-		b.each[i].set(b.store.now(), a)
-		b.each[i].limit(b.until)
-		if r.asking {
-			b.pipe = append(b.pipe, goredis.NewStatusCmd(ctx, "asking"))
-		}
-		b.pipe = append(b.pipe, b.each[i])
-	}
-	ctx = patience{ctx, b.each[0]}
-	if len(b.pipe) == 1 {
-		_ = r.client.Process(ctx, b.each[0]) // each command has its error
-	} else {
-		pipe := r.client.Pipeline()
-		_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
-		_, _ = pipe.Exec(ctx)
-	}
-	for i, a := range b.group {
-		b.settle(a, b.each[i], 0)
-	}
-}
-
-// settle answers a check from the i-th item of a reply, or keeps it to be sent again.
-func (b *batch) settle(a *ask, e *evalsha, i int) {
-	items, _ := e.Val().([]any)
-	switch err := e.Err(); {
-	case err != nil:
-		a.fate, a.addr = judge(err, e.written)
-		b.keep(a, err)
-	case !e.written: // making a connection took too long
-		a.fate = again
-		b.keep(a, errLate)
-	case len(items) != e.checks:
-		b.fail(a, errUnreadable)
-	default:
-		b.read(a, items[i])
-	}
-}
-
-// read reads the script's answer to a check.
-func (b *batch) read(a *ask, item any) {
-	text, ok := item.(string)
-	switch {
-	case !ok:
-		b.fail(a, errUnreadable)
-	case strings.HasPrefix(text, "!"): // what went wrong with a check that was not counted
-		a.fate, a.addr = judgeText(text[1:])
-		b.keep(a, errors.New(text[1:]))
-	default:
-		b.store.probed.hear(true)
-		a.answer(text, nil)
-	}
-}
-
-// keep keeps a check to be sent again, if its fate allows it.
-func (b *batch) keep(a *ask, err error) {
-	if a.fate == failed {
-		b.fail(a, err)
-		return
-	}
-	a.err = err
-	b.asks = append(b.asks, a)
-}
-
-// pause waits before what is left is sent again, if need be. It returns false if there is no time for it.
-func (b *batch) pause(try int) bool {
+// pause waits before what is open is sent again, if need be. It reports whether there is time for it.
+func (s *Sender[E]) pause(try int, until time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
-	for _, a := range b.asks {
-		needed = needed || a.fate == again || a.fate == demoted
+	for _, e := range s.open {
+		kind := e.Base().fate.kind
+		needed = needed || kind == again || kind == demoted
 	}
 	if !needed {
 		return true
 	}
-	wait := min(firstPause<<(try-1), longestPause)
-	if time.Until(b.until) <= wait {
+	wait := min(firstPause<<min(try-1, 10), longestPause)
+	if time.Until(until) <= wait {
 		return false
 	}
 	select {
 	case <-time.After(wait):
 		return true
-	case <-b.store.stopping:
+	case <-stop:
 		return false
 	}
 }
 
-// reroute finds out how the checks are to be sent now. It drops those whose callers have left.
-func (b *batch) reroute(ctx context.Context) {
-	todo := b.asks
-	b.asks = b.asks[:0]
+// reroute finds out how the open errands are to be sent now, and drops those that nobody waits for.
+func (s *Sender[E]) reroute(ctx context.Context) {
+	todo := s.open
+	s.open = s.open[:0]
 	now := time.Now()
-	mended := make(map[*goredis.Client]error) // what was done once for all checks of a server
-	for _, a := range todo {
-		if a.call.left(now) {
-			b.store.dropped.Add(1)
-			b.store.probed.hear(false)
+	mended := make(map[*goredis.Client]error) // what was done once for all errands of a server
+	for _, e := range todo {
+		if s.courier.Gone(e, now) {
 			continue
 		}
-		if err := b.aim(ctx, a, mended); err != nil {
-			b.fail(a, err)
+		if err := s.aim(ctx, e.Base(), mended); err != nil {
+			s.courier.Fail(e, err)
 			continue
 		}
-		b.asks = append(b.asks, a)
+		s.open = append(s.open, e)
 	}
 }
 
-// aim gives a check its next route.
-func (b *batch) aim(ctx context.Context, a *ask, mended map[*goredis.Client]error) error {
-	s, client := b.store, a.route.client
-	switch a.fate {
-	case unloaded:
+// aim gives an errand its next route.
+func (s *Sender[E]) aim(ctx context.Context, e *Errand, mended map[*goredis.Client]error) error {
+	client, redirects := e.Route.Client, s.servers.redirects
+	switch {
+	case e.fate.kind == unloaded && s.script != nil:
 		if _, known := mended[client]; !known {
-			mended[client] = load(ctx, client, s.script.source)
+			mended[client] = s.script.load(ctx, client)
 		}
 		return mended[client]
-	case moved, asked:
-		if s.redirects == nil {
-			return fmt.Errorf("%w: %w", errMisrouted, a.err)
+	case e.fate.kind == moved, e.fate.kind == asked:
+		if redirects == nil {
+			return fmt.Errorf("%w: %w", errMisrouted, e.err)
 		}
-		if a.fate == moved {
-			s.redirects.reload()
+		if e.fate.kind == moved {
+			redirects.Reload()
 		}
-		named, err := s.redirects.at(client, a.addr)
+		named, err := redirects.At(client, e.fate.addr)
 		if err != nil {
 			return err
 		}
-		a.route = route{client: named, asking: a.fate == asked}
-		s.redirected.Add(1)
+		e.Route = Route{Client: named, Asking: e.fate.kind == asked}
+		s.resends.Redirected.Add(1)
 		return nil
 	}
-	if _, known := mended[client]; !known {
+	if _, known := mended[client]; !known && client != nil {
 		mended[client] = nil
-		if s.redirects != nil {
-			s.redirects.reload()
+		if redirects != nil {
+			redirects.Reload()
 		}
-		if a.fate == demoted {
+		if e.fate.kind == demoted {
 			disconnect(ctx, client)
 		}
 	}
-	owner, err := s.topology.shard(a.key)
-	if err != nil {
-		return err
-	}
-	a.route = route{client: owner}
-	return nil
+	return s.servers.find(e)
 }
 
-// load gives a server the script. An error is one that sending the check again would not mend.
-func load(ctx context.Context, client *goredis.Client, source string) error {
-	err := client.ScriptLoad(ctx, source).Err()
-	if err == nil {
+// find gives an errand the route to its owner. While a cluster is not known yet, it has none, and may be sent later.
+func (s *Servers) find(e *Errand) error {
+	owner, err := s.at(e.At)
+	if errors.Is(err, errUnknownCluster) {
+		e.Route = Route{}
+		e.Unanswered(Fate{kind: again}, err)
 		return nil
 	}
-	if f, _ := judge(err, true); f != failed {
-		return nil
-	}
-	return fmt.Errorf("loading the script: %w", err)
+	e.Route = Route{Client: owner}
+	return err
 }
 
 // disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
-// to the primary. go-redis closes one, and none where the script hands the refusal on for each check.
+// to the primary. go-redis closes one, and none where a script hands the refusal on for each check.
 func disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()

@@ -8,59 +8,58 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// topology says which server owns a key. Its methods may be called by any number of goroutines.
-type topology interface {
-	// shard gives the client of the server that owns a Redis key now, and waits for no server. The client talks to one
-	// server only, and never repeats a command by itself. When the server has left the topology, and what was on its way
-	// there has had its time, its commands fail with goredis.ErrClosed, unsent.
-	shard(key []byte) (*goredis.Client, error)
+// Topology knows which server owns a key. Its methods may be called by any number of goroutines.
+type Topology interface {
+	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client
+	// talks to one server only, and never repeats a command by itself. Once the server has left the topology, and what
+	// was on its way there has had its time, the client's commands fail with goredis.ErrClosed, unsent.
+	Owner(key []byte) (*goredis.Client, error)
 
-	// servers gives every server that should answer, for probes. A cluster has to be asked for them.
-	servers(ctx context.Context) ([]server, error)
+	// Servers lists every server that should answer, for probes. A cluster has to be asked for them.
+	Servers(ctx context.Context) ([]Server, error)
 
-	// close ends all connections and everything that runs in the background, and waits for it.
-	close() error
+	// Close ends all connections and everything that runs in the background, and waits for it.
+	Close() error
 }
 
-// redirecting is what a topology also is whose servers may answer MOVED and ASK: a cluster.
-type redirecting interface {
-	// at gives the client of the server at addr, as the reply of the server behind from names it.
-	at(from *goredis.Client, addr string) (*goredis.Client, error)
+// Redirecting is what a topology also is whose servers answer MOVED and ASK, key by key: a cluster.
+type Redirecting interface {
+	// At returns the client of the server at addr, as the reply of the server behind from names it.
+	At(from *goredis.Client, addr string) (*goredis.Client, error)
 
-	// reload asks in the background, and at most five times a second, which server owns what. It is worth a call
+	// Reload asks in the background, and at most five times a second, which server owns what. It is worth a call
 	// after MOVED, READONLY, CLUSTERDOWN, and when a server does not answer.
-	reload()
+	Reload()
 }
 
-// server is one server of a topology.
-type server struct {
-	name   string
-	client *goredis.Client
-	key    []byte // a Redis key that this server owns
+// Server is one server of a topology.
+type Server struct {
+	Name   string // for people
+	Client *goredis.Client
+	Tag    string // a hash tag whose keys this server owns
+
 	login  *login
-	rules  []string // of its ACL, beside those for counting
+	rights []string // that its topology needs, as rules of an ACL
 	told   bool     // its topology logs by itself when it does not answer
 }
 
-// newTopology makes the topology that a configuration names. It checks the configuration and contacts no server.
-func newTopology(c Config) (topology, error) {
-	c, err := c.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+// probeTag returns the i-th of the hash tags that probes use. No descriptor has such a tag: theirs have no space.
+func probeTag(i int) string { return fmt.Sprint("probe ", i) }
+
+// newTopology makes the topology that a configuration with its defaults names. It contacts no server.
+func newTopology(c Config) (Topology, error) {
 	o, err := newOptions(c)
 	if err != nil {
 		return nil, err
-	}
-	if c.Type == Ring {
-		return newRing(c, o)
 	}
 	url, err := c.readURL()
 	if err != nil {
 		return nil, err
 	}
-	var t topology
+	var t Topology
 	switch c.Type {
+	case Ring:
+		t, err = newRing(url, c, o)
 	case Sentinel:
 		t, err = newSentinel(url, c.SentinelAuth, o)
 	case Cluster:
@@ -72,9 +71,9 @@ func newTopology(c Config) (topology, error) {
 }
 
 // one is a topology of one client: a single server, or the primary that sentinels name.
-type one struct{ server }
+type one struct{ Server }
 
-func newSingle(url, socketType string, o *options) (topology, error) {
+func newSingle(url, socketType string, o *options) (Topology, error) {
 	t, err := parseSingle(url, socketType)
 	if err != nil {
 		return nil, err
@@ -84,7 +83,7 @@ func newSingle(url, socketType string, o *options) (topology, error) {
 
 // newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
 // connections when they announce another primary.
-func newSentinel(url, auth string, o *options) (topology, error) {
+func newSentinel(url, auth string, o *options) (Topology, error) {
 	primary, sentinels, err := parseSentinel(url)
 	if err != nil {
 		return nil, err
@@ -95,13 +94,11 @@ func newSentinel(url, auth string, o *options) (topology, error) {
 }
 
 func newOne(name string, client *goredis.Client, l *login) one {
-	return one{server{name: name, client: client, key: probeKey(0), login: l}}
+	return one{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
 }
 
-func (o one) shard([]byte) (*goredis.Client, error) { return o.client, nil }
+func (o one) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
 
-func (o one) servers(context.Context) ([]server, error) {
-	return []server{o.server}, nil
-}
+func (o one) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
 
-func (o one) close() error { return o.client.Close() }
+func (o one) Close() error { return o.Client.Close() }

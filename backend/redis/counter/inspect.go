@@ -1,149 +1,114 @@
 package counter
 
 import (
-	"encoding/binary"
-	"slices"
+	"context"
+	"fmt"
+	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Count tells what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
-func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
-	if l.Algorithm != descriptors.TokenBucket {
-		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
+var _ backend.Inspector = (*Store)(nil)
+
+// Inspect tells what a key holds, by the clock of its server. It reads the key whole, but for long logs: this is for
+// people, not for the request path.
+func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	name := string(script.AppendKey(nil, key, limits))
+	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
+		return s.inspectLogs(ctx, name, limits)
 	}
-	c := backend.LimitCount{Limit: *l}
-	field := fields[string(appendName(nil, l))]
-	if len(field) != 4*7 {
-		return c
+	fields, clock := goredis.NewMapStringStringCmd(ctx, "hgetall", name), goredis.NewTimeCmd(ctx, "time")
+	if err := s.ask(ctx, name, fields, clock); err != nil {
+		return nil, err
 	}
-	tokens, sound := window.RestoreTokens(l.Window, uint64(number56(field)), window.Instant(number56(field[7:])),
-		window.Instant(number56(field[14:])), uint64(number56(field[21:])))
-	if sound {
-		c.Hits, c.ResetIn = tokens.Peek(l, window.At(now))
+	now, err := s.clock(clock)
+	if err != nil {
+		return nil, err
 	}
-	return c
+	counts := make([]backend.LimitCount, 0, len(limits))
+	for i := range limits {
+		counts = append(counts, script.Count(fields.Val(), &limits[i], now))
+	}
+	return counts, nil
 }
 
-// Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest
-// level first and the oldest bucket of each first. A coarse bucket tells of those of its hits that count. A token bucket has
-// none.
-func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	header := fields[string(appendName(nil, l))]
-	if l.Algorithm == descriptors.FixedWindow {
-		return fixedBuckets(header, l, now)
+// inspectLogs reads the newest instants of logs, and then the first that count.
+func (s *Store) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	newest, first := make([]*goredis.StringSliceCmd, len(limits)), make([]*goredis.StringSliceCmd, len(limits))
+	var commands []goredis.Cmder
+	for i := range limits {
+		from, to := script.LogRange(&limits[i])
+		newest[i] = goredis.NewStringSliceCmd(ctx, "zrevrangebylex", name, to, from, "limit", 0, backend.MaxInstants)
+		commands = append(commands, newest[i])
 	}
-	levels := l.Levels()
-	out := make([][]backend.Bucket, len(levels))
-	if len(levels) == 0 || len(header) != 6*7 {
-		return out
+	clock := goredis.NewTimeCmd(ctx, "time")
+	if err := s.ask(ctx, name, append(commands, clock)...); err != nil {
+		return nil, err
 	}
-	total, newest := number56(header), number56(header[14:])
-	oldest := max(number56(header[7:]), int64(now.Plus(-l.Window))/levels[0].Microseconds())
-	var above []backend.Bucket
-	for level := len(levels) - 1; level >= 0 && total > 0 && oldest <= newest; level-- {
-		per := int64(levels[level] / levels[0])
-		out[level] = chunkBuckets(fields, l, level, oldest/per, newest/per, above)
-		above = out[level]
+	now, err := s.clock(clock)
+	if err != nil {
+		return nil, err
 	}
-	edges(out)
-	addLive(out, levels, number56(header[28:]), number56(header[35:]), now.Plus(-l.Window))
-	return out
-}
-
-// edges counts the oldest and the newest bucket of each coarser level by what stands below them: the oldest still holds
-// what has left the window, and the newest is not written yet.
-func edges(out [][]backend.Bucket) {
-	for level := 1; level < len(out); level++ {
-		last := len(out[level]) - 1
-		for i := range out[level] {
-			if i == 0 || i == last {
-				out[level][i].Hits = within(&out[level][i], out[level-1])
-			}
-		}
-		out[level] = slices.DeleteFunc(out[level], func(b backend.Bucket) bool { return b.Hits == 0 })
+	commands = commands[:0]
+	for i := range limits {
+		_, to := script.LogRange(&limits[i])
+		from := script.LogStart(&limits[i], window.At(now))
+		first[i] = goredis.NewStringSliceCmd(ctx, "zrangebylex", name, from, to, "limit", 0, 1)
+		commands = append(commands, first[i])
 	}
-}
-
-// within is the hits of those buckets that lie in a coarser one.
-func within(coarse *backend.Bucket, buckets []backend.Bucket) (hits uint64) {
-	end := coarse.Begin.Add(coarse.Width)
-	for _, b := range buckets {
-		if !b.Begin.Before(coarse.Begin) && b.Begin.Before(end) {
-			hits += b.Hits
+	if err := s.ask(ctx, name, commands...); err != nil {
+		return nil, err
+	}
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		counts[i], err = script.CountLog(limits[i], newest[i].Val(), first[i].Val(), window.At(now))
+		if err != nil {
+			return nil, fmt.Errorf("redis: key %q: %w", name, err)
 		}
 	}
-	return hits
+	return counts, nil
 }
 
-// addLive puts the hits of the live bucket, which are in no chunk yet, where they belong on each level.
-func addLive(out [][]backend.Bucket, levels []time.Duration, at, hits int64, from window.Instant) {
-	begin := time.UnixMicro(at * levels[0].Microseconds()).UTC()
-	if end := begin.Add(levels[0]); hits == 0 || window.At(end) <= from {
-		return
+// clock returns the time of a server, or of a test.
+func (s *Store) clock(server *goredis.TimeCmd) (time.Time, error) {
+	text := s.now()
+	if text == "" {
+		return server.Val(), nil
 	}
-	for level, width := range levels {
-		b := backend.Bucket{Begin: begin.Truncate(width), Width: width, Hits: uint64(hits)}
-		if last := len(out[level]) - 1; last >= 0 && out[level][last].Begin.Equal(b.Begin) {
-			out[level][last].Hits += b.Hits
-			continue
-		}
-		out[level] = append(out[level], b)
+	micros, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("redis: the clock tells %q: %w", text, err)
 	}
+	return time.UnixMicro(micros), nil
 }
 
-func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	if len(header) != 2*7 {
-		return [][]backend.Bucket{nil}
+// Reset removes a key, under whatever limits it was counted.
+func (s *Store) Reset(ctx context.Context, key []byte) error {
+	for _, name := range script.Keys(key) {
+		if err := s.ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name)); err != nil {
+			return err
+		}
 	}
-	begin := window.Instant(number56(header)) * window.Instant(l.Window.Microseconds())
-	hits := number56(header[7:])
-	if hits == 0 || begin.Plus(l.Window) <= now {
-		return [][]backend.Bucket{nil}
-	}
-	return [][]backend.Bucket{{{Begin: time.UnixMicro(int64(begin)).UTC(), Width: l.Window, Hits: uint64(hits)}}}
+	return nil
 }
 
-// chunkBuckets are the buckets of a level from first to last. Below the coarsest level only the chunks of the buckets
-// above count; others are left over. The last bucket of a coarser level is always among them, as it is not written yet.
-func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, first, last int64, above []backend.Bucket) []backend.Bucket {
-	width, fan := l.Levels()[level], int64(fan(l.Levels(), level))
-	var chunks []int64
-	if level+1 < len(l.Levels()) {
-		parent := l.Levels()[level+1]
-		for _, b := range above {
-			chunks = append(chunks, b.Begin.UnixMicro()/parent.Microseconds())
-		}
-	} else {
-		for number := first / fan; number <= last/fan; number++ {
-			chunks = append(chunks, number)
-		}
+// ask sends commands about a Redis key, which may run twice, to the server that owns it. It takes the servers' timeout
+// at most. Its error wraps ErrUnavailable, or is ErrClosed.
+func (s *Store) ask(ctx context.Context, name string, commands ...goredis.Cmder) error {
+	if s.closed.Load() {
+		return backend.ErrClosed
 	}
-	prefix := append(appendName(nil, l), '1'+byte(level))
-	var out []backend.Bucket
-	for _, number := range chunks {
-		chunk := fields[string(binary.LittleEndian.AppendUint32(prefix[:len(prefix):len(prefix)], uint32(number)))]
-		size := int64(len(chunk)) / fan
-		for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
-			at := (i - number*fan) * size
-			if hits := little(chunk[at : at+size]); hits > 0 || level > 0 && i == last {
-				begin := time.UnixMicro(i * width.Microseconds()).UTC()
-				out = append(out, backend.Bucket{Begin: begin, Width: width, Hits: uint64(hits)})
-			}
-		}
+	ctx, cancel := context.WithTimeout(ctx, s.servers.Timeout())
+	defer cancel()
+	if err := s.servers.Ask(ctx, redis.At{Key: []byte(name)}, commands...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return out
-}
-
-func number56(s string) int64 { return little(s[:7]) }
-
-// little reads a little-endian number.
-func little(s string) (v int64) {
-	for i := len(s) - 1; i >= 0; i-- {
-		v = v<<8 | int64(s[i])
-	}
-	return v
+	return nil
 }

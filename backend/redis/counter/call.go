@@ -1,0 +1,82 @@
+package counter
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// call is one call of Decide. It holds all that lanes need of it, so that the caller may leave before they are done: it
+// then stays behind, and is used again only when every lane has let go of it.
+type call struct {
+	asks    []ask
+	text    []byte    // the keys and arguments of asks
+	leave   time.Time // when the caller leaves at the latest
+	gone    atomic.Bool
+	waiting atomic.Int32  // asks without an answer
+	done    chan struct{} // has a token once there are none
+	timer   *time.Timer
+}
+
+// ask is one check on its way to a server. While it is in a lane, it is the lane's.
+type ask struct {
+	redis.Errand
+	call     *call
+	key, arg blob // key is that of the errand
+	lane     *lane
+	first    *ask // the call's first one in the same lane
+	next     *ask // the call's next one there
+	count    int  // how many they are; only the first one's counts
+
+	reply    string
+	err      error       // why there is no answer
+	answered atomic.Bool // reply and err are there, and stay
+}
+
+func newCall() *call {
+	c := &call{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	c.timer.Stop()
+	return c
+}
+
+// set keeps what is needed of the checks.
+func (c *call) set(checks []backend.Check, l *language, leave time.Time) {
+	c.leave = leave
+	c.waiting.Store(int32(len(checks)))
+	c.asks, c.text = c.asks[:0], c.text[:0]
+	for i := range checks {
+		start := len(c.text)
+		c.text = l.appendKey(c.text, checks[i].Key, checks[i].Limits)
+		middle := len(c.text)
+		c.text = l.appendArg(c.text, &checks[i])
+		// Text that grows moves away, and leaves the earlier keys where they are.
+		key := c.text[start:middle]
+		c.asks = append(c.asks, ask{Errand: redis.Errand{At: redis.At{Key: key}}, call: c, key: key, arg: c.text[middle:]})
+	}
+}
+
+// link ties an ask to the one before it in the same lane, if there is one.
+func (c *call) link(i int) {
+	a := &c.asks[i]
+	for j := i - 1; j >= 0; j-- {
+		if before := &c.asks[j]; before.lane == a.lane {
+			before.next, a.first = a, before.first
+			a.first.count++
+			return
+		}
+	}
+}
+
+// left reports whether the caller does not wait any more.
+func (c *call) left(now time.Time) bool { return c.gone.Load() || !now.Before(c.leave) }
+
+// answer hands the answer to the caller. The ask is not the lane's any more.
+func (a *ask) answer(reply string, err error) {
+	a.reply, a.err = reply, err
+	a.answered.Store(true)
+	if c := a.call; c.waiting.Add(-1) == 0 {
+		c.done <- struct{}{}
+	}
+}

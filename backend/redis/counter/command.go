@@ -1,0 +1,90 @@
+package counter
+
+import (
+	"context"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// evalsha is one call of the script, which go-redis sends once or not at all. Its owner uses it again and again, one
+// use after the other.
+type evalsha struct {
+	*goredis.Cmd
+	args    []any
+	checks  int
+	since   time.Time // when it was given to go-redis
+	until   time.Time // when nobody waits for it any more; zero: never
+	written bool      // go-redis has taken the arguments: from then on the server may have seen them
+}
+
+func newEvalsha(sha string) *evalsha {
+	return &evalsha{
+		Cmd:  goredis.NewCmd(context.Background(), "evalsha", sha),
+		args: []any{"evalsha", sha},
+	}
+}
+
+// NoRetry is the only word that keeps go-redis from sending a command again: MaxRetries does not stop it from repeating
+// pipelines.
+func (e *evalsha) NoRetry() bool { return true }
+
+var ping = []any{"ping"}
+
+// Args is what go-redis asks for when it writes a command, and not before: a command that fails unasked has not left.
+// Where a new connection took longer than the callers have left, they would hardly see the answer either: the server is
+// not asked to count, and the connection is there for the next command.
+func (e *evalsha) Args() []any {
+	if now := time.Now(); !e.until.IsZero() && now.Sub(e.since) >= e.until.Sub(now) {
+		return ping
+	}
+	e.written = true
+	return e.args
+}
+
+// set makes it the call for these checks at a time, as the script wants it: "" for the server's own. The checks have to
+// stay as they are until the call is over. Somebody waits for it as long as it takes.
+func (e *evalsha) set(now string, asks ...*ask) {
+	e.SetErr(nil)
+	e.SetVal(nil)
+	e.checks, e.until, e.written = len(asks), time.Time{}, false
+	e.args = append(e.args[:2], len(asks))
+	for _, a := range asks {
+		e.args = append(e.args, &a.key)
+	}
+	e.args = append(e.args, now)
+	for _, a := range asks {
+		e.args = append(e.args, &a.arg)
+	}
+}
+
+// limit says until when somebody waits for it, from now on.
+func (e *evalsha) limit(until time.Time) { e.since, e.until = time.Now(), until }
+
+// release drops what it points to.
+func (e *evalsha) release() {
+	e.SetVal(nil)
+	clear(e.args[2:cap(e.args)])
+}
+
+// blob is bytes that go-redis writes without a copy, when it is given their address.
+type blob []byte
+
+// MarshalBinary gives the bytes themselves.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
+
+// patience is the context of a command: it gives a new connection the store's timeout, whoever waits, and a command
+// that is written no longer than until its callers leave. A server whose greeting takes longer than they have would
+// otherwise never get a connection.
+type patience struct {
+	context.Context
+	command *evalsha
+}
+
+// Deadline is asked for before each write and each read.
+func (p patience) Deadline() (time.Time, bool) {
+	if p.command.written {
+		return p.command.until, true
+	}
+	return p.Context.Deadline()
+}

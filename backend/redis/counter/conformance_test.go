@@ -1,0 +1,171 @@
+package counter
+
+import (
+	"flag"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var (
+	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each topology")
+	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+)
+
+// topologies starts servers of each kind and says how they are reached.
+var topologies = map[Type]func(t *testing.T, options ...redistest.Option) Config{
+	Single: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: redistest.Single(t, options...).Addr}
+	},
+	Sentinel: func(t *testing.T, options ...redistest.Option) Config {
+		set := redistest.Sentinel(t, options...)
+		return Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
+	},
+	Cluster: func(t *testing.T, options ...redistest.Option) Config {
+		return Config{URL: strings.Join(redistest.Cluster(t, options...).Addrs(), ",")}
+	},
+	Ring: func(t *testing.T, options ...redistest.Option) Config {
+		var addrs []string
+		for _, s := range redistest.Ring(t, 3, options...) {
+			addrs = append(addrs, s.Addr)
+		}
+		return Config{URL: strings.Join(addrs, ",")}
+	},
+}
+
+// opened is a store on a clock of its own.
+func opened(t *testing.T, kind Type, c Config, now *atomic.Int64) *Store {
+	t.Helper()
+	c.Type, c.Timeout, c.Log = kind, 5*time.Second, slog.New(slog.DiscardHandler)
+	if now != nil {
+		c.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+	}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for begin := time.Now(); s.Ready() != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("the servers cannot be used: %v", s.Ready())
+		}
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t), *conformanceSteps) })
+	}
+}
+
+// conform puts stores on the same servers to the suite.
+func conform(t *testing.T, kind Type, c Config, steps int) {
+	t.Helper()
+	var round atomic.Int64
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		now := new(atomic.Int64)
+		s := opened(t, kind, c, now)
+		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
+		return backendtest.Store{
+			Counter: apart{s, own},
+			SetTime: func(at window.Instant) { now.Store(int64(at)) },
+			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
+		}
+	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed})
+}
+
+// bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
+func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
+	t.Helper()
+	names := counter.Keys(key)
+	client, err := s.topology.shard([]byte(names[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := client.HGetAll(t.Context(), names[0]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	instants, err := client.ZCard(t.Context(), names[1]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = int(instants)
+	for _, l := range limitsOfTheSuite() {
+		if l.Algorithm == descriptors.TokenBucket {
+			n += int(min(1, counter.Count(fields, &l, time.UnixMicro(now)).Hits))
+			continue
+		}
+		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
+	}
+	return n
+}
+
+// limitsOfTheSuite are the limits that the suite draws from, each state once.
+var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
+	seen := make(map[descriptors.Limit]bool)
+	for u := descriptors.Second; u <= descriptors.Week; u++ {
+		for times := range uint32(4) {
+			for _, p := range []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				for _, a := range []descriptors.Algorithm{
+					descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket} {
+					l, err := descriptors.NewLimit(1, u, 1+times, a, p)
+					state := descriptors.Limit{Window: l.Window, Precision: l.Precision, Algorithm: a}
+					if err == nil && !seen[state] {
+						seen[state] = true
+						all = append(all, l)
+					}
+				}
+			}
+		}
+	}
+	return all
+})
+
+func TestExactlyNAmongThreeStores(t *testing.T) {
+	const n = 1000
+	for kind, start := range topologies {
+		t.Run(kind.String(), func(t *testing.T) {
+			c := start(t)
+			limits := []descriptors.Limit{
+				backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+				backendtest.NewLimit(t, 2*n, descriptors.Day, 1, descriptors.SlidingWindow, 0),
+			}
+			var admitted atomic.Int64
+			var clients sync.WaitGroup
+			stores := []*Store{opened(t, kind, c, nil), opened(t, kind, c, nil), opened(t, kind, c, nil)}
+			for client := range 64 {
+				s := stores[client%len(stores)]
+				clients.Go(func() {
+					out := make([]backend.Decision, 1)
+					for range 60 {
+						checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
+						if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
+							t.Error(err)
+							return
+						}
+						if out[0].Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+			clients.Wait()
+			if got := admitted.Load(); got != n {
+				t.Errorf("%d were admitted under a limit of %d", got, n)
+			}
+		})
+	}
+}

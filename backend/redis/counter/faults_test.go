@@ -1,0 +1,299 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// onServer is a store of the plain script at an address.
+func onServer(t *testing.T, addr string, timeout time.Duration) *Store {
+	t.Helper()
+	return testStore(t, fixed{testClient(t, addr, timeout)}, timeout)
+}
+
+// tally is what the callers of a test know of their hits.
+type tally struct {
+	answered, unknown atomic.Int64
+	slowest           atomic.Int64 // ns
+}
+
+// hit makes a call of one hit and notes what came of it.
+func (n *tally) hit(t *testing.T, s *Store, timeout time.Duration, key string) {
+	t.Helper()
+	took, err := decide(s, timeout, key)
+	n.note(t, err, took)
+}
+
+// note fails the test for an error that does not say that Redis is away.
+func (n *tally) note(t *testing.T, err error, took time.Duration) {
+	t.Helper()
+	for slowest := n.slowest.Load(); int64(took) > slowest; slowest = n.slowest.Load() {
+		n.slowest.CompareAndSwap(slowest, int64(took))
+	}
+	switch {
+	case err == nil:
+		n.answered.Add(1)
+	case errors.Is(err, ErrUnavailable):
+		n.unknown.Add(1)
+	default:
+		t.Error(err)
+	}
+}
+
+// counted is what a server holds for keys of the plain script.
+func counted(t *testing.T, server *redistest.Server, keys ...string) (sum int64) {
+	t.Helper()
+	for _, key := range keys {
+		n, err := server.Client().Get(context.Background(), plainKey(key)).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// keepBusy lets clients call f until stop is called, which waits for them.
+func keepBusy(clients int, f func(client int)) (stop func()) {
+	var running sync.WaitGroup
+	var stopped atomic.Bool
+	for i := range clients {
+		running.Go(func() {
+			for !stopped.Load() {
+				f(i)
+			}
+		})
+	}
+	return func() {
+		stopped.Store(true)
+		running.Wait()
+	}
+}
+
+func TestConcurrentRequestsShareRoundTrips(t *testing.T) {
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, 10*time.Second)
+	const clients, rounds = 64, 25
+	at := func(name string) int64 { return server.Stat(t, name) }
+	commands, reads := at("total_commands_processed"), at("total_reads_processed")
+	for range rounds {
+		var asking sync.WaitGroup
+		for i := range clients {
+			asking.Go(func() {
+				if _, err := decide(s, 10*time.Second, fmt.Sprint("key ", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		asking.Wait()
+	}
+	commands, reads = at("total_commands_processed")-commands, at("total_reads_processed")-reads
+	stats := s.Stats()
+	t.Logf("%d requests of %d clients: %d batches, and in Redis %d reads", clients*rounds, clients, stats.Batches, reads)
+	if stats.Checks != clients*rounds {
+		t.Errorf("the statistics tell of %d checks, want %d", stats.Checks, clients*rounds)
+	}
+	if most := int64(clients * rounds / 4); reads > most {
+		t.Errorf("%d requests took %d reads of the server, want %d at most: each is a round trip",
+			clients*rounds, reads, most)
+	}
+	// A script's own INCRBY is a command as well.
+	if most := int64(clients*rounds*5/4) + 50; commands > most {
+		t.Errorf("%d requests took %d commands, want %d at most", clients*rounds, commands, most)
+	}
+}
+
+func TestAHitIsCountedAtMostOnce(t *testing.T) {
+	for action, tc := range map[redistest.Action]struct {
+		name string
+		runs bool // Redis executes what is lost
+	}{
+		redistest.SwallowReply: {"the reply is dropped", true},
+		redistest.ResetAfter:   {"the connection is reset in place of the reply", true},
+		redistest.CloseAfter:   {"the connection is closed in place of the reply", true},
+		redistest.ResetBefore:  {"the connection is reset before the command arrives", false},
+		redistest.CloseBefore:  {"the connection is closed before the command arrives", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			proxy := redistest.Proxy(t, server.Addr)
+			s := onServer(t, proxy.Addr, time.Second)
+			var n tally
+			n.hit(t, s, time.Second, "key") // so that the script is known
+			stop := keepBusy(8, func(int) { n.hit(t, s, time.Second, "key") })
+			for range 5 {
+				select {
+				case <-proxy.Trap("EVALSHA", action):
+				case <-time.After(10 * time.Second):
+					t.Error("no command came through for 10 s")
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			stop()
+			want := n.answered.Load()
+			if tc.runs {
+				want += n.unknown.Load()
+			}
+			if n.unknown.Load() == 0 {
+				t.Error("every call was answered; want some that were not, as their commands were lost")
+			}
+			if got := counted(t, server, "key"); got != want {
+				t.Errorf("%d hits are counted; %d were answered and %d lost, so want %d exactly",
+					got, n.answered.Load(), n.unknown.Load(), want)
+			}
+		})
+	}
+}
+
+func TestALostScriptIsLoadedAgain(t *testing.T) {
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, 10*time.Second)
+	var n tally
+	stop := keepBusy(8, func(int) { n.hit(t, s, 10*time.Second, "key") })
+	for range 20 {
+		if err := server.Client().ScriptFlush(context.Background()).Err(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	if n.unknown.Load() > 0 {
+		t.Errorf("%d of %d calls failed; a server that forgot its scripts has to be given them again",
+			n.unknown.Load(), n.unknown.Load()+n.answered.Load())
+	}
+	if got := counted(t, server, "key"); got != n.answered.Load() {
+		t.Errorf("%d hits are counted, %d were answered", got, n.answered.Load())
+	}
+	if s.Stats().Resent == 0 {
+		t.Error("no check was sent again: the flushes did not meet any")
+	}
+}
+
+func TestCallersLeaveInTimeWhenRedisIsSlow(t *testing.T) {
+	const deadline = 100 * time.Millisecond // leaves 30 ms for a busy machine
+	server := redistest.Single(t)
+	proxy := redistest.Proxy(t, server.Addr)
+	proxy.Delay(redistest.Replies, 60*time.Millisecond)
+	s := onServer(t, proxy.Addr, time.Second)
+	var n tally
+	burst := func(d time.Duration) {
+		var calls sync.WaitGroup
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(4 * time.Millisecond) {
+			calls.Go(func() { n.hit(t, s, deadline, "key") })
+		}
+		calls.Wait()
+	}
+	burst(time.Second) // connections are made, in two round trips: longer than any of these callers can wait
+	coldAnswers, coldFailures := n.answered.Load(), n.unknown.Load()
+	burst(2 * time.Second)
+	inTime(t, time.Duration(n.slowest.Load()), deadline)
+	answers, failures := n.answered.Load()-coldAnswers, n.unknown.Load()-coldFailures
+	t.Logf("without connections %d of %d were answered, with them %d of %d",
+		coldAnswers, coldAnswers+coldFailures, answers, answers+failures)
+	if answers < failures {
+		t.Error("most calls got no answer, although Redis answers within their deadline")
+	}
+	got := counted(t, server, "key") - n.answered.Load()
+	if got < 0 || got > n.unknown.Load() {
+		t.Errorf("%d hits more are counted than were answered; want between 0 and %d, the calls without an answer",
+			got, n.unknown.Load())
+	}
+}
+
+// A caller may use its checks and decisions again at once, whatever still goes on behind its back.
+func TestAFrozenRedisHoldsNobody(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, 5*time.Second)
+	var n tally
+	var mixed atomic.Int64
+	stop := keepBusy(16, func(client int) {
+		checks := []backend.Check{hit(fmt.Sprint("key ", client))}
+		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
+		out := make([]backend.Decision, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		start := time.Now()
+		err := backend.DecideAll(ctx, s, checks, out)
+		n.note(t, err, time.Since(start))
+		if err == nil && out[0].Before%checks[0].Hits != 0 {
+			mixed.Add(1)
+		}
+		checks[0].Key[0], out[0].Before = 'x', 1
+	})
+	time.Sleep(100 * time.Millisecond)
+	if n.answered.Load() == 0 {
+		t.Error("no answers before the server is frozen")
+	}
+	server.Stop()
+	time.Sleep(1200 * time.Millisecond)
+	server.Cont()
+	before := n.answered.Load()
+	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
+	stop()
+	inTime(t, time.Duration(n.slowest.Load()), deadline)
+	if mixed.Load() > 0 {
+		t.Errorf("%d answers belong to other questions", mixed.Load())
+	}
+	if n.unknown.Load() == 0 {
+		t.Error("every call was answered, although the server was frozen")
+	}
+	t.Logf("%d calls answered, %d not", n.answered.Load(), n.unknown.Load())
+}
+
+// A server that has become a replica refuses inside the script; when its address leads to a primary again, it counts.
+func TestAReplicaIsAskedUntilItIsAPrimary(t *testing.T) {
+	servers := redistest.Ring(t, 2)
+	s := onServer(t, servers[0].Addr, 10*time.Second)
+	var n tally
+	n.hit(t, s, time.Second, "key")
+	host, port, _ := strings.Cut(servers[1].Addr, ":")
+	if err := servers[0].Client().ReplicaOf(context.Background(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if took, err := decide(s, 50*time.Millisecond, "key"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a replica answered %v after %v; want ErrUnavailable", err, took)
+	}
+	time.AfterFunc(100*time.Millisecond, func() {
+		if err := servers[0].Client().ReplicaOf(context.Background(), "no", "one").Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	if took, err := decide(s, 10*time.Second, "another"); err != nil {
+		t.Errorf("after %v: %v; want an answer, as it is a primary again", took, err)
+	}
+	if got := counted(t, servers[0], "another"); got != 1 {
+		t.Errorf("the hit counts %d times", got)
+	}
+}
+
+func TestCloseLeavesNoGoroutines(t *testing.T) {
+	server := redistest.Single(t)
+	before := runtime.NumGoroutine()
+	client := testClient(t, server.Addr, time.Second)
+	s := newStore(fixed{client}, Config{Timeout: time.Second}, plain)
+	stop := keepBusy(64, func(client int) { _, _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
+	time.Sleep(100 * time.Millisecond)
+	server.Stop()
+	time.Sleep(50 * time.Millisecond)
+	closing := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	inTime(t, time.Since(closing), time.Second)
+	stop()
+	_ = client.Close()
+	server.Cont()
+	wait(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}

@@ -1,0 +1,209 @@
+package counter
+
+import (
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+const (
+	// pace is how long after a batch the next one leaves although the first has not come back. A server that answers
+	// late would otherwise serve one batch for each of its delays.
+	pace = time.Millisecond
+	// maxOut is how many batches are out at most.
+	maxOut = 16
+	// maxBatch is how many checks a batch holds at most: while a script call of so many runs, the server does nothing
+	// else.
+	maxBatch = 64
+	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
+	maxQueue = 64 * maxBatch
+	// idleTime is how long a lane without work is kept. Its server may have gone.
+	idleTime = time.Minute
+)
+
+// lane is the way to one server: checks that arrive while a batch is out leave together, in the next one, first in
+// first out. Senders are goroutines that take one batch after the other, and end when nothing may leave.
+type lane struct {
+	store  *Store
+	client *goredis.Client
+	most   int // batches out at most
+
+	mu       sync.Mutex
+	queue    []*ask        // the first one of each call
+	checks   int           // all in the queue
+	out      int           // batches
+	last     time.Time     // when the last one left
+	trip     time.Duration // how long the last one to come back was out
+	called   bool          // a sender is on its way to the queue
+	timer    *time.Timer   // calls one when the pace allows it
+	ticking  bool
+	closed   bool
+	lastUsed time.Time // by a call
+}
+
+func newLane(s *Store, client *goredis.Client) *lane {
+	// A batch without a connection would wait for one, and could not take in what arrives meanwhile.
+	return &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), lastUsed: time.Now()}
+}
+
+// join lets checks of a call wait, in a row from first on. It returns false if the lane has closed. What cannot leave
+// before the caller does is answered at once.
+func (l *lane) join(first *ask, now time.Time) bool {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return false
+	}
+	l.lastUsed = now
+	crowded := l.checks+first.count > maxQueue || !now.Add(l.drain()).Before(first.call.leave)
+	if !crowded {
+		l.queue = append(l.queue, first)
+		l.checks += first.count
+		l.stir(now)
+	}
+	l.mu.Unlock()
+	if crowded {
+		refuse(first, errBusy)
+	}
+	return true
+}
+
+// refuse answers asks in a row from first on.
+func refuse(first *ask, err error) {
+	for a := first; a != nil; {
+		next := a.next
+		a.answer("", err)
+		a = next
+	}
+}
+
+// drain estimates how long it takes until what waits has left.
+func (l *lane) drain() time.Duration {
+	return time.Duration(l.checks/maxBatch) * max(pace, l.trip/time.Duration(l.most))
+}
+
+// stir calls a sender if a batch may leave, now or as soon as it may.
+func (l *lane) stir(now time.Time) {
+	switch {
+	case l.called || len(l.queue) == 0 || l.out >= l.most:
+	case l.mayLeave(now):
+		l.called = true
+		l.store.running.Add(1)
+		go l.send()
+	case !l.ticking:
+		l.ticking = true
+		wait := l.last.Add(pace).Sub(now)
+		if l.timer == nil {
+			l.timer = time.AfterFunc(wait, l.tick)
+		} else {
+			l.timer.Reset(wait)
+		}
+	}
+}
+
+func (l *lane) mayLeave(now time.Time) bool {
+	return l.out == 0 || l.out < l.most && now.Sub(l.last) >= pace
+}
+
+func (l *lane) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ticking = false
+	l.stir(time.Now())
+}
+
+// send is a sender.
+func (l *lane) send() {
+	defer l.store.running.Done()
+	b := l.store.batches.Get().(*batch)
+	for l.next(b) {
+		b.send()
+	}
+	b.release()
+	l.store.batches.Put(b)
+}
+
+// next brings a batch back, if it was out, and fills it if one may leave.
+func (l *lane) next(b *batch) bool {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.lane == nil {
+		b.lane, l.called = l, false
+	} else {
+		l.out--
+		l.trip = now.Sub(b.left)
+	}
+	leaves := l.mayLeave(now) && l.fill(b, now)
+	if leaves {
+		l.out++
+		l.last = now
+	} else {
+		b.lane = nil
+	}
+	l.stir(now)
+	return leaves
+}
+
+// fill moves the first checks of the queue to the batch, but for those whose callers have left. Checks of a call stay
+// together, so that those of one key stay in order.
+func (l *lane) fill(b *batch, now time.Time) bool {
+	b.asks, b.left, b.until = b.asks[:0], now, now
+	taken := 0
+	for _, first := range l.queue {
+		c := first.call
+		if len(b.asks)+first.count > maxBatch {
+			break
+		}
+		taken++
+		l.checks -= first.count
+		if c.left(now) {
+			l.store.dropped.Add(uint64(first.count))
+			continue
+		}
+		if c.leave.After(b.until) {
+			b.until = c.leave
+		}
+		for a := first; a != nil; a = a.next {
+			a.Route = redis.Route{Client: l.client}
+			b.asks = append(b.asks, a)
+		}
+	}
+	rest := copy(l.queue, l.queue[taken:])
+	clear(l.queue[rest:])
+	l.queue = l.queue[:rest]
+	return len(b.asks) > 0
+}
+
+// close refuses what waits with err, and everything from now on. Batches that are out come back.
+func (l *lane) close(err error) {
+	l.mu.Lock()
+	l.closed = true
+	waiting := l.queue
+	l.queue, l.checks = nil, 0
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	for _, first := range waiting {
+		refuse(first, err)
+	}
+}
+
+// retire closes a lane that has had nothing to do for long.
+func (l *lane) retire(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	idle := l.out == 0 && len(l.queue) == 0 && now.Sub(l.lastUsed) >= idleTime
+	l.closed = l.closed || idle
+	return idle
+}
+
+func (l *lane) stats() ServerStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ServerStats{Addr: l.client.Options().Addr, Out: l.out, Waiting: l.checks}
+}

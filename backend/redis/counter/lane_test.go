@@ -1,0 +1,262 @@
+package counter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// held is a stub that answers only when a test lets it, and the keys of each batch that it has.
+type held struct {
+	*stub
+	release func() // from then on everything is answered
+
+	mu      sync.Mutex
+	batches [][]string
+}
+
+func hold(t *testing.T) *held {
+	released := make(chan struct{})
+	h := &held{release: sync.OnceFunc(func() { close(released) })}
+	h.stub = newStub(t, func(_ int, command []string) string {
+		n, _ := strconv.Atoi(command[2])
+		h.mu.Lock()
+		h.batches = append(h.batches, command[3:3+n])
+		h.mu.Unlock()
+		<-released
+		return ones(command)
+	})
+	t.Cleanup(h.release)
+	return h
+}
+
+func (h *held) got() [][]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.batches)
+}
+
+// fill gives the lane as many batches as may be out, of a check each.
+func (h *held) fill(t *testing.T, s *Store, calls *sync.WaitGroup) {
+	t.Helper()
+	for i := range maxOut {
+		calls.Go(func() {
+			if _, err := decide(s, 10*time.Second, fmt.Sprint("first ", i)); err != nil {
+				t.Error(err)
+			}
+		})
+		wait(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
+	}
+}
+
+func wait(t *testing.T, promise string, kept func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !kept(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", promise)
+		}
+	}
+}
+
+func waiting(s *Store) (n int) {
+	for _, server := range s.Stats().Servers {
+		n += server.Waiting
+	}
+	return n
+}
+
+func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
+	server := hold(t)
+	s := testStore(t, fixed{testClient(t, server.addr, 10*time.Second)}, 10*time.Second)
+	var calls sync.WaitGroup
+	server.fill(t, s, &calls)
+	const more = 3*maxBatch + 10
+	for i := range more {
+		calls.Go(func() {
+			if _, err := decide(s, 10*time.Second, fmt.Sprintf("%03d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+		wait(t, "it waits for a batch to come back", func() bool { return waiting(s) == i+1 })
+	}
+	if got := s.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
+		t.Errorf("%d batches are out, %d at the server; want %d, as more would pile up there", got, len(server.got()), maxOut)
+	}
+	server.release()
+	calls.Wait()
+
+	var order []string
+	for _, batch := range server.got()[maxOut:] {
+		if len(batch) > maxBatch {
+			t.Errorf("a batch of %d checks; want %d at most, as the server does nothing else meanwhile", len(batch), maxBatch)
+		}
+		order = append(order, batch...)
+	}
+	if len(order) != more {
+		t.Errorf("%d checks arrived, want %d", len(order), more)
+	}
+	// Batches travel on connections of their own and may overtake each other; within one, the order is that of arrival.
+	for _, batch := range server.got()[maxOut:] {
+		if !slices.IsSorted(batch) {
+			t.Errorf("a batch out of order: %q", batch)
+		}
+	}
+}
+
+func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
+	server := hold(t)
+	s := testStore(t, fixed{testClient(t, server.addr, 10*time.Second)}, 10*time.Second)
+	var calls sync.WaitGroup
+	server.fill(t, s, &calls)
+	for range 5 {
+		calls.Go(func() {
+			took, err := decide(s, 40*time.Millisecond, "late", "late")
+			if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
+			}
+			inTime(t, took, 40*time.Millisecond)
+		})
+	}
+	wait(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
+	server.release()
+	calls.Wait()
+	if _, err := decide(s, 10*time.Second, "last"); err != nil {
+		t.Error(err)
+	}
+	for _, batch := range server.got() {
+		if slices.Contains(batch, plainKey("late")) {
+			t.Error("a check was counted although its caller had left before the batch did")
+		}
+	}
+	if got := s.Stats().Dropped; got != 10 {
+		t.Errorf("the statistics tell of %d dropped checks, want 10", got)
+	}
+}
+
+func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
+	server := hold(t)
+	client := testClient(t, server.addr, 10*time.Second)
+	s := testStore(t, fixed{client}, 10*time.Second)
+	var calls sync.WaitGroup
+	server.fill(t, s, &calls)
+	l, err := s.lane(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.trip = maxOut * 2 * time.Second // a batch comes back every two seconds
+	l.mu.Unlock()
+	calls.Go(func() { _, _ = decide(s, 10*time.Second, slices.Repeat([]string{"a"}, maxBatch)...) })
+	wait(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
+	if took, err := decide(s, time.Second, "next"); !errors.Is(err, errBusy) || took > time.Second/2 {
+		t.Errorf("%v after %v; want to be told at once that the queue takes two seconds", err, took)
+	}
+	calls.Go(func() {
+		if _, err := decide(s, 5*time.Second, "patient"); err != nil {
+			t.Errorf("%v; whoever has five seconds may wait two", err)
+		}
+	})
+	wait(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
+	server.release()
+	calls.Wait()
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	server := hold(t)
+	s := testStore(t, fixed{testClient(t, server.addr, 10*time.Second)}, 10*time.Second)
+	var calls sync.WaitGroup
+	server.fill(t, s, &calls)
+	for i := range maxQueue / maxBatch {
+		calls.Go(func() { _, _ = decide(s, 10*time.Second, slices.Repeat([]string{"a"}, maxBatch)...) })
+		wait(t, "it waits", func() bool { return waiting(s) == (i+1)*maxBatch })
+	}
+	if _, err := decide(s, 10*time.Second, "next"); !errors.Is(err, errBusy) {
+		t.Errorf("%v; want to be refused, as memory is not endless", err)
+	}
+	server.release()
+	calls.Wait()
+}
+
+// More checks than fit in one batch, of one key: each must see those before it.
+func TestChecksOfOneCallStayInOrder(t *testing.T) {
+	server := hold(t)
+	server.release()
+	s := testStore(t, fixed{testClient(t, server.addr, time.Second)}, time.Second)
+	keys := make([]string, 3*maxBatch+1)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%03d", i)
+	}
+	if _, err := decide(s, 10*time.Second, keys...); err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int
+	var order []string
+	for _, batch := range server.got() {
+		sizes = append(sizes, len(batch))
+		order = append(order, batch...)
+	}
+	if !slices.IsSorted(order) || !slices.Equal(sizes, []int{64, 64, 64, 1}) {
+		t.Errorf("batches of %v checks in the order %q", sizes, order)
+	}
+}
+
+func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
+	server := hold(t)
+	server.release()
+	s := testStore(t, fixed{testClient(t, server.addr, time.Second)}, time.Second)
+	lanes := func(after time.Duration) int {
+		s.making.Lock()
+		s.retire(time.Now().Add(after))
+		s.making.Unlock()
+		return len(s.Stats().Servers)
+	}
+	for range 2 {
+		if _, err := decide(s, time.Second, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := lanes(idleTime / 2); got != 1 {
+			t.Fatalf("%d lanes half a minute after the last check, want 1", got)
+		}
+		wait(t, "a lane is forgotten a minute after its last check, as clusters and rings change", func() bool {
+			return lanes(idleTime+time.Second) == 0
+		})
+	}
+}
+
+func TestAfterCloseNothingIsCounted(t *testing.T) {
+	server := hold(t)
+	s := newStore(fixed{testClient(t, server.addr, 10*time.Second)}, Config{Timeout: 10 * time.Second}, plain)
+	var calls sync.WaitGroup
+	server.fill(t, s, &calls)
+	calls.Go(func() {
+		if _, err := decide(s, 10*time.Second, "waits"); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("a check that waited gave %v, want ErrClosed", err)
+		}
+	})
+	wait(t, "a check waits", func() bool { return waiting(s) == 1 })
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	wait(t, "the store closes", s.closed.Load)
+	if _, err := decide(s, 10*time.Second, "after"); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+	select {
+	case <-closed:
+		t.Error("Close did not wait for the batches that were out")
+	case <-time.After(50 * time.Millisecond):
+	}
+	server.release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	calls.Wait() // what was out has its answers
+	if got := server.count("evalsha"); got != maxOut {
+		t.Errorf("%d batches arrived, want the %d that were out", got, maxOut)
+	}
+}

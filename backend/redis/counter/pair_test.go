@@ -1,0 +1,222 @@
+package counter
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// openedPair is a pair on one server each, both of which tell the time that now has; nil: their own.
+func openedPair(t *testing.T, now *atomic.Int64, main, perSecond Config) *Pair {
+	t.Helper()
+	return NewPair(opened(t, Single, main, now), opened(t, Single, perSecond, now))
+}
+
+func TestPairConformance(t *testing.T) {
+	main, perSecond := Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr}
+	var round atomic.Int64
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		now := new(atomic.Int64)
+		p := openedPair(t, now, main, perSecond)
+		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/")
+		return backendtest.Store{
+			Counter: apart{p, own},
+			SetTime: func(at window.Instant) { now.Store(int64(at)) },
+			Buckets: func(key []byte) int {
+				key = append(own[:len(own):len(own)], key...)
+				return bucketsOf(t, p.main, key, now.Load()) + bucketsOf(t, p.perSecond, key, now.Load())
+			},
+		}
+	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed})
+}
+
+func TestPairInspect(t *testing.T) {
+	now := new(atomic.Int64)
+	p := openedPair(t, now, Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	backendtest.Inspection(t, backendtest.Inspected{Counter: p, Inspector: p,
+		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+}
+
+// limitsPer gives a limit of n for each of the units, 60 of them long: Redis forgets what counts for a second only while
+// a busy machine still tests.
+func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []descriptors.Limit) {
+	for _, u := range units {
+		limits = append(limits, backendtest.NewLimit(t, n, u, 60, descriptors.FixedWindow, 0))
+	}
+	return limits
+}
+
+func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+	p := openedPair(t, new(atomic.Int64), Config{URL: servers[0].Addr}, Config{URL: servers[1].Addr})
+	for key, c := range map[string]struct {
+		limits []descriptors.Limit
+		at     int
+	}{
+		"second":            {limitsPer(t, 10, descriptors.Second), 1},
+		"minute":            {limitsPer(t, 10, descriptors.Minute), 0},
+		"second and minute": {limitsPer(t, 10, descriptors.Second, descriptors.Minute), 0},
+		"50 and 30 seconds": {[]descriptors.Limit{
+			backendtest.NewLimit(t, 10, descriptors.Second, 50, descriptors.SlidingWindow, 0),
+			backendtest.NewLimit(t, 10, descriptors.Second, 30, descriptors.SlidingWindow, 0),
+		}, 1},
+	} {
+		out := make([]backend.Decision, 1)
+		if err := backend.DecideAll(t.Context(), p, []backend.Check{{Key: []byte(key), Limits: c.limits, Hits: 3}}, out); err != nil {
+			t.Fatal(err)
+		}
+		for i, server := range servers {
+			want := int64(0)
+			if i == c.at {
+				want = 1
+			}
+			got, err := server.Client().Exists(t.Context(), string(counter.AppendKey(nil, []byte(key), c.limits))).Result()
+			if err != nil || got != want {
+				t.Errorf("%s: Redis %d holds %d keys (%v), want %d", key, i, got, err, want)
+			}
+		}
+		counts, err := p.Inspect(t.Context(), []byte(key), c.limits)
+		if err != nil || len(counts) != len(c.limits) || counts[0].Hits != 3 {
+			t.Errorf("%s: an operator sees %+v, %v; want the 3 hits that were counted", key, counts, err)
+		}
+	}
+}
+
+func TestEachDecisionOfASplitRequestLandsInItsPlace(t *testing.T) {
+	t.Parallel()
+	p := openedPair(t, new(atomic.Int64), Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	random := rand.New(rand.NewPCG(1, 1))
+	counts := make(map[string]uint64)
+	units := []descriptors.Unit{descriptors.Second, descriptors.Hour}
+	for round := range 300 {
+		checks := make([]backend.Check, 1+random.IntN(2*maxBatch))
+		want := make([]uint64, len(checks))
+		for i := range checks {
+			u := units[random.IntN(len(units))]
+			key := fmt.Sprint(u, random.IntN(20))
+			checks[i] = backend.Check{Key: []byte(key), Limits: limitsPer(t, 1_000_000, u), Hits: 1 + random.Uint64N(5)}
+			want[i] = counts[key]
+			counts[key] += checks[i].Hits
+		}
+		out := make([]backend.Decision, len(checks))
+		if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			if out[i].Before != want[i] || !out[i].Allowed {
+				t.Fatalf("round %d, check %d of %d, key %s: %+v; want it allowed with %d before it, those of the same "+
+					"request in order", round, i, len(checks), checks[i].Key, out[i], want[i])
+			}
+		}
+	}
+}
+
+func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+	var proxies []*redistest.FaultProxy
+	for _, s := range servers {
+		proxies = append(proxies, redistest.Proxy(t, s.Addr))
+	}
+	p := openedPair(t, nil, Config{URL: proxies[0].Addr}, Config{URL: proxies[1].Addr})
+	var checks []backend.Check
+	for i := range 10 {
+		checks = append(checks, backend.Check{Key: fmt.Append(nil, i), Hits: 1,
+			Limits: limitsPer(t, 10, []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2])})
+	}
+	before := []int{proxies[0].Requests("evalsha"), proxies[1].Requests("evalsha")}
+	asked := func(i int) int { return proxies[i].Requests("evalsha") - before[i] }
+	for _, s := range servers {
+		s.Stop()
+	}
+	decided := make(chan error, 1)
+	go func() { decided <- backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks))) }()
+	wait(t, "both are asked while neither answers", func() bool { return asked(0) > 0 && asked(1) > 0 })
+	for _, s := range servers {
+		s.Cont()
+	}
+	if err := <-decided; err != nil {
+		t.Fatal(err)
+	}
+	for i := range proxies {
+		if got := asked(i); got != 1 {
+			t.Errorf("Redis %d was asked %d times for one request, want once", i, got)
+		}
+	}
+}
+
+func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+	p := openedPair(t, nil, Config{URL: servers[0].Addr}, Config{URL: servers[1].Addr})
+	servers[1].Kill()
+	perSecond := backend.Check{Key: []byte("a"), Limits: limitsPer(t, 10, descriptors.Second), Hits: 1}
+	perHour := backend.Check{Key: []byte("b"), Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1}
+	decide := func(checks ...backend.Check) error {
+		return backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks)))
+	}
+	if err := decide(perHour); err != nil {
+		t.Errorf("a limit of the Redis that is there was not decided: %v", err)
+	}
+	for _, checks := range [][]backend.Check{{perSecond}, {perSecond, perHour}, {perHour, perSecond}} {
+		err := decide(checks...)
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "limits per second: ") ||
+			!strings.Contains(err.Error(), servers[1].Addr) {
+			t.Errorf("the error is %v, want %v with which Redis it is", err, ErrUnavailable)
+		}
+	}
+	if err := p.Reset(t.Context(), perHour.Key); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a reset that reached one Redis of two gave %v, want %v", err, ErrUnavailable)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := decide(perSecond, perHour); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a closed pair gave %v, want ErrClosed", err)
+	}
+}
+
+func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
+	t.Parallel()
+	p := openedPair(t, new(atomic.Int64), Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	key := []byte("a")
+	out := make([]backend.Decision, 2)
+	checks := []backend.Check{ // an override of another unit has the rule's key
+		{Key: key, Limits: limitsPer(t, 10, descriptors.Second), Hits: 1},
+		{Key: key, Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1},
+	}
+	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reset(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if counts, err := p.Inspect(t.Context(), key, c.Limits); err != nil || counts[0].Hits != 0 {
+			t.Errorf("after a reset %+v, %v; want nothing counted", counts, err)
+		}
+	}
+}
+
+// What a pair adds to a call that is for one of its Redis only is a look at the limits.
+func TestAPairAllocatesNothingWhereOneRedisHasAll(t *testing.T) {
+	p := NewPair(nil, nil)
+	for _, u := range []descriptors.Unit{descriptors.Second, descriptors.Hour} {
+		limits := limitsPer(t, 10, u)
+		if n := testing.AllocsPerRun(100, func() { _ = p.of(limits) }); n != 0 {
+			t.Errorf("choosing the Redis for a limit per %v takes %v allocations, want none", u, n)
+		}
+	}
+}

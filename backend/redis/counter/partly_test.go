@@ -1,0 +1,56 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// TestEachShardSpeaksForItself stops one of three nodes, and asks all of them in one call.
+func TestEachShardSpeaksForItself(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	addrs := make([]string, len(nodes))
+	for i, node := range nodes {
+		addrs[i] = node.Addr
+	}
+	s := opened(t, Ring, Config{URL: strings.Join(addrs, ","), NodeLoss: Pin}, nil)
+	keys := make([]string, 32)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key ", i)
+	}
+	checks, out := hits(keys...), make([]backend.Decision, len(keys))
+	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
+		t.Fatal(err)
+	}
+	nodes[1].Stop()
+	defer nodes[1].Cont()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := s.Decide(ctx, checks, out); err != nil {
+		t.Fatalf("Decide with a node that hangs: %v; want the decisions of the others", err)
+	}
+	answered := 0
+	for i := range out {
+		client, err := s.topology.shard(s.script.appendKey(nil, checks[i].Key, checks[i].Limits))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch away := client.Options().Addr == nodes[1].Addr; {
+		case away && !errors.Is(out[i].Err, ErrUnavailable):
+			t.Errorf("%s, whose node hangs, got %+v; want ErrUnavailable", keys[i], out[i])
+		case !away && (out[i].Err != nil || out[i].Before != 1):
+			t.Errorf("%s got %+v; want its node's answer, whatever another node does", keys[i], out[i])
+		case !away:
+			answered++
+		}
+	}
+	if answered == 0 || answered == len(out) {
+		t.Errorf("%d of %d keys are on nodes that answer; want some on each", answered, len(out))
+	}
+}

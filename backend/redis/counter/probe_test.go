@@ -1,0 +1,189 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// probeOnly probes the one server of a topology.
+func probeOnly(t *testing.T, on topology) error {
+	t.Helper()
+	servers, err := on.servers(context.Background())
+	if err != nil || len(servers) != 1 {
+		t.Fatalf("the servers are %v, %v; want one", servers, err)
+	}
+	return probe(context.Background(), servers[0])
+}
+
+func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	if err := probeOnly(t, on); err != nil {
+		t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
+	}
+	client, _ := on.shard(nil)
+	check := backend.Check{Key: []byte("4:shop4:user3:ann")}
+	ask := func(op backend.Op, hits uint64) {
+		t.Helper()
+		check.Op, check.Hits = op, hits
+		key := string(counter.AppendKey(nil, check.Key, check.Limits))
+		reply, err := client.EvalSha(t.Context(), counter.SHA(), []string{key}, "", counter.AppendArg(nil, &check)).StringSlice()
+		if err != nil {
+			t.Fatalf("operation %d: %v", op, err)
+		}
+		if _, err := counter.Decode(reply[0], &check); err != nil {
+			t.Errorf("operation %d: %v", op, err)
+		}
+	}
+	for _, a := range []descriptors.Algorithm{
+		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+	} {
+		check.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+		for range 4 {
+			ask(backend.Count, 2)
+		}
+		ask(backend.Look, 0)
+		ask(backend.Count, 5) // denied, until the third has left
+		ask(backend.Refund, 2)
+	}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret))
+	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	grant := func(rules ...string) {
+		t.Helper()
+		all := append([]string{"reset", "on", ">" + secret}, rules...)
+		if err := s.Client().ACLSetUser(context.Background(), "ann", all...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := "ACL SETUSER ann " + strings.Join(countingRules(), " ") + " +hgetall +unlink"
+	for _, missing := range countingRules() {
+		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
+		err := probeOnly(t, on)
+		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
+			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)
+		}
+		if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(countingRules()...)
+	if err := probeOnly(t, on); err != nil {
+		t.Errorf("with all of them: %v", err)
+	}
+}
+
+// The line that a probe names suffices for weir counters, too.
+func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
+	t.Parallel()
+	rules := append(countingRules(), inspectingRules...)
+	s := redistest.Single(t, redistest.WithACL("ann", secret, rules...))
+	store := opened(t, Single, Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+		if _, err := store.Inspect(t.Context(), []byte("key"), limits); err != nil {
+			t.Errorf("looking at %v: %v", a, err)
+		}
+	}
+	if err := store.Reset(t.Context(), []byte("key")); err != nil {
+		t.Errorf("a reset: %v", err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.FieldsFunc(string(readme), func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
+	for _, rule := range rules {
+		if !slices.Contains(words, rule) {
+			t.Errorf("the README does not name %s among the rights in Redis", rule)
+		}
+	}
+}
+
+func TestAProbeExplainsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	locked := redistest.Single(t, redistest.WithPassword(secret))
+	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
+	node := redistest.Cluster(t)
+	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), string(probeKey(0))).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := node.Nodes[0]
+	if first < 16384/3 { // it is the first node's own
+		other = node.Nodes[1]
+	}
+	tests := []struct {
+		what   string
+		config Config
+		want   string
+	}{
+		{"no password", Config{URL: locked.Addr}, "the credentials are missing or wrong"},
+		{"a wrong password", Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
+		{"a replica", Config{URL: readonly.Addr}, "it is a replica: name the primary"},
+		{"a node of a cluster", Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
+		{"nobody", Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
+	}
+	for _, test := range tests {
+		on, _ := openTopology(t, test.config)
+		if err := probeOnly(t, on); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
+		}
+	}
+
+	on, _ := openTopology(t, Config{Type: Cluster, URL: node.Nodes[5].Addr})
+	found, err := probeAll(context.Background(), on)
+	if err != nil || len(found) != 3 {
+		t.Errorf("a cluster of three primaries has %d, %v", len(found), err)
+	}
+	for _, f := range found {
+		if f.err != nil {
+			t.Errorf("a primary cannot count: %v", f.err)
+		}
+	}
+}
+
+func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	on, _ := openTopology(t, Config{Type: Cluster, URL: s.Addr, Auth: "ann:" + secret})
+	_, err := on.servers(context.Background())
+	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking +hgetall +unlink"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
+	}
+}
+
+func TestTheScriptIsThereAfterAProbe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t)
+	on, _ := openTopology(t, Config{URL: s.Addr})
+	if err := probeOnly(t, on); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if there, err := s.Client().ScriptExists(ctx, counter.SHA()).Result(); err != nil || !there[0] {
+		t.Errorf("the script is there: %v, %v", there, err)
+	}
+	ttl, err := s.Client().PTTL(ctx, string(probeKey(0))).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) || ttl > 10*time.Second || ttl == -1 {
+		t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
+	}
+}

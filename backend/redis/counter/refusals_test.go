@@ -1,0 +1,160 @@
+package counter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// Real servers refuse here, where the tests beside these use stubs: they show that a refusal comes when and as a stub
+// has it. TRYAGAIN is left out, as it takes several keys in one command of a cluster, which weir never sends.
+
+// refused is how often servers have answered with an error of this code since they started.
+func refused(t *testing.T, code string, servers ...*redistest.Server) (sum int) {
+	t.Helper()
+	for _, s := range servers {
+		errors, err := s.Info(context.Background(), "errorstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := strconv.Atoi(strings.TrimPrefix(errors["errorstat_"+code], "count=")) // none, if it is not there
+		sum += n
+	}
+	return sum
+}
+
+// strain lets clients call a store while f runs: patient ones, whose hits must be counted exactly as often as they were
+// answered, as each refusal proves that a check did not run; and hasty ones, who must get away in time, and whose hits
+// may be counted although they left. When f is over, calls must be answered again.
+func strain(t *testing.T, s *Store, counted func(key string) int64, f func()) {
+	t.Helper()
+	type kind struct {
+		tally
+		key     string
+		timeout time.Duration
+	}
+	patient := &kind{key: "key/patient", timeout: 10 * time.Second}
+	hasty := &kind{key: "key/hasty", timeout: 50 * time.Millisecond}
+	kinds := []*kind{patient, hasty}
+	stop := sync.OnceFunc(keepBusy(8, func(client int) {
+		k := kinds[client%2]
+		k.hit(t, s, k.timeout, k.key)
+	}))
+	defer stop() // whatever becomes of f
+	f()
+	stop()
+	for _, k := range kinds {
+		before := k.answered.Load()
+		wait(t, "calls are answered again", func() bool {
+			k.hit(t, s, k.timeout, k.key)
+			return k.answered.Load() > before
+		})
+		got, least := counted(k.key), k.answered.Load()
+		most := least
+		if k == hasty {
+			most += k.unknown.Load()
+		}
+		if got < least || got > most {
+			t.Errorf("%s: %d hits are counted, want from %d to %d: refusals are no hits, answers are", k.key, got, least, most)
+		}
+		inTime(t, time.Duration(k.slowest.Load()), k.timeout)
+		t.Logf("%s: %d calls answered, %d not, the slowest after %v", k.key, least, k.unknown.Load(),
+			time.Duration(k.slowest.Load()))
+	}
+	if s.Stats().Resent == 0 {
+		t.Error("no check was sent again: callers who can wait shall not hear of a refusal that passes")
+	}
+}
+
+func TestAServerThatLoadsIsAskedUntilItHasLoaded(t *testing.T) {
+	t.Parallel()
+	// A key takes it half a millisecond, and it hears of clients after each.
+	server := redistest.Single(t, redistest.WithConfig("key-load-delay 500", "loading-process-events-interval-bytes 1024"))
+	ctx := context.Background()
+	fill := `for i = 1, 1000 do redis.call('SET', 'other' .. i, string.rep('x', 2000)) end`
+	if err := server.Client().Eval(ctx, fill, nil).Err(); err != nil && err != goredis.Nil {
+		t.Fatal(err)
+	}
+	if err := server.Client().Save(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := onServer(t, server.Addr, 10*time.Second)
+	server.Kill()
+	on := func(key string) int64 { return counted(t, server, key) }
+	strain(t, s, on, func() { server.Restart(t) })
+	n := refused(t, "LOADING", server)
+	t.Logf("the server refused %d commands while it was loading", n)
+	if n == 0 {
+		t.Error("no command came while the server was loading: the test has shown nothing")
+	}
+}
+
+func TestAReplicaWithoutItsPrimaryIsAskedUntilItIsOne(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Ring(t, 2, redistest.WithConfig("replica-serve-stale-data no"))
+	replica, primary := servers[0], servers[1]
+	ctx := context.Background()
+	host, port, _ := strings.Cut(primary.Addr, ":")
+	if err := replica.Client().ReplicaOf(ctx, host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	primary.Kill()
+	s := onServer(t, replica.Addr, 10*time.Second)
+	on := func(key string) int64 { return counted(t, replica, key) }
+	strain(t, s, on, func() {
+		wait(t, "the replica refuses to answer", func() bool { return refused(t, "MASTERDOWN", replica) > 10 })
+		if err := replica.Client().ReplicaOf(ctx, "no", "one").Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("the replica refused %d commands", refused(t, "MASTERDOWN", replica))
+}
+
+// With a primary and its replica gone, the cluster refuses keys of the others' slots, too.
+func TestAClusterThatLostSlotsIsAskedUntilItHasThemAgain(t *testing.T) {
+	t.Parallel()
+	set := redistest.Cluster(t)
+	s := onCluster(t, set)
+	kept := set.NodeOf(t, plainKey("key"))
+	lost := set.Primaries(t)[0]
+	if lost == kept {
+		lost = set.Primaries(t)[1]
+	}
+	on := func(key string) int64 { return counted(t, kept, key) }
+	strain(t, s, on, func() {
+		set.Replica(t, lost).Kill()
+		lost.Kill()
+		wait(t, "the cluster refuses", func() bool { return refused(t, "CLUSTERDOWN", kept) > 10 })
+		lost.Restart(t)
+		wait(t, "the cluster is well again", func() bool {
+			info, err := kept.Client().ClusterInfo(context.Background()).Result()
+			return err == nil && strings.Contains(info, "cluster_state:ok")
+		})
+	})
+	t.Logf("%s refused %d commands", kept.Addr, refused(t, "CLUSTERDOWN", kept))
+}
+
+// onCluster is a store of the plain script in a cluster.
+func onCluster(t *testing.T, set *redistest.ClusterSet) *Store {
+	t.Helper()
+	config, err := Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 10 * time.Second}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := newTopology(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := on.servers(context.Background()); err != nil {
+		t.Fatal(fmt.Errorf("learning who owns which slots: %w", err))
+	}
+	return testStore(t, on, config.Timeout)
+}

@@ -1,0 +1,99 @@
+package script
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// A script that does not end blocks its server for everybody. Whatever someone did to the fields of a key, each check of
+// it must end, with a decision or an error of its own.
+func TestADamagedKeyHangsNothing(t *testing.T) {
+	client := startRedis(t)
+	limits := []descriptors.Limit{
+		backendtest.NewLimit(t, 50, descriptors.Day, 1, descriptors.SlidingWindow, 0),
+		backendtest.NewLimit(t, 60, descriptors.Hour, 1, descriptors.SlidingWindow, time.Second),
+	}
+	r := rand.New(rand.NewPCG(21, 22))
+	now := int64(begin)
+	ask := func(key []byte, op backend.Op, hits uint64) {
+		t.Helper()
+		c := backend.Check{Key: key, Limits: limits, Op: op, Hits: hits}
+		cmd := client.EvalSha(t.Context(), sha, []string{string(AppendKey(nil, key, nil))}, now, AppendArg(nil, &c))
+		if cmd.Err() != nil {
+			t.Fatalf("the call failed as a whole, or did not end: %v", cmd.Err())
+		}
+	}
+	for round := range 150 {
+		key := []byte{byte(round), 1}
+		for range 20 {
+			now += r.Int64N(10 * 60e6)
+			ask(key, backend.Count, 1+r.Uint64N(3))
+		}
+		damage(t, client, string(AppendKey(nil, key, nil)), r)
+		for range 20 {
+			now += r.Int64N(4*3600e6) - 600e6
+			ask(key, backend.Op(r.IntN(3)), 1+r.Uint64N(60))
+		}
+	}
+}
+
+// Of a log members may be missing, and strange ones may stand among them.
+func TestADamagedLogHangsNothing(t *testing.T) {
+	client := startRedis(t)
+	c := backend.Check{Key: []byte("damaged"), Limits: []descriptors.Limit{
+		backendtest.NewLimit(t, 300, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+		backendtest.NewLimit(t, 400, descriptors.Day, 1, descriptors.SlidingLog, 0),
+	}}
+	key := string(AppendKey(nil, c.Key, c.Limits))
+	r := rand.New(rand.NewPCG(25, 26))
+	now := int64(begin)
+	for step := range 3000 {
+		now += r.Int64N(20e6) - 1e6
+		c.Op, c.Hits = backend.Count, 1+r.Uint64N(3)
+		if r.IntN(4) == 0 {
+			c.Op, c.Hits = backend.Op(r.IntN(3)), r.Uint64N(300)
+		}
+		if err := client.EvalSha(t.Context(), sha, []string{key}, now, AppendArg(nil, &c)).Err(); err != nil {
+			t.Fatalf("the call failed as a whole, or did not end: %v", err)
+		}
+		switch step % 20 {
+		case 3:
+			for _, member := range client.ZRandMember(t.Context(), key, r.IntN(30)).Val() {
+				client.ZRem(t.Context(), key, member)
+			}
+		case 7:
+			torn := []string{"l2s0:", "l2s0:torn", "l2s0:" + string(make([]byte, 21)), "l1o0:", "x"}
+			client.ZAdd(t.Context(), key, redis.Z{Member: torn[r.IntN(len(torn))]})
+		case 17:
+			client.Del(t.Context(), key)
+		}
+	}
+}
+
+// damage deletes or zeroes some fields of a key, but no header.
+func damage(t *testing.T, client *redis.Client, key string, r *rand.Rand) {
+	t.Helper()
+	fields, err := client.HGetAll(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range fields {
+		switch {
+		case len(value) == 42 || r.IntN(2) == 0:
+		case r.IntN(2) == 0:
+			err = client.HDel(t.Context(), key, name).Err()
+		default:
+			err = client.HSet(t.Context(), key, name, make([]byte, len(value))).Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package script
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// hot is a key that is asked under one configuration and then under another, by a clock of the test's.
+type hot struct {
+	t      *testing.T
+	client *redis.Client
+	key    string
+	now    time.Time
+	asked  time.Time // by the clock of the machine
+}
+
+func newHot(t *testing.T, client *redis.Client, limits []descriptors.Limit) *hot {
+	t.Helper()
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	return &hot{t: t, client: client, key: string(AppendKey(nil, []byte("4:shop3:hot"), limits)), now: now}
+}
+
+// ask counts one hit under limits.
+func (h *hot) ask(limits []descriptors.Limit) { h.do(backend.Check{Limits: limits, Hits: 1}) }
+
+// askFor asks every now and then for some time.
+func (h *hot) askFor(limits []descriptors.Limit, whole, every time.Duration) {
+	h.t.Helper()
+	for passed := time.Duration(0); passed < whole; passed += every {
+		h.ask(limits)
+		h.pass(every)
+	}
+}
+
+func (h *hot) do(check backend.Check) backend.Decision {
+	h.t.Helper()
+	h.asked = time.Now()
+	reply, err := h.client.EvalSha(h.t.Context(), sha, []string{h.key}, h.now.UnixMicro(), AppendArg(nil, &check)).StringSlice()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	d, err := Decode(reply[0], &check)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d
+}
+
+// pass lets time go by, for the key's end, too, of which Redis keeps a clock of its own. A key whose time is up is gone, and
+// none goes earlier, however long the machine took for the last check.
+func (h *hot) pass(d time.Duration) {
+	h.t.Helper()
+	h.now = h.now.Add(d)
+	left, err := h.client.PTTL(h.t.Context(), h.key).Result()
+	if left += time.Since(h.asked); err == nil && left > d {
+		err = h.client.PExpire(h.t.Context(), h.key, left-d).Err()
+	} else if err == nil {
+		err = h.client.Del(h.t.Context(), h.key).Err()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// left are the names of a limit's fields, or its members.
+func (h *hot) left(l *descriptors.Limit) (names []string) {
+	h.t.Helper()
+	var all []string
+	var err error
+	if l.Algorithm == descriptors.SlidingLog {
+		all, err = h.client.ZRange(h.t.Context(), h.key, 0, -1).Result()
+	} else {
+		all, err = h.client.HKeys(h.t.Context(), h.key).Result()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, name := range all {
+		if strings.HasPrefix(name, string(appendName(nil, l))) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// changes are configurations that are dropped for others. No field's name begins with that of another limit.
+func changes(t *testing.T) map[string][2][]descriptors.Limit {
+	limit := func(n uint64, u descriptors.Unit, times uint32, a descriptors.Algorithm, p time.Duration) descriptors.Limit {
+		return backendtest.NewLimit(t, n, u, times, a, p)
+	}
+	const sliding, fixed, log, bucket = descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket
+	return map[string][2][]descriptors.Limit{
+		"another window": {{limit(100, descriptors.Minute, 1, sliding, 0)}, {limit(1000, descriptors.Hour, 1, sliding, 0)}},
+		"another precision": {{limit(100, descriptors.Hour, 1, sliding, time.Second)},
+			{limit(100, descriptors.Hour, 1, sliding, 0)}},
+		"fixed to sliding": {{limit(100, descriptors.Minute, 1, fixed, 0)}, {limit(1000, descriptors.Minute, 1, sliding, 0)}},
+		"sliding to fixed": {{limit(100, descriptors.Minute, 1, sliding, 0)}, {limit(10_000, descriptors.Minute, 2, fixed, 0)}},
+		"one fixed for many": {{limit(100, descriptors.Minute, 1, fixed, 0)},
+			{limit(9000, descriptors.Hour, 1, fixed, 0), limit(900, descriptors.Minute, 2, sliding, 0)}},
+		"many for one": {{limit(100, descriptors.Minute, 1, fixed, 0), limit(900, descriptors.Hour, 1, sliding, 0), limit(9000, descriptors.Hour, 3, sliding, 0)},
+			{limit(100, descriptors.Minute, 5, sliding, 0)}},
+		"a bucket for another": {{limit(100, descriptors.Minute, 1, bucket, 0), limit(900, descriptors.Minute, 2, sliding, 0)},
+			{limit(1000, descriptors.Hour, 1, bucket, 0)}},
+		"sliding to a bucket": {{limit(100, descriptors.Minute, 1, sliding, 0)}, {limit(1000, descriptors.Minute, 10, bucket, 0)}},
+		"a log for a shorter": {{limit(100, descriptors.Hour, 1, log, 0)}, {limit(100, descriptors.Minute, 1, log, 0)}},
+		"a log for a longer":  {{limit(100, descriptors.Minute, 1, log, 0)}, {limit(1000, descriptors.Hour, 1, log, 0)}},
+		"a log for two": {{limit(100, descriptors.Minute, 1, log, 0)},
+			{limit(1000, descriptors.Hour, 1, log, 0), limit(100, descriptors.Minute, 2, log, 0)}},
+	}
+}
+
+// longest is the limit of some whose hits count longest, and how long they do.
+func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Duration) {
+	for i := range limits {
+		if counts := limits[i].Window + limits[i].Precision; counts > whole {
+			l, whole = limits[i], counts
+		}
+	}
+	return l, whole
+}
+
+// A key that stays hot under a new configuration forgets what the old one has counted when that no longer counts, and not
+// before: during a rolling update both are asked.
+func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
+	for _, release := range append([]string{""}, redistest.Releases()...) {
+		var options []redistest.Option
+		if release != "" {
+			options = append(options, redistest.WithRelease(release))
+		}
+		client := startRedis(t, options...)
+		for name, change := range changes(t) {
+			t.Run(release+"/"+name, func(t *testing.T) { dropped(t, client, change[0], change[1]) })
+		}
+	}
+}
+
+func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Limit) {
+	h := newHot(t, client, before)
+	old, whole := longest(before)
+	_, next := longest(after)
+	step := min(whole, next) / 40
+	for range 20 {
+		h.ask(before)
+		h.pass(step)
+	}
+	h.askFor(after, whole-22*step, step) // all hits of the longest limit still count, and are asked for
+	if d := h.do(backend.Check{Op: backend.Look, Limits: []descriptors.Limit{old}}); d.Before != 20 {
+		t.Errorf("while its hits count a replica with the old configuration sees %+v of %v; want all 20", d, old)
+	}
+	h.askFor(after, 22*step+whole/16+next*9/8, step)
+	for i := range before {
+		if left := h.left(&before[i]); len(left) > 0 {
+			t.Errorf("%v was dropped and its hits count no more, but the hot key still holds %q", before[i], left)
+		}
+	}
+	for i := range after {
+		if len(h.left(&after[i])) == 0 {
+			t.Errorf("%v is in force, and the key holds nothing of it", after[i])
+		}
+	}
+}
+
+// While a configuration is rolled out, some replicas ask under the old one and some under the new one. Each must count as
+// if it were alone.
+func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
+	client := startRedis(t)
+	for name, change := range changes(t) {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(41, 42))
+			for round := range 10 {
+				together(t, r, newHot(t, client, change[0]), change, 1+r.IntN(10), round)
+			}
+		})
+	}
+}
+
+// together asks under both configurations in turns, under the first in so many of ten checks.
+func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit, first, round int) {
+	var counts [2][]window.Count
+	for c := range change {
+		for i := range change[c] {
+			s := window.NewState(&change[c][i])
+			counts[c] = append(counts[c], s)
+		}
+	}
+	for step := range 400 {
+		c := 0
+		if r.IntN(10) >= first || step%100 > 60 { // for some time the first is not asked at all
+			c = 1
+		}
+		hits := 1 + r.Uint64N(3)
+		v := window.Charge(counts[c], change[c], hits, descriptors.ChargeByAlgorithm, window.At(h.now))
+		want := backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
+			ResetIn: v.ResetIn, RetryIn: v.RetryIn}
+		if got := h.do(backend.Check{Limits: change[c], Hits: hits}); got != want {
+			t.Fatalf("round %d, step %d, under %v: %+v; alone it would be %+v", round, step, change[c], got, want)
+		}
+		_, whole := longest(change[r.IntN(2)])
+		h.pass(time.Duration(r.Int64N(int64(whole/10)/1e6)) * time.Millisecond)
+	}
+}
+
+// A dropped limit of thousands of fields or members goes in many small steps.
+func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
+	packed := startRedis(t)
+	for _, setting := range []string{"hash-max-listpack-entries", "hash-max-listpack-value"} {
+		if err := packed.ConfigSet(t.Context(), setting, "100000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clients := map[string]*redis.Client{"fields of a hash that is packed, whatever its size": packed}
+	client := startRedis(t)
+	for name, change := range map[string][2]descriptors.Limit{
+		"fields of a hash that is packed, whatever its size": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
+			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
+		"fields": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
+			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
+		"members": {backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+			backendtest.NewLimit(t, 1e6, descriptors.Minute, 5, descriptors.SlidingLog, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, next := []descriptors.Limit{change[0]}, []descriptors.Limit{change[1]}
+			h := newHot(t, cmp.Or(clients[name], client), old)
+			for range 1400 {
+				h.ask(old)
+				h.pass(old[0].Window / 1440)
+			}
+			held := len(h.left(&old[0]))
+			for range 5000 {
+				h.ask(next)
+				h.pass(next[0].Window / 40)
+				left := len(h.left(&old[0]))
+				if held-left > 200 {
+					t.Fatalf("one check removed %d at once; whoever asks waits for it, and so does the whole server", held-left)
+				}
+				if held = left; held == 0 {
+					return
+				}
+			}
+			t.Errorf("%d are left: %q", held, h.left(&old[0])[:min(held, 3)])
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package script
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var walkSteps = flag.Int("walk", 50_000, "random steps of the script beside the model")
+
+// TestTheScriptAgreesStepForStep sends histories of many calls in one go.
+func TestTheScriptAgreesStepForStep(t *testing.T) {
+	agree(t, *walkSteps)
+}
+
+// The script uses nothing that only the Redis on PATH has.
+func TestTheScriptRunsOnOtherReleases(t *testing.T) {
+	for _, release := range redistest.Releases() {
+		t.Run(release, func(t *testing.T) {
+			agree(t, *walkSteps/5, redistest.WithRelease(release))
+			conform(t, *steps/5, redistest.WithRelease(release))
+		})
+	}
+}
+
+// agree walks the script on servers of one kind, one for each processor: a server runs one script at a time.
+func agree(t *testing.T, steps int, options ...redistest.Option) {
+	t.Helper()
+	var players []backendtest.Player
+	for range runtime.GOMAXPROCS(0) {
+		client := startRedis(t, options...)
+		player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, h) }
+		players = append(players, player, player) // while one waits the other one reckons
+	}
+	backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
+}
+
+// play sends a history as one transaction. The server's own clock stands still in it, and each key is made to last
+// before it is asked again: time is the history's alone.
+func play(ctx context.Context, client *redis.Client, h backendtest.History) ([]backend.Decision, error) {
+	pipe := client.TxPipeline()
+	var replies []*redis.Cmd
+	for asks := range h.Calls() {
+		keys, args := make([]string, len(asks)), []any{int64(asks[0].Now)}
+		for i := range asks {
+			keys[i] = string(AppendKey(nil, asks[i].Check.Key, asks[i].Check.Limits))
+			args = append(args, AppendArg(nil, &asks[i].Check))
+		}
+		replies = append(replies, pipe.EvalSha(ctx, sha, keys, args...))
+		for _, key := range keys {
+			pipe.Persist(ctx, key)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each reply has its error
+	decisions := make([]backend.Decision, 0, len(h.Asks))
+	for _, reply := range replies {
+		texts, err := reply.StringSlice()
+		if err != nil {
+			return decisions, err
+		}
+		for _, text := range texts {
+			d, err := Decode(text, &h.Asks[len(decisions)].Check)
+			if err != nil {
+				return decisions, err
+			}
+			decisions = append(decisions, d)
+		}
+	}
+	return decisions, nil
+}
+
+// Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
+func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
+	p := &plain{client: startRedis(t)}
+	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
+	check := backend.Check{
+		Key: []byte("key"), Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways,
+	}
+	now := time.UnixMicro(1838965268050974)
+	var out [1]backend.Decision
+	for i, step := range []struct {
+		move   time.Duration
+		before uint64
+	}{{0, 0}, {13 * time.Second, 1}, {7 * time.Second, 2}, {6068 * time.Hour, 0}, {-4912 * time.Hour, 1}, {time.Second, 2}} {
+		now = now.Add(step.move)
+		p.now.Store(now.UnixMicro())
+		if err := p.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil || out[0].Before != step.before {
+			t.Fatalf("step %d, %v later: %+v, %v; want a decision, and %d hits before", i, step.move, out[0], err, step.before)
+		}
+	}
+}
+
+// A clock that stands at its beginning, as one without a battery does, is a clock: buckets may be number 0.
+func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
+	client := startRedis(t)
+	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
+	for hour := range 24 * 16 {
+		state := window.NewState(&limits[0])
+		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), fmt.Appendf(nil, "key %d", hour)
+		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
+			c := backend.Check{Key: key, Limits: limits, Op: op, Hits: uint64(2 + i)}
+			var v window.Verdict
+			if op == backend.Refund {
+				v = window.Refund([]window.Count{state}, limits, c.Hits, now)
+			} else {
+				v = window.Charge([]window.Count{state}, limits, c.Hits, c.Charge, now)
+			}
+			reply, err := client.EvalSha(t.Context(), sha, []string{string(AppendKey(nil, key, limits))}, int64(now), AppendArg(nil, &c)).StringSlice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, err := Decode(reply[0], &c); err != nil || d.Before != v.Before || d.Remaining != v.Remaining {
+				t.Fatalf("begun in hour %d, check %d: %+v, %v; want %+v", hour, i+1, d, err, v)
+			}
+			now = now.Plus(4000 * time.Hour)
+		}
+	}
+}

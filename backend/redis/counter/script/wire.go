@@ -1,0 +1,158 @@
+// Package script is how weir counts inside a Redis server: the script that decides checks there, what it is asked, and
+// what it answers. It talks to no server itself.
+//
+// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them, or in one
+// sorted set if they are sliding logs; see KEYS.md. It decides as package window does, step for step.
+package script
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// AppendKey appends the Redis key of a check's key under some limits: weir:{hash}key, or for logs, which are kept in
+// another type, weir:{hash}log:key. The hash tag is a hash of the whole key, so that no request chooses a slot, and one
+// domain spreads over all.
+func AppendKey(dst, key []byte, limits []descriptors.Limit) []byte {
+	var sum [8]byte
+	binary.BigEndian.PutUint64(sum[:], xxhash.Sum64(key))
+	dst = append(dst, "weir:{"...)
+	dst = base64.RawURLEncoding.AppendEncode(dst, sum[:])
+	dst = append(dst, '}')
+	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
+		dst = append(dst, "log:"...) // the key itself begins with a digit
+	}
+	return append(dst, key...)
+}
+
+// KeysOf returns the Redis keys of counts and of logs that a name has under a hash tag of the caller's own.
+func KeysOf(tag, name string) (counts, log string) {
+	return "weir:{" + tag + "}" + name, "weir:{" + tag + "}log:" + name
+}
+
+// Keys are all Redis keys that a check's key may have, whatever its limits. They have the same hash tag.
+func Keys(key []byte) []string {
+	log := []descriptors.Limit{{Algorithm: descriptors.SlidingLog}}
+	return []string{string(AppendKey(nil, key, nil)), string(AppendKey(nil, key, log))}
+}
+
+// AppendArg appends what a check asks the script.
+func AppendArg(dst []byte, c *backend.Check) []byte {
+	dst = append(dst, byte(c.Op))
+	dst = append56(dst, min(c.Hits, window.MaxCount+1))
+	dst = append(dst, byte(len(c.Limits)))
+	for i := range c.Limits {
+		dst = appendLimit(dst, &c.Limits[i], c.Charge)
+	}
+	return dst
+}
+
+func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []byte {
+	always := byte(0)
+	if charge.Always(l) {
+		always = 1
+	}
+	dst = append(dst, byte(l.Algorithm), always)
+	dst = append56(dst, min(l.Capacity(), window.MaxCount))
+	dst = append56(dst, micros(l.Window))
+	levels := l.Levels()
+	if l.Algorithm == descriptors.TokenBucket {
+		dst = append56(dst, max(1, l.Requests)) // see window.NewTokens
+	} else {
+		dst = append56(dst, micros(levels[0]))
+	}
+	at := len(dst)
+	dst = appendName(append(dst, 0), l)
+	dst[at] = byte(len(dst) - at - 1)
+	dst = append(dst, byte(len(levels)))
+	for level := range levels {
+		dst = append(dst, fan(levels, level))
+	}
+	return dst
+}
+
+// topFan is how many buckets of the coarsest level stand in a chunk.
+const topFan = 15
+
+// fan is how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+func fan(levels []time.Duration, level int) byte {
+	if level+1 == len(levels) {
+		return topFan
+	}
+	return byte(levels[level+1] / levels[level])
+}
+
+// appendName appends the name of a limit's field, or what the members of a log begin with. State belongs to (algorithm,
+// window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
+// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o: a log of a minute.
+func appendName(dst []byte, l *descriptors.Limit) []byte {
+	seconds := int64(l.Window / time.Second)
+	switch l.Algorithm {
+	case descriptors.FixedWindow:
+		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
+	case descriptors.TokenBucket:
+		return strconv.AppendInt(append(dst, 't'), seconds, 36)
+	case descriptors.SlidingLog:
+		return append(strconv.AppendInt(append(dst, 'l'), seconds, 36), ':')
+	}
+	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
+	return append(dst, precisionNames[l.Precision]...)
+}
+
+// precisionNames end a field's name; no digit, as the number of a level follows.
+var precisionNames = map[time.Duration]string{
+	50 * time.Millisecond: "t", time.Second: "s", time.Minute: "m", time.Hour: "h", 24 * time.Hour: "d",
+}
+
+func micros(d time.Duration) uint64 {
+	return min(uint64(d/time.Microsecond), window.MaxCount)
+}
+
+// append56 appends seven bytes, little endian, as the script's struct library reads them.
+func append56(dst []byte, v uint64) []byte {
+	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
+}
+
+// replySize is the length of a decision in the reply.
+const replySize = 2 + 4*8
+
+// Decode reads one string of the reply. Its error is the script's, for a check that was not counted.
+func Decode(reply string, c *backend.Check) (backend.Decision, error) {
+	if text, failed := strings.CutPrefix(reply, "!"); failed {
+		return backend.Decision{}, errors.New(text)
+	}
+	if len(reply) != replySize || int(reply[1]) >= len(c.Limits) {
+		return backend.Decision{}, fmt.Errorf("the script answered %q, which is no decision", reply)
+	}
+	number := func(i int) float64 {
+		var bits uint64
+		for b := range 8 {
+			bits |= uint64(reply[2+8*i+b]) << (8 * b)
+		}
+		return math.Float64frombits(bits)
+	}
+	d := backend.Decision{
+		Allowed: reply[0] == 1, Strictest: int(reply[1]),
+		Before: uint64(number(0)), Remaining: uint64(number(1)), ResetIn: duration(number(2)), RetryIn: backend.Never,
+	}
+	if retry := number(3); retry >= 0 {
+		d.RetryIn = duration(retry)
+	}
+	return d, nil
+}
+
+func duration(micros float64) time.Duration {
+	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
+}

@@ -1,0 +1,127 @@
+package script
+
+import (
+	"context"
+	"flag"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var (
+	steps = flag.Int("steps", 20_000, "random steps of the conformance suite")
+	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+)
+
+// plain is the shortest way to the script: one EVALSHA a check, one server.
+type plain struct {
+	client *redis.Client
+	now    atomic.Int64
+	closed atomic.Bool
+}
+
+func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Valid(checks, out); err != nil {
+		return err
+	}
+	if p.closed.Load() {
+		return backend.ErrClosed
+	}
+	for i := range checks {
+		c := &checks[i]
+		key := string(AppendKey(nil, c.Key, c.Limits))
+		reply, err := p.client.EvalSha(ctx, sha, []string{key}, p.now.Load(), AppendArg(nil, c)).StringSlice()
+		if err != nil {
+			return err
+		}
+		if out[i], err = Decode(reply[0], c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *plain) Close() error {
+	p.closed.Store(true)
+	return nil
+}
+
+// buckets counts the finest buckets of all states that a key holds, and the members of its logs, left-over ones too.
+func (p *plain) buckets(t *testing.T, key []byte) int {
+	names := Keys(key)
+	fields, err := p.client.HGetAll(t.Context(), names[0]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int(p.client.ZCard(t.Context(), names[1]).Val())
+	for name, l := range limitsByName() {
+		switch {
+		case fields[name] == "":
+		case l.Algorithm == descriptors.TokenBucket:
+			n += int(min(1, Count(fields, &l, time.UnixMicro(p.now.Load())).Hits))
+		default:
+			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])
+		}
+	}
+	return n
+}
+
+// limitsByName are the limits that the suite draws from, by the names of their fields.
+var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
+	all := make(map[string]descriptors.Limit)
+	for u := descriptors.Second; u <= descriptors.Week; u++ {
+		for times := range uint32(60) {
+			for _, p := range []time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+				if l, err := descriptors.NewLimit(1, u, 1+times, descriptors.SlidingWindow, p); err == nil {
+					all[string(appendName(nil, &l))] = l
+				}
+			}
+			for _, a := range []descriptors.Algorithm{descriptors.FixedWindow, descriptors.TokenBucket} {
+				if l, err := descriptors.NewLimit(1, u, 1+times, a, 0); err == nil {
+					all[string(appendName(nil, &l))] = l
+				}
+			}
+		}
+	}
+	return all
+})
+
+// startRedis gives a client of a new server that knows the script.
+func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
+	t.Helper()
+	server := redistest.Single(t, append(options, redistest.WithUnixSocket())...)
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1, ReadTimeout: time.Minute})
+	t.Cleanup(func() { client.Close() })
+	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
+		t.Fatalf("the script does not load: %v", err)
+	}
+	return client
+}
+
+func TestConformance(t *testing.T) { conform(t, *steps) }
+
+// conform puts the script to the suite, on a server of one kind.
+func conform(t *testing.T, steps int, options ...redistest.Option) {
+	t.Helper()
+	client := startRedis(t, options...)
+	backendtest.Run(t, func(t *testing.T) backendtest.Store {
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p := &plain{client: client}
+		return backendtest.Store{
+			Counter: p,
+			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
+			Buckets: func(key []byte) int { return p.buckets(t, key) },
+		}
+	}, backendtest.Options{Steps: steps, Seed: *seed})
+}

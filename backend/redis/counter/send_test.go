@@ -1,0 +1,358 @@
+package counter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// plain is a script that counts with INCRBY: what it counted is read with GET, to the integer. What stands before a
+// slash in a key chooses its slot.
+var plain = script{
+	source: plainSource,
+	sha:    goredis.NewScript(plainSource).Hash(),
+	appendKey: func(dst, key []byte, _ []descriptors.Limit) []byte {
+		tag, _, _ := bytes.Cut(key, []byte("/"))
+		dst = append(append(dst, "t:{"...), tag...)
+		return append(append(dst, '}'), key...)
+	},
+	appendArg: func(dst []byte, c *backend.Check) []byte { return strconv.AppendUint(dst, c.Hits, 10) },
+	decode: func(reply string, c *backend.Check) (backend.Decision, error) {
+		n, err := strconv.ParseUint(reply, 10, 64)
+		return backend.Decision{Allowed: true, Before: n - c.Hits}, err
+	},
+}
+
+const plainSource = `
+local reply = {}
+for i, key in ipairs(KEYS) do
+	local ok, n = pcall(redis.call, 'INCRBY', key, ARGV[i + 1])
+	reply[i] = ok and tostring(n) or '!' .. tostring(type(n) == 'table' and n.err or n)
+end
+return reply`
+
+func plainKey(key string) string { return string(plain.appendKey(nil, []byte(key), nil)) }
+
+// limit is not looked at by the plain script.
+var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)
+
+func hit(key string) backend.Check {
+	return backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
+}
+
+func hits(keys ...string) []backend.Check {
+	checks := make([]backend.Check, len(keys))
+	for i, key := range keys {
+		checks[i] = hit(key)
+	}
+	return checks
+}
+
+// fixed is a topology of one client, of which more may be known by address.
+type fixed struct{ client *goredis.Client }
+
+func (f fixed) shard([]byte) (*goredis.Client, error)     { return f.client, nil }
+func (f fixed) servers(context.Context) ([]server, error) { return []server{{client: f.client}}, nil }
+func (f fixed) close() error                              { return nil }
+
+// slots is a cluster of stubs, all of whose keys are owned by one.
+type slots struct {
+	fixed
+	nodes map[string]*goredis.Client
+
+	mu      sync.Mutex
+	reloads int
+}
+
+func (s *slots) at(_ *goredis.Client, addr string) (*goredis.Client, error) {
+	if node := s.nodes[addr]; node != nil {
+		return node, nil
+	}
+	return nil, fmt.Errorf("no node %s", addr)
+}
+
+func (s *slots) reload() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reloads++
+}
+
+// testStore is a store of the plain script.
+func testStore(t *testing.T, on topology, timeout time.Duration) *Store {
+	t.Helper()
+	s := newStore(on, Config{Timeout: timeout}, plain)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// decide calls Decide for a hit on each key, and says how long it took.
+func decide(s *Store, timeout time.Duration, keys ...string) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	start := time.Now()
+	err = backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
+	return time.Since(start), err
+}
+
+// inTime shows a call that outlived its deadline, and fails only if no busy machine explains it.
+func inTime(t *testing.T, took, deadline time.Duration) {
+	t.Helper()
+	switch {
+	case took >= 10*deadline:
+		t.Errorf("a call with a deadline of %v took %v: Envoy has long given up", deadline, took)
+	case took >= deadline:
+		t.Logf("a call with a deadline of %v took %v", deadline, took)
+	}
+}
+
+// kinds are both ways in which checks are sent: all as one command, and a command each.
+var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Client) topology{
+	"one command": func(c *goredis.Client, _ map[string]*goredis.Client) topology { return fixed{c} },
+	"a command each": func(c *goredis.Client, nodes map[string]*goredis.Client) topology {
+		return &slots{fixed: fixed{c}, nodes: nodes}
+	},
+}
+
+func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
+	for name, reply := range map[string]string{
+		"no reply":               "",
+		"the connection closes":  hangUp,
+		"the connection resets":  reset,
+		"half a reply":           "*2\r\n$1\r\n",
+		"no reply of the script": "$1\r\n1\r\n",
+		"too many answers":       "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n",
+		"an error of the script": "-ERR Error running script\r\n",
+		"a script that was cut":  "-UNKILLABLE\r\n",
+		"out of memory":          "-OOM command not allowed\r\n",
+		"not allowed":            "-NOPERM no permissions\r\n",
+	} {
+		for kind, on := range kinds {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				server := newStub(t, func(int, []string) string { return reply })
+				s := testStore(t, on(testClient(t, server.addr, time.Second), nil), time.Second)
+				took, err := decide(s, 100*time.Millisecond, "a", "b")
+				if !errors.Is(err, ErrUnavailable) {
+					t.Errorf("the error is %v; want one that wraps ErrUnavailable", err)
+				}
+				inTime(t, took, 100*time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // for what should not come
+				sent := server.count("evalsha")
+				if want := map[string]int{"one command": 1, "a command each": 2}[kind]; sent > want || sent == 0 {
+					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent, want)
+				}
+			})
+		}
+	}
+}
+
+func TestWhatDidNotRunIsSentAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reply string
+		want  string // what the server is asked off cluster
+	}{
+		"the script is unknown":  {"-NOSCRIPT No matching script.\r\n", "evalsha script evalsha"},
+		"the slot is moving":     {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "evalsha evalsha"},
+		"the cluster is down":    {"-CLUSTERDOWN The cluster is down\r\n", "evalsha evalsha"},
+		"the server is loading":  {"-LOADING Redis is loading the dataset in memory\r\n", "evalsha evalsha"},
+		"a replica on its own":   {"-MASTERDOWN Link with MASTER is down\r\n", "evalsha evalsha"},
+		"a replica":              {"-READONLY You can't write against a read only replica.\r\n", "evalsha evalsha"},
+		"a replica, each check":  {"*1\r\n$29\r\n!READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
+		"a replica of Redis 6.2": {"*1\r\n$30\r\n!-READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
+	} {
+		for kind, on := range kinds {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				server := newStub(t, func(n int, command []string) string {
+					if command[0] == "evalsha" && n == 1 {
+						return tc.reply
+					}
+					if command[0] == "evalsha" {
+						return ones(command)
+					}
+					return "+OK\r\n"
+				})
+				s := testStore(t, on(testClient(t, server.addr, time.Second), nil), time.Second)
+				if _, err := decide(s, time.Second, "a"); err != nil {
+					t.Errorf("%v; the first reply proves that the check did not run, and the second answers it", err)
+				}
+				if got := server.commands(); got != tc.want {
+					t.Errorf("the server was asked %q, want %q", got, tc.want)
+				}
+				if got := s.Stats(); got.Resent != 1 || got.Unavailable != 0 {
+					t.Errorf("the statistics are %+v, want one check sent again, none unavailable", got)
+				}
+			})
+		}
+	}
+}
+
+// A batch in which one check is refused must leave the others alone.
+func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
+	server := newStub(t, func(n int, command []string) string {
+		if n == 2 {
+			return "-TRYAGAIN\r\n"
+		}
+		return "*1\r\n$1\r\n1\r\n"
+	})
+	s := testStore(t, kinds["a command each"](testClient(t, server.addr, time.Second), nil), time.Second)
+	if _, err := decide(s, time.Second, "a", "b", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.count("evalsha"); got != 4 {
+		t.Errorf("three checks, one of them refused once, took %d commands, want 4: the others would count twice", got)
+	}
+}
+
+func TestRedirectsAreFollowed(t *testing.T) {
+	counting := func(_ int, command []string) string {
+		if command[0] == "evalsha" {
+			return "*1\r\n$1\r\n1\r\n"
+		}
+		return "+OK\r\n"
+	}
+	for code, want := range map[string]string{"MOVED": "evalsha evalsha", "ASK": "asking evalsha asking evalsha"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			other := newStub(t, counting)
+			server := newStub(t, func(n int, _ []string) string {
+				if n == 2 {
+					return "*1\r\n$1\r\n1\r\n"
+				}
+				return fmt.Sprintf("-%s 1234 %s\r\n", code, other.addr)
+			})
+			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, time.Second)}
+			on := kinds["a command each"](testClient(t, server.addr, time.Second), nodes)
+			s := testStore(t, on, time.Second)
+			if took, err := decide(s, time.Second, "a", "b", "c"); err != nil {
+				t.Errorf("after %v: %v", took, err)
+			}
+			if got := server.count("evalsha"); got != 3 {
+				t.Errorf("the first node was asked %d times, want 3", got)
+			}
+			if got := other.commands(); got != want {
+				t.Errorf("the node named was asked %q, want %q", got, want)
+			}
+			if reloads := on.(*slots).reloads; (reloads > 0) != (code == "MOVED") {
+				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", code, reloads)
+			}
+			if got := s.Stats().Redirects; got != 2 {
+				t.Errorf("the statistics tell of %d redirects, want 2", got)
+			}
+		})
+	}
+}
+
+func TestRedirectOffClusterNamesTheMistake(t *testing.T) {
+	server := newStub(t, func(int, []string) string { return "-MOVED 1 127.0.0.1:1\r\n" })
+	s := testStore(t, fixed{testClient(t, server.addr, time.Second)}, time.Second)
+	if _, err := decide(s, time.Second, "a"); !errors.Is(err, errMisrouted) {
+		t.Errorf("%v; want to be told that this is a cluster", err)
+	}
+}
+
+func TestRedirectsInACircleEnd(t *testing.T) {
+	var server *stub
+	server = newStub(t, func(int, []string) string { return fmt.Sprintf("-MOVED 1 %s\r\n", server.addr) })
+	client := testClient(t, server.addr, 10*time.Second)
+	on := kinds["a command each"](client, map[string]*goredis.Client{server.addr: client})
+	if took, err := decide(testStore(t, on, 10*time.Second), 10*time.Second, "a"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("after %v: %v; want ErrUnavailable", took, err)
+	}
+	if got := server.count("evalsha"); got > maxTries {
+		t.Errorf("the check was sent %d times, want %d at most", got, maxTries)
+	}
+}
+
+// A server that comes up within the deadline still gets the check: nothing was written to it before.
+func TestWhatWasNeverWrittenIsSentAgain(t *testing.T) {
+	listener, listenErr := net.Listen("tcp", "127.0.0.1:0")
+	if listenErr != nil {
+		t.Fatal(listenErr)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	s := testStore(t, fixed{testClient(t, addr, 5*time.Second)}, 5*time.Second)
+	took, err := decide(s, 50*time.Millisecond, "a")
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("nobody listens: %v; want ErrUnavailable", err)
+	}
+	inTime(t, took, 50*time.Millisecond)
+	up := make(chan *stub)
+	time.AfterFunc(30*time.Millisecond, func() {
+		up <- serveStub(t, addr, func(_ int, command []string) string { return ones(command) })
+	})
+	if took, err := decide(s, 5*time.Second, "a"); err != nil {
+		t.Errorf("the server came up after 30 ms, and the answer after %v is %v", took, err)
+	}
+	if got := (<-up).count("evalsha"); got != 1 {
+		t.Errorf("the check was sent %d times, want once", got)
+	}
+}
+
+// Whoever comes first has to leave before the connection is greeted. The next one must find it, and not begin anew.
+func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
+	for kind, on := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := newStub(t, func(_ int, command []string) string {
+				if command[0] == "evalsha" {
+					return ones(command)
+				}
+				return "+PONG\r\n"
+			})
+			server.greeting = 300 * time.Millisecond
+			s := testStore(t, on(testClient(t, server.addr, 10*time.Second), nil), 10*time.Second)
+			if _, err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
+			}
+			wait(t, "the connection is ready", func() bool { return server.count("ping") > 0 })
+			if got := server.count("evalsha"); got != 0 {
+				t.Errorf("checks whose caller had left were sent, in %d commands", got)
+			}
+			wait(t, "a call is answered within less time than a greeting takes", func() bool {
+				_, err := decide(s, 200*time.Millisecond, "c")
+				return err == nil
+			})
+			if got := server.count("hello"); got != 1 {
+				t.Errorf("%d connections were made, want one", got)
+			}
+		})
+	}
+}
+
+func TestWrongPasswordIsNotTriedAgain(t *testing.T) {
+	f, _ := judge(fmt.Errorf("init: %w", wrongPassword(t)), false)
+	if f != failed {
+		t.Error("a wrong password stays wrong: the caller has to hear of it at once")
+	}
+}
+
+func wrongPassword(t *testing.T) error {
+	server := newStub(t, func(_ int, command []string) string {
+		return "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+	})
+	client := goredis.NewClient(&goredis.Options{Addr: server.addr, Password: "x", MaxRetries: -1})
+	defer client.Close()
+	err := client.Ping(context.Background()).Err()
+	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Fatalf("%v; want WRONGPASS", err)
+	}
+	return err
+}

@@ -1,0 +1,333 @@
+// Package counter counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
+// KEYS.md what the servers hold.
+//
+// Checks for the same server go there together, as one call of the script in package script; each is counted at most
+// once, whatever becomes of the connection.
+package counter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// maxKept is how many bytes of keys and arguments a call may have room for to be used again.
+const maxKept = 64 << 10
+
+// minMargin is how long before its deadline a caller leaves at least, so that its answer can still be written.
+const minMargin = 2 * time.Millisecond
+
+// Store is a backend.Counter whose counts are in Redis servers.
+//
+// Checks for one server go there together: a batch leaves when none is out, or 1 ms after the last one left. A check is
+// counted at most once, whatever becomes of the connection; it is sent again only if its own reply proves that it did
+// not run.
+type Store struct {
+	servers  *redis.Servers
+	language language
+	script   *redis.Script // in that language
+	now      func() string
+
+	lanes   sync.Map   // of *goredis.Client: *lane
+	making  sync.Mutex // of lanes
+	calls   sync.Pool  // of *call
+	batches sync.Pool  // of *batch
+
+	health   *redis.Health // nil if nothing probes, as in tests
+	closed   atomic.Bool
+	stopping chan struct{}
+	running  sync.WaitGroup // all goroutines of lanes
+
+	sent, checks, dropped, unavailable atomic.Uint64
+	resends                            redis.Resends
+}
+
+var _ backend.Counter = (*Store)(nil)
+
+// ErrUnavailable is wrapped by a decision's Err when its check got no answer: its server is away, too slow, or refuses
+// to count. Whether such a check was counted is unknown; it was at most once.
+var ErrUnavailable = errors.New("redis is unavailable")
+
+var (
+	errLate       = errors.New("no answer in time")
+	errBusy       = errors.New("more checks wait for the server than it can answer in time")
+	errUnreadable = errors.New("the reply is not the script's")
+)
+
+// language is what the script is asked, and what it answers.
+type language struct {
+	appendKey func(dst, key []byte, limits []descriptors.Limit) []byte
+	appendArg func(dst []byte, c *backend.Check) []byte
+	decode    func(reply string, c *backend.Check) (backend.Decision, error)
+}
+
+// Config is where weir counts.
+type Config struct {
+	// Redis is how the servers are reached.
+	Redis redis.Config
+	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
+	// tests.
+	Now func() string
+}
+
+// Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
+// the servers can count is probed in the background, logged, and told by Ready.
+func Open(c Config) (*Store, error) {
+	servers, err := redis.Connect(c.Redis, rights())
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(servers, c.Now, redis.NewScript(script.Source()), language{script.AppendKey, script.AppendArg, script.Decode})
+	s.health = servers.Watch(s.probe)
+	return s, nil
+}
+
+// newStore makes a store on servers, which it closes in the end.
+func newStore(servers *redis.Servers, now func() string, code *redis.Script, l language) *Store {
+	s := &Store{servers: servers, language: l, script: code, now: now, stopping: make(chan struct{})}
+	if s.now == nil {
+		s.now = func() string { return "" }
+	}
+	s.calls.New = func() any { return newCall() }
+	s.batches.New = func() any { return newBatch(s) }
+	return s
+}
+
+// Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
+// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and after the store's
+// timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
+func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Valid(checks, out); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	leave := s.leave(ctx)
+	// More checks than a batch holds go one batch after the other, so that those of one key stay in order.
+	for len(checks) > 0 {
+		n := min(len(checks), maxBatch)
+		if err := s.decide(ctx, checks[:n], out[:n], leave); err != nil {
+			return err
+		}
+		checks, out = checks[n:], out[n:]
+	}
+	return nil
+}
+
+// leave returns when a caller who comes now leaves at the latest.
+func (s *Store) leave(ctx context.Context) time.Time {
+	now := time.Now()
+	leave := now.Add(s.servers.Timeout())
+	if deadline, ok := ctx.Deadline(); ok {
+		if own := deadline.Add(-max(minMargin, deadline.Sub(now)/10)); own.Before(leave) {
+			return own
+		}
+	}
+	return leave
+}
+
+// decide is Decide for as many checks as a batch holds.
+func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, leave time.Time) error {
+	now := time.Now()
+	if ctx.Err() != nil || !now.Before(leave) {
+		for i := range checks {
+			s.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
+		}
+		return nil
+	}
+	c := s.calls.Get().(*call)
+	c.set(checks, &s.language, leave)
+	s.handOver(c, now)
+	c.timer.Reset(leave.Sub(now))
+	select {
+	case <-c.done:
+		c.timer.Stop()
+		err := s.decode(c, checks, out, nil)
+		s.recycle(c)
+		return err
+	case <-c.timer.C:
+		return s.abandon(c, checks, out, errLate)
+	case <-ctx.Done():
+		return s.abandon(c, checks, out, context.Cause(ctx))
+	}
+}
+
+// recycle keeps a call that no lane has any more for another one, unless it has grown large.
+func (s *Store) recycle(c *call) {
+	clear(c.asks)
+	if cap(c.text) <= maxKept {
+		s.calls.Put(c)
+	}
+}
+
+// abandon leaves a call to the lanes that still work on it, with the answers that are there.
+func (s *Store) abandon(c *call, checks []backend.Check, out []backend.Decision, why error) error {
+	c.gone.Store(true)
+	return s.decode(c, checks, out, why)
+}
+
+// decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
+func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, why error) error {
+	closed := false
+	for i := range checks {
+		a := &c.asks[i]
+		err := why
+		if a.answered.Load() {
+			err = a.err
+			if err == nil {
+				out[i], err = s.language.decode(a.reply, &checks[i])
+			}
+		}
+		if err != nil {
+			s.fail(&out[i], err)
+			closed = closed || errors.Is(err, backend.ErrClosed)
+		}
+	}
+	if closed {
+		return backend.ErrClosed
+	}
+	return nil
+}
+
+// fail says that a check has no answer.
+func (s *Store) fail(d *backend.Decision, why error) {
+	s.unavailable.Add(1)
+	*d = backend.Decision{Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
+}
+
+// handOver lets the checks of a call join the lanes of the servers that own their keys.
+func (s *Store) handOver(c *call, now time.Time) {
+	for i := range c.asks {
+		a := &c.asks[i]
+		client, err := s.servers.Owner(a.key)
+		if err == nil {
+			a.lane, err = s.lane(client)
+		}
+		a.err, a.first, a.count = err, a, 1
+		if err != nil {
+			s.health.Heard(false)
+			continue
+		}
+		c.link(i)
+	}
+	for i := range c.asks {
+		a := &c.asks[i]
+		switch {
+		case a.first != a: // it has joined with the first one
+		case a.err != nil:
+			a.answer("", a.err)
+		default:
+			s.join(a, now)
+		}
+	}
+}
+
+// join lets asks in a row join their lane.
+func (s *Store) join(first *ask, now time.Time) {
+	for l := first.lane; !l.join(first, now); { // it has been idle for long, and has just closed
+		var err error
+		if l, err = s.newLane(l.client); err != nil {
+			refuse(first, err)
+			return
+		}
+	}
+}
+
+// lane is the lane to a server.
+func (s *Store) lane(client *goredis.Client) (*lane, error) {
+	if l, ok := s.lanes.Load(client); ok {
+		return l.(*lane), nil
+	}
+	return s.newLane(client)
+}
+
+// newLane makes a lane if there is none, and forgets those whose servers may have gone.
+func (s *Store) newLane(client *goredis.Client) (*lane, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if s.closed.Load() {
+		return nil, backend.ErrClosed
+	}
+	if l, ok := s.lanes.Load(client); ok {
+		return l.(*lane), nil
+	}
+	s.retire(time.Now())
+	l := newLane(s, client)
+	s.lanes.Store(client, l)
+	return l, nil
+}
+
+// retire forgets lanes that have had nothing to do for long. The caller holds making.
+func (s *Store) retire(now time.Time) {
+	for client, l := range s.lanes.Range {
+		if l.(*lane).retire(now) {
+			s.lanes.Delete(client)
+		}
+	}
+}
+
+// Health returns what is known about the servers.
+func (s *Store) Health() *redis.Health { return s.health }
+
+// Close ends the store after the batches that are out, which takes the store's timeout at most, and closes all
+// connections. Checks that wait are not counted.
+func (s *Store) Close() error {
+	s.making.Lock()
+	first := !s.closed.Swap(true)
+	s.making.Unlock()
+	if !first {
+		return nil
+	}
+	close(s.stopping)
+	for _, l := range s.lanes.Range {
+		l.(*lane).close(backend.ErrClosed)
+	}
+	s.running.Wait()
+	s.health.Close()
+	return s.servers.Close()
+}
+
+// Stats are totals since the store was opened.
+type Stats struct {
+	Batches     uint64 // batches sent
+	Checks      uint64 // checks in them
+	Redirects   uint64 // redirects of a cluster that a check followed
+	Resent      uint64 // checks sent again, redirected ones among them, as they had proof that they had not run
+	Dropped     uint64 // checks not sent, or not again, because their callers had left
+	Unavailable uint64 // checks without an answer
+	Servers     []ServerStats
+}
+
+// ServerStats are about one server that was asked in the last minutes.
+type ServerStats struct {
+	Addr    string // host:port
+	Out     int    // batches that are out now
+	Waiting int    // checks that wait for the next one
+}
+
+// Stats tells what was sent, and what waits.
+func (s *Store) Stats() Stats {
+	stats := Stats{
+		Batches: s.sent.Load(), Checks: s.checks.Load(), Redirects: s.resends.Redirected.Load(),
+		Resent: s.resends.Resent.Load(), Dropped: s.dropped.Load(), Unavailable: s.unavailable.Load(),
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.retire(time.Now())
+	for _, l := range s.lanes.Range {
+		stats.Servers = append(stats.Servers, l.(*lane).stats())
+	}
+	return stats
+}

@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
+// nil stays nil.
+func (s *Servers) Diagnose(from Server, command string, err error) error {
+	var hint string
+	_, misplaced := goredis.IsMovedError(err)
+	switch {
+	case err == nil:
+		return nil
+	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
+		strings.Contains(err.Error(), "can't access at least one of the keys"):
+		hint = "; grant all that weir needs: " + s.aclLine(from)
+	case goredis.IsAuthError(err):
+		hint = "; the credentials are missing or wrong"
+	case misplaced:
+		hint = "; it is part of a cluster: set the type to cluster"
+	case goredis.IsReadOnlyError(err):
+		hint = "; it is a replica: name the primary, or use sentinels"
+	}
+	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
+}
+
+// aclLine returns what grants a user all rights that are needed, and no other.
+func (s *Servers) aclLine(from Server) string {
+	user := "<user>"
+	if from.login != nil {
+		if name, _, err := from.login.credentials(context.Background()); err == nil && name != "" {
+			user = name
+		}
+	}
+	line := fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, s.rights.Rules), " "))
+	if s.rights.Note != "" {
+		line += " (" + s.rights.Note + ")"
+	}
+	return line
+}
+
+// diagnose is Diagnose for who knows the client only.
+func (s *Servers) diagnose(at At, client *goredis.Client, command string, err error) error {
+	from := Server{Name: client.Options().Addr}
+	switch t := s.topology.(type) {
+	case *ring:
+		if n := t.named(at.Node); n != nil {
+			from = t.describe(n)
+		}
+	case one:
+		from = t.Server
+	case *cluster:
+		from = t.describe(from.Name, client)
+	}
+	return s.Diagnose(from, command, err)
+}
+
+// all lists every server that should answer.
+func (s *Servers) all(ctx context.Context) ([]Server, error) {
+	list, err := s.topology.Servers(ctx)
+	if c, is := s.topology.(*cluster); is && err != nil {
+		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
+	}
+	return list, err
+}

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"errors"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+var (
+	errMisrouted = errors.New("the server is part of a cluster and another one owns the key: set the type to cluster")
+	errNoReply   = errors.New("no answer in time")
+)
+
+// Fate is what a reply proves about a command.
+type Fate struct {
+	kind kind
+	addr string // of the server that a redirect names
+}
+
+type kind uint8
+
+const (
+	failed   kind = iota // it may have run, or never will: it must not be sent again
+	again                // it did not run, but may a little later, or elsewhere
+	demoted              // the same, and the connection leads to a replica
+	unloaded             // it did not run: the server does not know the script
+	moved                // it did not run: another server owns its key
+	asked                // it did not run: another server owns it, for this once
+	answered             // there is an answer
+)
+
+// Judge returns the fate of a command that must run at most once and that failed with err. Only what proves that it did
+// not run allows to send it again: the server's own word, or that nothing of it was written.
+func Judge(err error, written bool) Fate {
+	var reply goredis.Error
+	switch {
+	case written && errors.As(err, &reply):
+		return JudgeText(reply.Error())
+	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
+		return Fate{}
+	case goredis.IsReadOnlyError(err):
+		return Fate{kind: demoted}
+	}
+	return Fate{kind: again}
+}
+
+// judgeSafe is Judge for a command that may run twice: it is sent again if its answer was lost, too.
+func judgeSafe(err error) Fate {
+	var reply goredis.Error
+	switch {
+	case !errors.As(err, &reply):
+		return Fate{kind: again}
+	case strings.Contains(reply.Error(), "-READONLY "): // as a script hands it on before Redis 7
+		return Fate{kind: demoted}
+	}
+	return JudgeText(reply.Error())
+}
+
+// JudgeText is Judge for the text of a server's error: that of a command, or one that a script caught and handed on,
+// which may begin with a dash.
+func JudgeText(text string) Fate {
+	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
+	var f Fate
+	switch code {
+	case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN":
+		return Fate{kind: again}
+	case "READONLY":
+		return Fate{kind: demoted}
+	case "NOSCRIPT":
+		return Fate{kind: unloaded}
+	case "MOVED":
+		f.kind = moved
+	case "ASK":
+		f.kind = asked
+	default:
+		return f
+	}
+	_, addr, found := strings.Cut(rest, " ") // after the slot
+	if !found {
+		return Fate{}
+	}
+	f.addr = strings.TrimSpace(addr)
+	return f
+}

@@ -1,0 +1,291 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// probeGap is how long after a probe the next one follows at the earliest, whatever happens in between.
+	probeGap = time.Second
+	// longestGap is how long a server that has left may be back, or another may leave as well, until it is noticed
+	// without any check that tells.
+	longestGap = 5 * time.Second
+)
+
+// Probe finds out whether a server can do what it is there for. Its error says what to mend.
+type Probe func(ctx context.Context, s *Servers, one Server) error
+
+// Health is what is known about servers that count. All are probed at the start and, once they can count, whenever a
+// check got no answer: a check alone says little, since its caller may just have been in a hurry. What a probe finds to
+// have changed is logged, once for each server. A nil Health knows nothing, and finds all servers well.
+type Health struct {
+	servers *Servers
+	probe   Probe
+	log     *slog.Logger
+	began   time.Time
+	pause   time.Duration // between the first probes; it doubles
+	longest time.Duration
+	giveUp  time.Duration // after began; 0 never
+
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	news     chan struct{} // has a token if a check contradicted what is known
+	troubled atomic.Bool   // a server was away at the last probe
+	counted  atomic.Bool   // a server has shown once that it can count
+	latest   atomic.Pointer[error]
+	decided  chan struct{} // closed once a server can count, or giveUp is over
+
+	// The goroutine's own: what was logged last, with "" for a server that can count.
+	known   map[string]string
+	listing string
+}
+
+var errNotProbed = errors.New("redis has not been asked yet whether it can count")
+
+// Watch probes the servers in the background, until Close.
+func (s *Servers) Watch(probe Probe) *Health {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &Health{
+		servers: s, probe: probe, log: s.config.Log, began: time.Now(),
+		pause: s.config.ProbePause, longest: s.config.LongestProbePause, giveUp: s.config.GiveUp,
+		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}), known: make(map[string]string),
+	}
+	h.latest.Store(&errNotProbed)
+	h.done.Go(func() { h.run(ctx) })
+	return h
+}
+
+// Ready returns nil from when one server has shown that it can count, else what is missing; it does not wait. What
+// happens to servers later is for the failure policy of each rule, not a reason to send requests elsewhere.
+func (h *Health) Ready() error {
+	if h == nil || h.counted.Load() {
+		return nil
+	}
+	return h.Answers()
+}
+
+// Answers returns nil if one server could count when they were last probed: at the start, and when a check got no
+// answer. Else it returns what is missing. It does not wait.
+func (h *Health) Answers() error {
+	if h == nil {
+		return nil
+	}
+	return *h.latest.Load()
+}
+
+// Await waits until one server has shown that it can count. Its error is ctx's, or says what was missing when the time
+// that Config.GiveUp names was over.
+func (h *Health) Await(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.decided:
+		return h.Ready()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Heard is to be called with each check, whether it was answered. It costs a comparison unless what is known is wrong.
+func (h *Health) Heard(answered bool) {
+	if h == nil || answered != h.troubled.Load() {
+		return
+	}
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the probes.
+func (h *Health) Close() {
+	if h != nil {
+		h.stop()
+		h.done.Wait()
+	}
+}
+
+func (h *Health) run(ctx context.Context) {
+	for pause := h.pause; ; {
+		found, err := h.probeAll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		probed := time.Now()
+		if h.note(found, err) {
+			pause = h.pause
+		}
+		h.release()
+		if !h.wait(ctx, pause) {
+			return
+		}
+		if rest := time.Until(probed.Add(min(probeGap, h.pause))); !sleep(ctx, rest) {
+			return
+		}
+		pause = min(2*pause, h.longest)
+		if h.counted.Load() {
+			pause = min(pause, longestGap)
+		}
+	}
+}
+
+// release lets those go on who wait for the first server, if there is one or no more time.
+func (h *Health) release() {
+	if !h.counted.Load() && (h.giveUp == 0 || time.Since(h.began) < h.giveUp) {
+		return
+	}
+	select {
+	case <-h.decided:
+	default:
+		close(h.decided)
+	}
+}
+
+// wait waits until a probe is worth its while: while all servers can count, until a check got no answer; else for about
+// a pause, or until one got an answer. The last probe before giving up is not before its time, so that a server that
+// came late is found.
+func (h *Health) wait(ctx context.Context, pause time.Duration) bool {
+	if !h.troubled.Load() {
+		select {
+		case <-h.news:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	pause = pause/2 + rand.N(pause/2+1)
+	if left := h.giveUp - time.Since(h.began); h.giveUp > 0 && left > 0 {
+		pause = min(pause, left)
+	}
+	select {
+	case <-h.news:
+		return true
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// finding is what a probe found out about a server.
+type finding struct {
+	Server
+	err error
+}
+
+// trouble is what is wrong, without what differs from one time to the next, as ports do.
+func (f finding) trouble() string {
+	var reply goredis.Error
+	switch {
+	case f.err == nil:
+		return ""
+	case errors.As(f.err, &reply):
+		return reply.Error()
+	default:
+		return away
+	}
+}
+
+// away is the trouble with a server that does not answer at all.
+const away = "away"
+
+// probeAll probes all servers at once. Its error is of a topology that does not know them.
+func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
+	servers, err := h.servers.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
+	found := make([]finding, len(servers))
+	var running sync.WaitGroup
+	for i, one := range servers {
+		running.Go(func() { found[i] = finding{one, h.probe(ctx, h.servers, one)} })
+	}
+	running.Wait()
+	return found, nil
+}
+
+// note makes what was found what is known, and reports whether it differs.
+func (h *Health) note(found []finding, err error) (changed bool) {
+	changed = h.noteList(err)
+	fine, failed := 0, []error{err}
+	known := make(map[string]string, len(found))
+	for _, f := range found {
+		known[f.Name] = f.trouble()
+		if failed = append(failed, f.err); f.err == nil {
+			fine++
+		}
+		if known[f.Name] != h.known[f.Name] {
+			changed = true
+			h.tell(f, h.known[f.Name])
+		}
+	}
+	if err == nil { // else nothing is known of any of them
+		for name, trouble := range h.known {
+			if _, there := known[name]; !there && trouble != "" {
+				h.log.Info("redis server is not asked any more", "server", name)
+			}
+		}
+		h.known = known
+	}
+	every := errors.Join(failed...)
+	h.troubled.Store(every != nil)
+	if fine > 0 {
+		every = nil
+	}
+	h.latest.Store(&every)
+	if fine > 0 && !h.counted.Swap(true) {
+		h.log.Info("redis can count", "servers", fine)
+	}
+	return changed
+}
+
+// noteList logs when the list of servers is lost, as in a cluster of which nobody answers, and when it is back.
+func (h *Health) noteList(err error) (changed bool) {
+	before := h.listing
+	if h.listing = (finding{err: err}).trouble(); h.listing == before {
+		return false
+	}
+	if err != nil {
+		h.log.Warn("redis does not tell its servers", "error", err)
+	} else {
+		h.log.Info("redis tells its servers again")
+	}
+	return true
+}
+
+// tell logs that a server has left, or is back.
+func (h *Health) tell(f finding, before string) {
+	now := f.trouble()
+	switch {
+	case f.told && (now == away || now == "" && before == away):
+	case now == away:
+		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)
+	case now != "":
+		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
+	case before == away:
+		h.log.Info("redis server answers again", "server", f.Name)
+	default:
+		h.log.Info("redis server can count again", "server", f.Name)
+	}
+}
