@@ -64,7 +64,7 @@ func TestAPasswordIsRotatedWithoutARestart(t *testing.T) {
 	s := redistest.Single(t, redistest.WithACL("ann", secret, "~weir:*", "+ping", "+set"))
 	file := writeFile(t, "auth", "ann:"+secret+"\n")
 	on, _ := openTopology(t, Config{URL: s.Addr, AuthFile: file})
-	client, _ := on.shard(nil)
+	client, _ := on.Owner(nil)
 	open := client.Conn() // holds a connection from the time before
 	defer open.Close()
 	if err := open.Ping(ctx).Err(); err != nil {

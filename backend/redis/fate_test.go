@@ -2,17 +2,18 @@ package redis
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 func TestOnlyProofAllowsToSendAgain(t *testing.T) {
-	for text, want := range map[string]struct {
-		fate fate
-		addr string
-	}{
+	for text, want := range map[string]Fate{
 		"MOVED 3999 10.0.0.1:6381": {moved, "10.0.0.1:6381"},
 		"ASK 3999 [::1]:6381":      {asked, "[::1]:6381"},
 		"MOVED 3999 :6381":         {moved, ":6381"},
@@ -26,16 +27,29 @@ func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 		"BUSY Redis is busy running a script.": {failed, ""},
 		"":                                     {failed, ""},
 	} {
-		if got, addr := judgeText(text); got != want.fate || addr != want.addr {
-			t.Errorf("%q has the fate %d %q, want %d %q", text, got, addr, want.fate, want.addr)
+		if got := JudgeText(text); got != want {
+			t.Errorf("%q has the fate %+v, want %+v", text, got, want)
 		}
 	}
 	for _, err := range []error{io.EOF, goredis.ErrPoolTimeout, goredis.ErrClosed, errors.New("anything")} {
-		if got, _ := judge(err, true); got != failed {
-			t.Errorf("%v after the command was written has the fate %d; it may have run", err, got)
+		if got := Judge(err, true); got.kind != failed {
+			t.Errorf("%v after the command was written has the fate %+v; it may have run", err, got)
 		}
-		if got, _ := judge(err, false); got != again {
-			t.Errorf("%v before the command was written has the fate %d; it cannot have run", err, got)
+		if got := Judge(err, false); got.kind != again {
+			t.Errorf("%v before the command was written has the fate %+v; it cannot have run", err, got)
 		}
+	}
+}
+
+func TestAWrongPasswordIsNotTriedAgain(t *testing.T) {
+	server := redistest.Single(t, redistest.WithPassword(secret))
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "x", MaxRetries: -1})
+	defer client.Close()
+	err := client.Ping(t.Context()).Err()
+	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Fatalf("%v; want WRONGPASS", err)
+	}
+	if f := Judge(fmt.Errorf("init: %w", err), false); f.kind != failed {
+		t.Error("a wrong password stays wrong: the caller has to hear of it at once")
 	}
 }

@@ -16,7 +16,7 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 	for _, c := range []Config{
 		{Type: Single, URL: "127.0.0.1:1"},
 		{Type: Sentinel, URL: "weir,127.0.0.1:1"},
-		{Type: Ring, URL: "127.0.0.1:1"},
+		{Type: Ring, URL: "127.0.0.1:1", Fixed: true},
 		{Type: Cluster, URL: "127.0.0.1:1"},
 	} {
 		c.Timeout, c.PoolSize = 300*time.Millisecond, 7
@@ -25,12 +25,12 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 		var err error
 		if cl, ok := on.(*cluster); ok {
 			_, _ = cl.client.MasterForKey(context.Background(), "") // it makes the node's client, and finds nobody
-			client, err = cl.at(nil, "127.0.0.1:1")
+			client, err = cl.At(nil, "127.0.0.1:1")
 			if len(cl.extra) != 0 {
 				t.Error("go-redis has made no client for the node")
 			}
 		} else {
-			client, err = on.shard(keyNumber(1))
+			client, err = on.Owner(keyNumber(1))
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", c.Type, err)
@@ -95,7 +95,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{Type: Cluster, URL: "a"}, `redis: cluster URL: item 1: "a" has no port`},
 	}
 	for _, test := range tests {
-		_, err := newTopology(test.config)
+		_, err := Connect(test.config, Rights{})
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%+v gives %v, want an error with %q", test.config, err, test.want)
 		}
@@ -103,7 +103,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestErrorsOfFilesCanBeTold(t *testing.T) {
-	if _, err := newTopology(Config{URLFile: "/nowhere/url"}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Connect(Config{URLFile: "/nowhere/url"}, Rights{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file gives %v, want it to wrap %v", err, fs.ErrNotExist)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
@@ -22,22 +23,12 @@ var manyKeys = sync.OnceValue(func() [][]byte {
 	return keys
 })
 
-// placement says which node of a ring has each of many keys. It needs no server, as the nodes seem to live.
-func placement(t *testing.T, on topology) []string {
+// placement returns which node of a ring has each of many keys.
+func placement(t *testing.T, on Topology) []string {
 	t.Helper()
-	r := on.(*ring)
-	names := make(map[any]string)
-	for _, n := range r.current {
-		n.beating.Store(true) // so no heartbeat begins that would find nobody
-		names[n.client] = n.name
-	}
 	placed := make([]string, len(manyKeys()))
 	for i, key := range manyKeys() {
-		client, err := r.shard(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		placed[i] = names[client]
+		placed[i] = on.(*ring).nodeOf(key).name
 	}
 	return placed
 }
@@ -61,7 +52,7 @@ func TestKeysSpreadOverARingAndMoveNoMoreThanTheyMust(t *testing.T) {
 			for i := range n {
 				list = append(list, name(i))
 			}
-			on, _ := openTopology(t, Config{Type: Ring, URL: strings.Join(list, ",")})
+			on, _ := openTopology(t, Config{Type: Ring, URL: strings.Join(list, ","), Fixed: true})
 			before := placement(t, on)
 			wantSpread(t, fmt.Sprint(n, " ", kind), before, n)
 
@@ -110,7 +101,7 @@ func wantSpread(t *testing.T, what string, placed []string, n int) {
 	}
 }
 
-func setNodes(t *testing.T, on topology, list string) {
+func setNodes(t *testing.T, on Topology, list string) {
 	t.Helper()
 	if err := on.(*ring).apply(list); err != nil {
 		t.Fatal(err)
@@ -119,8 +110,8 @@ func setNodes(t *testing.T, on topology, list string) {
 
 func TestTheOrderOfARingDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	one, _ := openTopology(t, Config{Type: Ring, URL: "a:1,b:1,c:1"})
-	other, _ := openTopology(t, Config{Type: Ring, URL: "rediss://c:1,redis://:" + secret + "@a:1,b:1"})
+	one, _ := openTopology(t, Config{Type: Ring, URL: "a:1,b:1,c:1", Fixed: true})
+	other, _ := openTopology(t, Config{Type: Ring, URL: "rediss://c:1,redis://:" + secret + "@a:1,b:1", Fixed: true})
 	want := placement(t, one)
 	for i, got := range placement(t, other) {
 		if got != want[i] {
@@ -131,14 +122,14 @@ func TestTheOrderOfARingDoesNotMatter(t *testing.T) {
 
 func TestANodeKeepsItsClientUntilItsCredentialsChange(t *testing.T) {
 	t.Parallel()
-	on, _ := openTopology(t, Config{Type: Ring, URL: "redis://:x@127.0.0.1:1"})
-	before, _ := on.shard(nil)
+	on, _ := openTopology(t, Config{Type: Ring, URL: "redis://:x@127.0.0.1:1", Fixed: true})
+	before, _ := on.Owner(nil)
 	setNodes(t, on, "redis://:x@127.0.0.1:1")
-	if same, err := on.shard(nil); err != nil || same != before {
+	if same, err := on.Owner(nil); err != nil || same != before {
 		t.Errorf("the same list gives another client, %v", err)
 	}
 	setNodes(t, on, "redis://:y@127.0.0.1:1")
-	after, err := on.shard(nil)
+	after, err := on.Owner(nil)
 	if err != nil || after == before {
 		t.Fatalf("a new password gives the old client, %v", err)
 	}
@@ -150,8 +141,35 @@ func TestANodeKeepsItsClientUntilItsCredentialsChange(t *testing.T) {
 	}
 }
 
+// A key that another weir has counted on one node must not begin at zero on another.
+func TestKeysAreWhereTheRingOfGoRedisPlacesThem(t *testing.T) {
+	t.Parallel()
+	addrs := make(map[string]string)
+	var list []string
+	for i := range 7 {
+		name := fmt.Sprintf("redis-%d:6379", i)
+		addrs[name] = name
+		list = append(list, name)
+	}
+	on, _ := openTopology(t, Config{Type: Ring, URL: strings.Join(list, ","), Fixed: true})
+	theirs := goredis.NewRing(&goredis.RingOptions{
+		Addrs: addrs, HeartbeatFn: func(context.Context, *goredis.Client) bool { return true },
+	})
+	defer theirs.Close()
+	keys := append(manyKeys(), []byte("weir:h{84}:due"), []byte("no tag"), []byte("{}empty"), []byte("a}b{c"), []byte(""))
+	for _, key := range keys {
+		client, err := theirs.GetShardClientForKey(string(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := on.(*ring).nodeOf(key).name, client.Options().Addr; got != want {
+			t.Fatalf("%q is on %s, want %s: its count would be lost", key, got, want)
+		}
+	}
+}
+
 // startRing starts real nodes and opens a ring of them.
-func startRing(t *testing.T, loss NodeLoss) (topology, *logged, []*redistest.Server) {
+func startRing(t *testing.T, loss NodeLoss) (Topology, *redistest.Log, []*redistest.Server) {
 	t.Helper()
 	nodes := redistest.Ring(t, 3)
 	var list []string
@@ -163,11 +181,11 @@ func startRing(t *testing.T, loss NodeLoss) (topology, *logged, []*redistest.Ser
 }
 
 // keysOf gives some keys of each node, by address.
-func keysOf(t *testing.T, on topology) map[string][][]byte {
+func keysOf(t *testing.T, on Topology) map[string][][]byte {
 	t.Helper()
 	keys := make(map[string][][]byte)
 	for i := range 60 {
-		client, err := on.shard(keyNumber(i))
+		client, err := on.Owner(keyNumber(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,9 +195,9 @@ func keysOf(t *testing.T, on topology) map[string][][]byte {
 }
 
 // wantAt wants keys to be owned by the node at addr.
-func wantAt(on topology, keys [][]byte, addr string) error {
+func wantAt(on Topology, keys [][]byte, addr string) error {
 	for _, key := range keys {
-		client, err := on.shard(key)
+		client, err := on.Owner(key)
 		if err != nil {
 			return err
 		}
@@ -210,9 +228,6 @@ func TestKeysAreOnTheirNodesOnly(t *testing.T) {
 	}
 }
 
-// slowest is ten times what the loss of a node may take to be noticed: times decide nothing before that.
-const slowest = 25 * time.Second
-
 func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	on, log, nodes := startRing(t, Remap)
@@ -220,15 +235,12 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 	frozen, killed, well := nodes[0], nodes[1], nodes[2]
 	frozen.Stop() // the kernel accepts what is sent, and nobody answers
 	killed.Kill()
-	took := eventually(t, "the keys of lost nodes go to the one that is left", func() error {
+	took := redistest.Eventually(t, "the keys of lost nodes go to the one that is left", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], well.Addr), wantAt(on, keys[killed.Addr], well.Addr))
 	})
 	t.Logf("%v until the loss of two nodes was noticed", took)
 	if err := wantAt(on, keys[well.Addr], well.Addr); err != nil {
 		t.Errorf("the keys of a node that is well: %v", err)
-	}
-	if took > slowest {
-		t.Errorf("the loss was noticed after %v, want about 2 s", took)
 	}
 	for _, n := range []*redistest.Server{frozen, killed} {
 		if got := strings.Count(log.String(), `"ring node does not answer" node=`+n.Addr); got != 1 {
@@ -238,7 +250,7 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 
 	frozen.Cont()
 	killed.Restart(t)
-	took = eventually(t, "the keys of nodes that are back return", func() error {
+	took = redistest.Eventually(t, "the keys of nodes that are back return", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], frozen.Addr), wantAt(on, keys[killed.Addr], killed.Addr))
 	})
 	t.Logf("%v until they were back", took)
@@ -253,8 +265,8 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 	keys := keysOf(t, on)
 	lost := nodes[0]
 	lost.Kill()
-	eventually(t, "keys of a lost node are refused", func() error {
-		_, err := on.shard(keys[lost.Addr][0])
+	redistest.Eventually(t, "keys of a lost node are refused", func() error {
+		_, err := on.Owner(keys[lost.Addr][0])
 		if err == nil {
 			return errors.New("its client is given, and each check would find out anew")
 		}
@@ -269,14 +281,14 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 		}
 	}
 	lost.Restart(t)
-	eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
+	redistest.Eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
 }
 
 func TestARingWithoutNodesSaysSo(t *testing.T) {
 	t.Parallel()
 	on, _ := openTopology(t, Config{Type: Ring, URL: "127.0.0.1:1"})
-	eventually(t, "the only node is lost", func() error {
-		if _, err := on.shard(keyNumber(1)); !errors.Is(err, errNoNode) {
+	redistest.Eventually(t, "the only node is lost", func() error {
+		if _, err := on.Owner(keyNumber(1)); !errors.Is(err, errNoNode) {
 			return fmt.Errorf("%v, want %w", err, errNoNode)
 		}
 		return nil
@@ -292,22 +304,22 @@ func TestARingFollowsItsFile(t *testing.T) {
 	if len(before) != 3 {
 		t.Fatalf("keys are on %d nodes, want the 3 of the file", len(before))
 	}
-	removed, err := on.shard(before[nodes[0].Addr][0])
+	removed, err := on.Owner(before[nodes[0].Addr][0])
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	const bad = "redis://:" + secret
 	rewrite(t, file, bad)
-	eventually(t, "a bad file is noticed", func() error { return contains(log, "item 1: it is not a URL") })
+	redistest.Eventually(t, "a bad file is noticed", func() error { return log.Contains("item 1: it is not a URL") })
 	rewrite(t, file, "")
-	eventually(t, "an empty file is noticed", func() error { return contains(log, "there is no server in it") })
+	redistest.Eventually(t, "an empty file is noticed", func() error { return log.Contains("there is no server in it") })
 	if now := keysOf(t, on); len(now) != 3 {
 		t.Errorf("keys are on %d nodes after a file that cannot be used, want the last 3", len(now))
 	}
 
 	rewrite(t, file, fmt.Sprintf("%s,%s,%s", nodes[3].Addr, nodes[2].Addr, nodes[1].Addr))
-	eventually(t, "the new node has keys and the removed one has none", func() error {
+	redistest.Eventually(t, "the new node has keys and the removed one has none", func() error {
 		if now := keysOf(t, on); len(now[nodes[3].Addr]) == 0 || len(now[nodes[0].Addr]) != 0 {
 			return errors.New("the ring is as before")
 		}
@@ -316,7 +328,7 @@ func TestARingFollowsItsFile(t *testing.T) {
 	if err := removed.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("what is on its way to a removed node fails: %v", err)
 	}
-	eventually(t, "the removed node is forgotten", func() error {
+	redistest.Eventually(t, "the removed node is forgotten", func() error {
 		if !isClosed(removed) {
 			return errors.New("its connections are open")
 		}
@@ -325,11 +337,4 @@ func TestARingFollowsItsFile(t *testing.T) {
 	if n := strings.Count(log.String(), "there is no server in it"); n != 1 {
 		t.Errorf("the empty file was logged %d times, want once:\n%s", n, log)
 	}
-}
-
-func contains(log *logged, text string) error {
-	if !strings.Contains(log.String(), text) {
-		return fmt.Errorf("the log does not say %q:\n%s", text, log)
-	}
-	return nil
 }

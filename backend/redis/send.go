@@ -57,12 +57,12 @@ func (e *Errand) Late() { e.fate, e.err = Fate{kind: again}, errNoReply }
 
 // Courier is what a Sender needs to know of the errands that it sends.
 type Courier[E any] interface {
-	// Exchange sends errands of one route, once, and tells each what became of it.
+	// Exchange sends errands of one route, once, and tells each by its methods what became of it.
 	Exchange(ctx context.Context, r Route, group []E)
-	// Gone reports whether nobody waits for an errand any more, so that it is not sent again.
+	// Gone reports whether nobody waits for an errand any more. The Sender then lets go of it.
 	Gone(e E, now time.Time) bool
-	// Fail gives up an errand that will have no answer.
-	Fail(e E, err error)
+	// Done ends an errand, which the Sender then lets go of. err is why it will have no answer, nil if it has one.
+	Done(e E, err error)
 }
 
 // Resends counts what was sent more than once.
@@ -106,7 +106,7 @@ func (s *Sender[E]) Send(ctx context.Context, errands []E, until time.Time, stop
 		s.resends.Resent.Add(uint64(len(s.open)))
 	}
 	for _, e := range s.open {
-		s.courier.Fail(e, e.Base().err)
+		s.courier.Done(e, e.Base().err)
 	}
 }
 
@@ -136,11 +136,9 @@ func (s *Sender[E]) exchange(ctx context.Context) {
 			s.courier.Exchange(ctx, r, s.group)
 		}
 		for _, e := range s.group {
-			switch b := e.Base(); b.fate.kind {
-			case answered:
-			case failed:
-				s.courier.Fail(e, b.err)
-			default:
+			if b := e.Base(); b.fate.kind == answered || b.fate.kind == failed {
+				s.courier.Done(e, b.err)
+			} else {
 				s.open = append(s.open, e)
 			}
 		}
@@ -180,7 +178,7 @@ func (s *Sender[E]) reroute(ctx context.Context) {
 			continue
 		}
 		if err := s.aim(ctx, e.Base(), mended); err != nil {
-			s.courier.Fail(e, err)
+			s.courier.Done(e, err)
 			continue
 		}
 		s.open = append(s.open, e)

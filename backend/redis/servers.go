@@ -241,5 +241,5 @@ func (q *safeErrand) judge() {
 // Gone reports false: the caller waits.
 func (q *safeErrand) Gone(*safeErrand, time.Time) bool { return false }
 
-// Fail keeps the reason for the caller.
-func (q *safeErrand) Fail(_ *safeErrand, err error) { q.failure = err }
+// Done keeps the reason for the caller.
+func (q *safeErrand) Done(_ *safeErrand, err error) { q.failure = err }

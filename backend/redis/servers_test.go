@@ -10,7 +10,7 @@ import (
 
 func connected(t *testing.T, c Config) *Servers {
 	t.Helper()
-	s, err := Connect(c, "+get")
+	s, err := Connect(c, Rights{Rules: []string{"+get"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,17 +26,19 @@ var answer = NewScript("return {KEYS[1], ARGV[1]}")
 
 // TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
 func TestServersReachTheOwnerOfAKey(t *testing.T) {
-	for kind, start := range topologies {
-		t.Run(kind.String(), func(t *testing.T) {
-			c := start(t)
-			c.Type, c.Timeout = kind, 5*time.Second
-			s := connected(t, c)
+	for name, start := range redistest.Types {
+		t.Run(name, func(t *testing.T) {
+			kind, err := ParseType(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := connected(t, Config{Type: kind, URL: start(t), Timeout: 5 * time.Second, Fixed: true})
 			nodes := s.Nodes()
 			if (len(nodes) > 0) != (kind == Ring) {
 				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
 			}
 			for i, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
-				at := Place{Key: key}
+				at := At{Key: []byte(key)}
 				if kind == Ring {
 					at.Node = nodes[i%len(nodes)]
 				}
@@ -52,7 +54,7 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 				}
 			}
 			asked := 0
-			err := s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
+			err = s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
 				asked++
 				_, err := do("ping")
 				return err
@@ -71,12 +73,12 @@ func TestServersFollowASlot(t *testing.T) {
 	const key = "weir:{moving}"
 	ask := func(when string) {
 		t.Helper()
-		reply, err := s.Run(t.Context(), Place{Key: key}, NewScript("return {redis.call('GET', KEYS[1])}"), []string{key})
+		reply, err := s.Run(t.Context(), At{Key: []byte(key)}, NewScript("return {redis.call('GET', KEYS[1])}"), []string{key})
 		if err != nil || len(reply) != 1 || reply[0] != "here" {
 			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
 		}
 	}
-	if _, err := s.Do(t.Context(), Place{Key: key}, "set", key, "here"); err != nil {
+	if _, err := s.Do(t.Context(), At{Key: []byte(key)}, "set", key, "here"); err != nil {
 		t.Fatal(err)
 	}
 	from := set.NodeOf(t, key)
@@ -91,13 +93,13 @@ func TestServersFollowASlot(t *testing.T) {
 // TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.
 func TestServersNeverRemapARing(t *testing.T) {
 	nodes := redistest.Ring(t, 2)
-	s := connected(t, Config{Type: Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond})
-	if _, err := s.Do(t.Context(), Place{Key: "a", Node: "elsewhere:1"}, "ping"); err == nil ||
+	s := connected(t, Config{Type: Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond, Fixed: true})
+	if _, err := s.Do(t.Context(), At{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
 		!strings.Contains(err.Error(), `no node "elsewhere:1"`) {
 		t.Errorf("a node that is not in the ring: %v, want an error that names it", err)
 	}
 	nodes[0].Kill()
-	_, err := s.Do(t.Context(), Place{Key: "a", Node: nodes[0].Addr}, "set", "a", "1")
+	_, err := s.Do(t.Context(), At{Key: []byte("a"), Node: nodes[0].Addr}, "set", "a", "1")
 	if err == nil || !strings.Contains(err.Error(), nodes[0].Addr) {
 		t.Errorf("a node that is away: %v, want an error that names it", err)
 	}
@@ -111,7 +113,7 @@ func TestServersSayThatTheTypeIsWrong(t *testing.T) {
 	s := connected(t, Config{URL: set.Addrs()[0]})
 	var err error
 	for _, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
-		if _, err = s.Do(t.Context(), Place{Key: key}, "get", key); err != nil {
+		if _, err = s.Do(t.Context(), At{Key: []byte(key)}, "get", key); err != nil {
 			break
 		}
 	}

@@ -1,34 +1,35 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/counter"
 )
 
 // openTopology makes a topology that logs to the returned log and ends with the test.
-func openTopology(t *testing.T, c Config) (topology, *logged) {
+func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	t.Helper()
-	log := new(logged)
+	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	c, err := c.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
 	on, err := newTopology(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := on.close(); err != nil {
+		if err := on.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if text := log.String(); strings.Contains(text, secret) {
@@ -38,48 +39,12 @@ func openTopology(t *testing.T, c Config) (topology, *logged) {
 	return on, log
 }
 
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// eventually waits until check is content, and gives how long that took.
-func eventually(t *testing.T, promise string, check func() error) time.Duration {
-	t.Helper()
-	start := time.Now()
-	for {
-		err := check()
-		if err == nil {
-			return time.Since(start)
-		}
-		if time.Since(start) > 20*time.Second {
-			t.Fatalf("not within 20 s: %s: %v", promise, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // keyNumber is the Redis key of a check.
-func keyNumber(i int) []byte {
-	return counter.AppendKey(nil, fmt.Appendf(nil, "4:shop4:user%d", i), nil)
-}
+func keyNumber(i int) []byte { return fmt.Appendf(nil, "weir:{%d}4:shop4:user%d", i, i) }
 
 // set writes a key where the topology says that it belongs.
-func set(on topology, key []byte) error {
-	client, err := on.shard(key)
+func set(on Topology, key []byte) error {
+	client, err := on.Owner(key)
 	if err != nil {
 		return err
 	}
@@ -191,7 +156,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	}
 	before := servers.Primary(t)
 	after := servers.Failover(t)
-	took := eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
+	took := redistest.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
 	if err := isOn(keyNumber(2), after, after); err != nil || before == after {
 		t.Errorf("after the failover from %s to %s: %v", before.Addr, after.Addr, err)
 	}
@@ -202,7 +167,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, redistest.WithPassword(secret))
 	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(nodes.Addrs()[:2], ","), Auth: secret})
-	eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
+	redistest.Eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
 	for i := range 30 {
 		key := keyNumber(i)
 		if err := set(on, key); err != nil {
@@ -214,7 +179,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	}
 
 	key := keyNumber(0)
-	old, err := on.shard(key)
+	old, err := on.Owner(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,27 +190,27 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	if !ok {
 		t.Fatalf("after a failover the old primary says %v, want MOVED", moved)
 	}
-	redirects := on.(redirecting)
-	node, err := redirects.at(old, addr)
+	redirects := on.(Redirecting)
+	node, err := redirects.At(old, addr)
 	if err != nil || node.Options().Addr != to.Addr {
 		t.Fatalf("MOVED to %s leads to %v, %v; want %s", addr, node, err, to.Addr)
 	}
-	redirects.reload()
-	eventually(t, "the new map of slots is used", func() error {
-		now, err := on.shard(key)
+	redirects.Reload()
+	redistest.Eventually(t, "the new map of slots is used", func() error {
+		now, err := on.Owner(key)
 		if err == nil && now.Options().Addr != to.Addr {
 			err = fmt.Errorf("the key is thought to be on %s, and it is on %s", now.Options().Addr, to.Addr)
 		}
 		return err
 	})
-	if now, _ := on.shard(key); now != nil {
-		if again, err := redirects.at(old, addr); err != nil || again != now {
+	if now, _ := on.Owner(key); now != nil {
+		if again, err := redirects.At(old, addr); err != nil || again != now {
 			t.Errorf("redirects lead to client %v, %v; want the one that owns the key, so that it has one queue", again, err)
 		}
 	}
 
 	to.Kill() // nobody tells of it
-	took := eventually(t, "a replica is found that took over by itself", func() error { return set(on, key) })
+	took := redistest.Eventually(t, "a replica is found that took over by itself", func() error { return set(on, key) })
 	t.Logf("%v after the primary was killed", took)
 }
 
@@ -253,31 +218,31 @@ func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
 	t.Parallel()
 	stranger := redistest.Single(t)
 	on, _ := openTopology(t, Config{Type: Cluster, URL: "127.0.0.1:1"})
-	redirects := on.(redirecting)
+	redirects := on.(Redirecting)
 	_, port, _ := net.SplitHostPort(stranger.Addr)
 	from := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	defer from.Close()
-	named, err := redirects.at(from, stranger.Addr)
+	named, err := redirects.At(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := named.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node that has no slots yet: %v", err)
 	}
-	if again, err := redirects.at(from, ":"+port); err != nil || again != named {
+	if again, err := redirects.At(from, ":"+port); err != nil || again != named {
 		t.Errorf("a node that does not know its address gives client %v, %v; want that of %s", again, err, stranger.Addr)
 	}
 	if err := named.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := redirects.at(from, stranger.Addr)
+	fresh, err := redirects.At(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := fresh.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node whose client go-redis closed when it left for a minute: %v", err)
 	}
-	if _, err := redirects.at(from, "nowhere"); err == nil {
+	if _, err := redirects.At(from, "nowhere"); err == nil {
 		t.Error("nowhere is taken for an address")
 	}
 }

@@ -140,7 +140,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
 		one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
 	}}}
-	if err := l.Decide(context.Background(), c); !errors.Is(err, redis.ErrUnavailable) {
+	if err := l.Decide(context.Background(), c); !errors.Is(err, counter.ErrUnavailable) {
 		t.Fatalf("got %v; want an error, as nothing listens there", err)
 	}
 	want := map[string]hits.Totals{"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}}

@@ -269,14 +269,14 @@ descriptors:
   - {key: fast, rate_limit: {requests_per_unit: 10, unit: second}}
 `
 	there, gone := redistest.Single(t), redistest.Single(t)
-	open := func(addr string) *redis.Store {
-		store, err := redis.Open(t.Context(), redis.Config{Type: redis.Single, URL: addr, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	open := func(addr string) *counter.Store {
+		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: addr, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return store
 	}
-	store := redis.NewPair(open(there.Addr), open(gone.Addr))
+	store := counter.NewPair(open(there.Addr), open(gone.Addr))
 	t.Cleanup(func() { store.Close() })
 	l, recorder := newLimiterOn(t, store, limit.Options{Spare: true}, file)
 	ask(t, l, "shop", 1, each("slow", "fast")...)

@@ -210,9 +210,9 @@ func (w *worker) drop(ctx context.Context, p history.Partition, v *visit, c hist
 	return reply, nil
 }
 
-// settleDue says when a series is due next that needs nothing now. It is false if its list of chunks is another one by
+// reschedule says when a series is due next that needs nothing now. It is false if its list of chunks is another one by
 // now; then the record is fresh.
-func (w *worker) settleDue(ctx context.Context, p history.Partition, v *visit) (bool, error) {
+func (w *worker) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
 	reply, err := w.run(ctx, p, w.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
 	if err != nil || status(reply) == "due" {
 		return true, err

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis"
@@ -49,7 +46,7 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	if node, _ := r.find(p); node == "" {
-		if err := s.settle(ctx); err != nil {
+		if err := s.findPlacement(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -67,8 +64,8 @@ func (r *ring) find(p history.Partition) (node string, fine bool) {
 	return r.node[p], r.verified[r.node[p]]
 }
 
-// settle finds the placement, or makes it where none is.
-func (s *Store) settle(ctx context.Context) error {
+// findPlacement finds the placement, or makes it where none is.
+func (s *Store) findPlacement(ctx context.Context) error {
 	stored, silent, err := s.placements(ctx)
 	if err != nil {
 		return err
@@ -82,7 +79,7 @@ func (s *Store) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.ring.take(stored)
+	return s.ring.adopt(stored)
 }
 
 // placements are what the nodes that answer have stored, by name.
@@ -104,20 +101,20 @@ func (s *Store) placements(ctx context.Context) (stored map[string]string, silen
 
 // placementOn is what a node has stored, "" for nothing.
 func (s *Store) placementOn(ctx context.Context, name string) (string, error) {
-	answer, err := s.servers.Run(ctx, redis.Place{Node: name}, s.scripts.placed, []string{placementKey})
+	answer, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey})
 	if err != nil {
 		return "", err
 	}
 	return text(answer, 0), nil
 }
 
-// makePlacement places all partitions by rendezvous hashing and stores that on all nodes. Where another process was
+// makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process was
 // quicker on some, what it stored is found to be the same, or reported.
 func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 	made := placement{Format: Format, Of: make(map[string][]int)}
 	for p := range history.Partitions {
-		best := slices.MaxFunc(s.ring.names, func(a, b string) int { return compareScores(a, b, p) })
-		made.Of[best] = append(made.Of[best], p)
+		node := s.servers.NodeOf([]byte(partitionKey(history.Partition(p))))
+		made.Of[node] = append(made.Of[node], p)
 	}
 	for _, name := range s.ring.names { // one without any partition is a node too
 		made.Of[name] = append([]int{}, made.Of[name]...)
@@ -136,20 +133,12 @@ func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 }
 
 func (s *Store) storePlacement(ctx context.Context, name, content string) error {
-	_, err := s.servers.Run(ctx, redis.Place{Node: name}, s.scripts.placed, []string{placementKey}, content)
+	_, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey}, content)
 	return err
 }
 
-func compareScores(a, b string, p int) int {
-	score := func(name string) uint64 { return xxhash.Sum64String(fmt.Sprintf("%d %s", p, name)) }
-	if x, y := score(a), score(b); x != y {
-		return map[bool]int{true: 1, false: -1}[x > y]
-	}
-	return strings.Compare(a, b)
-}
-
-// take makes what the nodes have stored the placement, if they agree with each other and with the configuration.
-func (r *ring) take(stored map[string]string) error {
+// adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.
+func (r *ring) adopt(stored map[string]string) error {
 	var first string
 	verified := make(map[string]bool)
 	for _, name := range r.names {

@@ -211,7 +211,7 @@ func (w *worker) roll(ctx context.Context, p history.Partition, r *record, now i
 	for tries := 0; tries < maxReads; {
 		c, found := plan.next(now)
 		if !found {
-			done, err := w.settleDue(ctx, p, &plan)
+			done, err := w.reschedule(ctx, p, &plan)
 			if err != nil || done {
 				return err
 			}

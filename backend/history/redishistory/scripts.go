@@ -45,12 +45,12 @@ var called = regexp.MustCompile(`call\('([A-Z]+)'`)
 
 // rulesOf are the rules of an ACL for the history. A script needs the rights of its own commands too.
 func rulesOf(source string) []string {
-	rules := []string{"+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof"}
+	rules := []string{"+script|load", "+evalsha", "+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof"}
 	for _, found := range called.FindAllStringSubmatch(source, -1) {
 		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
 			rules = append(rules, rule)
 		}
 	}
 	slices.Sort(rules)
-	return rules
+	return append([]string{"~weir:*"}, rules...)
 }

@@ -32,8 +32,11 @@ const DefaultPace = 0.25
 
 // Config is where the history is, and how it is kept.
 type Config struct {
-	// Redis is how the servers are reached. Its Now, if any, is also the history's clock; NodeLoss means nothing here.
+	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing here.
 	Redis redis.Config
+	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
+	// tests.
+	Now func() string
 	// Keep is history.DefaultKeep() by default.
 	Keep history.Keep
 	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what answers
@@ -80,8 +83,8 @@ func Open(c Config) (*Store, error) {
 	if c.Redis.Log == nil {
 		c.Redis.Log = slog.Default()
 	}
-	if c.Redis.Now == nil {
-		c.Redis.Now = func() string { return "" }
+	if c.Now == nil {
+		c.Now = func() string { return "" }
 	}
 	if c.Step == nil {
 		c.Step = func(string) {}
@@ -90,12 +93,13 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, err := redis.Connect(c.Redis, rules...)
+	c.Redis.Fixed = true
+	servers, err := redis.Connect(c.Redis, redis.Rights{Rules: rules})
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Redis.Now, step: c.Step, log: c.Redis.Log,
+		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, step: c.Step, log: c.Redis.Log,
 	}
 	s.ring.names = servers.Nodes()
 	ctx, stop := context.WithCancel(context.Background())
@@ -133,16 +137,16 @@ func (s *Store) prepare(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// place is where a partition lies.
-func (s *Store) place(ctx context.Context, p history.Partition) (redis.Place, error) {
+// at finds out where a partition is kept.
+func (s *Store) at(ctx context.Context, p history.Partition) (redis.At, error) {
 	node, err := s.node(ctx, p)
-	return redis.Place{Key: partitionKey(p), Node: node}, err
+	return redis.At{Key: []byte(partitionKey(p)), Node: node}, err
 }
 
 // run runs a script in a partition. Keys and arguments are those that follow the format and the time.
 func (s *Store) run(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
 	reply redis.Reply, err error) {
-	at, err := s.place(ctx, p)
+	at, err := s.at(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
 	}
@@ -162,7 +166,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *redis.Scri
 
 // do sends a command about a key of a partition.
 func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (any, error) {
-	at, err := s.place(ctx, p)
+	at, err := s.at(ctx, p)
 	if err == nil {
 		var answer any
 		if answer, err = s.servers.Do(ctx, at, command...); err == nil {

@@ -62,10 +62,17 @@ func (b *batch) Gone(a *ask, now time.Time) bool {
 	return gone
 }
 
-// Fail tells the caller of a check that it has no answer.
-func (b *batch) Fail(a *ask, err error) {
-	b.store.health.Heard(false)
-	a.answer("", fmt.Errorf("%s: %w", a.Route.Client.Options().Addr, err))
+// Done hands a check's answer to its caller, or why there is none.
+func (b *batch) Done(a *ask, err error) {
+	b.store.health.Heard(err == nil)
+	if err != nil {
+		from := b.lane.client
+		if a.Route.Client != nil {
+			from = a.Route.Client
+		}
+		err = fmt.Errorf("%s: %w", from.Options().Addr, err)
+	}
+	a.answer(err)
 }
 
 // release drops what it points to.
@@ -140,8 +147,7 @@ func (b *batch) readItem(a *ask, item any) {
 	case strings.HasPrefix(text, "!"): // what went wrong with a check that was not counted
 		a.Unanswered(redis.JudgeText(text[1:]), errors.New(text[1:]))
 	default:
-		b.store.health.Heard(true)
+		a.reply = text
 		a.Answered()
-		a.answer(text, nil)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -15,15 +16,7 @@ import (
 // but an INCRBY, so this is the way there and back.
 func BenchmarkDecide(b *testing.B) {
 	server := redistest.Single(b)
-	config, err := Config{URL: server.Addr}.withDefaults()
-	if err != nil {
-		b.Fatal(err)
-	}
-	on, err := newTopology(config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := newStore(on, config, plain)
+	s := newStore(connect(b, redis.Config{URL: server.Addr}), nil, plainScript, plain)
 	defer s.Close()
 	run := func(next func() bool) {
 		checks, out := hits("bench"), make([]backend.Decision, 1)
@@ -57,7 +50,7 @@ func BenchmarkPair(b *testing.B) {
 	stores := make([]*Store, 2)
 	for i := range stores {
 		var err error
-		if stores[i], err = Open(b.Context(), Config{URL: redistest.Single(b).Addr}); err != nil {
+		if stores[i], err = Open(Config{Redis: redis.Config{URL: redistest.Single(b).Addr}}); err != nil {
 			b.Fatal(err)
 		}
 	}

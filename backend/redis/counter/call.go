@@ -72,9 +72,9 @@ func (c *call) link(i int) {
 // left reports whether the caller does not wait any more.
 func (c *call) left(now time.Time) bool { return c.gone.Load() || !now.Before(c.leave) }
 
-// answer hands the answer to the caller. The ask is not the lane's any more.
-func (a *ask) answer(reply string, err error) {
-	a.reply, a.err = reply, err
+// answer hands the reply to the caller, or why there is none. The ask is not the lane's any more.
+func (a *ask) answer(err error) {
+	a.err = err
 	a.answered.Store(true)
 	if c := a.call; c.waiting.Add(-1) == 0 {
 		c.done <- struct{}{}

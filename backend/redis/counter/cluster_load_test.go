@@ -8,25 +8,14 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // A slot moves to another primary and back while it is counted in. Of its keys some are there before, others are new in
 // each phase: the old owner sends those on with ASK from the first moment.
 func TestASlotMovesUnderLoad(t *testing.T) {
 	set := redistest.Cluster(t)
-	config, err := Config{Type: Cluster, URL: set.Nodes[0].Addr, Timeout: 5 * time.Second}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := newTopology(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(on, config, plain)
-	t.Cleanup(func() { _ = s.Close() })
-	if _, err := on.servers(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	s := storeAt(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: 5 * time.Second})
 
 	var n tally
 	var phase, next atomic.Int64

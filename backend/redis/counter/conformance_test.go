@@ -4,7 +4,6 @@ import (
 	"flag"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,8 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -23,55 +23,39 @@ var (
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
-// topologies starts servers of each kind and says how they are reached.
-var topologies = map[Type]func(t *testing.T, options ...redistest.Option) Config{
-	Single: func(t *testing.T, options ...redistest.Option) Config {
-		return Config{URL: redistest.Single(t, options...).Addr}
-	},
-	Sentinel: func(t *testing.T, options ...redistest.Option) Config {
-		set := redistest.Sentinel(t, options...)
-		return Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
-	},
-	Cluster: func(t *testing.T, options ...redistest.Option) Config {
-		return Config{URL: strings.Join(redistest.Cluster(t, options...).Addrs(), ",")}
-	},
-	Ring: func(t *testing.T, options ...redistest.Option) Config {
-		var addrs []string
-		for _, s := range redistest.Ring(t, 3, options...) {
-			addrs = append(addrs, s.Addr)
-		}
-		return Config{URL: strings.Join(addrs, ",")}
-	},
+// types are all types of Redis.
+var types = []redis.Type{redis.Single, redis.Sentinel, redis.Cluster, redis.Ring}
+
+// start starts servers of a type, and returns how they are reached.
+func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Config {
+	return redis.Config{URL: redistest.Types[kind.String()](t, options...)}
 }
 
 // opened is a store on a clock of its own.
-func opened(t *testing.T, kind Type, c Config, now *atomic.Int64) *Store {
+func opened(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64) *Store {
 	t.Helper()
 	c.Type, c.Timeout, c.Log = kind, 5*time.Second, slog.New(slog.DiscardHandler)
+	config := Config{Redis: c}
 	if now != nil {
-		c.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
 	}
-	s, err := Open(t.Context(), c)
+	s, err := Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	for begin := time.Now(); s.Ready() != nil; time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			t.Fatalf("the servers cannot be used: %v", s.Ready())
-		}
-	}
+	redistest.Eventually(t, "the servers can be used", s.Health().Ready)
 	return s
 }
 
 func TestConformance(t *testing.T) {
-	for kind, start := range topologies {
-		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t), *conformanceSteps) })
+	for _, kind := range types {
+		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t, kind), *conformanceSteps) })
 	}
 }
 
 // conform puts stores on the same servers to the suite.
-func conform(t *testing.T, kind Type, c Config, steps int) {
+func conform(t *testing.T, kind redis.Type, c redis.Config, steps int) {
 	t.Helper()
 	var round atomic.Int64
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
@@ -89,8 +73,8 @@ func conform(t *testing.T, kind Type, c Config, steps int) {
 // bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
 func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	t.Helper()
-	names := counter.Keys(key)
-	client, err := s.topology.shard([]byte(names[0]))
+	names := script.Keys(key)
+	client, err := s.servers.Owner([]byte(names[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +89,10 @@ func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	n = int(instants)
 	for _, l := range limitsOfTheSuite() {
 		if l.Algorithm == descriptors.TokenBucket {
-			n += int(min(1, counter.Count(fields, &l, time.UnixMicro(now)).Hits))
+			n += int(min(1, script.Count(fields, &l, time.UnixMicro(now)).Hits))
 			continue
 		}
-		n += len(counter.Buckets(fields, &l, window.Instant(now))[0])
+		n += len(script.Buckets(fields, &l, window.Instant(now))[0])
 	}
 	return n
 }
@@ -136,9 +120,9 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 
 func TestExactlyNAmongThreeStores(t *testing.T) {
 	const n = 1000
-	for kind, start := range topologies {
+	for _, kind := range types {
 		t.Run(kind.String(), func(t *testing.T) {
-			c := start(t)
+			c := start(t, kind)
 			limits := []descriptors.Limit{
 				backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
 				backendtest.NewLimit(t, 2*n, descriptors.Day, 1, descriptors.SlidingWindow, 0),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // onServer is a store of the plain script at an address.
@@ -282,7 +283,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	server := redistest.Single(t)
 	before := runtime.NumGoroutine()
 	client := testClient(t, server.Addr, time.Second)
-	s := newStore(fixed{client}, Config{Timeout: time.Second}, plain)
+	s := newStore(redis.Over(fixed{client}, time.Second), nil, plainScript, plain)
 	stop := keepBusy(64, func(client int) { _, _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
 	time.Sleep(100 * time.Millisecond)
 	server.Stop()

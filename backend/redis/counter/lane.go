@@ -75,7 +75,7 @@ func (l *lane) join(first *ask, now time.Time) bool {
 func refuse(first *ask, err error) {
 	for a := first; a != nil; {
 		next := a.next
-		a.answer("", err)
+		a.answer(err)
 		a = next
 	}
 }

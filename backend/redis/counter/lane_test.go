@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // held is a stub that answers only when a test lets it, and the keys of each batch that it has.
@@ -231,7 +232,7 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 
 func TestAfterCloseNothingIsCounted(t *testing.T) {
 	server := hold(t)
-	s := newStore(fixed{testClient(t, server.addr, 10*time.Second)}, Config{Timeout: 10 * time.Second}, plain)
+	s := newStore(redis.Over(fixed{testClient(t, server.addr, 10*time.Second)}, 10*time.Second), nil, plainScript, plain)
 	var calls sync.WaitGroup
 	server.fill(t, s, &calls)
 	calls.Go(func() {

@@ -26,11 +26,11 @@ var (
 // NewPair makes two stores one, which closes both.
 func NewPair(main, perSecond *Store) *Pair {
 	p := &Pair{main: main, perSecond: perSecond}
-	p.splits.New = func() any { return &split{done: make(chan struct{}, 1)} }
+	p.splits.New = func() any { return &split{done: make(chan error, 1)} }
 	return p
 }
 
-// isPerSecond says whether limits, of which there is one at least, are all of unit second, whatever its multiplier.
+// isPerSecond reports whether limits, of which there is one at least, are all of unit second, whatever its multiplier.
 func isPerSecond(limits []descriptors.Limit) bool {
 	for i := range limits {
 		if limits[i].Unit != descriptors.Second {
@@ -40,7 +40,7 @@ func isPerSecond(limits []descriptors.Limit) bool {
 	return true
 }
 
-// of is the store that counts under these limits.
+// of returns the store that counts under these limits.
 func (p *Pair) of(limits []descriptors.Limit) *Store {
 	if isPerSecond(limits) {
 		return p.perSecond
@@ -67,7 +67,8 @@ func (p *Pair) Decide(ctx context.Context, checks []backend.Check, out []backend
 	}
 	s := p.splits.Get().(*split)
 	err := s.decide(ctx, p, checks, out)
-	s.release()
+	s.main.Reset()
+	s.perSecond.Reset()
 	p.splits.Put(s)
 	return err
 }
@@ -83,60 +84,24 @@ func (p *Pair) decidePerSecond(ctx context.Context, checks []backend.Check, out 
 
 // split is one call of Decide on its way to both stores.
 type split struct {
-	main, perSecond part
-	done            chan struct{} // has a token once the limits per second are decided
-}
-
-// part is what one store gets of a call.
-type part struct {
-	checks []backend.Check
-	out    []backend.Decision
-	at     []int // where they stand in the call
-	err    error
+	main, perSecond backend.Part
+	done            chan error // has a token once the limits per second are decided
 }
 
 func (s *split) decide(ctx context.Context, p *Pair, checks []backend.Check, out []backend.Decision) error {
 	for i := range checks {
 		if isPerSecond(checks[i].Limits) {
-			s.perSecond.add(checks, i)
+			s.perSecond.Add(checks, i)
 		} else {
-			s.main.add(checks, i)
+			s.main.Add(checks, i)
 		}
 	}
-	go func() {
-		s.perSecond.err = p.decidePerSecond(ctx, s.perSecond.checks, s.perSecond.out)
-		s.done <- struct{}{}
-	}()
-	s.main.err = p.main.Decide(ctx, s.main.checks, s.main.out)
-	<-s.done
-	s.main.hand(out)
-	s.perSecond.hand(out)
-	return cmp.Or(s.main.err, s.perSecond.err)
-}
-
-func (s *split) release() {
-	s.main.clear()
-	s.perSecond.clear()
-}
-
-func (p *part) add(checks []backend.Check, i int) {
-	p.checks = append(p.checks, checks[i])
-	p.out = append(p.out, backend.Decision{})
-	p.at = append(p.at, i)
-}
-
-// hand puts the decisions where they belong in the call.
-func (p *part) hand(out []backend.Decision) {
-	for i, at := range p.at {
-		out[at] = p.out[i]
-	}
-}
-
-// clear forgets the call.
-func (p *part) clear() {
-	clear(p.checks)
-	clear(p.out)
-	p.checks, p.out, p.at, p.err = p.checks[:0], p.out[:0], p.at[:0], nil
+	go func() { s.done <- p.decidePerSecond(ctx, s.perSecond.Checks, s.perSecond.Out) }()
+	err := p.main.Decide(ctx, s.main.Checks, s.main.Out)
+	other := <-s.done
+	s.main.HandOver(out)
+	s.perSecond.HandOver(out)
+	return cmp.Or(err, other)
 }
 
 // Inspect asks the store that counts under these limits.

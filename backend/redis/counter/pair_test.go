@@ -12,19 +12,20 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // openedPair is a pair on one server each, both of which tell the time that now has; nil: their own.
-func openedPair(t *testing.T, now *atomic.Int64, main, perSecond Config) *Pair {
+func openedPair(t *testing.T, now *atomic.Int64, main, perSecond redis.Config) *Pair {
 	t.Helper()
-	return NewPair(opened(t, Single, main, now), opened(t, Single, perSecond, now))
+	return NewPair(opened(t, redis.Single, main, now), opened(t, redis.Single, perSecond, now))
 }
 
 func TestPairConformance(t *testing.T) {
-	main, perSecond := Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr}
+	main, perSecond := redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr}
 	var round atomic.Int64
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		now := new(atomic.Int64)
@@ -43,7 +44,7 @@ func TestPairConformance(t *testing.T) {
 
 func TestPairInspect(t *testing.T) {
 	now := new(atomic.Int64)
-	p := openedPair(t, now, Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	p := openedPair(t, now, redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
 	backendtest.Inspection(t, backendtest.Inspected{Counter: p, Inspector: p,
 		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 }
@@ -60,7 +61,7 @@ func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []desc
 func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	p := openedPair(t, new(atomic.Int64), Config{URL: servers[0].Addr}, Config{URL: servers[1].Addr})
+	p := openedPair(t, new(atomic.Int64), redis.Config{URL: servers[0].Addr}, redis.Config{URL: servers[1].Addr})
 	for key, c := range map[string]struct {
 		limits []descriptors.Limit
 		at     int
@@ -82,7 +83,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 			if i == c.at {
 				want = 1
 			}
-			got, err := server.Client().Exists(t.Context(), string(counter.AppendKey(nil, []byte(key), c.limits))).Result()
+			got, err := server.Client().Exists(t.Context(), string(script.AppendKey(nil, []byte(key), c.limits))).Result()
 			if err != nil || got != want {
 				t.Errorf("%s: Redis %d holds %d keys (%v), want %d", key, i, got, err, want)
 			}
@@ -96,7 +97,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 
 func TestEachDecisionOfASplitRequestLandsInItsPlace(t *testing.T) {
 	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	p := openedPair(t, new(atomic.Int64), redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
 	random := rand.New(rand.NewPCG(1, 1))
 	counts := make(map[string]uint64)
 	units := []descriptors.Unit{descriptors.Second, descriptors.Hour}
@@ -130,7 +131,7 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 	for _, s := range servers {
 		proxies = append(proxies, redistest.Proxy(t, s.Addr))
 	}
-	p := openedPair(t, nil, Config{URL: proxies[0].Addr}, Config{URL: proxies[1].Addr})
+	p := openedPair(t, nil, redis.Config{URL: proxies[0].Addr}, redis.Config{URL: proxies[1].Addr})
 	var checks []backend.Check
 	for i := range 10 {
 		checks = append(checks, backend.Check{Key: fmt.Append(nil, i), Hits: 1,
@@ -160,7 +161,7 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	p := openedPair(t, nil, Config{URL: servers[0].Addr}, Config{URL: servers[1].Addr})
+	p := openedPair(t, nil, redis.Config{URL: servers[0].Addr}, redis.Config{URL: servers[1].Addr})
 	servers[1].Kill()
 	perSecond := backend.Check{Key: []byte("a"), Limits: limitsPer(t, 10, descriptors.Second), Hits: 1}
 	perHour := backend.Check{Key: []byte("b"), Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1}
@@ -190,7 +191,7 @@ func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 
 func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
 	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), Config{URL: redistest.Single(t).Addr}, Config{URL: redistest.Single(t).Addr})
+	p := openedPair(t, new(atomic.Int64), redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
 	key := []byte("a")
 	out := make([]backend.Decision, 2)
 	checks := []backend.Check{ // an override of another unit has the rule's key

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // TestEachShardSpeaksForItself stops one of three nodes, and asks all of them in one call.
@@ -19,7 +20,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	for i, node := range nodes {
 		addrs[i] = node.Addr
 	}
-	s := opened(t, Ring, Config{URL: strings.Join(addrs, ","), NodeLoss: Pin}, nil)
+	s := opened(t, redis.Ring, redis.Config{URL: strings.Join(addrs, ","), NodeLoss: redis.Pin}, nil)
 	keys := make([]string, 32)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key ", i)
@@ -37,7 +38,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	}
 	answered := 0
 	for i := range out {
-		client, err := s.topology.shard(s.script.appendKey(nil, checks[i].Key, checks[i].Limits))
+		client, err := s.servers.Owner(s.language.appendKey(nil, checks[i].Key, checks[i].Limits))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -15,38 +16,77 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// probeOnly probes the one server of a topology.
-func probeOnly(t *testing.T, on topology) error {
+const secret = "hunter2"
+
+// countingRules are the rights that counting takes.
+func countingRules() []string { return rights().Rules[:len(rights().Rules)-len(inspectingRules)] }
+
+// probeAll probes the servers of a configuration.
+func probeAll(t *testing.T, c redis.Config) (found []error) {
 	t.Helper()
-	servers, err := on.servers(context.Background())
-	if err != nil || len(servers) != 1 {
-		t.Fatalf("the servers are %v, %v; want one", servers, err)
+	c.Log = slog.New(slog.DiscardHandler)
+	on, err := redis.Connect(c, rights())
+	if err != nil {
+		t.Fatal(err)
 	}
-	return probe(context.Background(), servers[0])
+	s := newStore(on, nil, redis.NewScript(script.Source()), language{})
+	probed := make(chan error, 100)
+	health := on.Watch(func(ctx context.Context, on *redis.Servers, one redis.Server) error {
+		err := s.probe(ctx, on, one)
+		probed <- err
+		return err
+	})
+	defer s.Close()
+	defer health.Close()
+	redistest.Eventually(t, "the servers are probed", func() error {
+		err := health.Answers()
+		if err != nil && strings.Contains(err.Error(), "not been asked yet") {
+			return err
+		}
+		if len(probed) == 0 {
+			probed <- err // of a list that cannot be had
+		}
+		return nil
+	})
+	for len(probed) > 0 {
+		found = append(found, <-probed)
+	}
+	return found
+}
+
+// probeOnly probes the one server of a configuration.
+func probeOnly(t *testing.T, c redis.Config) error {
+	t.Helper()
+	found := probeAll(t, c)
+	if len(found) != 1 {
+		t.Fatalf("%d servers were probed; want one", len(found))
+	}
+	return found[0]
 }
 
 func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
-	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	on := redis.Config{URL: s.Addr, Auth: "ann:" + secret}
 	if err := probeOnly(t, on); err != nil {
 		t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
 	}
-	client, _ := on.shard(nil)
+	client := ownerOf(t, on)
 	check := backend.Check{Key: []byte("4:shop4:user3:ann")}
 	ask := func(op backend.Op, hits uint64) {
 		t.Helper()
 		check.Op, check.Hits = op, hits
-		key := string(counter.AppendKey(nil, check.Key, check.Limits))
-		reply, err := client.EvalSha(t.Context(), counter.SHA(), []string{key}, "", counter.AppendArg(nil, &check)).StringSlice()
+		key := string(script.AppendKey(nil, check.Key, check.Limits))
+		reply, err := client.EvalSha(t.Context(), redis.NewScript(script.Source()).SHA(), []string{key}, "", script.AppendArg(nil, &check)).StringSlice()
 		if err != nil {
 			t.Fatalf("operation %d: %v", op, err)
 		}
-		if _, err := counter.Decode(reply[0], &check); err != nil {
+		if _, err := script.Decode(reply[0], &check); err != nil {
 			t.Errorf("operation %d: %v", op, err)
 		}
 	}
@@ -66,7 +106,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 func TestAMissingRightIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t, redistest.WithACL("ann", secret))
-	on, _ := openTopology(t, Config{URL: s.Addr, Auth: "ann:" + secret})
+	on := redis.Config{URL: s.Addr, Auth: "ann:" + secret}
 	grant := func(rules ...string) {
 		t.Helper()
 		all := append([]string{"reset", "on", ">" + secret}, rules...)
@@ -94,9 +134,9 @@ func TestAMissingRightIsNamed(t *testing.T) {
 // The line that a probe names suffices for weir counters, too.
 func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
 	t.Parallel()
-	rules := append(countingRules(), inspectingRules...)
+	rules := rights().Rules
 	s := redistest.Single(t, redistest.WithACL("ann", secret, rules...))
-	store := opened(t, Single, Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
+	store := opened(t, redis.Single, redis.Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
 		if _, err := store.Inspect(t.Context(), []byte("key"), limits); err != nil {
@@ -106,7 +146,7 @@ func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
 	if err := store.Reset(t.Context(), []byte("key")); err != nil {
 		t.Errorf("a reset: %v", err)
 	}
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +163,7 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	locked := redistest.Single(t, redistest.WithPassword(secret))
 	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
 	node := redistest.Cluster(t)
-	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), string(probeKey(0))).Result()
+	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), "{probe 0}").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,30 +173,28 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	}
 	tests := []struct {
 		what   string
-		config Config
+		config redis.Config
 		want   string
 	}{
-		{"no password", Config{URL: locked.Addr}, "the credentials are missing or wrong"},
-		{"a wrong password", Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
-		{"a replica", Config{URL: readonly.Addr}, "it is a replica: name the primary"},
-		{"a node of a cluster", Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
-		{"nobody", Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
+		{"no password", redis.Config{URL: locked.Addr}, "the credentials are missing or wrong"},
+		{"a wrong password", redis.Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
+		{"a replica", redis.Config{URL: readonly.Addr}, "it is a replica: name the primary"},
+		{"a node of a cluster", redis.Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
+		{"nobody", redis.Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
 	}
 	for _, test := range tests {
-		on, _ := openTopology(t, test.config)
-		if err := probeOnly(t, on); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := probeOnly(t, test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
 		}
 	}
 
-	on, _ := openTopology(t, Config{Type: Cluster, URL: node.Nodes[5].Addr})
-	found, err := probeAll(context.Background(), on)
-	if err != nil || len(found) != 3 {
-		t.Errorf("a cluster of three primaries has %d, %v", len(found), err)
+	found := probeAll(t, redis.Config{Type: redis.Cluster, URL: node.Nodes[5].Addr})
+	if len(found) != 3 {
+		t.Errorf("a cluster of three primaries has %d", len(found))
 	}
-	for _, f := range found {
-		if f.err != nil {
-			t.Errorf("a primary cannot count: %v", f.err)
+	for _, err := range found {
+		if err != nil {
+			t.Errorf("a primary cannot count: %v", err)
 		}
 	}
 }
@@ -164,9 +202,9 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
-	on, _ := openTopology(t, Config{Type: Cluster, URL: s.Addr, Auth: "ann:" + secret})
-	_, err := on.servers(context.Background())
-	if want := strings.Join(countingRules(), " ") + " +cluster|slots +asking +hgetall +unlink"; err == nil || !strings.Contains(err.Error(), want) {
+	on := redis.Config{Type: redis.Cluster, URL: s.Addr, Auth: "ann:" + secret}
+	err := probeOnly(t, on)
+	if want := "+cluster|slots +asking " + strings.Join(rights().Rules, " "); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
 	}
 }
@@ -174,15 +212,15 @@ func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
 func TestTheScriptIsThereAfterAProbe(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t)
-	on, _ := openTopology(t, Config{URL: s.Addr})
+	on := redis.Config{URL: s.Addr}
 	if err := probeOnly(t, on); err != nil {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	if there, err := s.Client().ScriptExists(ctx, counter.SHA()).Result(); err != nil || !there[0] {
+	if there, err := s.Client().ScriptExists(ctx, redis.NewScript(script.Source()).SHA()).Result(); err != nil || !there[0] {
 		t.Errorf("the script is there: %v, %v", there, err)
 	}
-	ttl, err := s.Client().PTTL(ctx, string(probeKey(0))).Result()
+	ttl, err := s.Client().PTTL(ctx, "weir:{probe 0}probe").Result()
 	if err != nil && !errors.Is(err, goredis.Nil) || ttl > 10*time.Second || ttl == -1 {
 		t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
 	}

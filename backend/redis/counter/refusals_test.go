@@ -2,7 +2,6 @@ package counter
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // Real servers refuse here, where the tests beside these use stubs: they show that a refusal comes when and as a stub
@@ -145,16 +145,5 @@ func TestAClusterThatLostSlotsIsAskedUntilItHasThemAgain(t *testing.T) {
 // onCluster is a store of the plain script in a cluster.
 func onCluster(t *testing.T, set *redistest.ClusterSet) *Store {
 	t.Helper()
-	config, err := Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 10 * time.Second}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := newTopology(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := on.servers(context.Background()); err != nil {
-		t.Fatal(fmt.Errorf("learning who owns which slots: %w", err))
-	}
-	return testStore(t, on, config.Timeout)
+	return storeAt(t, redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 10 * time.Second})
 }

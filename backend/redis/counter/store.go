@@ -227,7 +227,7 @@ func (s *Store) handOver(c *call, now time.Time) {
 		switch {
 		case a.first != a: // it has joined with the first one
 		case a.err != nil:
-			a.answer("", a.err)
+			a.answer(a.err)
 		default:
 			s.join(a, now)
 		}

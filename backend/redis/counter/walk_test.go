@@ -10,14 +10,15 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/window"
 )
 
 var walkSteps = flag.Int("walk", 5_000, "random steps beside the model, on each topology")
 
 func TestEachTopologyAgreesStepForStep(t *testing.T) {
-	for kind, start := range topologies {
-		t.Run(kind.String(), func(t *testing.T) { agree(t, kind, start(t), *walkSteps) })
+	for _, kind := range types {
+		t.Run(kind.String(), func(t *testing.T) { agree(t, kind, start(t, kind), *walkSteps) })
 	}
 }
 
@@ -25,9 +26,9 @@ func TestEachTopologyAgreesStepForStep(t *testing.T) {
 // a cluster.
 func TestOtherReleasesAreCountedOn(t *testing.T) {
 	for _, release := range redistest.Releases() {
-		for _, kind := range []Type{Single, Cluster} {
+		for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
 			t.Run(release+", "+kind.String(), func(t *testing.T) {
-				c := topologies[kind](t, redistest.WithRelease(release))
+				c := start(t, kind, redistest.WithRelease(release))
 				agree(t, kind, c, *walkSteps)
 				conform(t, kind, c, *conformanceSteps)
 			})
@@ -37,7 +38,7 @@ func TestOtherReleasesAreCountedOn(t *testing.T) {
 
 // agree walks several stores with clocks of their own on the same servers. Their calls have up to 64 checks, of keys
 // that lie on all of the servers.
-func agree(t *testing.T, kind Type, c Config, steps int) {
+func agree(t *testing.T, kind redis.Type, c redis.Config, steps int) {
 	t.Helper()
 	var players []backendtest.Player
 	for range 4 {

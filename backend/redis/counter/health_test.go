@@ -1,4 +1,4 @@
-package redis
+package counter
 
 import (
 	"context"
@@ -13,27 +13,16 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// watched is watch until the end of the test.
-func watched(t *testing.T, on topology, log *logged) *status {
+// told returns a store with its log.
+func told(t *testing.T, c redis.Config) (*Store, *redistest.Log) {
 	t.Helper()
-	c, err := Config{URL: "unused:1", Log: slog.New(slog.NewTextHandler(log, nil))}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := watch(on, c)
-	t.Cleanup(s.close)
-	return s
-}
-
-// told is a store with its log.
-func told(t *testing.T, c Config) (*Store, *logged) {
-	t.Helper()
-	log := new(logged)
+	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	s, err := Open(t.Context(), c)
+	s, err := Open(Config{Redis: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,23 +45,23 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t)
 	s.Kill()
-	on, log := openTopology(t, Config{URL: s.Addr})
-	status := watched(t, on, log)
-	eventually(t, "that the server is away is known", func() error {
-		if err := status.ready(); errors.Is(err, errNotProbed) || err == nil {
-			return fmt.Errorf("ready says %w", err)
+	store, log := told(t, redis.Config{URL: s.Addr})
+	status := store.Health()
+	redistest.Eventually(t, "that the server is away is known", func() error {
+		if err := status.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
+			return fmt.Errorf("it is ready: %w", err)
 		}
 		return nil
 	})
 	s.Restart(t)
-	took := eventually(t, "the server is found", status.ready)
+	took := redistest.Eventually(t, "the server is found", status.Ready)
 	t.Logf("%v after it came", took)
-	eventually(t, "it is logged", func() error { return contains(log, `msg="redis can count" servers=1`) })
+	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="redis can count" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
 	}
 	s.Kill()
-	if err := status.ready(); err != nil {
+	if err := status.Ready(); err != nil {
 		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
 	}
 }
@@ -80,14 +69,14 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	t.Parallel()
 	node := redistest.Single(t)
-	on, log := openTopology(t, Config{Type: Ring, URL: node.Addr + ",127.0.0.1:1"})
-	status := watched(t, on, log)
-	eventually(t, "the node that is well suffices", status.ready)
-	if err := contains(log, `msg="redis can count" servers=1`); err != nil {
+	store, log := told(t, redis.Config{Type: redis.Ring, URL: node.Addr + ",127.0.0.1:1"})
+	status := store.Health()
+	redistest.Eventually(t, "the node that is well suffices", status.Ready)
+	if err := log.Contains(`msg="redis can count" servers=1`); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the ring tells of the other one", func() error {
-		return contains(log, `msg="ring node does not answer" node=127.0.0.1:1`)
+	redistest.Eventually(t, "the ring tells of the other one", func() error {
+		return log.Contains(`msg="ring node does not answer" node=127.0.0.1:1`)
 	})
 	if strings.Contains(log.String(), "redis server does not answer") {
 		t.Errorf("a loss is told twice:\n%s", log)
@@ -110,8 +99,8 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
-			s, log := told(t, Config{URL: server.Addr, Timeout: time.Second})
-			eventually(t, "it counts", s.Ready)
+			s, log := told(t, redis.Config{URL: server.Addr, Timeout: time.Second})
+			redistest.Eventually(t, "it counts", s.Health().Ready)
 			ctx, end := context.WithCancel(t.Context())
 			var load sync.WaitGroup
 			defer load.Wait()
@@ -126,10 +115,10 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 			}
 			outage.leave(t, server)
 			left := `level=WARN msg="redis server does not answer" server=` + server.Addr + ` error=`
-			took := eventually(t, "it is told", func() error { return contains(log, left) })
+			took := redistest.Eventually(t, "it is told", func() error { return log.Contains(left) })
 			t.Logf("%v until the loss was told", took)
-			eventually(t, "and known", func() error {
-				if s.Answers() == nil {
+			redistest.Eventually(t, "and known", func() error {
+				if s.Health().Answers() == nil {
 					return errors.New("its only server is away, and still it answers")
 				}
 				return nil
@@ -137,9 +126,9 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 			time.Sleep(2500 * time.Millisecond) // more probes, which find nothing new
 			outage.back(t, server)
 			back := `level=INFO msg="redis server answers again" server=` + server.Addr
-			took = eventually(t, "its return is told", func() error { return contains(log, back) })
+			took = redistest.Eventually(t, "its return is told", func() error { return log.Contains(back) })
 			t.Logf("%v until its return was told", took)
-			eventually(t, "and known", s.Answers)
+			redistest.Eventually(t, "and known", s.Health().Answers)
 			if n, m := strings.Count(log.String(), left), strings.Count(log.String(), back); n != 1 || m != 1 {
 				t.Errorf("one outage was told %d times and its end %d times, want once each:\n%s", n, m, log)
 			}
@@ -150,20 +139,20 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 func TestTheServerOfAClusterThatLeavesIsNamed(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
-	s, log := told(t, Config{Type: Cluster, URL: strings.Join(set.Addrs(), ",")})
-	eventually(t, "it counts", s.Ready)
+	s, log := told(t, redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")})
+	redistest.Eventually(t, "it counts", s.Health().Ready)
 	if err := countHits(t, s, 30); err != nil {
 		t.Fatal(err)
 	}
 	lost := set.Nodes[0]
 	lost.Kill()
-	eventually(t, "the loss is told", func() error {
+	redistest.Eventually(t, "the loss is told", func() error {
 		_ = countHits(t, s, 10) // those of the lost node fail
-		return contains(log, `level=WARN msg="redis server does not answer" server=`+lost.Addr)
+		return log.Contains(`level=WARN msg="redis server does not answer" server=` + lost.Addr)
 	})
-	eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
-	eventually(t, "and that the node is out of use is told", func() error {
-		return contains(log, `level=INFO msg="redis server is not asked any more" server=`+lost.Addr)
+	redistest.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
+	redistest.Eventually(t, "and that the node is out of use is told", func() error {
+		return log.Contains(`level=INFO msg="redis server is not asked any more" server=` + lost.Addr)
 	})
 	// The others may have refused to count meanwhile, which they say themselves.
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
@@ -174,8 +163,8 @@ func TestTheServerOfAClusterThatLeavesIsNamed(t *testing.T) {
 func TestAServerThatAnswersAndCannotCountIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	s, log := told(t, Config{URL: server.Addr})
-	eventually(t, "it counts", s.Ready)
+	s, log := told(t, redis.Config{URL: server.Addr})
+	redistest.Eventually(t, "it counts", s.Health().Ready)
 	set := func(name, value string) {
 		t.Helper()
 		if err := server.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {
@@ -183,13 +172,13 @@ func TestAServerThatAnswersAndCannotCountIsTold(t *testing.T) {
 		}
 	}
 	set("maxmemory", "1")
-	eventually(t, "why is told", func() error {
+	redistest.Eventually(t, "why is told", func() error {
 		_ = countHits(t, s, 1) // it fails
-		return errors.Join(contains(log, `level=WARN msg="redis server cannot count" server=`+server.Addr), contains(log, "OOM"))
+		return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr), log.Contains("OOM"))
 	})
 	set("maxmemory", "0")
-	eventually(t, "that it is over is told", func() error {
-		return contains(log, `level=INFO msg="redis server can count again" server=`+server.Addr)
+	redistest.Eventually(t, "that it is over is told", func() error {
+		return log.Contains(`level=INFO msg="redis server can count again" server=` + server.Addr)
 	})
 }
 
@@ -197,8 +186,8 @@ func TestACallerInAHurryDoesNotMakeAServerLookLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	proxy := redistest.Proxy(t, server.Addr)
-	s, log := told(t, Config{URL: proxy.Addr, Timeout: 5 * time.Second})
-	eventually(t, "it counts", s.Ready)
+	s, log := told(t, redis.Config{URL: proxy.Addr, Timeout: 5 * time.Second})
+	redistest.Eventually(t, "it counts", s.Health().Ready)
 	proxy.Delay(redistest.Replies, 40*time.Millisecond)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -220,26 +209,26 @@ func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	server.Kill()
-	late := Config{URL: server.Addr, GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
+	late := redis.Config{URL: server.Addr, GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
 
 	s, _ := told(t, late)
 	began := time.Now()
-	err := s.Await(t.Context())
+	err := s.Health().Await(t.Context())
 	if took := time.Since(began); err == nil || !strings.Contains(err.Error(), server.Addr) || took < late.GiveUp {
 		t.Errorf("without a server Await gave %v after %v, want an error that names it after %v", err, took, late.GiveUp)
 	}
 
 	s, _ = told(t, late)
 	time.AfterFunc(late.GiveUp/2, func() { server.Restart(t) })
-	if err := s.Await(t.Context()); err != nil {
+	if err := s.Health().Await(t.Context()); err != nil {
 		t.Errorf("a server that came before the time was over was not found: %v", err)
 	}
 
 	server.Kill()
-	s, _ = told(t, Config{URL: server.Addr})
+	s, _ = told(t, redis.Config{URL: server.Addr})
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Health().Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a time to give up Await gave %v, want to wait for its context", err)
 	}
 }

@@ -1,9 +1,10 @@
-package redis
+package counter
 
 import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // stub is a server that says what a test wants, and remembers what it was asked. Real servers cannot be made to answer
@@ -151,21 +154,40 @@ func (s *stub) commands() string {
 	return strings.Join(lines, " ")
 }
 
-// client is one as topologies make them.
-func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+// connect connects to the servers of a configuration until the end of the test.
+func connect(t testing.TB, c redis.Config) *redis.Servers {
 	t.Helper()
-	config, err := Config{URL: addr, Timeout: timeout}.withDefaults()
+	c.Log = slog.New(slog.DiscardHandler)
+	servers, err := redis.Connect(c, redis.Rights{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := newTopology(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = made.close() })
-	client, err := made.shard(nil)
+	t.Cleanup(func() { _ = servers.Close() })
+	return servers
+}
+
+// ownerOf returns the client of the server that has all keys.
+func ownerOf(t testing.TB, c redis.Config) *goredis.Client {
+	t.Helper()
+	client, err := connect(t, c).Owner(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
+}
+
+func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+	t.Helper()
+	return ownerOf(t, redis.Config{URL: addr, Timeout: timeout})
+}
+
+// storeAt returns a store of the plain script that knows which servers there are.
+func storeAt(t *testing.T, c redis.Config) *Store {
+	t.Helper()
+	servers := connect(t, c)
+	nothing := func(string, func(...any) (any, error)) error { return nil }
+	if err := servers.Each(t.Context(), nothing); err != nil {
+		t.Fatalf("learning who owns which slots: %v", err)
+	}
+	return storeOn(t, servers)
 }
