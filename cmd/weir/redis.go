@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -16,46 +16,46 @@ import (
 // counters are where weir counts.
 type counters struct {
 	store
-	redis []*redis.Store // what the store is made of; none in memory
+	redis []*counter.Store // what the store is made of; none in memory
 }
 
 // openRedis opens the Redis that the variables name: one, or one more for limits per second.
-func openRedis(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openRedis(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	set.Redis.warn("REDIS", log)
-	main, err := redis.Open(ctx, set.redisConfig(&set.Redis, log))
+	main, err := counter.Open(counter.Config{Redis: set.redisConfig(&set.Redis, log)})
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
 	measureRedis(main, "main", metrics)
 	if !set.BothRedis.Persecond {
-		return &counters{main, []*redis.Store{main}}, nil
+		return &counters{main, []*counter.Store{main}}, nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
 	set.PerSecond.warn("REDIS_PERSECOND", log)
-	perSecond, err := redis.Open(ctx, set.redisConfig(&set.PerSecond, log))
+	perSecond, err := counter.Open(counter.Config{Redis: set.redisConfig(&set.PerSecond, log)})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
 	measureRedis(perSecond, "per_second", metrics)
-	return &counters{redis.NewPair(main, perSecond), []*redis.Store{main, perSecond}}, nil
+	return &counters{counter.NewPair(main, perSecond), []*counter.Store{main, perSecond}}, nil
 }
 
 // measureRedis shows what becomes of the checks for one of the Redis.
-func measureRedis(store *redis.Store, name string, metrics *stats.Metrics) {
+func measureRedis(store *counter.Store, name string, metrics *stats.Metrics) {
 	for _, m := range []struct {
 		name, help string
-		total      func(redis.Stats) uint64
+		total      func(counter.Stats) uint64
 	}{
-		{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s redis.Stats) uint64 { return s.Batches }},
-		{"weir_redis_checks_total", "Checks in them.", func(s redis.Stats) uint64 { return s.Checks }},
+		{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s counter.Stats) uint64 { return s.Batches }},
+		{"weir_redis_checks_total", "Checks in them.", func(s counter.Stats) uint64 { return s.Checks }},
 		{"weir_redis_redirects_total", "Redirects of a Redis Cluster that a check followed.",
-			func(s redis.Stats) uint64 { return s.Redirects }},
+			func(s counter.Stats) uint64 { return s.Redirects }},
 		{"weir_redis_resent_total", "Checks sent again, as it was proven that they had not run.",
-			func(s redis.Stats) uint64 { return s.Resent }},
+			func(s counter.Stats) uint64 { return s.Resent }},
 		{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
-			func(s redis.Stats) uint64 { return s.Dropped }},
+			func(s counter.Stats) uint64 { return s.Dropped }},
 		{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
-			func(s redis.Stats) uint64 { return s.Unavailable }},
+			func(s counter.Stats) uint64 { return s.Unavailable }},
 	} {
 		metrics.Counter(m.name, m.help, map[string]string{"redis": name}, func() float64 { return float64(m.total(store.Stats())) })
 	}
@@ -65,7 +65,7 @@ func measureRedis(store *redis.Store, name string, metrics *stats.Metrics) {
 // REDIS_STARTUP_MAX_ELAPSED_TIME gives it.
 func (c *counters) await(ctx context.Context) error {
 	for _, s := range c.redis {
-		if err := s.Await(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Health().Await(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("redis was never reached within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
 		}
 	}
@@ -80,7 +80,7 @@ func (c *counters) follow(ctx context.Context, h *server.Health) {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
-		away := func(s *redis.Store) bool { return s.Answers() != nil }
+		away := func(s *counter.Store) bool { return s.Health().Answers() != nil }
 		h.Counting(!slices.ContainsFunc(c.redis, away))
 		select {
 		case <-ticker.C:

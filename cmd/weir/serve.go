@@ -50,7 +50,7 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	as.warn(&set, log)
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
-	store, err := openStore(ctx, &set, metrics, log)
+	store, err := openStore(&set, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -143,9 +143,9 @@ type store interface {
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(ctx context.Context, set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openStore(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
-		return openRedis(ctx, set, metrics, log)
+		return openRedis(set, metrics, log)
 	}
 	memory, err := openMemory(set, metrics, log)
 	return &counters{store: memory}, err

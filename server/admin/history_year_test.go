@@ -233,9 +233,9 @@ func yearInFile(t *testing.T, y *livedYear) (bytes func() int64) {
 func yearInRedis(t *testing.T, y *livedYear) (bytes func() int64) {
 	server := redistest.Single(t)
 	store, err := redishistory.Open(redishistory.Config{
-		Redis: redis.Config{URL: server.Addr, Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Now: func() string { return strconv.FormatInt(y.now.UnixMicro(), 10) }},
-		Keep: y.keep, Pace: 1,
+		Redis: redis.Config{URL: server.Addr, Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		Now:   func() string { return strconv.FormatInt(y.now.UnixMicro(), 10) },
+		Keep:  y.keep, Pace: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -126,9 +127,9 @@ func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 
 // Whatever no store has decided is degraded; what needs no store is decided all the same.
 func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
-	store, err := redis.Open(t.Context(), redis.Config{
-		Type: redis.Single, URL: "127.0.0.1:1", Timeout: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-	})
+	store, err := counter.Open(counter.Config{Redis: redis.Config{
+		URL: "127.0.0.1:1", Timeout: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

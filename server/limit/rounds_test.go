@@ -13,6 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"

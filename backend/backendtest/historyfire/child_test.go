@@ -62,9 +62,9 @@ func (p place) open(b *board, step func(string)) (closing, error) {
 		return filehistory.Open(filehistory.Config{Dir: p.Dir, Keep: keep(), Now: b.now, Step: step})
 	}
 	return redishistory.Open(redishistory.Config{
-		Redis: redis.Config{Type: p.Type, URL: p.URL, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
-			Now: func() string { return strconv.FormatInt(b.now().UnixMicro(), 10) }},
-		Keep: keep(), Pace: 1, Step: step,
+		Redis: redis.Config{Type: p.Type, URL: p.URL, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)},
+		Now:   func() string { return strconv.FormatInt(b.now().UnixMicro(), 10) },
+		Keep:  keep(), Pace: 1, Step: step,
 	})
 }
 

@@ -87,7 +87,7 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 	c := Config{Redis: f.config, Pace: 1}
 	c.Redis.Timeout, c.Redis.Log = 5*time.Second, slog.New(slog.NewTextHandler(io.Discard, nil))
 	if clock != nil {
-		c.Redis.Now = func() string { return strconv.FormatInt(clock().UnixMicro(), 10) }
+		c.Now = func() string { return strconv.FormatInt(clock().UnixMicro(), 10) }
 	}
 	if change != nil {
 		change(&c)

@@ -160,7 +160,7 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 		"no such partition":   {`{"format":"1","nodes":{"a:1":[256]}}`, ErrDamaged},
 	} {
 		r := &ring{names: []string{"a:1"}}
-		err := r.take(map[string]string{"a:1": c.content})
+		err := r.adopt(map[string]string{"a:1": c.content})
 		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), "a:1") {
 			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
 		}
