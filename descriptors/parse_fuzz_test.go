@@ -48,8 +48,8 @@ descriptors:
 `,
 }
 
-// readmesFile is the README's descriptor file.
-var readmesFile = regexp.MustCompile("(?s)```yaml\n(domain: shop  .*?)```")
+// shownFiles are the descriptor files in FORMAT.md, some without their first two lines.
+var shownFiles = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 func FuzzParse(f *testing.F) {
 	for _, tests := range [][]errorTest{fileErrors, descriptorErrors, limitErrors} {
@@ -60,11 +60,14 @@ func FuzzParse(f *testing.F) {
 	for _, text := range everyFeature {
 		f.Add([]byte(text))
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if found := readmesFile.FindSubmatch(readme); found != nil {
-		f.Add(found[1])
-	} else {
-		f.Fatalf("the README has no descriptor file: %v", err)
+	format, err := os.ReadFile("FORMAT.md")
+	shown := shownFiles.FindAllSubmatch(format, -1)
+	if len(shown) == 0 {
+		f.Fatalf("FORMAT.md has no descriptor file: %v", err)
+	}
+	for _, file := range shown {
+		f.Add(file[1])
+		f.Add(append([]byte("domain: shop\ndescriptors:\n"), file[1]...))
 	}
 	for _, pattern := range []string{"../k8s/base/config/*", "testdata/bad/*"} {
 		files, err := filepath.Glob(pattern)

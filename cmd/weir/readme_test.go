@@ -9,8 +9,8 @@ import (
 )
 
 // An operator must find every variable that weir reads, with its default.
-func TestReadmeListsEveryVariable(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+func TestTheDocumentListsEveryVariable(t *testing.T) {
+	text, err := os.ReadFile("ENVIRONMENT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func TestReadmeListsEveryVariable(t *testing.T) {
 		row, listed := rows[name]
 		switch {
 		case !listed:
-			t.Errorf("README.md does not list %s", name)
+			t.Errorf("ENVIRONMENT.md does not list %s", name)
 		case !strings.Contains(row, "`"+byDefault+"`") && byDefault != "":
-			t.Errorf("README.md gives another default for %s than %q: %s", name, byDefault, row)
+			t.Errorf("ENVIRONMENT.md gives another default for %s than %q: %s", name, byDefault, row)
 		}
 	}
 }

@@ -28,7 +28,8 @@ type serveCmd struct {
 // Help is what weir serve --help shows below the first sentence.
 func (*serveCmd) Help() string {
 	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
-DATA_DIR, DRAIN_DELAY and more; the README lists them. SIGTERM drains and exits 0; a second one ends at once.`
+DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
+once.`
 }
 
 // exitGaveUp is the exit code of a weir that never found what it needs.

@@ -17,7 +17,7 @@ import (
 )
 
 // settings are the environment variables that weir reads. Names and meanings are envoyproxy/ratelimit's wherever it has
-// the variable; README.md lists them with their defaults.
+// the variable; ENVIRONMENT.md lists them with their defaults.
 type settings struct {
 	Host      string `envconfig:"HOST" default:"0.0.0.0"`
 	Port      uint16 `envconfig:"PORT" default:"8080"`

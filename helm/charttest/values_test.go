@@ -150,11 +150,11 @@ func rendered(t *testing.T) map[string]string {
 }
 
 func TestEveryVariableCanBeSetByAValue(t *testing.T) {
-	listed := readmeVariables(t)
+	listed := documentedVariables(t)
 	set := rendered(t)
 	for _, name := range listed {
 		if set[name] == "" && leftOut[name] == "" {
-			t.Errorf("README.md tells operators of %s, and no value of the chart sets it in any ci/*-values.yaml", name)
+			t.Errorf("ENVIRONMENT.md tells operators of %s, and no value of the chart sets it in any ci/*-values.yaml", name)
 		}
 		if set[name] != "" && leftOut[name] != "" {
 			t.Errorf("%s is set by ci/%s-values.yaml, though it is said to be left out: %s", name, set[name], leftOut[name])
@@ -162,10 +162,10 @@ func TestEveryVariableCanBeSetByAValue(t *testing.T) {
 	}
 }
 
-// readmeVariables are those of the table in README.md.
-func readmeVariables(t *testing.T) []string {
+// documentedVariables are those of the tables in cmd/weir/ENVIRONMENT.md.
+func documentedVariables(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "cmd", "weir", "ENVIRONMENT.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +182,13 @@ func readmeVariables(t *testing.T) []string {
 		}
 	}
 	if len(names) < 30 {
-		t.Fatalf("found only %d variables in README.md: this test looks in the wrong place", len(names))
+		t.Fatalf("found only %d variables in ENVIRONMENT.md: this test looks in the wrong place", len(names))
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
 func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
-	listed := append(readmeVariables(t), "GOMEMLIMIT", "SSL_CERT_FILE")
+	listed := append(documentedVariables(t), "GOMEMLIMIT", "SSL_CERT_FILE")
 	for name, where := range rendered(t) {
 		if !slices.Contains(listed, name) {
 			t.Errorf("ci/%s-values.yaml renders %s, which weir does not read", where, name)

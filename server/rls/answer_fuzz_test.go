@@ -29,8 +29,8 @@ import (
 )
 
 // Whatever bytes come as a request, under whatever settings, they get an answer that follows from it by the rules of
-// README.md, or an error that is theirs. Each message comes three times, so that limits are reached, and seconds pass in
-// between. The same message as protobuf writes it gets the same answer, byte for byte.
+// FORMAT.md and ENVIRONMENT.md, or an error that is theirs. Each message comes three times, so that limits are reached,
+// and seconds pass in between. The same message as protobuf writes it gets the same answer, byte for byte.
 func FuzzAnswer(f *testing.F) {
 	config := everything(f)
 	for _, r := range append(requests(), shopping()...) {

@@ -17,7 +17,7 @@ import (
 
 const overLimit = ratelimit.RateLimitResponse_OVER_LIMIT
 
-// rulebook is what README.md says of the answer to a request, whatever has been counted before.
+// rulebook is what FORMAT.md and ENVIRONMENT.md say of the answer to a request, whatever has been counted before.
 type rulebook struct {
 	settings settings
 	request  *ratelimit.RateLimitRequest

@@ -146,14 +146,14 @@ func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
 	if err := store.Reset(t.Context(), []byte("key")); err != nil {
 		t.Errorf("a reset: %v", err)
 	}
-	readme, err := os.ReadFile("../../../README.md")
+	document, err := os.ReadFile("../../../cmd/weir/OPERATION.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := strings.FieldsFunc(string(readme), func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
+	words := strings.FieldsFunc(string(document), func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
 	for _, rule := range rules {
 		if !slices.Contains(words, rule) {
-			t.Errorf("the README does not name %s among the rights in Redis", rule)
+			t.Errorf("OPERATION.md does not name %s among the rights in Redis", rule)
 		}
 	}
 }
