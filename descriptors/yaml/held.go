@@ -48,7 +48,11 @@ type Renewal struct {
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. Only
 // what has changed takes time: a domain whose files are those of its last good form is not read again.
 func (h *Held) Renew(files []File, unreadable []string) Renewal {
-	p := h.read(files)
+	return h.renew(h.read(files), unreadable)
+}
+
+// renew is Renew once the files are read.
+func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	var homeless []string

@@ -12,6 +12,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+// manyWarnings is a mapping that gives 600 warnings, and is read quickly: two files that have it have more than are told.
+var manyWarnings = "{l: [&m {" + strings.Repeat("a, ", 21) + "}" + strings.Repeat(", *m", 29) + "]}"
+
 // text is a file as an operator may leave it: most often good, with what other files change the meaning of.
 func (c *choices) text() string {
 	domain := c.of("a", "b", "c", "a", "b", "c", "z")
@@ -42,41 +45,35 @@ func (c *choices) text() string {
 		return "domain: " + domain + "\n  - ]"
 	case 2:
 		b.WriteString("- {key: k, value: v, unknown: key}\n")
-	case 3: // warnings, of which two such files have more than are told
-		fmt.Fprintf(&b, "- {key: w, rate_limit: {unit: day}, metadata: {%s}}\n", strings.Repeat("a: 1, ", 600))
+	case 3:
+		fmt.Fprintf(&b, "- {key: w, rate_limit: {unit: day}, metadata: %s}\n", manyWarnings)
 	case 4:
 		return "domain: " + domain
 	}
 	return b.String()
 }
 
-// unused is a Held that renews as h does, but reads all files again.
-func unused(h *Held) *Held {
-	plain := *h
-	plain.domains = make(map[string]form)
-	for domain, f := range h.domains {
-		f.files = slices.Clone(f.files)
-		for i := range f.files {
-			f.files[i].untold = true
-		}
-		plain.domains[domain] = f
-	}
-	return &plain
+// spelled returns the choices that a number stands for.
+func spelled(number uint32) choices {
+	random, c := rand.NewChaCha8([32]byte{byte(number), byte(number >> 8), byte(number >> 16), byte(number >> 24)}), make(choices, 32)
+	random.Read(c) // never fails
+	return c
 }
 
-// checkRenewals changes, breaks, mends, renames and deletes files as data spells it. It fails unless each renewal is
-// the same as one that reads all files again, and leaves the configurations before it as they were. It gives how many
-// domains were taken as they are held.
-func checkRenewals(t *testing.T, data []byte) (taken int) {
+// checkRenewals changes, breaks, mends, renames and deletes files, in each step as its number spells it. It fails unless
+// each renewal is the same as one that reads all files again, and leaves the configurations before it as they were. It
+// returns how many domains were used as they are held.
+func checkRenewals(t *testing.T, steps []uint32) (reused int) {
 	t.Helper()
-	choose := choices(data)
+	choose := spelled(^steps[0])
 	o := Options{Merge: choose.next(2) > 0, KeyPrefix: choose.of("", "p")}
 	held, reading := NewHeld(o), NewHeld(o)
 	names := []string{"1", "2", "3", "d/4", "d/5"}
 	now := make(map[string]string)
 	var before Renewal
 	var asBefore *descriptors.Config // what before.Config was like when it was new
-	for step := 0; len(choose) > 0; step++ {
+	for step, number := range steps {
+		choose := spelled(number)
 		var unreadable []string
 		switch name := names[choose.next(len(names))]; choose.next(8) {
 		case 0:
@@ -94,72 +91,72 @@ func checkRenewals(t *testing.T, data []byte) (taken int) {
 		for name, text := range now {
 			files = append(files, File{name, []byte(text)})
 		}
-		got, want := held.Renew(files, unreadable), unused(reading).Renew(files, unreadable)
-		why := fmt.Sprintf("step %d, with Merge %v and %v unreadable, of\n%s", step, o.Merge, unreadable, files)
-		checkSameRenewal(t, got, want, why)
-		if told := NewHeld(o).read(files).problems; !slices.Equal(got.Problems, told) {
-			t.Fatalf("%s: the problems are\n%v\nwhere the files alone have\n%v", why, got.Problems, told)
+		why := func() string {
+			return fmt.Sprintf("step %d, with Merge %v and %v unreadable, of\n%s", step, o.Merge, unreadable, files)
 		}
+		got, want := held.Renew(files, unreadable), reading.renew(NewHeld(o).read(files), unreadable)
+		checkSameRenewal(t, got, want, why)
 		if !reflect.DeepEqual(before.Config, asBefore) {
-			t.Fatalf("%s: the configuration that was in force has changed to\n%s", why, allOf(before))
+			t.Fatalf("%s: the configuration that was in force has changed to\n%s", why(), allOf(before))
 		}
 		if got.Config == nil {
 			continue
 		}
 		for domain, form := range got.Held.domains {
 			if last, there := held.domains[domain]; there && last.domain == form.domain && !slices.Contains(got.Kept, domain) {
-				taken++
+				reused++
 			}
 		}
 		held, reading = got.Held, want.Held
 		before, asBefore = got, checkForms(t, got, o)
 	}
-	return taken
+	return reused
 }
 
-func checkSameRenewal(t *testing.T, got, want Renewal, why string) {
+func checkSameRenewal(t *testing.T, got, want Renewal, why func() string) {
 	t.Helper()
 	if !slices.Equal(got.Problems, want.Problems) {
-		t.Fatalf("%s: the problems are\n%v\nwhere all files read again have\n%v", why, got.Problems, want.Problems)
+		t.Fatalf("%s: the problems are\n%v\nwhere all files read again have\n%v", why(), got.Problems, want.Problems)
 	}
 	if !slices.Equal(got.Kept, want.Kept) || got.Told() != want.Told() || !maps.Equal(got.Held.of, want.Held.of) {
-		t.Fatalf("%s: got %+v, where all files read again give %+v", why, got, want)
+		t.Fatalf("%s: got %+v, where all files read again give %+v", why(), got, want)
 	}
 	if (got.Config == nil) != (want.Config == nil) {
-		t.Fatalf("%s: whether something is to be put in force is %v, want %v", why, got.Config != nil, want.Config != nil)
+		t.Fatalf("%s: whether something is to be put in force is %v, want %v", why(), got.Config != nil, want.Config != nil)
 	}
 	if got.Config == nil {
 		return
 	}
 	if !reflect.DeepEqual(got.Config, want.Config) {
-		t.Fatalf("%s: the configuration is\n%s\nwhere all files read again give\n%s", why, allOf(got), allOf(want))
+		t.Fatalf("%s: the configuration is\n%s\nwhere all files read again give\n%s", why(), allOf(got), allOf(want))
 	}
 }
 
 func TestARenewalIsThatOfAllFilesReadAgain(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
-	taken := 0
+	reused := 0
 	for range 30 {
-		data := make([]byte, 150)
-		for i := range data {
-			data[i] = byte(random.Uint32())
+		steps := make([]uint32, 20)
+		for i := range steps {
+			steps[i] = random.Uint32()
 		}
-		taken += checkRenewals(t, data)
+		reused += checkRenewals(t, steps)
 	}
-	t.Logf("%d domains were taken as they are held", taken)
-	if taken < 150 {
-		t.Errorf("only %d domains were taken as they are held: the walk says little about them", taken)
+	t.Logf("%d domains were used as they are held", reused)
+	if reused < 150 {
+		t.Errorf("only %d domains were used as they are held: the walk says little about them", reused)
 	}
 }
 
+// FuzzRenew walks eight steps. They are numbers, since go test minimizes what is bytes, with thousands of runs for each
+// input that it finds of interest, and loses them when their time is over.
 func FuzzRenew(f *testing.F) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 10 {
-		data := make([]byte, 100)
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		f.Add(data)
+		n := random.Uint32
+		f.Add(n(), n(), n(), n(), n(), n(), n(), n())
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { checkRenewals(t, data[:min(len(data), 150)]) })
+	f.Fuzz(func(t *testing.T, s1, s2, s3, s4, s5, s6, s7, s8 uint32) {
+		checkRenewals(t, []uint32{s1, s2, s3, s4, s5, s6, s7, s8})
+	})
 }
