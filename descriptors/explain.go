@@ -13,9 +13,6 @@ const exactly = "exact"
 // spelledNearly is why a child was not taken whose key looks like a slip of the entry's.
 const spelledNearly = "another key, spelled nearly so"
 
-// maxSiblings is how many children of one level an explanation lists beside the one that was taken.
-const maxSiblings = 10
-
 // Explanation is the account of how [Config.Match] treats a descriptor.
 type Explanation struct {
 	Domain      string
@@ -36,10 +33,10 @@ type Step struct {
 
 // Child is one configured descriptor of a level.
 type Child struct {
-	Key, Value string // the value is "" if the descriptor has none
-	Where      string // file:line
-	Fits       bool
-	Why        string // why it was taken, or why not
+	Entry        // the value is "" if the descriptor has none
+	Where string // file:line
+	Fits  bool
+	Why   string // why it was taken, or why not
 }
 
 // String is the entry as people write it: user=ann.
@@ -56,56 +53,52 @@ func (c Child) String() string {
 // Explain says how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
-	n := c.domains[domain]
-	if n == nil {
-		x.Reason = printable(c.unknownDomain(domain))
+	configured := c.domains[domain]
+	if configured == nil {
+		x.Reason = Printable(c.unknownDomain(domain))
 		return x
 	}
-	x.DomainWhere = n.where
+	x.DomainWhere = configured.where
+	n := &configured.root
 	for _, e := range d {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			x.Reason = printable(x.noChild(n, e))
+			x.Reason = Printable(x.noChild(n, e))
 			return x
 		}
 		n = next
 	}
-	x.Reason = printable(x.ended(n))
+	x.Reason = Printable(x.ended(n))
 	return x
 }
 
 func (c *Config) unknownDomain(domain string) string {
 	if c.Broken(domain) {
 		return fmt.Sprintf("The files of domain %s have errors and never were good: its requests are answered UNAVAILABLE.",
-			shown(domain))
+			Shown(domain))
 	}
 	if len(c.domains) == 0 {
 		return "No domain is configured at all."
 	}
 	names := c.DomainNames()
-	if meant := nearest(domain, slices.Concat(names, c.broken)); meant != "" {
-		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown(domain), shown(meant))
+	if meant := Nearest(domain, slices.Concat(names, c.broken)); meant != "" {
+		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", Shown(domain), Shown(meant))
 	}
-	known := names[:min(len(names), maxSiblings)]
-	for i := range known {
-		known[i] = shown(known[i])
-	}
-	return fmt.Sprintf("No file configures domain %s. The configured ones are %s%s.", shown(domain),
-		strings.Join(known, ", "), andMore(len(names)-len(known)))
+	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", Shown(domain), Listed(names))
 }
 
 // noChild says why entry e cannot go on from n.
-func (x *Explanation) noChild(n *node, e Entry) string {
-	entry := shown(e.String())
+func (x *Explanation) noChild(n *Node, e Entry) string {
+	entry := Shown(e.String())
 	if len(x.Steps) == 1 {
-		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", shown(x.Domain), entry) + x.outOfOrder(n)
+		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", Shown(x.Domain), entry) + x.outOfOrder(n)
 	}
 	last := x.Steps[len(x.Steps)-2].Taken
-	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", shown(last.String()), last.Where, entry)
-	if len(n.exact)+len(n.byKey) == 0 {
+	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", Shown(last.String()), last.Where, entry)
+	if n.children() == 0 {
 		reason = fmt.Sprintf("No rule applies: %s (%s) has no descriptors below it, so nothing can fit %s.",
-			shown(last.String()), last.Where, entry)
+			Shown(last.String()), last.Where, entry)
 	}
 	if n.rule != nil {
 		reason += " Its own limit applies only to descriptors that end there."
@@ -114,10 +107,10 @@ func (x *Explanation) noChild(n *node, e Entry) string {
 }
 
 // outOfOrder tells of a later entry that would have gone on from n, where none fitted.
-func (x *Explanation) outOfOrder(n *node) string {
+func (x *Explanation) outOfOrder(n *Node) string {
 	for _, later := range x.Descriptor[len(x.Steps):] {
 		if n.step(&later) != nil {
-			return fmt.Sprintf(" %s would fit there, but comes later: the order of entries counts.", shown(later.String()))
+			return fmt.Sprintf(" %s would fit there, but comes later: the order of entries counts.", Shown(later.String()))
 		}
 	}
 	return ""
@@ -129,7 +122,7 @@ func (x *Explanation) passedOver() string {
 		for _, o := range s.Others {
 			if o.Fits {
 				return fmt.Sprintf(" %s (%s) was passed over before, and matching does not go back.",
-					shown(o.String()), o.Where)
+					Shown(o.String()), o.Where)
 			}
 		}
 	}
@@ -137,39 +130,34 @@ func (x *Explanation) passedOver() string {
 }
 
 // ended says what it means that the descriptor ends on n.
-func (x *Explanation) ended(n *node) string {
+func (x *Explanation) ended(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}
 	last := x.Steps[len(x.Steps)-1].Taken
 	switch {
 	case n.rule != nil:
-		return fmt.Sprintf("Rule %s (%s) applies.", shownPath(n.rule.Path), n.rule.Where)
-	case len(n.exact)+len(n.byKey) > 0:
+		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.rule.Path)), n.rule.Where)
+	case n.children() > 0:
 		return fmt.Sprintf("No rule applies: the descriptor ends on %s (%s), which has no limit of its own, only below it.",
-			shown(last.String()), last.Where)
+			Shown(last.String()), last.Where)
 	}
 	return fmt.Sprintf("No rule applies: %s (%s) has no limit, so it lets through what it matches.",
-		shown(last.String()), last.Where)
+		Shown(last.String()), last.Where)
 }
 
 // explain lists n's children as entry e sees them; next is the one that it leads to.
-func (n *node) explain(e Entry, next *node) Step {
+func (n *Node) explain(e Entry, next *Node) Step {
 	s := Step{Entry: e}
-	others := make([]Child, 0, len(n.exact)+len(n.byKey))
-	see := func(c Child, child *node) {
-		if child != next {
+	others := make([]Child, 0, n.children())
+	for id, child := range n.Children() {
+		c := Child{Entry: id, Where: child.where}
+		if child == next {
+			c.Fits, c.Why = true, how(c, e)
+			s.Taken = &c
+		} else {
 			others = append(others, c)
-			return
 		}
-		c.Fits, c.Why = true, how(c, e)
-		s.Taken = &c
-	}
-	for id, child := range n.exact {
-		see(Child{Key: id.Key, Value: id.Value, Where: child.where}, child)
-	}
-	for key, child := range n.byKey {
-		see(Child{Key: key, Where: child.where}, child)
 	}
 	for i := range others {
 		others[i].compare(e, s.Taken)
@@ -178,7 +166,7 @@ func (n *node) explain(e Entry, next *node) Step {
 		return cmp.Or(cmp.Compare(a.rank(e), b.rank(e)), compareWhere(a.Where, b.Where),
 			cmp.Compare(a.String(), b.String()))
 	})
-	s.Others = others[:min(len(others), maxSiblings)]
+	s.Others = others[:min(len(others), maxListed)]
 	s.More = len(others) - len(s.Others)
 	return s
 }
@@ -194,14 +182,10 @@ func how(c Child, e Entry) string {
 	return "any value"
 }
 
-func (c *Child) isPattern() bool {
-	return strings.Contains(c.Key, "*") || strings.Contains(c.Value, "*")
-}
-
 // compare sets whether c fits e, and why it was not taken.
 func (c *Child) compare(e Entry, taken *Child) {
-	keyFits, valueFits := glob(c.Key, e.Key), c.Value == "" || glob(c.Value, e.Value)
-	c.Fits = keyFits && valueFits
+	c.Fits = c.Entry.Fits(e)
+	keyFits := glob(c.Key, e.Key)
 	switch {
 	case c.Fits && taken.Why == exactly:
 		c.Why = "fits too, but the exact value goes first"
@@ -228,7 +212,7 @@ func (c *Child) compare(e Entry, taken *Child) {
 
 // nearlyNamed says whether c's key looks like a slip of e's. The shortest keys all look alike, and long ones take time.
 func (c *Child) nearlyNamed(e Entry) bool {
-	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && nearest(e.Key, []string{c.Key}) != ""
+	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Nearest(e.Key, []string{c.Key}) != ""
 }
 
 // rank orders children by how near they come to e, once they are compared.
@@ -244,10 +228,3 @@ func (c *Child) rank(e Entry) int {
 
 // compareWhere orders places in one file: line 9 comes before line 12.
 func compareWhere(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
-func andMore(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
-}

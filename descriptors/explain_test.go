@@ -1,40 +1,31 @@
-package descriptors
+package descriptors_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
-const explained = `domain: shop
-descriptors:
-  - key: user
-    rate_limit: {requests_per_unit: 10, unit: minute}
-    descriptors:
-      - key: path
-        value: /pay
-        rate_limit: {requests_per_unit: 5, unit: minute}
-      - key: path
-        value: /static/*
-        rate_limit: {unlimited: true}
-  - key: user
-    value: monitor
-  - key: user
-    value: bot-*
-    descriptors:
-      - {key: path, rate_limit: {requests_per_unit: 1, unit: minute}}
-  - key: route
-    descriptors:
-      - {key: method, rate_limit: {requests_per_unit: 1, unit: minute}}
-`
+// explained returns the file that explanations speak of.
+func explained(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/explained.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 func TestExplainIsGoodToRead(t *testing.T) {
 	tests := []struct {
 		name, domain string
-		d            Descriptor
+		d            descriptors.Descriptor
 		want         string
 	}{
-		{"a rule", "shop", Descriptor{{"user", "ann"}, {"path", "/pay"}}, `
+		{"a rule", "shop", descriptors.Descriptor{{"user", "ann"}, {"path", "/pay"}}, `
 domain shop (shop.yaml:1)
   user=ann
     →  user          shop.yaml:3   any value
@@ -46,7 +37,7 @@ domain shop (shop.yaml:1)
     ·  path=/static/*  shop.yaml:9  the value does not fit the pattern
 Rule user/path=/pay (shop.yaml:6) applies.
 `},
-		{"no way back", "shop", Descriptor{{"user", "bot-1"}, {"host", "a"}}, `
+		{"no way back", "shop", descriptors.Descriptor{{"user", "bot-1"}, {"host", "a"}}, `
 domain shop (shop.yaml:1)
   user=bot-1
     →  user=bot-*    shop.yaml:14  pattern
@@ -58,7 +49,7 @@ domain shop (shop.yaml:1)
 No rule applies: below user=bot-* (shop.yaml:14) nothing fits host=a. user (shop.yaml:3) was passed over before, ` +
 			`and matching does not go back.
 `},
-		{"nothing below", "shop", Descriptor{{"user", "monitor"}, {"path", "/"}}, `
+		{"nothing below", "shop", descriptors.Descriptor{{"user", "monitor"}, {"path", "/"}}, `
 domain shop (shop.yaml:1)
   user=monitor
     →  user=monitor  shop.yaml:12  exact
@@ -70,7 +61,7 @@ domain shop (shop.yaml:1)
 No rule applies: user=monitor (shop.yaml:12) has no descriptors below it, so nothing can fit path=/. ` +
 			`user (shop.yaml:3) was passed over before, and matching does not go back.
 `},
-		{"limit of an inner level", "shop", Descriptor{{"user", "ann"}, {"Path", "/pay"}}, `
+		{"limit of an inner level", "shop", descriptors.Descriptor{{"user", "ann"}, {"Path", "/pay"}}, `
 domain shop (shop.yaml:1)
   user=ann
     →  user          shop.yaml:3   any value
@@ -83,11 +74,11 @@ domain shop (shop.yaml:1)
 No rule applies: below user (shop.yaml:3) nothing fits Path=/pay. ` +
 			`Its own limit applies only to descriptors that end there.
 `},
-		{"unknown domain", "shpo", Descriptor{{"user", "ann"}}, `
+		{"unknown domain", "shpo", descriptors.Descriptor{{"user", "ann"}}, `
 No file configures domain shpo. Did you mean shop?
 `},
 	}
-	c := parse(t, explained)
+	c := parse(t, explained(t))
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if got := "\n" + c.Explain(test.domain, test.d).String(); got != test.want {
@@ -98,21 +89,21 @@ No file configures domain shpo. Did you mean shop?
 }
 
 func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
-	c := parse(t, explained)
+	c := parse(t, explained(t))
 	tests := []struct {
 		domain string
-		d      Descriptor
+		d      descriptors.Descriptor
 		want   string
 	}{
 		{"shop", nil, "No rule applies: the descriptor has no entries."},
-		{"shop", Descriptor{{"host", "a"}}, "No rule applies: nothing in domain shop fits host=a."},
-		{"shop", Descriptor{{"host", "a"}, {"user", "ann"}}, "No rule applies: nothing in domain shop fits host=a. " +
+		{"shop", descriptors.Descriptor{{"host", "a"}}, "No rule applies: nothing in domain shop fits host=a."},
+		{"shop", descriptors.Descriptor{{"host", "a"}, {"user", "ann"}}, "No rule applies: nothing in domain shop fits host=a. " +
 			"user=ann would fit there, but comes later: the order of entries counts."},
-		{"shop", Descriptor{{"route", "a"}, {"host", "a"}, {"method", "GET"}}, "No rule applies: below route (shop.yaml:18) nothing fits host=a. " +
+		{"shop", descriptors.Descriptor{{"route", "a"}, {"host", "a"}, {"method", "GET"}}, "No rule applies: below route (shop.yaml:18) nothing fits host=a. " +
 			"method=GET would fit there, but comes later: the order of entries counts."},
-		{"shop", Descriptor{{"user", "monitor"}},
+		{"shop", descriptors.Descriptor{{"user", "monitor"}},
 			"No rule applies: user=monitor (shop.yaml:12) has no limit, so it lets through what it matches."},
-		{"shop", Descriptor{{"route", "a"}},
+		{"shop", descriptors.Descriptor{{"route", "a"}},
 			"No rule applies: the descriptor ends on route (shop.yaml:18), which has no limit of its own, only below it."},
 		{"elsewhere", nil, "No file configures domain elsewhere. The configured ones are shop."},
 		{"\x1b[2J", nil, "No file configures domain �[2J. The configured ones are shop."},
@@ -122,14 +113,14 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 			t.Errorf("%v\n got %s\nwant %s", test.d, got, test.want)
 		}
 	}
-	if got := new(Config).Explain("shop", nil).Reason; got != "No domain is configured at all." {
+	if got := new(descriptors.Config).Explain("shop", nil).Reason; got != "No domain is configured at all." {
 		t.Errorf("got %s", got)
 	}
 }
 
 func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
-	c := parse(t, string(manyRules(10_000)))
-	x := c.Explain("shop", Descriptor{{"user", "u77"}})
+	c := many(10_000, "user", "u%d")
+	x := c.Explain("shop", descriptors.Descriptor{{"user", "u77"}})
 	s := x.Steps[0]
 	if len(s.Others) != 10 || s.More != 9989 || s.Others[0].Value != "u0" || s.Others[9].Value != "u9" {
 		t.Errorf("want the first 10 of 9999 other children; got %v and %d more", s.Others, s.More)
@@ -137,56 +128,12 @@ func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
 	if got := x.String(); !strings.Contains(got, "and 9989 more\n") || len(got) > 2000 {
 		t.Errorf("got %s", got)
 	}
-	var files []File
+	var domains []*descriptors.Domain
 	for i := range 50 {
-		files = append(files, File{fmt.Sprint(i), fmt.Appendf(nil, "domain: domain-%d", i)})
+		domains = append(domains, descriptors.NewDomain(fmt.Sprint("domain-", i), fmt.Sprint(i)))
 	}
-	c, _ = Parse(files, Options{})
+	c = descriptors.NewConfig("", domains, nil)
 	if got := c.Explain("x", nil).Reason; !strings.HasSuffix(got, "domain-16, domain-17 and 40 more.") {
 		t.Errorf("want the first 10 of 50 domains; got %s", got)
-	}
-}
-
-// checkExplanation fails unless Explain tells of the match that Match makes, level by level.
-func checkExplanation(t *testing.T, c *Config, domain string, d Descriptor) {
-	t.Helper()
-	x, m := c.Explain(domain, d), c.Match(domain, d)
-	if x.Match != m || x.String() == "" || x.Reason == "" {
-		t.Fatalf("%v: Explain tells of another match than Match makes, %+v:\n%v", d, m, x)
-	}
-	n := c.domains[domain]
-	if n == nil {
-		if len(x.Steps) > 0 || x.DomainWhere != "" {
-			t.Fatalf("%v: Explain goes into a domain that nothing configures:\n%v", d, x)
-		}
-		return
-	}
-	for i, s := range x.Steps {
-		listed := len(s.Others) + s.More
-		if s.Taken != nil {
-			listed++
-		}
-		if s.Entry != d[i] || len(s.Others) > maxSiblings || listed != len(n.exact)+len(n.byKey) {
-			t.Fatalf("%v: step %d does not account for its %d children:\n%v", d, i, len(n.exact)+len(n.byKey), x)
-		}
-		for _, o := range s.Others {
-			fits := globByDefinition(o.Key, d[i].Key) && (o.Value == "" || globByDefinition(o.Value, d[i].Value))
-			if fits != o.Fits {
-				t.Fatalf("%v: step %d says %v of whether %v fits:\n%v", d, i, o.Fits, o, x)
-			}
-			if o.Fits && s.Taken == nil {
-				t.Fatalf("%v: step %d takes none, though %v fits:\n%v", d, i, o, x)
-			}
-		}
-		if next := n.step(&d[i]); next == nil != (s.Taken == nil) || next != nil && next.where != s.Taken.Where {
-			t.Fatalf("%v: step %d takes another child than Match:\n%v", d, i, x)
-		} else if next == nil {
-			return
-		} else {
-			n = next
-		}
-	}
-	if len(x.Steps) != len(d) || n.rule != m.Rule {
-		t.Fatalf("%v: Explain ends elsewhere than Match, %+v:\n%v", d, m, x)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (x Explanation) String() string {
 	var b strings.Builder
 	if x.DomainWhere != "" {
-		fmt.Fprintf(&b, "domain %s (%s)\n", shown(x.Domain), printable(x.DomainWhere))
+		fmt.Fprintf(&b, "domain %s (%s)\n", Shown(x.Domain), Printable(x.DomainWhere))
 	}
 	for i := range x.Steps {
 		x.Steps[i].write(&b)
@@ -28,10 +28,10 @@ func (x Explanation) String() string {
 
 // write appends the step's entry and a table of the children that it met.
 func (s *Step) write(b *strings.Builder) {
-	fmt.Fprintf(b, "  %s\n", shown(s.Entry.String()))
+	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	row := func(mark string, c *Child) {
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, shown(c.String()), printable(c.Where), c.Why)
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), c.Why)
 	}
 	if s.Taken != nil {
 		row("→", s.Taken)

@@ -177,11 +177,10 @@ func TestPrefixesKeepKeysApart(t *testing.T) {
 	d := Descriptor{{Key: "user", Value: "ann"}}
 	keys := make(map[string]string)
 	for _, prefix := range []string{"", "a", "b", "4:shop", "1:a", "shop", strings.Repeat("p", 2000)} {
-		c, problems := Parse([]File{{Name: "f", Data: []byte("{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: day}}]}")}},
-			Options{KeyPrefix: prefix})
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
-		}
+		shop := NewDomain("shop", "f:1")
+		user, _ := shop.Root().Add("user", "", "f:2")
+		shop.SetRule(user, &Rule{Path: "user"})
+		c := NewConfig(prefix, []*Domain{shop}, nil)
 		for _, m := range []Match{c.Match("shop", d), c.Match("user", d), c.Match("shop", nil)} {
 			for _, domain := range []string{"shop", "a", "1:a4:shop"} {
 				key := string(m.AppendKey(nil, domain, d))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,7 +40,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	case "token_bucket":
 		return TokenBucket, nil
 	}
-	return 0, fmt.Errorf("%q is not an algorithm: use one of %s", name, AlgorithmNames)
+	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
 }
 
 // String is the algorithm's name in files.
@@ -80,7 +81,7 @@ func ParseCharge(name string) (Charge, error) {
 	case "always":
 		return ChargeAlways, nil
 	}
-	return 0, fmt.Errorf("%q is not a charge: use one of %s", name, ChargeNames)
+	return 0, fmt.Errorf("%s is not a charge: use one of %s", Quoted(name), ChargeNames)
 }
 
 // Always says whether a check against l is counted even when it is denied, given its rule's charge.
@@ -126,6 +127,20 @@ var instants = [...]time.Duration{time.Microsecond}
 
 // widthNames lists the ladder for error messages.
 const widthNames = "50ms, 1s, 1m, 1h, 1d"
+
+// ParsePrecision reads a bucket width: a duration of Go's, or a number of days as in 1d.
+func ParsePrecision(text string) (time.Duration, error) {
+	width, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		width = time.Duration(n) * day
+	}
+	if err != nil || levelOf(width) < 0 {
+		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quoted(text), widthNames)
+	}
+	return width, nil
+}
 
 // NewLimit builds a limit of requests per multiplier units. A precision of 0 takes the default for that window.
 // Its errors name what is wrong and what would be right, for a configuration file.

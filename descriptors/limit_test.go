@@ -9,6 +9,16 @@ import (
 	"time"
 )
 
+// limit is a limit that must be right.
+func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) Limit {
+	t.Helper()
+	l, err := NewLimit(requests, u, multiplier, a, precision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 	const ms, s, m, h = time.Millisecond, time.Second, time.Minute, time.Hour
 	tests := []struct {

@@ -5,68 +5,70 @@ import (
 	"strings"
 )
 
-// pattern is a child whose key or value holds a '*'.
+// pattern is a child whose key or value holds a '*'. A value of "" fits any value.
 type pattern struct {
-	key, value string // value "" matches any value
-	next       *node
+	Entry
+	next *Node
 }
 
 // patterns are those of a level. They are found by what their values begin with, so that a level may have thousands.
 type patterns struct {
 	all     []pattern       // in the order of the file
-	starred []int           // places of those with a '*' in the key
-	byHead  map[Entry][]int // places of all others, by key and the text before the first '*' of the value
+	starred []int           // indexes of those with a '*' in the key
+	byHead  map[Entry][]int // indexes of all others, by key and the text before the first '*' of the value
 	lengths []int           // of those texts, ascending
 }
 
 func (ps *patterns) add(p pattern) {
-	place := len(ps.all)
+	index := len(ps.all)
 	ps.all = append(ps.all, p)
-	if strings.Contains(p.key, "*") {
-		ps.starred = append(ps.starred, place)
+	if strings.Contains(p.Key, "*") {
+		ps.starred = append(ps.starred, index)
 		return
 	}
-	head, _, _ := strings.Cut(p.value, "*")
+	head, _, _ := strings.Cut(p.Value, "*")
 	if at, known := slices.BinarySearch(ps.lengths, len(head)); !known {
 		ps.lengths = slices.Insert(ps.lengths, at, len(head))
 	}
 	if ps.byHead == nil {
 		ps.byHead = make(map[Entry][]int)
 	}
-	id := Entry{p.key, head}
-	ps.byHead[id] = append(ps.byHead[id], place)
+	id := Entry{p.Key, head}
+	ps.byHead[id] = append(ps.byHead[id], index)
 }
 
-// first is what the first pattern leads to that e fits, nil if there is none.
-func (ps *patterns) first(e *Entry) *node {
-	place := ps.firstOf(ps.starred, e, len(ps.all))
+// first returns the child of the first pattern that fits e, nil if none does.
+func (ps *patterns) first(e *Entry) *Node {
+	index := ps.firstOf(ps.starred, e, len(ps.all))
 	for _, n := range ps.lengths {
 		if n > len(e.Value) {
 			break
 		}
-		place = ps.firstOf(ps.byHead[Entry{e.Key, e.Value[:n]}], e, place)
+		index = ps.firstOf(ps.byHead[Entry{e.Key, e.Value[:n]}], e, index)
 	}
-	if place == len(ps.all) {
+	if index == len(ps.all) {
 		return nil
 	}
-	return ps.all[place].next
+	return ps.all[index].next
 }
 
-// firstOf is the first of these places whose pattern e fits, or best if none before that does.
-func (ps *patterns) firstOf(places []int, e *Entry, best int) int {
-	for _, place := range places {
-		if place >= best || ps.all[place].matches(e) {
-			return min(place, best)
+// firstOf returns the first of these indexes whose pattern fits e, or best if none before that does.
+func (ps *patterns) firstOf(indexes []int, e *Entry, best int) int {
+	for _, index := range indexes {
+		if index >= best || ps.all[index].Fits(*e) {
+			return min(index, best)
 		}
 	}
 	return best
 }
 
-func (p *pattern) matches(e *Entry) bool {
-	return glob(p.key, e.Key) && (p.value == "" || glob(p.value, e.Value))
+// Fits reports whether the key and value of a configured descriptor fit other, an entry of a request: each is the same
+// text or a pattern that fits, and a value of "" fits any value.
+func (e *Entry) Fits(other Entry) bool {
+	return glob(e.Key, other.Key) && (e.Value == "" || glob(e.Value, other.Value))
 }
 
-// glob says whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan is
+// glob reports whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan is
 // enough: matching the part before a star as early as possible never spoils what follows it.
 func glob(pattern, s string) bool {
 	head, rest, starred := strings.Cut(pattern, "*")

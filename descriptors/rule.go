@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -24,17 +25,16 @@ type Rule struct {
 	// Replaces names limits that step aside, uncounted, where a request matches this rule as well. Do not change it.
 	Replaces []string
 
-	Number int   // its place among the rules of its domain
-	Values []int // which entries' values have a history of their own, ascending; nil: hits of all values are one
+	Number int    // its index among the rules of its domain
+	Name   string // of an unlimited rule; limits have names of their own
+	Values []int  // which entries' values have a history of their own, ascending; nil: hits of all values are one
 
-	detailed bool   // Values are all entries
-	name     string // of an unlimited rule; limits have names of their own
-	// shared is the pattern that counts in place of the value, for each entry; "" for none. It may be shorter than the
-	// descriptor.
-	shared []string
+	// Patterns are those that count in place of the value, for each entry; "" for none. They may be fewer than the
+	// descriptor's entries.
+	Patterns []string
 }
 
-// counted is what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
+// counted returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
 func (r *Rule) counted(d Descriptor, entry int) string {
 	if r != nil {
 		if pattern := r.Shared(entry); pattern != "" {
@@ -44,21 +44,21 @@ func (r *Rule) counted(d Descriptor, entry int) string {
 	return d[entry].Value
 }
 
-// Shared is the pattern whose values all count as one in an entry of the rule's descriptors, "" if each value has a count
-// of its own.
+// Shared returns the pattern whose values all count as one in an entry of the rule's descriptors, "" if each value has a
+// count of its own.
 func (r *Rule) Shared(entry int) string {
-	if entry < len(r.shared) {
-		return r.shared[entry]
+	if entry < len(r.Patterns) {
+		return r.Patterns[entry]
 	}
 	return ""
 }
 
-// Names are those by which other rules can replace the rule's limits, or the whole rule if it is unlimited. A limit that
-// has none is left out.
+// Names returns those by which other rules can replace the rule's limits, or the whole rule if it is unlimited. A limit
+// that has none is left out.
 func (r *Rule) Names() []string {
 	var names []string
-	if r.Unlimited && r.name != "" {
-		names = append(names, r.name)
+	if r.Unlimited && r.Name != "" {
+		names = append(names, r.Name)
 	}
 	for i := range r.Limits {
 		if r.Limits[i].Name != "" {
@@ -66,6 +66,25 @@ func (r *Rule) Names() []string {
 		}
 	}
 	return names
+}
+
+// ReplacedBy reports whether the whole rule steps aside for others that replace these names: all of its limits do, or it
+// is unlimited and has one of the names.
+func (r *Rule) ReplacedBy(names []string) bool {
+	if len(names) == 0 {
+		return false
+	}
+	for i := range r.Limits {
+		if !r.Limits[i].ReplacedBy(names) {
+			return false
+		}
+	}
+	return !r.Unlimited || (r.Name != "" && slices.Contains(names, r.Name))
+}
+
+// ReplacedBy reports whether the limit has one of these names.
+func (l *Limit) ReplacedBy(names []string) bool {
+	return l.Name != "" && slices.Contains(names, l.Name)
 }
 
 // Source delivers configurations.
@@ -112,7 +131,7 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// ReadablePath is a rule's path, or a value of its history, unescaped, as people are shown it.
+// ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it.
 func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
 
 var (

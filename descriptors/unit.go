@@ -44,7 +44,7 @@ func ParseUnit(name string) (Unit, error) {
 			return u, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not a unit: use one of %s", name, UnitNames)
+	return 0, fmt.Errorf("%s is not a unit: use one of %s", Quoted(name), UnitNames)
 }
 
 // Known says whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.

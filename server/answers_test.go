@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
@@ -24,7 +25,7 @@ func serving(t *testing.T, options rls.Options, rules string) ratelimit.RateLimi
 
 func (r *running) apply(t testing.TB, text string) {
 	t.Helper()
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(text)}}, descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(text)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
@@ -48,8 +49,8 @@ func (b *behaviour) run(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	b.limits.Algorithm = cmp.Or(b.algorithm, descriptors.FixedWindow)
 	r := startOn(t, Config{}, openStore(t, func() time.Time { return now }), b.limits, b.answers)
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte("domain: shop\ndescriptors:\n" + b.rules)}},
-		descriptors.Options{Algorithm: b.limits.Algorithm})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte("domain: shop\ndescriptors:\n" + b.rules)}},
+		yaml.Options{Algorithm: b.limits.Algorithm})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

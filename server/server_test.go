@@ -23,6 +23,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
@@ -101,7 +102,7 @@ func startOn(t testing.TB, c Config, store *memory.Store, limits limit.Options, 
 
 func (r *running) configure(t testing.TB) {
 	t.Helper()
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}}, descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(shop)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
@@ -21,8 +22,8 @@ func (s *settings) answers() rls.Options {
 }
 
 // rules says how descriptor files are read.
-func (s *settings) rules() descriptors.Options {
-	return descriptors.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
+func (s *settings) rules() yaml.Options {
+	return yaml.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
 }
 
 // limits says what holds for all requests.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // exitWrong is what weir check ends with when a configuration cannot be used.
@@ -47,7 +48,7 @@ func (c *checkCmd) Run() error {
 	if err := envconfig.Process("", &set); err != nil {
 		return explainSetting(err)
 	}
-	config, problems, err := file.Load(c.Dir, descriptors.Options{
+	config, problems, err := file.Load(c.Dir, yaml.Options{
 		Algorithm: descriptors.Algorithm(set.Algorithm), Merge: set.MergeDomains,
 	})
 	if err != nil {
@@ -70,7 +71,7 @@ func (c *checkCmd) Run() error {
 }
 
 // report prints the problems and says whether the configuration can be used.
-func (c *checkCmd) report(problems descriptors.Problems) bool {
+func (c *checkCmd) report(problems yaml.Problems) bool {
 	errs, warnings := 0, 0
 	for _, p := range problems {
 		if p.Warning && !c.Strict {

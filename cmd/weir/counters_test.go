@@ -16,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
@@ -25,8 +26,8 @@ import (
 // countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
 func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 	t.Helper()
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(goodShop)}},
-		descriptors.Options{Algorithm: descriptors.SlidingWindow})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(goodShop)}},
+		yaml.Options{Algorithm: descriptors.SlidingWindow})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

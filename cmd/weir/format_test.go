@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -28,7 +29,7 @@ const formatDocument = "../../descriptors/FORMAT.md"
 // formatExample is what the document shows together: files, then blocks of what weir makes of them.
 type formatExample struct {
 	line  int // of the first file
-	files []descriptors.File
+	files []yaml.File
 	shown []string
 }
 
@@ -61,7 +62,7 @@ func formatExamples(text string) (all []formatExample) {
 		if strings.HasPrefix(block, "-") {
 			block = "domain: shop\ndescriptors:\n" + block
 		}
-		all[last].files = append(all[last].files, descriptors.File{Name: name, Data: []byte(block)})
+		all[last].files = append(all[last].files, yaml.File{Name: name, Data: []byte(block)})
 	}
 	return all
 }
@@ -140,7 +141,7 @@ func checked(t *testing.T, command string) string {
 // answers asks a limiter one request after the other, and writes each with its answer.
 func (e *formatExample) answers(t *testing.T, questions []string) string {
 	t.Helper()
-	config, problems, err := file.Load(".", descriptors.Options{})
+	config, problems, err := file.Load(".", yaml.Options{})
 	if err := errors.Join(err, problems.Err()); err != nil {
 		t.Fatal(err)
 	}

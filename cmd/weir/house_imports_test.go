@@ -23,9 +23,11 @@ var anyLibrary = []string{"..."}
 // houseRooms is read from the top; the first that fits a package holds. As each room is held to what its own files
 // import, what it reaches through others follows.
 var houseRooms = []houseRoom{
-	{"descriptors", nil, []string{"go.yaml.in/yaml/..."},
+	{"descriptors", nil, nil,
 		"everything speaks its vocabulary, so whatever it imported would be everywhere"},
-	{"descriptors/...", []string{"descriptors"}, anyLibrary,
+	{"descriptors/yaml", []string{"descriptors"}, []string{"go.yaml.in/yaml/..."},
+		"it reads and judges files, and nothing else"},
+	{"descriptors/...", []string{"descriptors/..."}, anyLibrary,
 		"a source of configuration knows the vocabulary, not who uses it"},
 	{"backend", []string{"descriptors"}, nil,
 		"it is the contract between the request path and the stores, and nothing else"},
@@ -186,15 +188,21 @@ func enumerate(names []string) string {
 
 var importExamples = []houseExample{
 	{
-		promise: "descriptors may read YAML",
-		file:    "descriptors/a.go",
-		src:     `package descriptors; import ("strings"; "go.yaml.in/yaml/v3")`,
+		promise: "descriptors/yaml may read YAML",
+		file:    "descriptors/yaml/a.go",
+		src:     `package yaml; import ("strings"; "go.yaml.in/yaml/v3"; "github.com/weirproxy/weir/descriptors")`,
 	}, {
-		promise: "descriptors imports nothing else of others",
-		file:    "descriptors/a.go",
-		src:     `package descriptors; import "github.com/fsnotify/fsnotify"`,
+		promise: "descriptors/yaml imports nothing else of others",
+		file:    "descriptors/yaml/a.go",
+		src:     `package yaml; import "github.com/fsnotify/fsnotify"`,
 		rule:    "rooms import only what they may",
-		want:    "descriptors/a.go:1: descriptors imports github.com/fsnotify/fsnotify, but of libraries",
+		want:    "descriptors/yaml/a.go:1: descriptors/yaml imports github.com/fsnotify/fsnotify, but of libraries",
+	}, {
+		promise: "descriptors imports nothing of others, not even YAML",
+		file:    "descriptors/a.go",
+		src:     `package descriptors; import "go.yaml.in/yaml/v3"`,
+		rule:    "rooms import only what they may",
+		want:    "descriptors/a.go:1: descriptors imports go.yaml.in/yaml/v3, but of libraries",
 	}, {
 		promise: "a store does not know the server",
 		file:    "backend/memory/a.go",

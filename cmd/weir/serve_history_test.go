@@ -15,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -52,8 +53,8 @@ func measureSome(t *testing.T, set *settings, log *slog.Logger) *measuring {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
-		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, descriptors.Options{})
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
+		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

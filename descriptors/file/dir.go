@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 const (
@@ -32,24 +33,24 @@ type Dir struct {
 
 	path   string
 	log    *slog.Logger
-	loaded bool              // Run has put a configuration in force
-	held   *descriptors.Held // what that was made of
+	loaded bool       // Run has put a configuration in force
+	held   *yaml.Held // what that was made of
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
-func New(path string, o descriptors.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, held: descriptors.NewHeld(o)}
+func New(path string, o yaml.Options, log *slog.Logger) *Dir {
+	return &Dir{path: path, log: log, held: yaml.NewHeld(o)}
 }
 
 // Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows the
 // others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error says
 // why the directory itself cannot be used.
-func Load(path string, o descriptors.Options) (*descriptors.Config, descriptors.Problems, error) {
+func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
 	return load(scan(path), path, o)
 }
 
 // Run implements [descriptors.Source]. It loads the directory at once, then after each change. What is wrong is
-// logged, once and one line a problem, and breaks no more than [descriptors.Held.Renew] says. A directory that is
+// logged, once and one line a problem, and breaks no more than [yaml.Held.Renew] says. A directory that is
 // missing or empty is waited for, and leaves the last good configuration in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	ticker := time.NewTicker(interval)
@@ -108,9 +109,9 @@ func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, anyway boo
 }
 
 // renew reads what s lists, beside what is held.
-func (d *Dir) renew(s snapshot) descriptors.Renewal {
+func (d *Dir) renew(s snapshot) yaml.Renewal {
 	if s.err != nil {
-		return descriptors.Renewal{Held: d.held}
+		return yaml.Renewal{Held: d.held}
 	}
 	files, problems := s.read(d.path)
 	unreadable := make([]string, 0, len(problems))
@@ -123,7 +124,7 @@ func (d *Dir) renew(s snapshot) descriptors.Renewal {
 }
 
 // complain says what was not put in force, and what is instead. The config is nil if nothing new is in force.
-func (d *Dir) complain(err error, config *descriptors.Config, renewed descriptors.Renewal) {
+func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renewal) {
 	message, inForce := "configuration loaded only in part", "what has no errors"
 	switch {
 	case config == nil && d.loaded:
@@ -142,7 +143,7 @@ func (d *Dir) complain(err error, config *descriptors.Config, renewed descriptor
 }
 
 // tell logs each problem. Its error counts those that are not warnings and repeats the first.
-func (d *Dir) tell(problems descriptors.Problems) error {
+func (d *Dir) tell(problems yaml.Problems) error {
 	var first error
 	wrong := 0
 	for _, p := range problems {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // config is a file of one domain with rules of the given number, so that its size tells versions apart.
@@ -87,7 +88,7 @@ func (w *watched) refuseAll(err error) {
 func watch(t *testing.T, dir string, test func(t *testing.T, w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t}
-		d := New(dir, descriptors.Options{}, slog.New(slog.NewTextHandler(w, nil)))
+		d := New(dir, yaml.Options{}, slog.New(slog.NewTextHandler(w, nil)))
 		d.OnError = w.onError
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -377,7 +378,7 @@ func TestARejectedConfigurationIsTriedOnce(t *testing.T) {
 func TestOnErrorMayBeLeftOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := New(filepath.Join(t.TempDir(), "missing"), descriptors.Options{}, slog.New(slog.DiscardHandler))
+	d := New(filepath.Join(t.TempDir(), "missing"), yaml.Options{}, slog.New(slog.DiscardHandler))
 	if err := d.Run(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's error", err)
 	}

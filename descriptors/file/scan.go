@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 const (
@@ -23,8 +24,8 @@ const (
 // snapshot is what a directory held at one moment, as far as can be told without reading its files.
 type snapshot struct {
 	files    []found
-	problems descriptors.Problems // files that cannot be used
-	err      error                // why the directory cannot be used
+	problems yaml.Problems // files that cannot be used
+	err      error         // why the directory cannot be used
 }
 
 // found is a file: its name below the directory, and its size, time and identity, links followed.
@@ -132,7 +133,7 @@ func (w *walk) problem(name string, err error) {
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 
 // problem says of a file, or of a directory below the first, why it cannot be used.
-func problem(name string, err error) descriptors.Problem {
+func problem(name string, err error) yaml.Problem {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		err = at.Err // its path would only repeat the name
@@ -140,11 +141,11 @@ func problem(name string, err error) descriptors.Problem {
 	if name == "" {
 		name = "."
 	}
-	return descriptors.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
+	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
 // load reads and parses what s lists below path, as at a start.
-func load(s snapshot, path string, o descriptors.Options) (*descriptors.Config, descriptors.Problems, error) {
+func load(s snapshot, path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
 	if s.err != nil {
 		return nil, nil, s.err
 	}
@@ -153,16 +154,16 @@ func load(s snapshot, path string, o descriptors.Options) (*descriptors.Config, 
 }
 
 // read reads what s lists below path. There is a problem for each file and directory that cannot be read.
-func (s snapshot) read(path string) ([]descriptors.File, descriptors.Problems) {
+func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	problems := slices.Clone(s.problems)
-	var files []descriptors.File
+	var files []yaml.File
 	for _, f := range s.files {
 		data, err := read(filepath.Join(path, f.name))
 		if err != nil {
 			problems = append(problems, problem(f.name, err))
 			continue
 		}
-		files = append(files, descriptors.File{Name: filepath.ToSlash(f.name), Data: data})
+		files = append(files, yaml.File{Name: filepath.ToSlash(f.name), Data: data})
 	}
 	return files, problems
 }

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // load is Load, and its problems as texts.
 func loadTexts(dir string) (*descriptors.Config, []string, error) {
-	c, problems, err := Load(dir, descriptors.Options{})
+	c, problems, err := Load(dir, yaml.Options{})
 	var texts []string
 	for _, p := range problems {
 		texts = append(texts, p.String())
@@ -106,16 +107,16 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	write(t, config("a", 1), dir, "a.yaml")
 	s := scan(dir)
 	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
-	if c, problems, err := load(s, dir, descriptors.Options{}); c != nil || err != nil || len(problems) != 1 ||
+	if c, problems, err := load(s, dir, yaml.Options{}); c != nil || err != nil || len(problems) != 1 ||
 		!strings.Contains(problems[0].Text, "larger than 16 MiB") {
 		t.Errorf("got %v, %v, %v", c, problems, err)
 	}
 	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	if c, problems, err := load(s, dir, descriptors.Options{}); c != nil || err != nil || len(problems) != 1 ||
+	if c, problems, err := load(s, dir, yaml.Options{}); c != nil || err != nil || len(problems) != 1 ||
 		!strings.Contains(problems[0].Text, "no such file") {
 		t.Errorf("got %v, %v, %v", c, problems, err)
 	}
-	d := New(dir, descriptors.Options{}, nil)
+	d := New(dir, yaml.Options{}, nil)
 	if d.load(s, nil, false) {
 		t.Error("a directory that has changed while it was read must be left alone until it rests")
 	}
@@ -123,7 +124,7 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 
 // TestTheExampleConfigurationIsRight reads the files that `make run` serves, and asks them what the documents promise.
 func TestTheExampleConfigurationIsRight(t *testing.T) {
-	c, problems, err := Load(filepath.Join("..", "..", "k8s", "base", "config"), descriptors.Options{})
+	c, problems, err := Load(filepath.Join("..", "..", "k8s", "base", "config"), yaml.Options{})
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("the example must have no problems and no warnings: %v, %v", problems, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 const shop = `domain: shop
@@ -44,8 +45,8 @@ type port struct {
 
 func newPort(t *testing.T, g Guard) *port {
 	t.Helper()
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(shop)}},
-		descriptors.Options{Algorithm: descriptors.SlidingWindow})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(shop)}},
+		yaml.Options{Algorithm: descriptors.SlidingWindow})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 const shop = `
@@ -32,7 +33,7 @@ descriptors:
 
 func parse(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte(text)}}, descriptors.Options{})
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

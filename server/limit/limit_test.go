@@ -12,6 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -79,7 +80,7 @@ func newStore(t testing.TB) (*memory.Store, *clock) {
 func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
 	o.Algorithm = descriptors.SlidingWindow
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(file)}}, descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(file)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +276,8 @@ func TestBadRequests(t *testing.T) {
 	l, _ := newLimiter(t)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
-	var none descriptors.Held
-	broken.Apply(none.Renew([]descriptors.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
+	var none yaml.Held
+	broken.Apply(none.Renew([]yaml.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
 		{Name: "bar", Data: []byte("domain: bar")}}, nil).Config)
 	brings := one("no", "rule")
 	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -106,7 +107,7 @@ func everything(t testing.TB) *descriptors.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "everything.yaml", Data: data}}, descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "everything.yaml", Data: data}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -49,7 +50,7 @@ func newWaiter(t *testing.T) *waiter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "shop.yaml", Data: []byte(waiting)}}, descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(waiting)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 )
 
 func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
-	c, problems := descriptors.Parse([]descriptors.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n" +
-		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")}}, descriptors.Options{})
+		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

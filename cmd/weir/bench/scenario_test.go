@@ -7,12 +7,13 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"google.golang.org/protobuf/proto"
 )
 
 func TestEveryScenarioHasItsRule(t *testing.T) {
-	config, problems := descriptors.Parse([]descriptors.File{{Name: "descriptors.yaml", Data: descriptorFile}},
-		descriptors.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "descriptors.yaml", Data: descriptorFile}},
+		yaml.Options{})
 	if len(problems) > 0 {
 		t.Fatalf("descriptors.yaml is not right: %v", problems)
 	}

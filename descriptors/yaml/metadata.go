@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // metadata reads what a rule tells Envoy about the requests that it lets pass. It is nil if the rule tells nothing.
@@ -33,7 +35,7 @@ func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]an
 			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
 		default:
 			if own[key.Value] {
-				p.warnf(key, path, "%s is given twice in metadata: the last one holds", quoted(key.Value))
+				p.warnf(key, path, "%s is given twice in metadata: the last one holds", descriptors.Quoted(key.Value))
 			}
 			all[key.Value], own[key.Value] = p.free(value, path, depth+1), true
 		}
@@ -95,7 +97,7 @@ func (p *parser) freeScalar(n *yaml.Node, path string) any {
 	case n.Tag == "!!int", n.Tag == "!!float":
 		var v float64
 		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			p.errorf(n, path, "metadata holds %s, which is not a number that JSON has", quoted(n.Value))
+			p.errorf(n, path, "metadata holds %s, which is not a number that JSON has", descriptors.Quoted(n.Value))
 		}
 		return v
 	}

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // parse reads one file that must be right.
-func parse(t testing.TB, text string) *Config {
+func parse(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
 	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{})
 	if len(problems) > 0 {
@@ -20,7 +22,7 @@ func parse(t testing.TB, text string) *Config {
 }
 
 // parseSuspect reads one file that must have no errors, but may have warnings.
-func parseSuspect(t testing.TB, text string) *Config {
+func parseSuspect(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
 	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{})
 	if err := problems.Err(); err != nil {
@@ -29,14 +31,36 @@ func parseSuspect(t testing.TB, text string) *Config {
 	return c
 }
 
+// read is Parse, with the domains that the configuration was made of.
+func read(files []File, o Options) (*descriptors.Config, map[string]*descriptors.Domain, Problems) {
+	r := NewHeld(o).Renew(files, nil)
+	if r.Problems.Err() != nil {
+		return nil, nil, r.Problems
+	}
+	trees := make(map[string]*descriptors.Domain)
+	for name, f := range r.Held.domains {
+		trees[name] = f.domain
+	}
+	return r.Config, trees, r.Problems
+}
+
 // limit is a limit that must be right.
-func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) Limit {
+func limit(t testing.TB, requests uint64, u descriptors.Unit, multiplier uint32, a descriptors.Algorithm, precision time.Duration) descriptors.Limit {
 	t.Helper()
-	l, err := NewLimit(requests, u, multiplier, a, precision)
+	l, err := descriptors.NewLimit(requests, u, multiplier, a, precision)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// spelt is a descriptor that is written right: user=ann,path=/pay.
+func spelt(text string) descriptors.Descriptor {
+	d, err := descriptors.ParseDescriptor(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
 }
 
 func TestParseReadsTheWholeGrammar(t *testing.T) {
@@ -61,16 +85,16 @@ descriptors:
     value: /static/*
     rate_limit: {unlimited: true, name: free}
 `)
-	burst := limit(t, 10, Minute, 1, SlidingWindow, 0)
+	burst := limit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0)
 	burst.Name = "burst"
-	want := []Rule{
-		{Domain: "shop", Path: "user", Where: "shop.yaml:4", Limits: []Limit{burst, limit(t, 500, Hour, 1, FixedWindow, 0)}},
+	want := []descriptors.Rule{
+		{Domain: "shop", Path: "user", Where: "shop.yaml:4", Limits: []descriptors.Limit{burst, limit(t, 500, descriptors.Hour, 1, descriptors.FixedWindow, 0)}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
-			Charge: ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n",
-			Limits: []Limit{limit(t, 5, Second, 30, SlidingWindow, time.Second)}, Number: 1,
+			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n",
+			Limits: []descriptors.Limit{limit(t, 5, descriptors.Second, 30, descriptors.SlidingWindow, time.Second)}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:18", Unlimited: true, Number: 2, name: "free"},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:18", Unlimited: true, Number: 2, Name: "free"},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
@@ -83,16 +107,16 @@ descriptors:
 	if c.Domains() != 1 {
 		t.Errorf("got %d domains, want 1", c.Domains())
 	}
-	if m := c.Match("shop", Descriptor{{"user", "monitor"}}); m.Found != NoRule {
+	if m := c.Match("shop", spelt("user=monitor")); m.Found != descriptors.NoRule {
 		t.Errorf("a descriptor without a limit lets through what it matches; got %v", m.Found)
 	}
 }
 
 func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
-	for option, want := range map[Algorithm]Algorithm{
-		0: SlidingWindow, SlidingWindow: SlidingWindow, FixedWindow: FixedWindow, SlidingLog: SlidingLog,
-		TokenBucket: TokenBucket,
+	for option, want := range map[descriptors.Algorithm]descriptors.Algorithm{
+		0: descriptors.SlidingWindow, descriptors.SlidingWindow: descriptors.SlidingWindow, descriptors.FixedWindow: descriptors.FixedWindow, descriptors.SlidingLog: descriptors.SlidingLog,
+		descriptors.TokenBucket: descriptors.TokenBucket,
 	} {
 		c, problems := Parse([]File{file}, Options{Algorithm: option})
 		if len(problems) > 0 {
@@ -121,7 +145,7 @@ func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
 		text = strings.Trim(text, "'")
-		if m := c.Match("7", Descriptor{{text, text}}); m.Found != RuleFound {
+		if m := c.Match("7", descriptors.Descriptor{{Key: text, Value: text}}); m.Found != descriptors.RuleFound {
 			t.Errorf("key and value %s are not found under that text", text)
 		}
 	}
@@ -130,7 +154,7 @@ func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 func TestAnEmptyValueIsNoValue(t *testing.T) {
 	for _, value := range []string{`value: ""`, "value:", ""} {
 		c := parseSuspect(t, "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unlimited: true}\n  "+value)
-		if m := c.Match("d", Descriptor{{"k", "anything"}}); m.Found != RuleFound {
+		if m := c.Match("d", spelt("k=anything")); m.Found != descriptors.RuleFound {
 			t.Errorf("%q does not match any value", value)
 		}
 	}
@@ -192,7 +216,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		if got := c.Match("d", Descriptor{{"k", "xy"}}); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 0 {
+		if got := c.Match("d", spelt("k=xy")); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 0 {
 			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
 		}
 		if c.Domains() != 2 {

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // Held is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one with
@@ -23,8 +25,8 @@ type Held struct {
 
 // form is a domain that has no errors. Configurations share it: neither its tree nor its rules ever change.
 type form struct {
-	tree  *node
-	files []readFile // in the order of their names
+	domain *descriptors.Domain
+	files  []readFile // in the order of their names
 }
 
 // NewHeld holds nothing yet. All that is renewed from it is read with these options.
@@ -33,7 +35,7 @@ func NewHeld(o Options) *Held { return &Held{options: o} }
 // Renewal is what [Held.Renew] makes of the files as they are now.
 type Renewal struct {
 	// Config is nil if there is nothing to put in force: no domain has ever been good, or errors leave all as it was.
-	Config   *Config
+	Config   *descriptors.Config
 	Held     *Held    // to go on from, once Config is in force
 	Kept     []string // domains that have errors and keep their last good form, sorted
 	Homeless []string // files with errors of which nobody knows the domain, sorted
@@ -46,7 +48,11 @@ type Renewal struct {
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. Only
 // what has changed takes time: a domain whose files are those of its last good form is not read again.
 func (h *Held) Renew(files []File, unreadable []string) Renewal {
-	p := h.read(files)
+	return h.renew(h.read(files), unreadable)
+}
+
+// renew is Renew once the files are read.
+func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	var homeless []string
@@ -66,11 +72,11 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 			bad[domain] = true
 		}
 	}
-	h.stay(p.read, next, bad)
+	h.keepLeft(p.read, next, bad)
 	homeless = append(homeless, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
 	slices.Sort(homeless)
 	r := Renewal{Held: next, Homeless: homeless, Problems: p.problems}
-	h.settle(&r, bad)
+	h.keepBad(&r, bad)
 	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains)+len(h.domains) == 0) {
 		return r
 	}
@@ -78,8 +84,8 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	return r
 }
 
-// settle gives each bad domain its last good form, or makes it known as broken.
-func (h *Held) settle(r *Renewal, bad map[string]bool) {
+// keepBad gives each bad domain its last good form, or makes it known as broken.
+func (h *Held) keepBad(r *Renewal, bad map[string]bool) {
 	next := r.Held
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
 		last, held := h.domains[domain]
@@ -95,7 +101,7 @@ func (h *Held) settle(r *Renewal, bad map[string]bool) {
 	}
 }
 
-// knows says whether a file of that name, or below it, had a domain.
+// knows reports whether a file of that name, or below it, had a domain.
 func (h *Held) knows(name string) bool {
 	if _, known := h.of[name]; known {
 		return true
@@ -108,9 +114,9 @@ func (h *Held) knows(name string) bool {
 	return false
 }
 
-// stay keeps domains that files have left for one that is bad: what these were meant to become is not in force, and nobody
-// took the domain away.
-func (h *Held) stay(files []readFile, next *Held, bad map[string]bool) {
+// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in force,
+// and nobody removed the domain.
+func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	for _, f := range files {
 		was := h.of[f.Name]
 		if _, held := h.domains[was]; held && bad[next.of[f.Name]] {
@@ -122,7 +128,7 @@ func (h *Held) stay(files []readFile, next *Held, bad map[string]bool) {
 	}
 }
 
-// read reads files in the order of their names, but takes those of unchanged domains as they are held. It takes none if
+// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none if
 // others change what they mean: by naming their domain, or by leaving them no room.
 func (h *Held) read(files []File) *parser {
 	files = slices.Clone(files)
@@ -136,7 +142,7 @@ func (h *Held) read(files []File) *parser {
 	for _, f := range files {
 		domain := h.of[f.Name]
 		if held := left[domain]; len(held) > 0 {
-			p.take(held[0])
+			p.reuse(held[0])
 			left[domain] = held[1:]
 		} else {
 			p.readFile(f)
@@ -146,13 +152,13 @@ func (h *Held) read(files []File) *parser {
 		if p.domains[domain] != nil || p.unfolded > maxUnfolded {
 			return NewHeld(h.options).read(files)
 		}
-		p.domains[domain] = h.domains[domain].tree
+		p.domains[domain] = h.domains[domain].domain
 	}
 	p.end()
 	return p
 }
 
-// unchanged are the domains whose files are those of the form that is held, and had all of their warnings told.
+// unchanged returns the domains whose files are those of the form that is held, and had all of their warnings told.
 func (h *Held) unchanged(files []File) []string {
 	now := make(map[string][]File)
 	for _, f := range files {
@@ -171,38 +177,36 @@ func (h *Held) unchanged(files []File) []string {
 
 // build makes the renewal's Config of the forms that are held, unless together they are too much.
 func (h *Held) build(r *Renewal) {
-	var all []readFile
-	domains, unfolded := make(map[string]*node), 0
-	for domain, form := range h.domains {
-		domains[domain] = form.tree
-		all = append(all, form.files...)
-	}
-	for _, f := range all {
-		unfolded += f.unfolded
+	forms := slices.SortedFunc(maps.Values(h.domains), func(a, b form) int {
+		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
+			cmp.Compare(a.domain.Name(), b.domain.Name()))
+	})
+	domains, unfolded := make([]*descriptors.Domain, len(forms)), 0
+	for i, form := range forms {
+		domains[i] = form.domain
+		for _, f := range form.files {
+			unfolded += f.unfolded
+		}
 	}
 	if unfolded > maxUnfolded { // each form was good
 		r.Problems = append(r.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", listed(r.Kept), maxUnfolded>>20)})
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(r.Kept), maxUnfolded>>20)})
 		return
 	}
-	slices.SortStableFunc(all, func(a, b readFile) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.domain, b.domain)) // a kept file's name may be taken again
-	})
-	r.Config = newConfig(h.options, domains, all)
-	r.Config.broken = h.broken
+	r.Config = descriptors.NewConfig(h.options.KeyPrefix, domains, h.broken)
 }
 
-// same says whether h and g make the same configuration.
+// same reports whether h and g make the same configuration.
 func (h *Held) same(g *Held) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool { return a.is(b.File) })
 	})
 }
 
-// is says whether f is the file as it is now.
+// is reports whether f is the file as it is now.
 func (f *readFile) is(now File) bool { return f.Name == now.Name && bytes.Equal(f.Data, now.Data) }
 
-// within says whether a file is one of those named, or lies below one. The name . stands for the directory of all.
+// within reports whether a file is one of those named, or lies below one. The name . stands for the directory of all.
 func within(file string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		return name == "." || file == name || strings.HasPrefix(file, name+"/")
@@ -216,7 +220,7 @@ var (
 	domainInside  = regexp.MustCompile(`^\s*\{(?s:.*?)["']?\bdomain["']?\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,{}\[\]\n#]+)`)
 )
 
-// domainLine is the domain that a file which is not YAML seems to configure: that of its last line domain:, or of the
+// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of the
 // first such key in braces. It is "" if there is none.
 func domainLine(data []byte) string {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -238,29 +242,17 @@ func domainLine(data []byte) string {
 // maxSearched is how far into a file in braces its domain is looked for, in bytes.
 const maxSearched = 64 << 10
 
-// Told is what a renewal with errors means for requests, as one line for a log; "" if it means nothing.
+// Told returns what a renewal with errors means for requests, as one line for a log; "" if it means nothing.
 func (r *Renewal) Told() string {
 	var parts []string
 	if len(r.Kept) > 0 {
-		parts = append(parts, "keep their last good form: "+listed(r.Kept))
+		parts = append(parts, "keep their last good form: "+descriptors.Listed(r.Kept))
 	}
 	if len(r.Held.broken) > 0 {
-		parts = append(parts, "never had a good form, so that requests cannot be decided: "+listed(r.Held.broken))
+		parts = append(parts, "never had a good form, so that requests cannot be decided: "+descriptors.Listed(r.Held.broken))
 	}
 	if len(r.Homeless) > 0 {
-		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+listed(r.Homeless))
+		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+descriptors.Listed(r.Homeless))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// listed names up to ten domains.
-func listed(domains []string) string {
-	some := make([]string, 0, maxSiblings)
-	for _, d := range domains[:min(len(domains), maxSiblings)] {
-		some = append(some, shown(d))
-	}
-	if more := len(domains) - len(some); more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(some, ", "), more)
-	}
-	return strings.Join(some, ", ")
 }

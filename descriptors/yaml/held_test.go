@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // limited is a file whose domain allows requests with key k so many times a day.
@@ -172,8 +174,8 @@ func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 	}
 }
 
-// checkForms fails unless a renewal gives what Parse makes of the forms that it holds, rule for rule.
-func checkForms(t *testing.T, r Renewal, o Options) {
+// checkForms fails unless a renewal gives what its files alone give: those of the forms that it holds.
+func checkForms(t *testing.T, r Renewal, o Options) *descriptors.Config {
 	t.Helper()
 	var files []File
 	for _, domain := range slices.Sorted(maps.Keys(r.Held.domains)) {
@@ -181,32 +183,48 @@ func checkForms(t *testing.T, r Renewal, o Options) {
 			files = append(files, f.File)
 		}
 	}
-	c, problems := Parse(files, o)
-	if err := problems.Err(); err != nil {
-		t.Fatalf("the last good forms have errors: %v", err)
+	return checkInForce(t, r, o, files, "a renewal beside its files alone")
+}
+
+// checkInForce fails unless a renewal gives the configuration that these files alone give, to the last line number. It
+// returns this other configuration, which shares nothing with that of the renewal.
+func checkInForce(t *testing.T, r Renewal, o Options, files []File, why string) *descriptors.Config {
+	t.Helper()
+	alone := NewHeld(o).Renew(files, nil)
+	if err := alone.Problems.Err(); err != nil {
+		t.Fatalf("%s: the good forms have errors: %v", why, err)
 	}
-	if !reflect.DeepEqual(r.Config.rules, c.rules) || !reflect.DeepEqual(r.Config.passes, c.passes) {
-		t.Fatalf("a renewal has the rules and passes\n%v\n%v\nwhere its files alone have\n%v\n%v", r.Config.rules,
-			r.Config.passes, c.rules, c.passes)
+	alone.Held.broken = slices.Clone(r.Held.broken)
+	alone.Held.build(&alone)
+	if !reflect.DeepEqual(r.Config, alone.Config) {
+		t.Fatalf("%s: the configuration is\n%s\nwant\n%s", why, allOf(r), allOf(alone))
 	}
-	if got, want := r.Config.DomainNames(), c.DomainNames(); !slices.Equal(got, want) {
-		t.Fatalf("a renewal has the domains %q, its files alone have %q", got, want)
+	return alone.Config
+}
+
+// allOf writes all that a renewal has put in force.
+func allOf(r Renewal) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Config.BrokenNames(), r.Config.Passes())
+	for _, rule := range r.Config.Rules() {
+		fmt.Fprintf(&b, "%+v\n", *rule)
 	}
-	for _, domain := range c.DomainNames() {
-		checkSameDomain(t, r.Config, c, domain, "a renewal beside its files alone")
+	for _, domain := range r.Config.DomainNames() {
+		b.WriteString(canonical(r.Config, r.Held.domains[domain].domain))
 	}
+	return b.String()
 }
 
 // inForce shows the domains of a renewal with the limit of their key k.
 func inForce(r Renewal) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c z", " ") {
-		switch m := r.Config.Match(domain, Descriptor{{Key: "k", Value: "v"}}); m.Found {
-		case RuleFound:
+		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
+		case descriptors.RuleFound:
 			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
-		case BrokenDomain:
+		case descriptors.BrokenDomain:
 			parts = append(parts, domain+"=broken")
-		case NoRule:
+		case descriptors.NoRule:
 			parts = append(parts, domain+"=empty")
 		}
 	}
@@ -236,7 +254,7 @@ func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
 	if got := r.Told(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if x := r.Config.Explain("b\\x", Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
+	if x := r.Config.Explain("b\\x", descriptors.Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
 		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
 	}
 }
@@ -268,7 +286,7 @@ func TestFilesAreTooMuchTogetherWhetherReadAgainOrNot(t *testing.T) {
 		{"a third beside one that is kept", []File{{"a", a}, {"b", []byte(wrong("b"))}, {"c", c}},
 			"too much configuration: beside the last good form of b it takes over 64 MiB"},
 	} {
-		got, want := first.Held.Renew(test.files, nil), unused(first.Held).Renew(test.files, nil)
+		got, want := first.Held.Renew(test.files, nil), first.Held.renew((&Held{}).read(test.files), nil)
 		if !slices.Equal(got.Problems, want.Problems) || (got.Config == nil) != (want.Config == nil) {
 			t.Errorf("%s: got %.500v, where all files read again give %.500v", test.name, got.Problems, want.Problems)
 		}

@@ -1,13 +1,11 @@
-package descriptors
+package yaml
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // Problem is one thing that is wrong in a configuration file. Its texts are short and printable, whatever the file
@@ -65,33 +63,3 @@ func (ps Problems) sort() {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 }
-
-// maxShown is how many bytes of a text from outside a message repeats.
-const maxShown = 120
-
-// short cuts a text from outside to what a message can repeat.
-func short(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:maxShown], ""), len(s))
-}
-
-// printable replaces what could break the line or move the cursor of a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
-}
-
-// shown is a text from outside as one line of a terminal or a log can hold it.
-func shown(s string) string { return printable(short(s)) }
-
-// quoted is the same between quotes.
-func quoted(s string) string { return strconv.Quote(short(s)) }
-
-// shownPath is a rule's path, readable and fit for a message.
-func shownPath(path string) string { return shown(ReadablePath(path)) }

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 const (
@@ -20,7 +22,6 @@ const (
 // everyFeature are files with all that the language has.
 var everyFeature = []string{
 	toldApart,
-	explained,
 	"domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n- {key: l, <<: {rate_limit: *r}}",
 	"domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]",
 	`domain: d
@@ -60,7 +61,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range everyFeature {
 		f.Add([]byte(text))
 	}
-	format, err := os.ReadFile("FORMAT.md")
+	format, err := os.ReadFile(filepath.Join("..", "FORMAT.md"))
 	shown := shownFiles.FindAllSubmatch(format, -1)
 	if len(shown) == 0 {
 		f.Fatalf("FORMAT.md has no descriptor file: %v", err)
@@ -69,7 +70,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(file[1])
 		f.Add(append([]byte("domain: shop\ndescriptors:\n"), file[1]...))
 	}
-	for _, pattern := range []string{"../k8s/base/config/*", "testdata/bad/*"} {
+	for _, pattern := range []string{"../../k8s/base/config/*", "../testdata/*.yaml", "testdata/bad/*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			f.Fatalf("there are no files %s: %v", pattern, err)
@@ -91,7 +92,7 @@ func FuzzParse(f *testing.F) {
 
 // checkFile fails unless a file has errors, or a meaning that it keeps when it is written out and read again.
 func checkFile(t *testing.T, data []byte) {
-	c, problems := Parse([]File{{"f", data}}, Options{})
+	c, trees, problems := read([]File{{"f", data}}, Options{})
 	if (c == nil) != (problems.Err() != nil) {
 		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
 	}
@@ -105,57 +106,52 @@ func checkFile(t *testing.T, data []byte) {
 		return
 	}
 	domain := c.DomainNames()[0]
-	checkSpelt(t, c, domain, c.domains[domain], nil)
-	text := canonical(c, domain)
+	checkSpelt(t, c, trees[domain], trees[domain].Root(), nil)
+	text := canonical(c, trees[domain])
 	if len(text) > maxWrittenOut {
 		return
 	}
-	again, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+	again, treesAgain, problems := read([]File{{"f", []byte(text)}}, Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatalf("what was read has errors when it is written out: %v\n%s", err, text)
 	}
-	checkSameDomain(t, again, c, domain, "written out and read again")
+	checkSameDomain(t, again, c, treesAgain[domain], trees[domain], "written out and read again")
 }
 
 // checkSpelt fails unless each rule below n applies to the descriptor that its keys and values spell. A rule without a
 // value is asked for an empty one, unless a pattern beside it takes that.
-func checkSpelt(t *testing.T, c *Config, domain string, n *node, above Descriptor) {
+func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n *descriptors.Node, above descriptors.Descriptor) {
 	t.Helper()
-	see := func(child *node, e Entry) {
+	var patterns []descriptors.Entry
+	for e, child := range n.Children() {
+		if isStarred(e) {
+			patterns = append(patterns, e)
+		} else if e.Value == "" && slices.ContainsFunc(patterns, func(p descriptors.Entry) bool { return fitsByDefinition(p, e) }) {
+			continue
+		}
 		d := append(slices.Clip(above), e)
-		if m := c.Match(domain, d); m.Rule != child.rule || (m.Found == RuleFound) != (child.rule != nil) {
-			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.where, m)
+		if m := c.Match(tree.Name(), d); m.Rule != child.Rule() || (m.Found == descriptors.RuleFound) != (child.Rule() != nil) {
+			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.Where(), m)
 		}
-		checkExplanation(t, c, domain, d)
-		checkSpelt(t, c, domain, child, d)
-	}
-	for e, child := range n.exact {
-		see(child, e)
-	}
-	for key, child := range n.byKey {
-		e := Entry{Key: key}
-		if !slices.ContainsFunc(n.patterns.all, func(p pattern) bool {
-			return glob(p.key, key) && (p.value == "" || glob(p.value, ""))
-		}) {
-			see(child, e)
-		}
+		checkExplanation(t, c, tree.Name(), tree, d)
+		checkSpelt(t, c, tree, child, d)
 	}
 }
 
 // checkRenewal fails unless a file that takes the place of a good one has the meaning that Parse gives it if it is good,
 // and leaves the last good form whole if it is bad. The file beside it changes in any case.
-func checkRenewal(t *testing.T, data []byte, parsed *Config) {
+func checkRenewal(t *testing.T, data []byte, parsed *descriptors.Config) {
 	t.Helper()
 	own := (&Held{}).read([]File{{"f", data}}).read[0].domain
 	domain, beside := cmp.Or(own, "kept"), "beside"
 	if domain == beside {
 		beside = "other"
 	}
-	file := func(name, domain, descriptors string) File {
-		return File{name, []byte("domain: " + inQuotes(domain) + "\ndescriptors: " + descriptors)}
+	file := func(name, domain, list string) File {
+		return File{name, []byte("domain: " + inQuotes(domain) + "\ndescriptors: " + list)}
 	}
-	const last = "[{key: k*, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 7}}, {key: k}]"
-	before := (&Held{}).Renew([]File{file("f", domain, last), file("g", beside, "[]")}, nil)
+	last := file("f", domain, "[{key: k*, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 7}}, {key: k}]")
+	before := (&Held{}).Renew([]File{last, file("g", beside, "[]")}, nil)
 	if before.Config == nil {
 		t.Fatalf("two good files give no configuration: %v", before.Problems)
 	}
@@ -164,23 +160,25 @@ func checkRenewal(t *testing.T, data []byte, parsed *Config) {
 	if r.Config == nil {
 		t.Fatalf("a file that changed beside this one is not in force: %v", r.Problems)
 	}
-	if m := r.Config.Match(beside, Descriptor{{"l", ""}}); m.Found != RuleFound || !slices.Contains(r.Config.rules, m.Rule) {
+	if m := r.Config.Match(beside, descriptors.Descriptor{{Key: "l"}}); m.Found != descriptors.RuleFound ||
+		!slices.Contains(r.Config.Rules(), m.Rule) {
 		t.Fatalf("a file that changed beside this one is not in force: its rule is %+v", m)
 	}
-	want, why := parsed, "a good file renewed"
+	want, why := File{"f", data}, "a good file renewed"
 	if parsed == nil {
-		want, why = before.Config, "a bad file renewed"
+		want, why = last, "a bad file renewed"
 	}
 	if kept := parsed == nil; slices.Contains(r.Kept, domain) != kept {
 		t.Fatalf("%s: the domains that keep their last good form are %q", why, r.Kept)
 	}
-	checkSameDomain(t, r.Config, want, domain, why)
-	again := r.Held.Renew([]File{{"f", data}, file("g", beside, "[]")}, nil)
+	checkInForce(t, r, Options{}, []File{want, changed}, why)
+	unchanged := file("g", beside, "[]")
+	again := r.Held.Renew([]File{{"f", data}, unchanged}, nil)
 	if again.Config == nil || !slices.Equal(again.Problems, r.Problems) {
 		t.Fatalf("%s: once another file has changed, its problems are\n%v\nand were\n%v", why, again.Problems, r.Problems)
 	}
-	if again.Config.domains[domain] != r.Config.domains[domain] && len(r.Problems) < maxProblems {
+	if again.Held.domains[domain].domain != r.Held.domains[domain].domain && len(r.Problems) < maxProblems {
 		t.Fatalf("%s: it was read again, though only another file has changed", why)
 	}
-	checkSameDomain(t, again.Config, want, domain, why+" and taken again")
+	checkInForce(t, again, Options{}, []File{want, unchanged}, why+" and used again")
 }

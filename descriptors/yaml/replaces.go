@@ -1,32 +1,13 @@
-package descriptors
+package yaml
 
 import (
-	"slices"
-
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // inReplaces is an item of a rate_limit's replaces.
 var inReplaces = place{"an item of replaces", []string{"name"}}
-
-// ReplacedBy says whether the whole rule steps aside for others that replace these names: all of its limits do, or it is
-// unlimited and has one of the names.
-func (r *Rule) ReplacedBy(names []string) bool {
-	if len(names) == 0 {
-		return false
-	}
-	for i := range r.Limits {
-		if !r.Limits[i].ReplacedBy(names) {
-			return false
-		}
-	}
-	return !r.Unlimited || (r.name != "" && slices.Contains(names, r.name))
-}
-
-// ReplacedBy says whether the limit has one of these names.
-func (l *Limit) ReplacedBy(names []string) bool {
-	return l.Name != "" && slices.Contains(names, l.Name)
-}
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {
@@ -47,7 +28,7 @@ func (p *parser) replaces(m mapping, own, path string) []string {
 				p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 			}
 			names = append(names, name)
-			p.replacements = append(p.replacements, replacement{path, name, item.Line})
+			p.file.replacements = append(p.file.replacements, replacement{path, name, item.Line})
 		}
 	}
 	return names
@@ -57,17 +38,16 @@ func (p *parser) replaces(m mapping, own, path string) []string {
 // names stay with their file.
 func (p *parser) warnOfNothingReplaced() {
 	for i := range p.read {
-		f := &p.read[i]
-		p.file, p.domain = f.Name, f.domain
+		p.file = &p.read[i]
 		var idle []replacement
-		for _, r := range f.replacements {
-			if _, there := p.names[Entry{Key: p.domain, Value: r.name}]; !there {
+		for _, r := range p.file.replacements {
+			if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
 				idle = append(idle, r)
 				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
-					"or leave it out", shown(r.name))
+					"or leave it out", descriptors.Shown(r.name))
 			}
 		}
-		f.replacements = idle
+		p.file.replacements = idle
 	}
 }
 

@@ -1,29 +1,31 @@
-package descriptors
+package yaml
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // rule reads what a descriptor says about the requests that end on it. It is nil if the descriptor has no limit.
-func (p *parser) rule(m mapping, path, where string) *Rule {
-	r := &Rule{
-		Domain:  p.domain,
-		Path:    path,
-		Where:   where,
-		Shadow:  p.flag(m, "shadow_mode", path),
-		Quota:   p.flag(m, "quota_mode", path),
-		Charge:  word(p, m, "charge", path, ParseCharge),
-		Message: p.text(m, "message", path, maxMessage),
-
+func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
+	path := at.path
+	r := &descriptors.Rule{
+		Path:     path,
+		Where:    where,
+		Shadow:   p.flag(m, "shadow_mode", path),
+		Quota:    p.flag(m, "quota_mode", path),
+		Charge:   word(p, m, "charge", path, descriptors.ParseCharge),
+		Message:  p.text(m, "message", path, maxMessage),
 		Metadata: p.metadata(m, path),
-
-		detailed: p.flag(m, "detailed_metric", path),
+		Values:   at.values,
+		Patterns: at.patterns,
+	}
+	detailed := p.flag(m, "detailed_metric", path)
+	if detailed {
+		r.Values = upTo(at.depth)
 	}
 	one, many := m.get("rate_limit"), m.get("rate_limits")
 	if one != nil && many != nil {
@@ -41,22 +43,23 @@ func (p *parser) rule(m mapping, path, where string) *Rule {
 	}
 	switch {
 	case r.Unlimited:
-		p.warnIdle(m, r, "on an unlimited descriptor", "charge", "message", "shadow_mode", "quota_mode", "metadata")
+		p.warnIdle(m, r, "on an unlimited descriptor", false) // its hits are counted, in detail too
 	case one == nil && many == nil:
-		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own",
-			"charge", "message", "shadow_mode", "quota_mode", "metadata", "detailed_metric")
+		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
-	case r.Charge == ChargeAlways && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Algorithm == SlidingLog }):
+	case r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog):
 		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+
 			"charge admitted, or use sliding_window")
 	}
 	return r
 }
 
-// warnIdle warns of those of the named keys that only a limit gives a meaning. A flag that is off means nothing anyway.
-func (p *parser) warnIdle(m mapping, r *Rule, why string, names ...string) {
-	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !r.detailed}
-	for _, name := range names {
+func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
+
+// warnIdle warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
+func (p *parser) warnIdle(m mapping, r *descriptors.Rule, why string, detailed bool) {
+	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed}
+	for _, name := range []string{"charge", "message", "shadow_mode", "quota_mode", "metadata", "detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
 			p.warnf(n, r.Path, "%s has no effect %s", name, why)
 		}
@@ -64,37 +67,37 @@ func (p *parser) warnIdle(m mapping, r *Rule, why string, names ...string) {
 }
 
 // values adds an entry to those above it whose values the history keeps apart, if its descriptor asks for that.
-func (p *parser) values(m mapping, above []int, path string, entry int) []int {
+func (p *parser) values(m mapping, above level, path string) []int {
 	if !p.flag(m, "value_to_metric", path) {
-		return above
+		return above.values
 	}
 	if v := m.get("value"); v != nil && v.Value != "" && !isNull(v) && !strings.Contains(v.Value, "*") {
 		p.warnf(m.at("value_to_metric"), path, "value_to_metric has no effect beside a value without *: there is only one")
-		return above
+		return above.values
 	}
-	return append(slices.Clip(above), entry)
+	return append(slices.Clip(above.values), above.depth)
 }
 
-// sharing adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
-func (p *parser) sharing(m mapping, above []string, key, value, path string, entry int) []string {
+// patterns adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
+func (p *parser) patterns(m mapping, above level, key, value, path string) []string {
 	if !p.flag(m, "share_threshold", path) {
-		return above
+		return above.patterns
 	}
 	if !strings.Contains(key+value, "*") {
 		p.errorf(m.at("share_threshold"), path, "share_threshold lets all that a * stands for share one count, but neither "+
 			"key nor value has a *: leave it out")
-		return above
+		return above.patterns
 	}
-	all := make([]string, entry+1)
-	copy(all, above)
-	all[entry] = value
+	all := make([]string, above.depth+1)
+	copy(all, above.patterns)
+	all[above.depth] = value
 	if value == "" { // the key has the star
-		all[entry] = "*"
+		all[above.depth] = "*"
 	}
 	return all
 }
 
-// upTo are the numbers below n.
+// upTo returns the numbers below n.
 func upTo(n int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -103,8 +106,8 @@ func upTo(n int) []int {
 	return all
 }
 
-// rateLimit reads the rate_limit of r, and says whether it is unlimited.
-func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
+// rateLimit reads the rate_limit of r, and reports whether it is unlimited.
+func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool {
 	m, ok := p.mapping(n, inRateLimit, path)
 	if !ok {
 		return false
@@ -132,19 +135,19 @@ func (p *parser) rateLimit(n *yaml.Node, r *Rule, path string) bool {
 			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
-	r.name = name
+	r.Name = name
 	p.warnOfName(m, name, path)
 	return true
 }
 
-// isUnit says whether n names a unit.
+// isUnit reports whether n names a unit.
 func isUnit(n *yaml.Node) bool {
-	_, err := ParseUnit(short(n.Value))
+	_, err := descriptors.ParseUnit(n.Value)
 	return err == nil
 }
 
 // limits reads a rate_limits list.
-func (p *parser) limits(n *yaml.Node, r *Rule, path string) {
+func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 	before := p.errors
 	items := p.list(n, "rate_limits", path)
 	switch {
@@ -165,73 +168,59 @@ func (p *parser) limits(n *yaml.Node, r *Rule, path string) {
 			r.Limits = append(r.Limits, l)
 		}
 	}
-	if i := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
-		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits", shown(r.Limits[i].Name))
+	if i := slices.IndexFunc(r.Limits, func(l descriptors.Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
+		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits", descriptors.Shown(r.Limits[i].Name))
 	}
 }
 
 // fits reports a limit that cannot stand in one rule with those before it.
-func (p *parser) fits(n *yaml.Node, all []Limit, l Limit, path string) {
+func (p *parser) fits(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
 	for i := range all {
 		if all[i].SameState(&l) {
 			p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
 			break
 		}
 	}
-	if with := append(slices.Clip(all), l); Mixed(with) && !Mixed(all) {
+	if with := append(slices.Clip(all), l); descriptors.Mixed(with) && !descriptors.Mixed(all) {
 		p.errorf(n, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
 			"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
 	}
 }
 
 // limit reads what rate_limit and an item of rate_limits have in common.
-func (p *parser) limit(m mapping, path string) (Limit, bool) {
+func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	before := p.errors
 	if n := m.get("requests_per_unit"); n == nil || isNull(n) {
 		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {
-		p.errorf(m.node, path, "unit is missing: use one of %s", UnitNames)
+		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
 	requests := p.whole(m, "requests_per_unit", path, 0)
-	unit := word(p, m, "unit", path, ParseUnit)
+	unit := word(p, m, "unit", path, descriptors.ParseUnit)
 	multiplier := uint32(1)
 	if m.get("unit_multiplier") != nil {
 		multiplier = p.whole(m, "unit_multiplier", path, 1)
 	}
-	algorithm := p.algorithm
+	algorithm := p.options.Algorithm
 	if m.get("algorithm") != nil {
-		algorithm = word(p, m, "algorithm", path, ParseAlgorithm)
+		algorithm = word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	}
-	precision := word(p, m, "precision", path, parsePrecision)
+	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
 	burst := p.whole(m, "burst", path, 1)
 	name := p.text(m, "name", path, maxName)
 	if p.errors > before {
-		return Limit{}, false
+		return descriptors.Limit{}, false
 	}
-	l, err := NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
+	l, err := descriptors.NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
 	if err == nil && burst > 0 {
 		l, err = l.WithBurst(uint64(burst))
 	}
 	if err != nil {
 		p.errorf(m.node, path, "%v", err)
-		return Limit{}, false
+		return descriptors.Limit{}, false
 	}
 	l.Name = name
 	p.warnOfName(m, name, path)
 	return l, true
-}
-
-// parsePrecision reads a bucket width: a duration of Go's, or a number of days as in 1d.
-func parsePrecision(text string) (time.Duration, error) {
-	width, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16)
-		width = time.Duration(n) * day
-	}
-	if err != nil || levelOf(width) < 0 {
-		return 0, fmt.Errorf("%q is not a bucket width: use one of %s", text, widthNames)
-	}
-	return width, nil
 }

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // place is a kind of mapping in a file: what messages call it, and the keys that it may have.
@@ -75,47 +77,8 @@ func (m misplaced) String() string {
 		}
 	}
 	allowed := strings.Join(m.in.keys, ", ")
-	if meant := nearest(m.key, m.in.keys); meant != "" {
+	if meant := descriptors.Nearest(m.key, m.in.keys); meant != "" {
 		allowed += " (did you mean " + meant + "?)"
 	}
-	return fmt.Sprintf("unknown key %s in %s: use one of %s", quoted(m.key), m.in.name, allowed)
-}
-
-// nearest is the name that someone who wrote s most likely meant, "" if none is near.
-func nearest(s string, names []string) string {
-	best, meant := 1+min(len(s)/3, 3), ""
-	for _, name := range names {
-		if len(s) > len(name)+best {
-			continue
-		}
-		if d := distance(strings.ToLower(s), name); d < best || (d == best && meant == "") {
-			best, meant = d, name
-		}
-	}
-	return meant
-}
-
-// distance is how many bytes must be changed, added or taken out to make a into b; two swapped neighbours count once.
-func distance(a, b string) int {
-	var before []int // the row before the last
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
+	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, allowed)
 }

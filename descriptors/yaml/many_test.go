@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -79,26 +79,6 @@ func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {
 				t.Errorf("10,000 rules took %v to read", took)
 			}
 		})
-	}
-}
-
-func BenchmarkMatch(b *testing.B) {
-	for _, rules := range []int{1, 10_000} {
-		c := parse(b, string(manyRules(rules)))
-		known := Descriptor{{"user", fmt.Sprintf("u%d", rules/2)}}
-		for name, d := range map[string]Descriptor{"known": known, "unknown": {{"user", "nobody"}}} {
-			b.Run(fmt.Sprintf("%d/%s", rules, name), func(b *testing.B) { benchmarkMatch(b, c, d) })
-		}
-		c = parse(b, string(manyPatterns(rules)))
-		d := Descriptor{{"path", fmt.Sprintf("/p%d/basket", rules-1)}}
-		b.Run(fmt.Sprintf("%d/pattern", rules), func(b *testing.B) { benchmarkMatch(b, c, d) })
-	}
-}
-
-func benchmarkMatch(b *testing.B, c *Config, d Descriptor) {
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Match("shop", d)
 	}
 }
 

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func grammar() map[string][]string {
 
 func formatDocument(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("FORMAT.md")
+	text, err := os.ReadFile("../FORMAT.md")
 	if err != nil {
 		t.Fatal(err)
 	}

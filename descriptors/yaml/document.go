@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 const (
@@ -73,7 +75,7 @@ func syntaxError(err error) (line int, text string) {
 			}
 		}
 	}
-	return line, shown(text)
+	return line, descriptors.Shown(text)
 }
 
 // spend counts what has been read. It says false, after one error, once the files unfold to more than can be meant.
@@ -215,7 +217,7 @@ func (p *parser) text(m mapping, name, path string, limit int) string {
 	}
 	if slices.Contains(borrowed, name) && !plainText(n) {
 		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
-			shown(n.Value))
+			descriptors.Shown(n.Value))
 		return ""
 	}
 	return n.Value
@@ -249,7 +251,7 @@ func word[T any](p *parser, m mapping, name, path string, parse func(string) (T,
 	if p.errors > before {
 		return zero
 	}
-	v, err := parse(short(text))
+	v, err := parse(text)
 	if err != nil {
 		p.errorf(n, path, "%s: %v", name, err)
 		return zero
@@ -326,5 +328,5 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "empty"
 	}
-	return quoted(n.Value)
+	return descriptors.Quoted(n.Value)
 }

@@ -1,9 +1,11 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // row is a file, and what becomes of it.
@@ -156,7 +158,7 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 		}
 	}
 	c := parse(t, "\ufeff"+under("value: 2026-01-31", aDay))
-	if m := c.Match("d", Descriptor{{"k", "2026-01-31"}}); m.Found != RuleFound {
+	if m := c.Match("d", spelt("k=2026-01-31")); m.Found != descriptors.RuleFound {
 		t.Errorf("a byte order mark is no part of the file, and a date is the text that is written; got %v", m)
 	}
 }
@@ -175,31 +177,31 @@ descriptors:
   - {key: path, value: "open/*", rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: a*, share_threshold: yes, rate_limit: {unit: day, requests_per_unit: 5}}
 `)
-	key := func(d ...Entry) string {
+	key := func(d ...descriptors.Entry) string {
 		m := c.Match("d", d)
-		if m.Found != RuleFound {
+		if m.Found != descriptors.RuleFound {
 			t.Fatalf("%v has no rule", d)
 		}
 		return string(m.AppendKey(nil, "d", d))
 	}
 	for _, test := range []struct {
-		a, b   Descriptor
+		a, b   descriptors.Descriptor
 		shared bool
 	}{
-		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/2"}}, true},
-		{Descriptor{{"path", "files/1"}}, Descriptor{{"path", "files/*"}}, true},
-		{Descriptor{{"path", "open/1"}}, Descriptor{{"path", "open/2"}}, false},
-		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "u"}}, true},
-		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/2"}, {"user", "v"}}, false},
-		{Descriptor{{"path", "files/1"}, {"user", "u"}}, Descriptor{{"path", "files/1"}}, false},
-		{Descriptor{{"ab", "1"}}, Descriptor{{"ab", "2"}}, true},
-		{Descriptor{{"ab", "1"}}, Descriptor{{"ac", "1"}}, false},
+		{spelt("path=files/1"), spelt("path=files/2"), true},
+		{spelt("path=files/1"), spelt("path=files/*"), true},
+		{spelt("path=open/1"), spelt("path=open/2"), false},
+		{spelt("path=files/1,user=u"), spelt("path=files/2,user=u"), true},
+		{spelt("path=files/1,user=u"), spelt("path=files/2,user=v"), false},
+		{spelt("path=files/1,user=u"), spelt("path=files/1"), false},
+		{spelt("ab=1"), spelt("ab=2"), true},
+		{spelt("ab=1"), spelt("ac=1"), false},
 	} {
 		if got := key(test.a...) == key(test.b...); got != test.shared {
 			t.Errorf("%v and %v share a count: %v, want %v", test.a, test.b, got, test.shared)
 		}
 	}
-	d := Descriptor{{"path", "files/1"}}
+	d := spelt("path=files/1")
 	if got := string(c.Match("d", d).Rule.AppendValue(nil, d)); got != "path=files%2F*" {
 		t.Errorf("the history has %s, want the pattern: its values are counted as one", got)
 	}

@@ -1,4 +1,4 @@
-package descriptors
+package yaml
 
 import (
 	"fmt"
@@ -8,49 +8,63 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // canonical writes a domain of a configuration as the one file that says the same in the plainest way: every text in
-// quotes, every default spelt out, no anchor and no merge.
-func canonical(c *Config, domain string) string {
+// quotes, every default spelt out, no anchor and no merge, and nothing that has no effect.
+func canonical(c *descriptors.Config, d *descriptors.Domain) string {
 	w := canonicalWriter{passes: make(map[string]int)}
-	for i, p := range c.passes {
-		if p.Domain == domain {
+	for i, p := range c.Passes() {
+		if p.Domain == d.Name() {
 			w.passes[p.Path] = i
 		}
 	}
-	top := w.children(c.domains[domain], "", 0)
-	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(domain), top.text)
+	top := w.children(d.Root(), "", 0)
+	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(d.Name()), top.text)
 }
 
 type canonicalWriter struct {
-	passes map[string]int // the place of each path that passes
+	passes map[string]int // the index of each path that passes
 }
 
-// written is a descriptor, or several, and what tells where it must stand among others; -1 where nothing does.
+// written is a descriptor, or several, with what says where it must stand among others, -1 where nothing does, and what
+// its rules say about the entries above them.
 type written struct {
 	text                string
-	rule, pass, pattern int // its first rule, what passes first in it, its place among the patterns of its level
+	rule, pass, pattern int // its first rule, what passes first in it, its index among the patterns of its level
+	values              []int
+	patterns            []string
 }
 
 // children writes what may follow n, in an order that gives the same rules, passes and patterns in the same order.
-func (w *canonicalWriter) children(n *node, path string, depth int) written {
+func (w *canonicalWriter) children(n *descriptors.Node, path string, depth int) written {
 	var all []*written
-	for id, child := range n.exact {
-		c := w.child(child, id, path, depth)
-		c.pattern = slices.IndexFunc(n.patterns.all, func(p pattern) bool { return p.next == child })
-		all = append(all, &c)
-	}
-	for key, child := range n.byKey {
-		c := w.child(child, Entry{Key: key}, path, depth)
-		all = append(all, &c)
-	}
 	level := written{rule: -1, pass: -1, pattern: -1}
+	for id, child := range n.Children() {
+		c := w.child(child, id, path, depth)
+		if isStarred(id) {
+			c.pattern = len(all) // patterns come first
+		}
+		all = append(all, &c)
+	}
 	for _, c := range inOrder(all) {
 		level.text += strings.Repeat(" ", depth+1) + c.text + ",\n"
 		level.rule, level.pass = first(level.rule, c.rule), first(level.pass, c.pass)
+		level.knows(c.values, c.patterns)
 	}
 	return level
+}
+
+// knows adds what a rule says about the entries above it, unless that is known.
+func (w *written) knows(values []int, patterns []string) {
+	if len(w.values) == 0 {
+		w.values = values
+	}
+	if len(w.patterns) == 0 {
+		w.patterns = patterns
+	}
 }
 
 // first is the lower of two places; -1 is none.
@@ -103,27 +117,35 @@ func inOrder(all []*written) (sorted []*written) {
 }
 
 // child writes the descriptor of an entry below path, and all below it.
-func (w *canonicalWriter) child(n *node, id Entry, path string, depth int) written {
-	path = joinPath(path, PathSegment(id.Key, id.Value))
+func (w *canonicalWriter) child(n *descriptors.Node, id descriptors.Entry, path string, depth int) written {
+	path = joinPath(path, descriptors.PathSegment(id.Key, id.Value))
 	fields := []string{"key: " + inQuotes(id.Key)}
 	if id.Value != "" {
 		fields = append(fields, "value: "+inQuotes(id.Value))
 	}
-	if len(n.values) > 0 && n.values[len(n.values)-1] == depth {
+	c := written{rule: -1, pass: -1, pattern: -1}
+	below := w.children(n, path, depth+1)
+	if r := n.Rule(); r != nil {
+		c.rule = r.Number
+		detailed := len(r.Values) == depth+1
+		if !detailed {
+			c.knows(r.Values, nil)
+		}
+		c.knows(nil, r.Patterns)
+		fields = append(fields, fmt.Sprintf("detailed_metric: %t", detailed))
+		fields = append(fields, ruleFields(r)...)
+	}
+	c.knows(below.values, below.patterns)
+	if slices.Contains(c.values, depth) {
 		fields = append(fields, "value_to_metric: true")
 	}
-	if len(n.shared) == depth+1 {
+	if depth < len(c.patterns) && c.patterns[depth] != "" {
 		fields = append(fields, "share_threshold: true")
-	}
-	c := written{rule: -1, pass: -1, pattern: -1}
-	if r := n.rule; r != nil {
-		c.rule = r.Number
-		fields = append(fields, ruleFields(r)...)
 	}
 	if i, passes := w.passes[path]; passes {
 		c.pass = i
 	}
-	if below := w.children(n, path, depth+1); below.text != "" {
+	if below.text != "" {
 		fields = append(fields, "descriptors: [\n"+below.text+strings.Repeat(" ", depth+1)+"]")
 		c.rule, c.pass = first(c.rule, below.rule), first(c.pass, below.pass)
 	}
@@ -132,13 +154,13 @@ func (w *canonicalWriter) child(n *node, id Entry, path string, depth int) writt
 }
 
 // ruleFields are the keys of a descriptor that only its limits give a meaning.
-func ruleFields(r *Rule) []string {
-	flags := fmt.Sprintf("shadow_mode: %t, quota_mode: %t, detailed_metric: %t", r.Shadow, r.Quota, r.detailed)
+func ruleFields(r *descriptors.Rule) []string {
+	flags := fmt.Sprintf("shadow_mode: %t, quota_mode: %t", r.Shadow, r.Quota)
 	fields := []string{flags, "message: " + inQuotes(r.Message)}
 	switch r.Charge {
-	case ChargeAdmitted:
+	case descriptors.ChargeAdmitted:
 		fields = append(fields, "charge: admitted")
-	case ChargeAlways:
+	case descriptors.ChargeAlways:
 		fields = append(fields, "charge: always")
 	}
 	if r.Metadata != nil {
@@ -150,14 +172,14 @@ func ruleFields(r *Rule) []string {
 	}
 	replaced := ", replaces: [" + strings.Join(replaces, ", ") + "]"
 	if r.Unlimited {
-		return append(fields, "rate_limit: {unlimited: true, name: "+inQuotes(r.name)+replaced+"}")
+		return append(fields, "rate_limit: {unlimited: true, name: "+inQuotes(r.Name)+replaced+"}")
 	}
 	limits := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
 		limits[i] = fmt.Sprintf("requests_per_unit: %d, unit: %s, unit_multiplier: %d, algorithm: %s, name: %s",
 			l.Requests, l.Unit, l.Multiplier, l.Algorithm, inQuotes(l.Name))
-		if l.Algorithm == SlidingWindow {
-			limits[i] += ", precision: " + brief(l.Precision)
+		if l.Algorithm == descriptors.SlidingWindow {
+			limits[i] += ", precision: " + l.LevelNames()[0]
 		}
 		if l.Burst > 0 {
 			limits[i] += fmt.Sprintf(", burst: %d", l.Burst)
@@ -205,8 +227,9 @@ func inQuotes(s string) string { return strconv.QuoteToASCII(s) }
 
 // checkSameDomain fails unless two configurations have the same rules, passes and match tree for a domain, apart from
 // the lines that they stand on.
-func checkSameDomain(t *testing.T, got, want *Config, domain, why string) {
+func checkSameDomain(t *testing.T, got, want *descriptors.Config, gotTree, wantTree *descriptors.Domain, why string) {
 	t.Helper()
+	domain := wantTree.Name()
 	gotRules, wantRules := rulesOf(got, domain), rulesOf(want, domain)
 	if len(gotRules) != len(wantRules) {
 		t.Fatalf("%s: %d rules, want %d", why, len(gotRules), len(wantRules))
@@ -219,17 +242,17 @@ func checkSameDomain(t *testing.T, got, want *Config, domain, why string) {
 	if g, w := passesOf(got, domain), passesOf(want, domain); !slices.Equal(g, w) {
 		t.Fatalf("%s: what passes is %q, want %q", why, g, w)
 	}
-	if g, w := canonical(got, domain), canonical(want, domain); g != w {
+	if g, w := canonical(got, gotTree), canonical(want, wantTree); g != w {
 		t.Fatalf("%s: the match tree is\n%s\nwant\n%s", why, g, w)
 	}
 }
 
 // rulesOf are the rules of a domain, without what depends on lines.
-func rulesOf(c *Config, domain string) (rules []Rule) {
-	for _, r := range c.rules {
+func rulesOf(c *descriptors.Config, domain string) (rules []descriptors.Rule) {
+	for _, r := range c.Rules() {
 		if r.Domain == domain {
 			if r.Number != len(rules) {
-				panic(fmt.Sprintf("rule %s has number %d and place %d", r.Path, r.Number, len(rules)))
+				panic(fmt.Sprintf("rule %s has number %d and index %d", r.Path, r.Number, len(rules)))
 			}
 			plain := *r
 			plain.Where = ""
@@ -239,8 +262,8 @@ func rulesOf(c *Config, domain string) (rules []Rule) {
 	return rules
 }
 
-func passesOf(c *Config, domain string) (paths []string) {
-	for _, p := range c.passes {
+func passesOf(c *descriptors.Config, domain string) (paths []string) {
+	for _, p := range c.Passes() {
 		if p.Domain == domain {
 			paths = append(paths, p.Path)
 		}
@@ -249,26 +272,35 @@ func passesOf(c *Config, domain string) (paths []string) {
 }
 
 func TestCanonicalTextIsGoodToRead(t *testing.T) {
-	c := parseSuspect(t, `
+	c, trees, _ := read([]File{{"shop.yaml", []byte(`
 domain: shop
 descriptors:
   - {key: b*, value_to_metric: true}
+  - {key: c, value_to_metric: true, descriptors: [{key: d, detailed_metric: yes, rate_limit: {unlimited: on}}, {key: e}]}
+  - {key: f, value_to_metric: true, descriptors: [{key: g, rate_limit: {unlimited: on}}]}
   - {key: a, value: x*, share_threshold: true, rate_limit: {requests_per_unit: 010, unit: WEEK, replaces: [{name: n}]}}
   - {key: a, descriptors: [{key: c, metadata: {b: -0.0, a: [~, 7]}, rate_limit: {unlimited: yes, name: n}}]}
-`)
+`)}}, Options{})
+	const plain, unlimited = `shadow_mode: false, quota_mode: false, message: ""`, `rate_limit: {unlimited: true, name: "", replaces: []}`
 	want := `domain: "shop"
 descriptors: [
- {key: "b*", value_to_metric: true},
- {key: "a", value: "x*", share_threshold: true, shadow_mode: false, quota_mode: false, detailed_metric: false, ` +
-		`message: "", rate_limit: {requests_per_unit: 8, unit: week, unit_multiplier: 1, algorithm: sliding_window, ` +
-		`name: "", precision: 1h, replaces: [{name: "n"}]}},
+ {key: "b*"},
+ {key: "c", descriptors: [
+  {key: "d", detailed_metric: true, ` + plain + `, ` + unlimited + `},
+  {key: "e"},
+ ]},
+ {key: "f", value_to_metric: true, descriptors: [
+  {key: "g", detailed_metric: false, ` + plain + `, ` + unlimited + `},
+ ]},
+ {key: "a", value: "x*", detailed_metric: false, ` + plain + `, rate_limit: {requests_per_unit: 8, unit: week, ` +
+		`unit_multiplier: 1, algorithm: sliding_window, name: "", precision: 1h, replaces: [{name: "n"}]}, share_threshold: true},
  {key: "a", descriptors: [
-  {key: "c", shadow_mode: false, quota_mode: false, detailed_metric: false, message: "", ` +
-		`metadata: {? "a" : [null, 7.0], ? "b" : -0.0}, rate_limit: {unlimited: true, name: "n", replaces: []}},
+  {key: "c", detailed_metric: false, ` + plain + `, metadata: {? "a" : [null, 7.0], ? "b" : -0.0}, ` +
+		`rate_limit: {unlimited: true, name: "n", replaces: []}},
  ]},
 ]
 `
-	if got := canonical(c, "shop"); got != want {
+	if got := canonical(c, trees["shop"]); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

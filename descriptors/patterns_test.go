@@ -1,0 +1,58 @@
+package descriptors
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestGlob(t *testing.T) {
+	tests := []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"a", "a", true}, {"a", "ab", false}, {"", "", true}, {"", "a", false},
+		{"*", "", true}, {"*", "anything", true}, {"**", "", true},
+		{"a*", "a", true}, {"a*", "ab", true}, {"a*", "ba", false},
+		{"*a", "a", true}, {"*a", "ba", true}, {"*a", "ab", false}, {"*a", "aa", true},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*a", "aba", true},
+		{"*ab*ab*", "ab", false}, {"*ab*ab*", "abab", true}, {"*aba*aba", "ababa", false},
+		{"a*b*c", "axxbxxbxxc", true}, {"a*b*c", "acb", false},
+		{"/static/*", "/static/", true}, {"/static/*", "/static/css/a.css", true}, {"/static/*", "/static", false},
+		{"[a]?", "[a]?", true}, {"?", "a", false}, {"é*", "été", true}, {"*\x00*", "a\x00b", true},
+	}
+	for _, test := range tests {
+		if got := glob(test.pattern, test.s); got != test.want {
+			t.Errorf("glob(%q, %q) is %v, want %v", test.pattern, test.s, got, test.want)
+		}
+	}
+}
+
+func TestGlobTakesNoTimeOnHostileText(t *testing.T) {
+	// A backtracking matcher needs longer than the universe has for this.
+	if glob(strings.Repeat("a*", 50)+"b", strings.Repeat("a", 100_000)) {
+		t.Error("there is no b")
+	}
+}
+
+// globByDefinition is glob, slow and obviously right.
+func globByDefinition(pattern, s string) bool {
+	switch {
+	case pattern == "":
+		return s == ""
+	case pattern[0] == '*':
+		return globByDefinition(pattern[1:], s) || (s != "" && globByDefinition(pattern, s[1:]))
+	}
+	return s != "" && s[0] == pattern[0] && globByDefinition(pattern[1:], s[1:])
+}
+
+func FuzzGlob(f *testing.F) {
+	f.Add("a*b", "axb")
+	f.Add("*ab*ab*", "aabab")
+	f.Add("**", "\xff")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		pattern, s = pattern[:min(len(pattern), 8)], s[:min(len(s), 16)]
+		if got, want := glob(pattern, s), globByDefinition(pattern, s); got != want {
+			t.Errorf("glob(%q, %q) is %v, want %v", pattern, s, got, want)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package descriptors
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+const (
+	// maxShown is how many bytes of a text from outside a message repeats.
+	maxShown = 120
+	// maxListed is how many names, or children of one level, a message lists.
+	maxListed = 10
+)
+
+// Shown returns a text from outside as one line of a terminal or a log can hold it: printable, and cut to 120 bytes.
+func Shown(s string) string { return Printable(short(s)) }
+
+// Quoted returns the same between quotes, as Go writes a string.
+func Quoted(s string) string { return strconv.Quote(short(s)) }
+
+// Listed returns up to ten names of any number, each as [Shown] has it: shop, bank and 40 more.
+func Listed(names []string) string {
+	some := make([]string, min(len(names), maxListed))
+	for i := range some {
+		some[i] = Shown(names[i])
+	}
+	list := strings.Join(some, ", ")
+	if more := len(names) - len(some); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// Printable replaces what could break the line or move the cursor of a terminal.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// short cuts a text from outside to what a message can repeat.
+func short(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:maxShown], ""), len(s))
+}
+
+// Nearest returns the name that someone who wrote s most likely meant, "" if none is near. Names are in lower case.
+func Nearest(s string, names []string) string {
+	best, meant := 1+min(len(s)/3, 3), ""
+	for _, name := range names {
+		if len(s) > len(name)+best {
+			continue
+		}
+		if d := distance(strings.ToLower(s), name); d < best || (d == best && meant == "") {
+			best, meant = d, name
+		}
+	}
+	return meant
+}
+
+// distance returns how many bytes must be changed, added or removed to make a into b; two swapped neighbours count once.
+func distance(a, b string) int {
+	var before []int // the row before the last
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

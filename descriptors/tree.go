@@ -1,0 +1,130 @@
+package descriptors
+
+import (
+	"iter"
+	"strings"
+)
+
+// Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds it
+// in one goroutine: it makes one with [NewDomain], adds a [Node] for each configured descriptor, and gives their rules to
+// SetRule. Once it is part of a [Config] it must not change, since requests read it.
+type Domain struct {
+	name, where string
+	root        Node
+	rules       []*Rule
+	passes      []Pass
+}
+
+// NewDomain returns a domain without rules. Where says which file and line configures it, for people.
+func NewDomain(name, where string) *Domain { return &Domain{name: name, where: where} }
+
+// Name returns the domain's name.
+func (d *Domain) Name() string { return d.name }
+
+// Where returns which file and line configures the domain.
+func (d *Domain) Where() string { return d.where }
+
+// Root returns the node below which the first entries of descriptors stand.
+func (d *Domain) Root() *Node { return &d.root }
+
+// SetRule makes r, whose path and place in a file are known, the rule of a node of the domain. It gives r its domain and
+// number: rules are numbered, and listed, in the order in which they are set.
+func (d *Domain) SetRule(n *Node, r *Rule) {
+	r.Domain, r.Number = d.name, len(d.rules)
+	n.rule = r
+	d.rules = append(d.rules, r)
+}
+
+// AddPass lists the descriptor of that path among those that let pass what they match.
+func (d *Domain) AddPass(path, where string) {
+	d.passes = append(d.passes, Pass{Domain: d.name, Path: path, Where: where})
+}
+
+// Pass is a descriptor with neither a limit nor descriptors below it: what it matches passes, uncounted.
+type Pass struct{ Domain, Path, Where string }
+
+// Node is a configured descriptor in the match tree of its [Domain]: what may follow the entries matched so far.
+type Node struct {
+	rule     *Rule            // applies if the descriptor ends here; nil passes it
+	where    string           // file:line
+	exact    map[Entry]*Node  // configured key and value, patterns included under their own text
+	patterns patterns         // those among exact that hold a '*'
+	byKey    map[string]*Node // configured key without a value
+}
+
+// Where returns which file and line configures the node.
+func (n *Node) Where() string { return n.where }
+
+// Rule returns the rule of descriptors that end on n, nil if they pass.
+func (n *Node) Rule() *Rule { return n.rule }
+
+// Add hangs a child for a configured key and value below n; a value of "" is none. The child matches as [Config.Match]
+// says, and of patterns the one that was added first. If that key and value are already there, it returns the child that
+// they have, and false.
+func (n *Node) Add(key, value, where string) (child *Node, added bool) {
+	id := Entry{Key: key, Value: value}
+	if old := n.exact[id]; old != nil {
+		return old, false
+	}
+	if old := n.byKey[key]; old != nil && value == "" {
+		return old, false
+	}
+	child = &Node{where: where}
+	isPattern := id.isPattern()
+	switch {
+	case isPattern:
+		n.patterns.add(pattern{id, child})
+	case value == "":
+		if n.byKey == nil {
+			n.byKey = make(map[string]*Node)
+		}
+		n.byKey[key] = child
+		return child, true
+	}
+	if n.exact == nil {
+		n.exact = make(map[Entry]*Node)
+	}
+	n.exact[id] = child
+	return child, true
+}
+
+// Children yields the children of n with the key and value that each was added for: first the patterns, in their order,
+// then the others in none.
+func (n *Node) Children() iter.Seq2[Entry, *Node] {
+	return func(yield func(Entry, *Node) bool) {
+		for _, p := range n.patterns.all {
+			if !yield(p.Entry, p.next) {
+				return
+			}
+		}
+		for id, child := range n.exact {
+			if !id.isPattern() && !yield(id, child) {
+				return
+			}
+		}
+		for key, child := range n.byKey {
+			if !yield(Entry{Key: key}, child) {
+				return
+			}
+		}
+	}
+}
+
+// children returns how many children n has.
+func (n *Node) children() int { return len(n.exact) + len(n.byKey) }
+
+// step returns the child that an entry leads to, nil if there is none.
+func (n *Node) step(e *Entry) *Node {
+	if next := n.exact[*e]; next != nil {
+		return next
+	}
+	if next := n.patterns.first(e); next != nil {
+		return next
+	}
+	return n.byKey[e.Key]
+}
+
+// isPattern reports whether e, as it is configured, stands for others too.
+func (e *Entry) isPattern() bool {
+	return strings.Contains(e.Key, "*") || strings.Contains(e.Value, "*")
+}

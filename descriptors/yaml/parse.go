@@ -1,0 +1,226 @@
+// Package yaml reads and judges descriptor files.
+//
+// [Parse] reads files once, all or none. A [Held] is renewed as files change, and lets a file that is wrong break no more
+// than its domain. FORMAT.md beside package descriptors is the reference of the files.
+package yaml
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// File is a configuration file: its name, for messages, and what it holds.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Options are what a configuration does not say itself. The zero value is weir's own default.
+type Options struct {
+	// Algorithm of limits that name none; 0 is SlidingWindow.
+	Algorithm descriptors.Algorithm
+	// KeyPrefix tells the keys of this configuration from those of others in the same store; "" is a prefix too.
+	KeyPrefix string
+	// Merge lets several files configure one domain: their descriptors stand as if in one file, in the order of the
+	// files' names. Otherwise a domain in two files is an error.
+	Merge bool
+}
+
+const (
+	// maxDepth is how deep descriptors may nest. It also ends YAML aliases that contain themselves.
+	maxDepth = 100
+	// maxUnfolded bounds what files hold once their YAML aliases are followed, roughly in bytes.
+	maxUnfolded = 64 << 20
+	nodeCost    = 32
+	// maxProblems is how many errors, and how many warnings, are told at most.
+	maxProblems = 1000
+	// maxLimits is how many limits one rule may have: each is checked on every request.
+	maxLimits = 16
+)
+
+// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. Every
+// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are read in the order of the bytes of
+// their names.
+func Parse(files []File, o Options) (*descriptors.Config, Problems) {
+	r := NewHeld(o).Renew(files, nil)
+	if r.Problems.Err() != nil {
+		return nil, r.Problems
+	}
+	return r.Config, r.Problems
+}
+
+// readFile is a file that was read, and what became of it. It is not changed once all files are read.
+type readFile struct {
+	File
+	domain       string // "" if that is not known
+	bad          bool   // it has errors
+	unfolded     int    // its part of what was read, in the measure of maxUnfolded
+	replacements []replacement
+	problems     Problems // that were found while it was read
+	untold       bool     // there were more
+}
+
+// parser holds what has been read so far, and where it stands.
+type parser struct {
+	options  Options
+	domains  map[string]*descriptors.Domain
+	unfolded int // what has been read, aliases followed, in the measure of maxUnfolded
+
+	read       []readFile
+	composites map[composite]string         // where each stands
+	names      map[descriptors.Entry]string // where each name of a limit stands, by domain and name
+
+	problems         Problems
+	errors, warnings int // all of them, told or not
+
+	file *readFile // that is being read
+}
+
+func newParser(o Options) *parser {
+	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
+	return &parser{options: o, domains: make(map[string]*descriptors.Domain),
+		composites: make(map[composite]string), names: make(map[descriptors.Entry]string)}
+}
+
+func (p *parser) readFile(f File) {
+	p.file = &readFile{File: f}
+	errors, warnings, problems, unfolded := p.errors, p.warnings, len(p.problems), p.unfolded
+	p.readData(f.Data)
+	if p.unfolded > maxUnfolded {
+		p.unfolded = unfolded // the next file need not pay for this one
+	}
+	p.file.bad, p.file.unfolded = p.errors > errors, p.unfolded-unfolded
+	p.file.problems = slices.Clone(p.problems[problems:])
+	p.file.untold = p.errors-errors+p.warnings-warnings > len(p.file.problems)
+	p.read = append(p.read, *p.file)
+}
+
+// reuse adds a file without errors as it was read before, and reports its warnings again.
+func (p *parser) reuse(f readFile) {
+	p.unfolded += f.unfolded
+	told := min(len(f.problems), max(0, maxProblems-p.warnings))
+	p.warnings += len(f.problems)
+	p.problems = append(p.problems, f.problems[:told]...)
+	p.read = append(p.read, f)
+}
+
+// end is called once all files are read.
+func (p *parser) end() {
+	p.warnOfNothingReplaced()
+	p.problems.sort()
+	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
+		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
+	}
+}
+
+func (p *parser) readData(data []byte) {
+	root, ok := p.document(data)
+	if !ok {
+		return
+	}
+	m, ok := p.unchecked(root, inFile, "")
+	if !ok {
+		return
+	}
+	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
+	p.file.domain = name
+	p.checkKeys(&m, "")
+	domain := descriptors.NewDomain(name, p.where(m.node))
+	switch other := p.domains[name]; {
+	case other != nil && p.options.Merge:
+		domain = other
+	case other != nil:
+		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
+			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where()))
+	case name != "":
+		p.domains[name] = domain
+	}
+	p.descriptors(m, level{domain: domain, node: domain.Root()})
+}
+
+// level is where a list of descriptors stands, and what those above it say of their entries.
+type level struct {
+	domain   *descriptors.Domain
+	node     *descriptors.Node // that the list is below
+	path     string            // of that node
+	depth    int               // how many entries are above
+	values   []int             // those whose values the history keeps apart
+	patterns []string          // what their values share, as in a rule
+}
+
+// descriptors reads the list of that name, which may be empty, and returns how many items it has.
+func (p *parser) descriptors(m mapping, in level) int {
+	list := m.get("descriptors")
+	if list == nil || isNull(list) {
+		return 0
+	}
+	if in.depth >= maxDepth {
+		p.errorf(m.at("descriptors"), in.path, "descriptors nest deeper than %d levels", maxDepth)
+		return 0
+	}
+	items := p.list(list, "descriptors", in.path)
+	for _, item := range items {
+		p.descriptor(item, in)
+	}
+	return len(items)
+}
+
+func (p *parser) descriptor(n *yaml.Node, in level) {
+	m, ok := p.unchecked(n, inDescriptor, in.path)
+	if !ok {
+		return
+	}
+	key := p.needed(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
+	value := p.text(m, "value", in.path, maxName)
+	if key == "" {
+		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
+	}
+	path := joinPath(in.path, descriptors.PathSegment(key, value))
+	p.checkKeys(&m, path)
+	if !p.spend(n, len(path)) {
+		return
+	}
+	p.warnOfValue(m, path)
+	below := level{domain: in.domain, node: p.add(n, in.node, key, value, path), path: path, depth: in.depth + 1,
+		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
+	rule := p.rule(m, below, p.where(n))
+	if rule != nil {
+		in.domain.SetRule(below.node, rule)
+	}
+	if p.descriptors(m, below) == 0 && rule == nil {
+		in.domain.AddPass(path, p.where(n))
+	}
+}
+
+func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file.Name, n.Line) }
+
+func joinPath(parent, segment string) string {
+	if parent == "" {
+		return segment
+	}
+	return parent + "/" + segment
+}
+
+func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
+	if p.errors++; p.errors <= maxProblems {
+		p.problems = append(p.problems, p.problem(at, path, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
+	if p.warnings++; p.warnings <= maxProblems {
+		w := p.problem(at, path, fmt.Sprintf(format, args...))
+		w.Warning = true
+		p.problems = append(p.problems, w)
+	}
+}
+
+func (p *parser) problem(at *yaml.Node, path, text string) Problem {
+	return Problem{File: descriptors.Printable(p.file.Name), Line: at.Line, Domain: descriptors.Shown(p.file.domain),
+		Path: descriptors.Shown(descriptors.ReadablePath(path)), Text: text}
+}

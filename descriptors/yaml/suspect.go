@@ -1,0 +1,97 @@
+package yaml
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const (
+	// maxCompared is how many patterns of a level, from the first, are compared with those after them.
+	maxCompared = 100
+	// maxComparedBytes and maxComparedStars bound the patterns that are compared, key and value together: the time of a
+	// comparison grows with both.
+	maxComparedBytes, maxComparedStars = 256, 8
+)
+
+// composite is a child of a level by the name that envoyproxy/ratelimit has for it.
+type composite struct {
+	parent *descriptors.Node
+	name   string
+}
+
+// add hangs a child below parent, and reports one that is there already, or that others hide.
+func (p *parser) add(n *yaml.Node, parent *descriptors.Node, key, value, path string) *descriptors.Node {
+	child, fresh := parent.Add(key, value, p.where(n))
+	if !fresh {
+		p.errorf(n, path, "the same key and value are already configured at %s", descriptors.Printable(child.Where()))
+		return &descriptors.Node{}
+	}
+	name := key
+	if value != "" {
+		name += "_" + value
+	}
+	id := composite{parent, name}
+	if other, taken := p.composites[id]; taken {
+		p.warnf(n, path, "envoyproxy/ratelimit takes this for the descriptor at %s given twice, and refuses the "+
+			"file: weir compares keys and values apart", descriptors.Printable(other))
+	} else {
+		p.composites[id] = child.Where()
+	}
+	if strings.Contains(name, "*") {
+		p.warnOfHidden(n, parent, descriptors.Entry{Key: key, Value: value}, path)
+	}
+	return child
+}
+
+// warnOfHidden warns if one of the first patterns of parent fits all that own can fit, which was added last.
+func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descriptors.Entry, path string) {
+	if !isPlain(own) {
+		return
+	}
+	compared := 0
+	for first, child := range parent.Children() {
+		if compared++; first == own || compared > maxCompared {
+			return
+		}
+		// A star in own's text is fitted by a star only, which fits whatever it stands for.
+		if isPlain(first) && first.Fits(own) && (first.Value == "" || own.Value != "") {
+			p.warnf(n, path, "this never applies: the pattern at %s stands before it and fits all that this one fits",
+				descriptors.Printable(child.Where()))
+			return
+		}
+	}
+}
+
+// isPlain reports whether a pattern is compared with others, as any that people write.
+func isPlain(e descriptors.Entry) bool {
+	return len(e.Key)+len(e.Value) <= maxComparedBytes && strings.Count(e.Key, "*")+strings.Count(e.Value, "*") <= maxComparedStars
+}
+
+// warnOfValue warns of a value that looks like one, but lets any value match.
+func (p *parser) warnOfValue(m mapping, path string) {
+	switch v := m.get("value"); {
+	case v == nil || v.Kind != yaml.ScalarNode:
+	case isNull(v) && v.Value != "":
+		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text", descriptors.Shown(v.Value))
+	case v.Value == "":
+		p.warnf(v, path, "value is empty, so any value matches: leave it out")
+	}
+}
+
+// warnOfName warns if the limit's name is that of another limit of the domain.
+func (p *parser) warnOfName(m mapping, name, path string) {
+	if name == "" {
+		return
+	}
+	at := m.get("name")
+	id := descriptors.Entry{Key: p.file.domain, Value: name}
+	switch other, taken := p.names[id]; {
+	case !taken:
+		p.names[id] = p.where(at)
+	case other != p.where(at): // an alias is the same place again
+		p.warnf(at, path, "the name %s is already that of the limit at %s", descriptors.Shown(name), descriptors.Printable(other))
+	}
+}
