@@ -75,22 +75,31 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 		return r, nil
 	}
 	for _, i := range b.Increments {
-		series := l.s.series[i.ID]
-		if series == nil {
-			series = &history.Ledger{}
-			l.s.series[i.ID] = series
+		if err := l.count(&i, now.Unix(), &r); err != nil {
+			return r, err
 		}
-		present := now.Unix() / 60
-		switch {
-		case !series.Count(min(i.Minute, present), i.Hits):
-			r.Refused += i.Hits
-		case i.Minute > present:
-			r.Clamped += i.Hits
-		}
-		series.Shrink(&l.o.Keep, now.Unix())
 	}
 	l.s.positions[w], r.Last = ledgerPosition{b.Seq, now}, b.Seq
 	return r, nil
+}
+
+func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) error {
+	series := l.s.series[i.ID]
+	if series == nil {
+		series = &history.Ledger{}
+		l.s.series[i.ID] = series
+	}
+	minute := min(i.Minute, now/60)
+	fit, err := series.Count(series.Chunks(), minute, i.Hits)
+	switch {
+	case err != nil:
+		return err
+	case !fit:
+		r.Refused += i.Hits
+	case minute < i.Minute:
+		r.Clamped += i.Hits
+	}
+	return series.Shrink(series.Chunks(), &l.o.Keep, now, func() {})
 }
 
 // Roll implements [history.Store].
