@@ -15,13 +15,13 @@ type Cell struct {
 // Cells are the buckets of a chunk that hold hits, by place. No place comes twice.
 type Cells []Cell
 
-// find is where the cell of a place is, or is to be put.
+// find returns where the cell of a place is, or is to be put.
 func (c Cells) find(place int) (at int, found bool) {
 	return slices.BinarySearchFunc(c, place, func(cell Cell, place int) int { return cmp.Compare(cell.Place, place) })
 }
 
-// Count adds hits to a minute. It may write into c, and returns what takes its place.
-func (c Cells) Count(place int, hits uint64) Cells {
+// count adds hits to a minute. It may write into c, and returns what replaces it.
+func (c Cells) count(place int, hits uint64) Cells {
 	at, found := c.find(place)
 	if !found {
 		c = slices.Insert(c, at, Cell{Place: place})
@@ -31,8 +31,8 @@ func (c Cells) Count(place int, hits uint64) Cells {
 	return c
 }
 
-// Merge adds cells that have been moved here from a finer tier. It may write into c, and returns what takes its place.
-func (c Cells) Merge(moved Cells) Cells {
+// merge adds cells that have been moved here from a finer tier. It may write into c, and returns what replaces it.
+func (c Cells) merge(moved Cells) Cells {
 	for _, m := range moved {
 		at, found := c.find(m.Place)
 		if !found {
@@ -44,7 +44,7 @@ func (c Cells) Merge(moved Cells) Cells {
 	return c
 }
 
-// Sum is all hits in the cells.
+// Sum returns all hits in the cells.
 func (c Cells) Sum() uint64 {
 	var sum uint64
 	for i := range c {
@@ -53,29 +53,29 @@ func (c Cells) Sum() uint64 {
 	return sum
 }
 
-// Part is what a chunk becomes in a chunk of the next tier.
-type Part struct {
-	Chunk Chunk
-	Cells Cells
+// part is what a chunk becomes in a chunk of the next tier.
+type part struct {
+	chunk Chunk
+	cells Cells
 }
 
-// Next is what the chunk's cells become in the next tier, oldest first: one part, or two where a week lies in two years.
-// Days have no next tier.
-func (c Chunk) Next(cells Cells) []Part {
-	var parts []Part
+// next returns what the chunk's cells become in the next tier, oldest first: one part, or two where a week lies in two
+// years. Days have no next tier.
+func (c Chunk) next(cells Cells) []part {
+	var parts []part
 	for i := range cells {
 		at := c.At(cells[i].Place)
 		next := ChunkOf(c.Tier+1, at)
-		if len(parts) == 0 || parts[len(parts)-1].Chunk != next {
-			parts = append(parts, Part{Chunk: next})
+		if len(parts) == 0 || parts[len(parts)-1].chunk != next {
+			parts = append(parts, part{chunk: next})
 		}
 		last := &parts[len(parts)-1]
-		last.Cells = last.Cells.Merge(Cells{{Place: next.Place(at), Sum: cells[i].Sum, Peak: cells[i].Peak}})
+		last.cells = last.cells.merge(Cells{{Place: next.Place(at), Sum: cells[i].Sum, Peak: cells[i].Peak}})
 	}
 	return parts
 }
 
-// Expire parts the cells of a chunk of days into those that are older than the retention, and those that stay. Both lie
+// Expire splits the cells of a chunk of days into those that are older than the retention, and those that stay. Both lie
 // in cells.
 func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 	n := 0
@@ -85,8 +85,8 @@ func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 	return cells[:n], cells[n:]
 }
 
-// Early chooses the chunk that a series with too many points moves on first: the one that the job would move first, the
-// finer of two, and the hour that is being written only where nothing else is left. It is false if all are of days.
+// Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the
+// finer of two, and the hour that is being written only where nothing else is left. It returns false if all are of days.
 func (k *Keep) Early(chunks []Chunk, now int64) (Chunk, bool) {
 	present, best, found := ChunkOf(Minutes, now), Chunk{}, false
 	for _, c := range chunks {

@@ -6,106 +6,78 @@ import (
 	"slices"
 )
 
-// Ledger is one series in memory: all its chunks, or those that a query wants. It is the arithmetic of this package put
-// together. The zero value is an empty series. It may be used by one goroutine at a time.
+// Ledger is one series in memory: all its chunks, or those that a query wants. It may be used by one goroutine at a time.
+// The zero value is an empty series.
 type Ledger struct {
-	Lifetime, Expired uint64
-	chunks            map[Chunk]Cells
+	Totals
+	chunks chunkMap
 }
 
-// Put puts the cells of a chunk in the place of what was there. No cells remove it.
-func (l *Ledger) Put(c Chunk, cells Cells) {
-	if l.chunks == nil {
-		l.chunks = make(map[Chunk]Cells)
-	}
+// chunkMap implements [Chunks] without errors.
+type chunkMap map[Chunk]Cells
+
+func (m chunkMap) Cells(c Chunk) (Cells, error) { return m[c], nil }
+
+func (m chunkMap) SetCells(c Chunk, cells Cells) error {
 	if len(cells) == 0 {
-		delete(l.chunks, c)
-		return
+		delete(m, c)
+		return nil
 	}
-	l.chunks[c] = cells
+	m[c] = cells
+	return nil
 }
 
-// Get is the cells of a chunk, nil if it has none. They belong to the ledger.
-func (l *Ledger) Get(c Chunk) Cells { return l.chunks[c] }
-
-// Clone is a copy that shares nothing with the ledger, to see what a job would do.
-func (l *Ledger) Clone() *Ledger {
-	out := &Ledger{Lifetime: l.Lifetime, Expired: l.Expired}
-	for c, cells := range l.chunks {
-		out.Put(c, slices.Clone(cells))
-	}
-	return out
-}
-
-// Count adds hits to a minute since 1970, unless that would bring the series above MaxTotal.
-func (l *Ledger) Count(minutes int64, hits uint64) bool {
-	if hits > MaxTotal-l.Lifetime {
-		return false
-	}
-	at := minutes * minute
-	c := ChunkOf(Minutes, at)
-	l.Put(c, l.chunks[c].Count(c.Place(at), hits))
-	l.Lifetime += hits
-	return true
-}
-
-// Points is how many points finer than a day the series holds.
-func (l *Ledger) Points() int {
-	n := 0
-	for c, cells := range l.chunks {
+func (m chunkMap) Fine() (fine []Chunk, err error) {
+	for c := range m {
 		if c.Tier < Days {
-			n += len(cells)
+			fine = append(fine, c)
 		}
 	}
-	return n
+	return fine, nil
+}
+
+// Chunks returns where the ledger keeps its cells. It returns no errors.
+func (l *Ledger) Chunks() Chunks {
+	if l.chunks == nil {
+		l.chunks = make(chunkMap)
+	}
+	return l.chunks
+}
+
+// Put replaces the cells of a chunk. No cells remove it.
+func (l *Ledger) Put(c Chunk, cells Cells) {
+	if c.Tier < Days {
+		l.Points += uint64(len(cells)) - uint64(len(l.chunks[c]))
+	}
+	_ = l.Chunks().SetCells(c, cells)
+}
+
+// Get returns the cells of a chunk, nil if it has none. They belong to the ledger.
+func (l *Ledger) Get(c Chunk) Cells { return l.chunks[c] }
+
+// Clone returns a copy that shares nothing with the ledger.
+func (l *Ledger) Clone() *Ledger {
+	out := &Ledger{Totals: l.Totals, chunks: make(chunkMap)}
+	for c, cells := range l.chunks {
+		out.chunks[c] = slices.Clone(cells)
+	}
+	return out
 }
 
 // Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
 func (l *Ledger) Roll(k *Keep, now int64) Rolled {
 	var did Rolled
-	for t := Minutes; t < Days; t++ {
+	for t := range Tiers { // the finest first, so that each chunk goes as far as it can
 		for _, c := range slices.Collect(maps.Keys(l.chunks)) {
-			if c.Tier == t && k.Due(c, 0) <= now {
-				l.move(c, &did)
+			if c.Tier == Tier(t) && k.Due(c, c.Start()) <= now {
+				_ = l.Totals.Roll(l.chunks, c, k, now, &did)
 			}
-		}
-	}
-	for _, c := range slices.Collect(maps.Keys(l.chunks)) {
-		if c.Tier != Days {
-			continue
-		}
-		if gone, stay := k.Expire(c, l.chunks[c], now); len(gone) > 0 {
-			did.Moved(c, len(gone))
-			did.Expired += gone.Sum()
-			l.Expired += gone.Sum()
-			l.Put(c, stay)
 		}
 	}
 	if did.Chunks != [Tiers]uint64{} {
 		did.Series = 1
 	}
 	return did
-}
-
-// Shrink rolls the series early until it has no more points finer than a day than it may have.
-func (l *Ledger) Shrink(k *Keep, now int64) {
-	for l.Points() > k.MaxPoints {
-		c, found := k.Early(slices.Collect(maps.Keys(l.chunks)), now)
-		if !found {
-			return
-		}
-		l.move(c, &Rolled{})
-	}
-}
-
-// move moves a chunk to the next tier.
-func (l *Ledger) move(c Chunk, did *Rolled) {
-	cells := l.chunks[c]
-	for _, part := range c.Next(cells) {
-		l.Put(part.Chunk, l.chunks[part.Chunk].Merge(part.Cells))
-	}
-	l.Put(c, nil)
-	did.Moved(c, len(cells))
 }
 
 // Moved notes a chunk that was moved to the next tier, or of which days were dropped, with its points.

@@ -44,6 +44,8 @@ var houseRooms = []houseRoom{
 	{"backend/redis/...",
 		[]string{"descriptors", "backend", "backend/window", "backend/redis/..."}, anyLibrary,
 		"a store knows its contract, not another store and not who asks it"},
+	{"backend/history/export", []string{"backend/history"}, nil,
+		"it brings hits to any history store, and knows none"},
 	{"backend/...", []string{"descriptors", "backend", "backend/window", "backend/history"}, anyLibrary,
 		"a store knows its contract, not another store and not who asks it"},
 	{"server/limit", []string{"descriptors", "backend", "server/hits"}, nil,

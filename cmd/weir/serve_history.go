@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
@@ -21,7 +22,7 @@ const lastFlush = 5 * time.Second
 type measuring struct {
 	recorder   *hits.Recorder
 	store      *lateStore
-	exporter   *history.Exporter
+	exporter   *export.Exporter
 	downsample bool
 	log        *slog.Logger
 }
@@ -38,7 +39,7 @@ func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) (*mea
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", *why)
 		}
 		m.downsample = set.downsamples()
-		m.exporter = history.NewExporter(history.ExporterConfig{
+		m.exporter = export.New(export.Config{
 			Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval,
 		})
 		m.export(metrics)
@@ -91,27 +92,27 @@ func (m *measuring) export(metrics *stats.Metrics) {
 	st := m.exporter.Stats
 	for _, c := range []struct {
 		name, help string
-		total      func(history.ExporterStats) uint64
+		total      func(export.Stats) uint64
 	}{
 		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
-			func(s history.ExporterStats) uint64 { return s.Recorded }},
-		{"landed_hits", "Of these, acknowledged by the store.", func(s history.ExporterStats) uint64 { return s.Landed }},
+			func(s export.Stats) uint64 { return s.Recorded }},
+		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Landed }},
 		{"clamped_hits", "Of these, counted in a later minute than their own, as the store's clock is behind.",
-			func(s history.ExporterStats) uint64 { return s.Clamped }},
+			func(s export.Stats) uint64 { return s.Clamped }},
 		{"refused_hits", "Hits that the store did not count, as their series is full.",
-			func(s history.ExporterStats) uint64 { return s.Refused }},
+			func(s export.Stats) uint64 { return s.Refused }},
 		{"lost_hits", "Hits that the store acknowledged and forgot, when it was too late to send them again, or that it never answered.",
-			func(s history.ExporterStats) uint64 { return s.Lost }},
-		{"batches", "Batches that the store acknowledged.", func(s history.ExporterStats) uint64 { return s.Batches }},
+			func(s export.Stats) uint64 { return s.Lost }},
+		{"batches", "Batches that the store acknowledged.", func(s export.Stats) uint64 { return s.Batches }},
 		{"resent_batches", "Batches sent again, as the store had acknowledged and forgotten them.",
-			func(s history.ExporterStats) uint64 { return s.Resent }},
+			func(s export.Stats) uint64 { return s.Resent }},
 		{"batch_errors", "Batches that the store gave no answer to; they are sent again.",
-			func(s history.ExporterStats) uint64 { return s.Errors }},
+			func(s export.Stats) uint64 { return s.Errors }},
 	} {
 		metrics.Counter("weir_history_"+c.name+"_total", c.help, nil, func() float64 { return float64(c.total(st())) })
 	}
-	for r := range history.DropReasons {
-		reason := history.DropReason(r)
+	for r := range export.DropReasons {
+		reason := export.DropReason(r)
 		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
 			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
 	}

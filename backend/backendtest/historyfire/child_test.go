@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
@@ -152,7 +153,7 @@ func (c *child) write(store history.Store) error {
 	if c.Role == "owner" { // it does not live long
 		interval = 5 * time.Millisecond
 	}
-	e := history.NewExporter(history.ExporterConfig{
+	e := export.New(export.Config{
 		Drain: w.drain, Store: w, Log: slog.New(slog.DiscardHandler), Interval: interval, Timeout: 2 * time.Second,
 	})
 	e.Run(c.stop)

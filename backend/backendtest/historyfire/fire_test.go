@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/export"
 )
 
 var (
@@ -320,7 +321,7 @@ func (f *fire) settle(store history.Store, r *running) error {
 	}
 	st := a.final
 	f.resent, f.clamped = f.resent+st.Resent, f.clamped+st.Clamped
-	left := st.Recorded - st.Dropped[history.Shutdown] - st.Lost - st.Refused
+	left := st.Recorded - st.Dropped[export.Shutdown] - st.Lost - st.Refused
 	if st.Recorded != a.recorded.sum() || left != landed.sum() || st.Lost > 0 || st.Waiting > 0 {
 		return fmt.Errorf("it recorded %d hits, says %+v, and %d landed: want recorded less dropped, lost and refused, and none "+
 			"lost by a writer that lived", a.recorded.sum(), *st, landed.sum())

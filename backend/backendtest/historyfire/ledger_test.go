@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/export"
 )
 
 // seriesCount is how many series there are. Some share a partition, as series do.
@@ -76,7 +77,7 @@ type account struct {
 	recorded hits
 	sent     map[sender][]hits // by number, from 1
 	acked    map[sender]uint64 // the last number that the store has acknowledged
-	final    *history.ExporterStats
+	final    *export.Stats
 }
 
 // Lines of a ledger: R hits, S writer partition number hits, A writer partition number, X and the exporter's figures.
@@ -103,9 +104,9 @@ func (a *account) read(fields []string) error {
 		a.recorded.add(&h)
 		return err
 	case "X":
-		st := &history.ExporterStats{}
+		st := &export.Stats{}
 		_, err := fmt.Sscan(strings.Join(fields[1:], " "), &st.Recorded, &st.Landed, &st.Clamped, &st.Refused, &st.Lost,
-			&st.Resent, &st.Waiting, &st.Dropped[history.Shutdown])
+			&st.Resent, &st.Waiting, &st.Dropped[export.Shutdown])
 		a.final = st
 		return err
 	}
@@ -125,7 +126,7 @@ func (a *account) read(fields []string) error {
 }
 
 // finalLine is what a writer that ends by itself writes last.
-func finalLine(st history.ExporterStats) string {
+func finalLine(st export.Stats) string {
 	dropped := uint64(0)
 	for _, n := range st.Dropped {
 		dropped += n

@@ -3,7 +3,6 @@ package filehistory
 import (
 	"context"
 	"errors"
-	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -115,9 +114,9 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 	if err != nil || r.Landing != history.Landed {
 		return r, err
 	}
-	now := s.now().Unix()
+	now, in := s.now().Unix(), &seriesChunks{table: t}
 	for i := range b.Increments {
-		if err := s.add(t, &b.Increments[i], now, &r); err != nil {
+		if err := s.add(in, &b.Increments[i], now, &r); err != nil {
 			return r, err
 		}
 	}
@@ -126,65 +125,28 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 }
 
 // add counts one increment.
-func (s *Store) add(t *table, i *history.Increment, now int64, r *history.Receipt) error {
-	n := nameOf(i.ID)
-	row, found, err := t.series(n)
+func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.Receipt) error {
+	in.name = nameOf(i.ID)
+	row, found, err := in.series(in.name)
 	if err != nil {
 		return err
 	}
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	if i.Hits > history.MaxTotal-min(row.lifetime, history.MaxTotal) {
+	minute := min(i.Minute, now/60)
+	fit, err := row.Count(in, minute, i.Hits)
+	switch {
+	case err != nil:
+		return err
+	case !fit:
 		r.Refused += i.Hits
 		return nil
+	case minute < i.Minute:
+		r.Clamped += i.Hits
 	}
-	minute := i.Minute
-	if present := now / 60; minute > present {
-		minute, r.Clamped = present, r.Clamped+i.Hits
-	}
-	c := history.ChunkOf(history.Minutes, minute*60)
-	before, err := t.cells(n, c)
-	if err != nil {
+	if err := row.Shrink(in, &s.keep, now, func() { s.step("apply: rolled early") }); err != nil {
 		return err
 	}
-	had := len(before)
-	after := before.Count(c.Place(minute*60), i.Hits)
-	row.lifetime += i.Hits
-	row.points += uint64(len(after) - had)
-	if err := t.putCells(n, c, after); err != nil {
-		return err
-	}
-	if row.points > uint64(s.keep.MaxPoints) {
-		if err := s.shrink(t, n, &row, now); err != nil {
-			return err
-		}
-	}
-	return t.putSeries(n, &row)
-}
-
-// shrink rolls a series early until it has no more points than it may have.
-func (s *Store) shrink(t *table, n name, row *series, now int64) error {
-	held, err := t.held(n)
-	if err != nil {
-		return err
-	}
-	for row.points > uint64(s.keep.MaxPoints) {
-		c, found := s.keep.Early(held, now)
-		if !found {
-			return nil
-		}
-		_, parts, err := t.move(n, row, c)
-		if err != nil {
-			return err
-		}
-		held = slices.DeleteFunc(held, func(h history.Chunk) bool { return h == c })
-		for _, part := range parts {
-			if !slices.Contains(held, part.Chunk) {
-				held = append(held, part.Chunk)
-			}
-		}
-		s.step("apply: rolled early")
-	}
-	return nil
+	return in.putSeries(in.name, &row)
 }

@@ -60,7 +60,7 @@ type found struct {
 // the file.
 func (f *found) damaged(t *table, key []byte, err error) {
 	if f.damage == nil {
-		f.damage = fmt.Errorf("%s: row %x: %w", t.name, key, err)
+		f.damage = fmt.Errorf("%s: row %x: %w", t.store, key, err)
 	}
 }
 
@@ -94,7 +94,7 @@ func (t *table) find(q *history.Query) (map[name]*found, error) {
 		}
 		n := name(key[len(prefix):])
 		r, err := decodeSeries(row)
-		f := found{ledger: history.Ledger{Lifetime: r.lifetime, Expired: r.expired}}
+		f := found{ledger: history.Ledger{Totals: history.Totals{Lifetime: r.Lifetime, Expired: r.Expired}}}
 		if err == nil {
 			f.id, err = readID(r.id)
 		}

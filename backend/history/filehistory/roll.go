@@ -55,7 +55,8 @@ type roller struct {
 
 	// Of the transaction that is under way.
 	table *table
-	left  int // chunks that may still be moved
+	in    seriesChunks // of the series that is being rolled
+	left  int          // chunks that may still be moved
 	did   history.Rolled
 }
 
@@ -185,20 +186,11 @@ func (r *roller) move(d dueChunk) error {
 	if err != nil {
 		return err
 	}
-	points := 0
-	if r.tier == history.Days {
-		var gone history.Cells
-		gone, err = r.table.expire(d.name, &row, d.chunk, &r.store.keep, r.now)
-		points = len(gone)
-		r.did.Expired += gone.Sum()
-	} else {
-		points, _, err = r.table.move(d.name, &row, d.chunk)
-	}
-	if err != nil {
+	r.in = seriesChunks{r.table, d.name}
+	if err := row.Roll(&r.in, d.chunk, &r.store.keep, r.now, &r.did); err != nil {
 		return err
 	}
 	r.left--
-	r.did.Moved(d.chunk, points)
 	if !r.seen[d.name] {
 		r.seen[d.name] = true
 		r.did.Series++

@@ -106,16 +106,15 @@ func readChunkKey(key []byte) (history.Chunk, name, error) {
 
 // series is the row of a series.
 type series struct {
-	lifetime, expired uint64
-	points            uint64 // in chunks finer than a day
-	id                []byte // as appendID writes it
+	history.Totals
+	id []byte // as appendID writes it
 }
 
 func (r *series) encode() []byte {
 	dst := make([]byte, 0, 24+len(r.id))
-	dst = binary.AppendUvarint(dst, r.lifetime)
-	dst = binary.AppendUvarint(dst, r.expired)
-	dst = binary.AppendUvarint(dst, r.points)
+	dst = binary.AppendUvarint(dst, r.Lifetime)
+	dst = binary.AppendUvarint(dst, r.Expired)
+	dst = binary.AppendUvarint(dst, r.Points)
 	return append(dst, r.id...)
 }
 
@@ -123,7 +122,7 @@ var errRow = errors.New("a row cannot be read")
 
 // decodeSeries reads the row of a series. Its id lies in src.
 func decodeSeries(src []byte) (r series, err error) {
-	for _, number := range [...]*uint64{&r.lifetime, &r.expired, &r.points} {
+	for _, number := range [...]*uint64{&r.Lifetime, &r.Expired, &r.Points} {
 		n, width := binary.Uvarint(src)
 		if width <= 0 {
 			return series{}, errRow

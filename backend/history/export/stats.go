@@ -1,28 +1,28 @@
-package history
+package export
 
 import "time"
 
-// DropReason says why hits were dropped before they reached a store.
+// DropReason is why hits were dropped before they reached a store.
 type DropReason uint8
 
 // The reasons.
 const (
 	Full        DropReason = iota // too many cells waited
 	TooLarge                      // more in one cell than a series can hold in its life
-	Bad                           // the store will never take their batch: a defect
+	Bad                           // the store will never accept their batch: a defect
 	Shutdown                      // they still waited when the process had to end
 	DropReasons = int(Shutdown) + 1
 )
 
-// String is the reason's name in metrics.
+// String returns the reason's name in metrics.
 func (r DropReason) String() string {
 	return [DropReasons]string{"full", "too_large", "bad_batch", "shutdown"}[r]
 }
 
-// ExporterStats are what an exporter has done so far. All hits are of all series: a hit that is near its limit is one of
-// two series.
-type ExporterStats struct {
-	Recorded uint64              // hits taken from the recorder
+// Stats are what an exporter has done so far. All hits are of all series: a hit that is near its limit is one of two
+// series.
+type Stats struct {
+	Recorded uint64              // hits that Drain has yielded
 	Landed   uint64              // hits that the store has acknowledged
 	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
 	Refused  uint64              // hits that the store did not count, as their series is full, as far as its answers came
@@ -35,17 +35,17 @@ type ExporterStats struct {
 	Waiting     int       // cells, that is minutes of series, that are not acknowledged
 	Oldest      time.Time // since when something has been waiting; zero if nothing is
 	LastSuccess time.Time // when the store last answered; zero for never
-	Down        bool      // the store does not take hits, at least in some partitions
+	Down        bool      // the store accepts no hits, at least in some partitions
 }
 
-// Stats are those of this moment.
-func (e *Exporter) Stats() ExporterStats {
+// Stats returns those of this moment. It may be called at any time, by any goroutine.
+func (e *Exporter) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st := e.stats
 	st.Waiting, st.Down = e.countCells(), e.down
-	for p := range e.lanes {
-		if since := e.lanes[p].since; !since.IsZero() && (st.Oldest.IsZero() || since.Before(st.Oldest)) {
+	for p := range e.outboxes {
+		if since := e.outboxes[p].since; !since.IsZero() && (st.Oldest.IsZero() || since.Before(st.Oldest)) {
 			st.Oldest = since
 		}
 	}

@@ -1,8 +1,10 @@
-package history
+package export
 
 import (
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // Timers do not run by the clock that tells the time, so one may fire a little before its moment by that clock.
@@ -21,15 +23,15 @@ func TestAFlushThatComesEarlyEndsItsIntervalAllTheSame(t *testing.T) {
 		{60*time.Second - 90*time.Millisecond, 15090 * time.Millisecond, 1},
 	} {
 		var found []cell
-		e := NewExporter(ExporterConfig{Drain: func(_ time.Time, take func(ID, uint64)) { take(ID{}, 1) }})
+		e := New(Config{Drain: func(_ time.Time, yield func(history.ID, uint64)) { yield(history.ID{}, 1) }})
 		now := noon.Add(tc.at)
 		if got := e.untilFlush(now); got != tc.next {
 			t.Errorf("%v after noon the next flush is in %v; want %v", tc.at, got, tc.next)
 		}
 		e.collect(now)
-		clear(e.lanes[ID{}.Partition()].pending)
+		clear(e.outboxes[history.ID{}.Partition()].pending)
 		e.collect(now.Add(tc.next))
-		for c := range e.lanes[ID{}.Partition()].pending {
+		for c := range e.outboxes[history.ID{}.Partition()].pending {
 			found = append(found, c)
 		}
 		if want := noon.Unix()/60 + tc.nextsMinute; len(found) != 1 || found[0].minute != want {

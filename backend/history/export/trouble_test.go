@@ -1,29 +1,23 @@
-package history_test
+package export_test
 
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
 // trouble is a store that all can happen to that happens to stores.
 type trouble struct {
-	*ledgers
+	*historytest.Ledgers
 	behind history.Store // if not nil, takes hits in place of the ledgers
 	mu     sync.Mutex
 	first  func(context.Context, history.Partition) error // if not nil, decides first
 	random *rand.Rand                                     // if not nil, things go wrong
-}
-
-// state is all that a store holds.
-type state struct {
-	series    map[history.ID]*history.Ledger
-	positions map[writer]position
 }
 
 func (t *trouble) set(first func(context.Context, history.Partition) error) {
@@ -69,7 +63,7 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 		if t.behind != nil {
 			return t.behind.Apply(context.WithoutCancel(ctx), p, b)
 		}
-		return t.ledgers.Apply(ctx, p, b)
+		return t.Ledgers.Apply(ctx, p, b)
 	}
 	switch kind {
 	case 1:
@@ -89,26 +83,4 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 		return history.Receipt{}, ctx.Err()
 	}
 	return apply()
-}
-
-// snapshot is what a replica has that never hears again of its primary.
-func (t *trouble) snapshot() state {
-	t.ledgers.mu.Lock()
-	defer t.ledgers.mu.Unlock()
-	s := state{make(map[history.ID]*history.Ledger), maps.Clone(t.ledgers.positions)}
-	for id, series := range t.ledgers.series {
-		s.series[id] = series.Clone()
-	}
-	return s
-}
-
-// restore makes that replica the primary.
-func (t *trouble) restore(s state) {
-	t.ledgers.mu.Lock()
-	defer t.ledgers.mu.Unlock()
-	t.ledgers.positions = maps.Clone(s.positions)
-	t.ledgers.series = make(map[history.ID]*history.Ledger)
-	for id, series := range s.series {
-		t.ledgers.series[id] = series.Clone()
-	}
 }

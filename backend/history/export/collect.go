@@ -1,11 +1,15 @@
-package history
+package export
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
 
 // Widths of cells, in minutes, that hits wait in when there is no room for narrower ones.
 const fewMinutes, manyMinutes = 5, 60
 
-// collect takes what was recorded in the interval that ends now, and stamps it with the minute in which it began.
+// collect drains what was recorded in the interval that ends now, and stamps it with the minute in which it began.
 func (e *Exporter) collect(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -18,15 +22,15 @@ func (e *Exporter) collect(now time.Time) {
 	}
 	minute := max(0, e.begin.Unix()/60)
 	e.begin = e.early(now).Truncate(e.c.Interval)
-	e.c.Drain(now, func(id ID, hits uint64) {
+	e.c.Drain(now, func(id history.ID, hits uint64) {
 		e.stats.Recorded += hits
 		e.add(now, cell{id, minute}, hits)
 	})
 }
 
 func (e *Exporter) countCells() (cells int) {
-	for p := range e.lanes {
-		cells += e.lanes[p].waiting()
+	for p := range e.outboxes {
+		cells += e.outboxes[p].waiting()
 	}
 	return cells
 }
@@ -34,16 +38,16 @@ func (e *Exporter) countCells() (cells int) {
 // add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to hours;
 // after that, hits that need another cell are dropped.
 func (e *Exporter) add(now time.Time, c cell, hits uint64) {
-	l := &e.lanes[c.id.Partition()]
+	o := &e.outboxes[c.id.Partition()]
 	for {
 		c.minute -= c.minute % e.width
-		_, there := l.pending[c]
+		_, there := o.pending[c]
 		switch {
 		case there || e.cells < e.c.MaxCells:
 			if !there {
 				e.cells++
 			}
-			e.stats.Dropped[TooLarge] += l.add(now, c, hits)
+			e.stats.Dropped[TooLarge] += o.add(now, c, hits)
 			return
 		case e.width == manyMinutes:
 			e.stats.Dropped[Full] += hits
@@ -58,8 +62,8 @@ func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 
 func (e *Exporter) widen(now time.Time, minutes int64) {
 	e.width = minutes
-	for p := range e.lanes {
-		e.stats.Dropped[TooLarge] += e.lanes[p].widen(now, minutes)
+	for p := range e.outboxes {
+		e.stats.Dropped[TooLarge] += e.outboxes[p].widen(now, minutes)
 	}
 	e.cells = e.countCells()
 }

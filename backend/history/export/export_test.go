@@ -1,4 +1,4 @@
-package history_test
+package export_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
@@ -56,7 +57,7 @@ func (r *recorder) sum() (sum uint64) {
 
 // station is an exporter at work in a bubble of fake time.
 type station struct {
-	*history.Exporter
+	*export.Exporter
 	t        *testing.T
 	recorder *recorder
 	store    *trouble
@@ -65,14 +66,14 @@ type station struct {
 }
 
 // newStation starts an exporter into a store in memory, which does as it should until the test says otherwise.
-func newStation(t *testing.T, change func(*history.ExporterConfig)) *station {
-	ledgers := newLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: time.Now, Step: func(string) {}})
-	s := &station{t: t, recorder: newRecorder(), store: &trouble{ledgers: ledgers}}
-	c := history.ExporterConfig{Drain: s.recorder.Drain, Store: s.store, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+func newStation(t *testing.T, change func(*export.Config)) *station {
+	ledgers := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: time.Now, Step: func(string) {}})
+	s := &station{t: t, recorder: newRecorder(), store: &trouble{Ledgers: ledgers}}
+	c := export.Config{Drain: s.recorder.Drain, Store: s.store, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&c)
 	}
-	s.Exporter = history.NewExporter(c)
+	s.Exporter = export.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx) })
@@ -84,7 +85,7 @@ func newStation(t *testing.T, change func(*history.ExporterConfig)) *station {
 }
 
 // close ends the exporter as a process does that has so long for it.
-func (s *station) close(patience time.Duration) history.ExporterStats {
+func (s *station) close(patience time.Duration) export.Stats {
 	s.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -118,7 +119,7 @@ func (s *station) total() map[history.ID]uint64 {
 }
 
 // holdP2 checks that nothing has gone that is not counted.
-func (s *station) holdP2(st history.ExporterStats) {
+func (s *station) holdP2(st export.Stats) {
 	s.t.Helper()
 	var total, dropped uint64
 	for _, hits := range s.total() {
@@ -216,7 +217,7 @@ func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
 // One of two servers hangs. What belongs to the other must go on landing at each flush.
 func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, func(c *history.ExporterConfig) { c.Timeout = 4700 * time.Millisecond }) // ends at no flush
+		s := newStation(t, func(c *export.Config) { c.Timeout = 4700 * time.Millisecond }) // ends at no flush
 		s.store.set(func(ctx context.Context, p history.Partition) error {
 			if p < history.Partitions/2 {
 				<-ctx.Done()
@@ -238,7 +239,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 			}
 		}
 		time.Sleep(14 * time.Second) // a second before a flush
-		for range 20 {               // the first time that each lane hangs takes its turn
+		for range 20 {               // the first time that each outbox hangs takes its turn
 			record()
 			time.Sleep(15 * time.Second)
 		}
@@ -278,7 +279,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sleepUntil(6, 0, 0)
-		s := newStation(t, func(c *history.ExporterConfig) { c.MaxCells = 100 })
+		s := newStation(t, func(c *export.Config) { c.MaxCells = 100 })
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
 		record := func(minutes int) {
 			for range minutes {
@@ -303,8 +304,8 @@ func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
 			if st.Waiting > 100 {
 				t.Fatalf("%d cells wait; want at most 100", st.Waiting)
 			}
-			if (st.Dropped[history.Full] > 0) != phase.dropped {
-				t.Errorf("after %d minutes more %d hits are dropped: %s", phase.minutes, st.Dropped[history.Full], phase.why)
+			if (st.Dropped[export.Full] > 0) != phase.dropped {
+				t.Errorf("after %d minutes more %d hits are dropped: %s", phase.minutes, st.Dropped[export.Full], phase.why)
 			}
 		}
 		s.store.set(nil)
@@ -330,7 +331,7 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 		time.Sleep(time.Minute)
 		st := s.close(time.Second)
 		s.holdP2(st)
-		if st.Dropped[history.TooLarge] == 0 || st.Refused == 0 {
+		if st.Dropped[export.TooLarge] == 0 || st.Refused == 0 {
 			t.Errorf("%+v; want some hits refused by the store, and some that no cell could hold", st)
 		}
 	})
@@ -341,14 +342,14 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStation(t, nil)
 		time.Sleep(time.Second)
-		empty := s.store.snapshot()
+		empty := s.store.Snapshot()
 		for n := range 3 {
 			s.recorder.record(series(0), uint64(n)+1)
 			time.Sleep(15 * time.Second)
 		}
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("failing over") })
 		time.Sleep(5 * time.Minute) // far longer than batches are kept, but the store has not confirmed them since
-		s.store.restore(empty)
+		s.store.Restore(empty)
 		s.store.set(nil)
 		time.Sleep(time.Minute)
 		st := s.Stats()
@@ -367,17 +368,17 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStation(t, nil)
-				var then state
+				var then historytest.Snapshot
 				time.Sleep(time.Second) // not at the moment of a flush
 				for n := range 3000 {
 					if n == tc.to {
-						then = s.store.snapshot()
+						then = s.store.Snapshot()
 					}
 					s.recorder.record(series(0), 7)
 					time.Sleep(15 * time.Second)
 				}
 				time.Sleep(2 * time.Minute)
-				s.store.restore(then)
+				s.store.Restore(then)
 				s.recorder.record(series(0), 1)
 				time.Sleep(30 * time.Second)
 				s.settled()
@@ -394,7 +395,7 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 // A store forgets writers that it has not heard for a week. That is no loss.
 func TestALongIdleWriterBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, func(c *history.ExporterConfig) { c.Interval = time.Minute })
+		s := newStation(t, func(c *export.Config) { c.Interval = time.Minute })
 		for range 3 {
 			s.recorder.record(series(0), 1)
 			time.Sleep(8 * 24 * time.Hour)
@@ -429,7 +430,7 @@ func TestNothingIsLostThatIsNotCounted(t *testing.T) {
 // walk is hours of everything that can go wrong.
 func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	r := rand.New(rand.NewPCG(seed, 5))
-	s := newStation(t, func(c *history.ExporterConfig) {
+	s := newStation(t, func(c *export.Config) {
 		if !exact {
 			c.MaxCells = 300
 		}
@@ -440,13 +441,13 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 		for range r.IntN(90) {
 			s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
 		}
-		past = append(past, snapshot{time.Now(), s.store.snapshot()})
+		past = append(past, snapshot{time.Now(), s.store.Snapshot()})
 		for time.Since(past[0].at) > back {
 			past = past[1:]
 		}
 		if r.IntN(20) == 0 { // a state of the past comes back, and what followed it has never been
 			to := r.IntN(len(past))
-			s.store.restore(past[to].state)
+			s.store.Restore(past[to].state)
 			past = past[:to+1]
 		}
 	}
@@ -494,5 +495,5 @@ func TestAFileHasAllThatWasRecorded(t *testing.T) {
 
 type snapshot struct {
 	at    time.Time
-	state state
+	state historytest.Snapshot
 }

@@ -1,0 +1,152 @@
+package historytest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Ledgers is a store in maps: the arithmetic of package history under a lock, and nothing else.
+type Ledgers struct {
+	o  Options
+	mu sync.Mutex
+	s  Snapshot
+}
+
+// Snapshot is all that a store of ledgers held at a moment.
+type Snapshot struct {
+	series    map[history.ID]*history.Ledger
+	positions map[ledgerWriter]ledgerPosition
+}
+
+type ledgerWriter struct {
+	p    history.Partition
+	name string
+}
+
+type ledgerPosition struct {
+	last uint64
+	at   time.Time
+}
+
+// NewLedgers returns an empty store.
+func NewLedgers(o Options) *Ledgers {
+	return &Ledgers{o: o, s: Snapshot{make(map[history.ID]*history.Ledger), make(map[ledgerWriter]ledgerPosition)}}
+}
+
+// Snapshot returns what a replica has that never hears of its primary again.
+func (l *Ledgers) Snapshot() Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.clone()
+}
+
+// Restore makes that replica the primary.
+func (l *Ledgers) Restore(s Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.s = s.clone()
+}
+
+func (s Snapshot) clone() Snapshot {
+	out := Snapshot{make(map[history.ID]*history.Ledger), maps.Clone(s.positions)}
+	for id, series := range s.series {
+		out.series[id] = series.Clone()
+	}
+	return out
+}
+
+// Apply implements [history.Store].
+func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	if err := b.Check(p); err != nil {
+		return history.Receipt{}, err
+	}
+	l.o.Step("apply begins")
+	defer l.o.Step("apply ended")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w, now := ledgerWriter{p, b.Writer}, l.o.Now()
+	r := history.Receipt{Last: l.s.positions[w].last}
+	if r.Landing = b.Landing(r.Last); r.Landing != history.Landed {
+		return r, nil
+	}
+	for _, i := range b.Increments {
+		if err := l.count(&i, now.Unix(), &r); err != nil {
+			return r, err
+		}
+	}
+	l.s.positions[w], r.Last = ledgerPosition{b.Seq, now}, b.Seq
+	return r, nil
+}
+
+func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) error {
+	series := l.s.series[i.ID]
+	if series == nil {
+		series = &history.Ledger{}
+		l.s.series[i.ID] = series
+	}
+	minute := min(i.Minute, now/60)
+	fit, err := series.Count(series.Chunks(), minute, i.Hits)
+	switch {
+	case err != nil:
+		return err
+	case !fit:
+		r.Refused += i.Hits
+	case minute < i.Minute:
+		r.Clamped += i.Hits
+	}
+	return series.Shrink(series.Chunks(), &l.o.Keep, now, func() {})
+}
+
+// Roll implements [history.Store].
+func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.Rolled, error) {
+	l.o.Step("roll begins")
+	did := history.Rolled{Partitions: history.Partitions}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := job.Now
+	if clock := l.o.Now(); now.After(clock) {
+		now = clock
+	}
+	for id, series := range l.s.series {
+		after := series.Clone()
+		did.Add(after.Roll(&l.o.Keep, now.Unix()))
+		if !job.DryRun {
+			l.s.series[id] = after
+		}
+	}
+	for w, p := range l.s.positions {
+		if now.Sub(p.at) >= history.ForgetAfter {
+			did.Forgotten++
+			if !job.DryRun {
+				delete(l.s.positions, w)
+			}
+		}
+	}
+	if job.Progress != nil {
+		job.Progress(did)
+	}
+	return did, nil
+}
+
+// Query implements [history.Store].
+func (l *Ledgers) Query(_ context.Context, q history.Query, yield func(history.Series) error) error {
+	l.mu.Lock()
+	var found []history.Series
+	for _, id := range slices.Collect(maps.Keys(l.s.series)) {
+		if q.Matches(id) {
+			found = append(found, l.s.series[id].Series(id, q.From, q.To))
+		}
+	}
+	l.mu.Unlock()
+	for _, s := range found {
+		if err := yield(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

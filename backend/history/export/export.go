@@ -1,0 +1,302 @@
+// Package export brings recorded hits to a store of the history, exactly once. Package history says what is promised; this
+// package has the goroutines and the clock.
+package export
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Config tells an exporter where hits come from, where they go, and when.
+type Config struct {
+	// Drain calls yield with all hits that were recorded since it was last called, each series once.
+	Drain func(now time.Time, yield func(id history.ID, hits uint64))
+	Store history.Store
+	Log   *slog.Logger
+
+	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
+	Timeout  time.Duration // of one call of the store; 5 s unless set
+	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
+}
+
+// Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and sent
+// again until the store has answered. While the store is away hits wait, in wider and wider cells if they become too
+// many, and are dropped and counted last of all.
+//
+// Once nothing waits, the hits of all series in the store, of what this exporter recorded, are Recorded less Dropped, Lost
+// and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes began.
+type Exporter struct {
+	c         Config
+	calls     context.Context // of all calls of the store
+	endCalls  context.CancelFunc
+	workEnded chan struct{} // has a token when an outbox is done for now
+
+	mu       sync.Mutex
+	outboxes [history.Partitions]outbox
+	begin    time.Time // of the present interval
+	width    int64     // minutes that one cell holds
+	cells    int       // that wait, as far as is known during a collection
+	stats    Stats
+	logged   Stats // as of when losses were last logged
+	failing  int   // outboxes that have failed more than once in a row
+	down     bool  // that some do has been logged
+	closed   bool
+}
+
+const (
+	// maxBusy is how many partitions are sent to at the same time, maxBusyFailing how many of these may have failed
+	// before: a server that hangs must not keep others waiting.
+	maxBusy, maxBusyFailing = 8, 2
+	firstBackoff            = 250 * time.Millisecond
+	maxBackoff              = 15 * time.Second
+)
+
+// New returns an exporter that does nothing before [Exporter.Run].
+func New(c Config) *Exporter {
+	c.Interval = cmp.Or(c.Interval, 15*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
+	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: 1}
+	e.calls, e.endCalls = context.WithCancel(context.Background())
+	writer := rand.Text()
+	for p := range e.outboxes {
+		e.outboxes[p] = outbox{partition: history.Partition(p), writer: writer}
+	}
+	return e
+}
+
+// Run flushes at the end of each interval until ctx ends. Calls of the store that are under way then go on; call
+// [Exporter.Close] next.
+func (e *Exporter) Run(ctx context.Context) {
+	now := time.Now()
+	e.mu.Lock()
+	e.begin = now
+	e.mu.Unlock()
+	tick, retry := time.NewTimer(e.untilFlush(now)), time.NewTimer(0)
+	defer tick.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			now = time.Now()
+			e.collect(now)
+			e.makeDue(true)
+			e.logLosses()
+			tick.Reset(e.untilFlush(now))
+		case <-retry.C:
+		case <-e.workEnded:
+		}
+		retry.Reset(e.dispatch(time.Now()))
+	}
+}
+
+// early moves now forward by as much as a flush may come before its time: timers do not run by the clock that gives the
+// time.
+func (e *Exporter) early(now time.Time) time.Time {
+	return now.Add(min(e.c.Interval/10, 100*time.Millisecond))
+}
+
+func (e *Exporter) untilFlush(now time.Time) time.Duration {
+	return e.early(now).Truncate(e.c.Interval).Add(e.c.Interval).Sub(now)
+}
+
+// Close flushes what has been recorded, after Run has returned, and waits until the store has it all or ctx ends. What
+// still waits then is dropped, and what has no answer is lost.
+func (e *Exporter) Close(ctx context.Context) {
+	e.collect(time.Now())
+	e.makeDue(false)
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for ctx.Err() == nil && e.working() {
+		retry.Reset(e.dispatch(time.Now()))
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
+		case <-e.workEnded:
+		}
+	}
+	e.endCalls()
+	e.logLosses()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	var left uint64
+	for p := range e.outboxes {
+		dropped, lost := e.outboxes[p].giveUp()
+		e.stats.Dropped[Shutdown] += dropped
+		e.stats.Lost += lost
+		left += dropped + lost
+	}
+	if left > 0 {
+		e.c.Log.Warn("hits did not reach the history before the end", "hits", left)
+	}
+}
+
+// makeDue marks all outboxes that have something to send as due at once. With probe, the store is also asked for its
+// position where it may still forget what it has acknowledged.
+func (e *Exporter) makeDue(probe bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for p := range e.outboxes {
+		o := &e.outboxes[p]
+		o.probe = probe && len(o.sent) > 0
+		o.due = o.probe || o.waiting() > 0
+		if !probe {
+			o.retryAt = time.Time{}
+		}
+	}
+}
+
+// working reports whether an outbox is being sent from, or is due.
+func (e *Exporter) working() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for p := range e.outboxes {
+		if e.outboxes[p].due || e.outboxes[p].busy {
+			return true
+		}
+	}
+	return false
+}
+
+// logLosses logs what the store has forgotten of what it had acknowledged, in one line for all partitions.
+func (e *Exporter) logLosses() {
+	e.mu.Lock()
+	resent, lost := e.stats.Resent-e.logged.Resent, e.stats.Lost-e.logged.Lost
+	e.logged = e.stats
+	e.mu.Unlock()
+	if resent+lost > 0 {
+		e.c.Log.Warn("the history store forgot batches that it had acknowledged", "sent_again", resent, "lost_hits", lost)
+	}
+}
+
+// dispatch begins to send from outboxes that are due, those first that have waited longest. It returns how long until
+// another may become due by itself.
+func (e *Exporter) dispatch(now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	busy, failing, next := 0, 0, maxBackoff
+	var due []*outbox
+	for p := range e.outboxes {
+		switch o := &e.outboxes[p]; {
+		case o.busy:
+			busy++
+			failing += min(o.failures, 1)
+		case o.due && o.retryAt.After(now):
+			next = min(next, o.retryAt.Sub(now))
+		case o.due:
+			due = append(due, o)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *outbox) int { return a.retryAt.Compare(b.retryAt) })
+	for _, o := range due {
+		if busy < maxBusy && (o.failures == 0 || failing < maxBusyFailing) {
+			busy++
+			failing += min(o.failures, 1)
+			o.busy = true
+			go e.send(o)
+		}
+	}
+	return next
+}
+
+// send sends what an outbox has until it has no more or the store does not answer.
+func (e *Exporter) send(o *outbox) {
+	for e.sendOne(o) {
+	}
+	e.mu.Lock()
+	o.busy = false
+	e.mu.Unlock()
+	select {
+	case e.workEnded <- struct{}{}:
+	default:
+	}
+}
+
+// sendOne sends one batch, and reports whether to go on.
+func (e *Exporter) sendOne(o *outbox) bool {
+	e.mu.Lock()
+	b, any := o.next(time.Now(), &e.stats)
+	if o.due = any; !any {
+		e.recovered(o)
+	}
+	e.mu.Unlock()
+	if !any {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
+	receipt, err := e.c.Store.Apply(ctx, o.partition, b)
+	cancel()
+	goOn, log := e.answered(o, b, receipt, err)
+	log()
+	return goOn
+}
+
+// answered notes the store's answer to a batch, or its error. It reports whether to go on with the outbox, and returns
+// what is to be logged once the lock is free.
+func (e *Exporter) answered(o *outbox, b history.Batch, r history.Receipt, err error) (goOn bool, log func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	switch {
+	case e.closed: // all that had no answer has been given up
+		return false, func() {}
+	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
+		e.stats.Errors++
+		e.stats.Dropped[Bad] += o.dropBatch()
+		return true, func() {
+			e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
+				"error", err)
+		}
+	case err == nil:
+		err = o.answer(now, b, r, &e.stats)
+	}
+	if err != nil {
+		return false, e.noteFailure(o, now, err)
+	}
+	return true, e.noteSuccess(o, now)
+}
+
+func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func()) {
+	e.stats.Errors++
+	o.failures++
+	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
+	o.retryAt = now.Add(backoff/2 + mathrand.N(backoff/2))
+	if o.failures == 2 {
+		e.failing++
+	}
+	if e.failing == 0 || e.down {
+		return func() {}
+	}
+	e.down = true
+	return func() { e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err) }
+}
+
+func (e *Exporter) noteSuccess(o *outbox, now time.Time) (log func()) {
+	e.stats.LastSuccess = now
+	e.recovered(o)
+	if e.failing > 0 || !e.down {
+		return func() {}
+	}
+	e.down = false
+	return func() { e.c.Log.Info("the history store accepts hits again") }
+}
+
+// recovered notes that nothing fails any more in an outbox.
+func (e *Exporter) recovered(o *outbox) {
+	if o.failures > 1 {
+		e.failing--
+	}
+	o.failures, o.retryAt = 0, time.Time{}
+}

@@ -1,0 +1,254 @@
+package export
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+const (
+	// keepSent is how long a batch is kept after the store has acknowledged it: a failover may bring up a server that never
+	// had it.
+	keepSent = time.Minute
+	// maxSums is how many of the batches before them are remembered by their sums, to say what a store has lost of them.
+	maxSums = 1024
+	// maxGaps is how often in a row a store may say that it misses what it was just sent, before it is given time.
+	maxGaps = 3
+)
+
+// outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
+// store may still forget. Its fields are guarded by the exporter's lock.
+type outbox struct {
+	partition history.Partition
+	writer    string
+	seq       uint64 // of the newest batch
+	position  uint64 // the last batch that the store is known to have
+	pending   map[cell]uint64
+	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
+	ahead     int
+	sums      []sum // of batches before sent, oldest first; the first one is of many once there are more than maxSums
+	heard     time.Time
+	since     time.Time // since when something has been waiting; zero if nothing is
+
+	due, probe, busy bool
+	failures, gaps   int // in a row
+	retryAt          time.Time
+}
+
+// cell names hits of a series that wait, by the first minute that they may belong to.
+type cell struct {
+	id     history.ID
+	minute int64
+}
+
+// sentBatch is a batch that has been made, and what is known of it.
+type sentBatch struct {
+	batch   history.Batch // but for After
+	hits    uint64
+	refused uint64
+	landed  bool // the store has had it
+	at      time.Time
+}
+
+// sum is the hits that the store counted of the batches after the sum before it, up to seq.
+type sum struct{ seq, hits uint64 }
+
+// waiting returns how many cells have not been acknowledged.
+func (o *outbox) waiting() int {
+	n := len(o.pending)
+	for _, s := range o.sent[o.ahead:] {
+		n += len(s.batch.Increments)
+	}
+	return n
+}
+
+// next returns what to send: what has been sent and is not acknowledged, else a new batch, else a question for the
+// position.
+func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
+	if o.seq > 0 && now.Sub(o.heard) > history.ForgetAfter/2 {
+		o.renew(st)
+	}
+	if o.ahead == len(o.sent) && len(o.pending) > 0 {
+		o.cut(now)
+	}
+	switch {
+	case o.ahead < len(o.sent):
+		b = o.sent[o.ahead].batch
+	case o.probe:
+		b.Writer = o.writer
+	default:
+		return b, false
+	}
+	b.After = o.position
+	return b, true
+}
+
+// cut makes a batch of what waits.
+func (o *outbox) cut(now time.Time) {
+	o.seq++
+	s := &sentBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
+	for c, hits := range o.pending {
+		if len(s.batch.Increments) == history.MaxBatch {
+			break
+		}
+		s.batch.Increments = append(s.batch.Increments, history.Increment{ID: c.id, Minute: c.minute, Hits: hits})
+		s.hits += hits
+		delete(o.pending, c)
+	}
+	if o.seq == 1 {
+		o.heard = now
+	}
+	o.sent = append(o.sent, s)
+}
+
+// renew begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer that
+// it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given up.
+func (o *outbox) renew(st *Stats) {
+	for _, s := range o.sent[o.ahead:] {
+		st.Lost += s.hits - s.refused
+	}
+	o.writer, o.seq, o.position, o.sent, o.ahead, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
+}
+
+// answer notes the store's answer to a batch. Its error means that the store does not keep what it says.
+func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *Stats) error {
+	o.heard = now
+	if b.Seq == 0 {
+		o.probe = false
+		if r.Last < o.position {
+			return o.rewind(now, r.Last, st)
+		}
+		o.forget(now)
+		return nil
+	}
+	if r.Last < b.Seq {
+		return o.rewind(now, r.Last, st)
+	}
+	o.gaps = 0
+	s := o.sent[o.ahead]
+	s.at = now
+	if r.Landing == history.Landed {
+		st.Clamped += r.Clamped
+		st.Refused += r.Refused - s.refused // it may have landed before, in a server that is gone
+		s.refused = r.Refused
+	}
+	if !s.landed {
+		s.landed = true
+		st.Landed += s.hits - s.refused
+	}
+	st.Batches++
+	o.position = b.Seq
+	o.ahead++
+	o.forget(now)
+	if o.ahead == len(o.sent) && len(o.pending) == 0 {
+		o.since = time.Time{}
+	}
+	return nil
+}
+
+// dropBatch gives up the batch that was sent, and returns its hits. The next one follows the one before it.
+func (o *outbox) dropBatch() (hits uint64) {
+	hits = o.sent[o.ahead].hits
+	o.sent = slices.Delete(o.sent, o.ahead, o.ahead+1)
+	return hits
+}
+
+// rewind goes back to the last batch that the store has. What is kept of those after it is sent again, the rest is lost.
+func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
+	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
+	if o.ahead < 0 {
+		o.ahead = len(o.sent)
+	}
+	st.Lost += o.lose(last)
+	for _, s := range o.sent[o.ahead:] {
+		if s.landed {
+			st.Resent++
+		}
+	}
+	o.position = last
+	if o.since.IsZero() && o.ahead < len(o.sent) {
+		o.since = now
+	}
+	if o.gaps++; o.gaps > maxGaps {
+		return fmt.Errorf("partition %d: the store has batch %d of writer %s and accepts none that follows it", o.partition, last,
+			o.writer)
+	}
+	return nil
+}
+
+// forget lets go of batches that the store still has a minute after it acknowledged them.
+func (o *outbox) forget(now time.Time) {
+	n := 0
+	for n < o.ahead && now.Sub(o.sent[n].at) >= keepSent {
+		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
+		n++
+	}
+	o.sent, o.ahead = slices.Delete(o.sent, 0, n), o.ahead-n
+	if len(o.sums) > maxSums {
+		half := o.sums[:maxSums/2]
+		for _, s := range half[:len(half)-1] {
+			half[len(half)-1].hits += s.hits
+		}
+		o.sums = slices.Delete(o.sums, 0, len(half)-1)
+	}
+}
+
+// lose forgets the sums of batches after last, which are not kept any more, and returns their hits. Of the oldest sum,
+// which may be of many batches, it counts the share that is after last: all of it if the store has lost everything, else
+// an estimate.
+func (o *outbox) lose(last uint64) (hits uint64) {
+	for n := len(o.sums) - 1; n >= 0 && o.sums[n].seq > last; n-- {
+		s := &o.sums[n]
+		if n == 0 && last > 0 {
+			high, low := bits.Mul64(s.hits, s.seq-last)
+			share, _ := bits.Div64(high, low, s.seq)
+			s.seq, s.hits = last, s.hits-share
+			return hits + share
+		}
+		hits += s.hits
+		o.sums = o.sums[:n]
+	}
+	return hits
+}
+
+// add adds hits to a cell, and returns those that are beyond what one can hold.
+func (o *outbox) add(now time.Time, c cell, hits uint64) (beyond uint64) {
+	if o.since.IsZero() {
+		o.since = now
+	}
+	if o.pending == nil {
+		o.pending = make(map[cell]uint64)
+	}
+	room := history.MaxTotal - o.pending[c]
+	o.pending[c] += min(hits, room)
+	return hits - min(hits, room)
+}
+
+// widen merges the cells that have not been sent to wider ones, and returns the hits that these cannot hold.
+func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
+	old := o.pending
+	o.pending = make(map[cell]uint64, len(old))
+	for c, hits := range old {
+		c.minute -= c.minute % minutes
+		beyond += o.add(now, c, hits)
+	}
+	return beyond
+}
+
+// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are lost
+// for all that is known.
+func (o *outbox) giveUp() (dropped, lost uint64) {
+	for hits := range maps.Values(o.pending) {
+		dropped += hits
+	}
+	for _, s := range o.sent[o.ahead:] {
+		lost += s.hits - s.refused
+	}
+	o.pending, o.sent, o.ahead, o.since = nil, nil, 0, time.Time{}
+	return dropped, lost
+}
