@@ -1,4 +1,4 @@
-package main
+package house_test
 
 import (
 	"go/ast"
@@ -9,8 +9,8 @@ import (
 
 const houseModule = "github.com/weirproxy/weir/"
 
-// houseRoom says what a package may import. Packages are written as go does: "server" is one package, "server/..." also
-// all below it, "..." any.
+// houseRoom says what a package may reach: by its own imports, and through weir's packages that it imports. Packages are
+// written as go does: "server" is one package, "server/..." also all below it, "..." any.
 type houseRoom struct {
 	packages  string
 	weir      []string // weir's own packages
@@ -18,24 +18,27 @@ type houseRoom struct {
 	why       string
 }
 
-var anyLibrary = []string{"..."}
+var (
+	anyLibrary = []string{"..."}
+	// throughDescriptors is what every room reaches that knows the vocabulary.
+	throughDescriptors = []string{"go.yaml.in/yaml/..."}
+)
 
-// houseRooms is read from the top; the first that fits a package holds. As each room is held to what its own files
-// import, what it reaches through others follows.
+// houseRooms is read from the top; the first that fits a package holds.
 var houseRooms = []houseRoom{
-	{"descriptors", nil, []string{"go.yaml.in/yaml/..."},
+	{"descriptors", nil, throughDescriptors,
 		"everything speaks its vocabulary, so whatever it imported would be everywhere"},
-	{"descriptors/...", []string{"descriptors"}, anyLibrary,
+	{"descriptors/...", []string{"descriptors/..."}, anyLibrary,
 		"a source of configuration knows the vocabulary, not who uses it"},
-	{"backend", []string{"descriptors"}, nil,
+	{"backend", []string{"descriptors"}, throughDescriptors,
 		"it is the contract between the request path and the stores, and nothing else"},
-	{"backend/window", []string{"descriptors"}, nil,
+	{"backend/window", []string{"descriptors"}, throughDescriptors,
 		"it is pure arithmetic, the oracle of every store"},
-	{"backend/history", []string{"descriptors"}, nil,
+	{"backend/history", []string{"descriptors"}, throughDescriptors,
 		"it is pure arithmetic, the oracle of every history store"},
-	{"backend/memory", []string{"descriptors", "backend", "backend/window"}, nil,
+	{"backend/memory", []string{"descriptors", "backend", "backend/window"}, throughDescriptors,
 		"the embedded default works without any service or library"},
-	{"backend/history/redishistory", []string{"descriptors", "backend/history", "backend/redis"}, anyLibrary,
+	{"backend/history/redishistory", []string{"descriptors", "backend", "backend/history", "backend/redis"}, anyLibrary,
 		"it knows how servers are reached, not how weir counts there"},
 	{"backend/redis", []string{"descriptors", "backend"}, anyLibrary,
 		"it knows how servers are reached, not what they are asked"},
@@ -44,17 +47,27 @@ var houseRooms = []houseRoom{
 		"a store knows its contract, not another store and not who asks it"},
 	{"backend/...", []string{"descriptors", "backend", "backend/window", "backend/history"}, anyLibrary,
 		"a store knows its contract, not another store and not who asks it"},
-	{"server/limit", []string{"descriptors", "backend", "server/hits"}, nil,
+	{"server/limit", []string{"descriptors", "backend", "backend/history", "server/hits"}, throughDescriptors,
 		"the request path knows no wire format and no metrics library, so that each can change without it"},
-	{"server/hits", []string{"descriptors", "backend/history"}, nil,
+	{"server/hits", []string{"descriptors", "backend/history"}, throughDescriptors,
 		"it is on the request path, where an atomic add is all that is paid for"},
-	{"server/admin", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits"}, anyLibrary,
-		"the rooms of the server do not know each other: package server joins them"},
-	{"server", []string{"descriptors", "backend", "server/..."}, anyLibrary,
+	{"server/curves", []string{"descriptors", "backend/history"}, throughDescriptors,
+		"it answers a command as well as a port, so it knows neither"},
+	{"server/admin", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits", "server/curves"},
+		anyLibrary, "the rooms of the server do not know each other: package server joins them"},
+	{"server", []string{"descriptors", "backend", "backend/history", "server/..."}, anyLibrary,
 		"it gets its store as the contract: which one it is, cmd/weir decides"},
-	{"server/...", []string{"descriptors", "backend", "server/limit", "server/hits"}, anyLibrary,
+	{"server/...", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits"}, anyLibrary,
 		"the rooms of the server do not know each other: package server joins them"},
-	{"cmd/weir/...", []string{"descriptors/...", "backend/...", "server/..."}, anyLibrary,
+	{"cmd/weir/exit", nil, nil, "every command uses it"},
+	{"cmd/weir/wait", nil, nil, "every command may use it"},
+	{"cmd/weir/adminport", nil, nil, "it knows how the admin port is asked, not what"},
+	{"cmd/weir/terminal", nil, []string{"golang.org/x/term"}, "it knows what a terminal shows, not what is to be shown"},
+	{"cmd/weir/callcmd", []string{"descriptors", "cmd/weir/exit", "cmd/weir/terminal", "cmd/weir/wait"}, anyLibrary,
+		"it is a client, which asks any rate-limit service as Envoy does"},
+	{"cmd/weir/settings", []string{"descriptors/...", "backend/...", "server/..."}, anyLibrary,
+		"it turns the environment into what the parts are configured by, and does not run them"},
+	{"cmd/weir/...", []string{"descriptors/...", "backend/...", "server/...", "cmd/weir/..."}, anyLibrary,
 		"it puts the parts together, and nothing imports it"},
 }
 
@@ -68,41 +81,18 @@ var houseLibraries = []struct {
 		"github.com/envoyproxy/go-control-plane/..."},
 		[]string{"server/...", "descriptors/xds/...", "cmd/weir/..."},
 		"wire formats stay at the edge, where they are turned into weir's own types"},
-	{[]string{"github.com/kelseyhightower/envconfig", "github.com/alecthomas/kong"},
-		[]string{"cmd/weir"},
+	{[]string{"github.com/kelseyhightower/envconfig"},
+		[]string{"cmd/weir/settings"},
 		"what people configure is read in one place"},
+	{[]string{"github.com/alecthomas/kong"},
+		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd"},
+		"flags belong to commands"},
 	{[]string{"github.com/prometheus/..."},
 		[]string{"server", "server/stats/...", "cmd/weir/..."},
 		"metrics are made in one place, from counts that the request path keeps without a library"},
 	{[]string{"github.com/redis/go-redis/..."},
 		[]string{"backend/redis/...", "backend/backendtest/..."},
 		"it repeats commands in ways that count twice; the code that knows how to stop it is in one place"},
-}
-
-func checkRooms(f *houseFile) []string {
-	if f.isTest() {
-		return nil
-	}
-	at := slices.IndexFunc(houseRooms, func(r houseRoom) bool { return covers(r.packages, f.room) })
-	if at < 0 {
-		return []string{f.broken(f.tree.Package, "package %s is in no room that the table of rooms knows: say there what it "+
-			"may import, and why, so that the parts stay apart", f.room)}
-	}
-	r := houseRooms[at]
-	var broken []string
-	for _, spec := range f.tree.Imports {
-		imported := importPath(spec)
-		own, isOwn := strings.CutPrefix(imported, houseModule)
-		switch {
-		case isOwn && !coversAny(r.weir, own):
-			broken = append(broken, f.broken(spec.Pos(), "%s imports %s, but of weir's packages it may import only %s: %s",
-				f.room, own, enumerate(r.weir), r.why))
-		case !isOwn && !isStandard(imported) && !coversAny(r.libraries, imported):
-			broken = append(broken, f.broken(spec.Pos(), "%s imports %s, but of libraries it may import only the standard "+
-				"one and %s: %s", f.room, imported, enumerate(r.libraries), r.why))
-		}
-	}
-	return broken
 }
 
 func checkLibraries(f *houseFile) []string {
@@ -153,7 +143,7 @@ func checkEnvironment(f *houseFile) []string {
 	return broken
 }
 
-// covers says whether a pattern ("server", "server/...", "...") stands for a package.
+// covers reports whether a pattern ("server", "server/...", "...") stands for a package.
 func covers(pattern, pkg string) bool {
 	if pattern == "..." {
 		return true
@@ -166,7 +156,7 @@ func coversAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, pkg) })
 }
 
-// isStandard says whether an import is of the standard library: only others' paths begin with a host's name.
+// isStandard reports whether an import is of the standard library: only others' paths begin with a host's name.
 func isStandard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")
@@ -193,13 +183,13 @@ var importExamples = []houseExample{
 		promise: "descriptors imports nothing else of others",
 		file:    "descriptors/a.go",
 		src:     `package descriptors; import "github.com/fsnotify/fsnotify"`,
-		rule:    "rooms import only what they may",
+		rule:    "rooms reach only what they may",
 		want:    "descriptors/a.go:1: descriptors imports github.com/fsnotify/fsnotify, but of libraries",
 	}, {
 		promise: "a store does not know the server",
 		file:    "backend/memory/a.go",
 		src:     "package memory\n\nimport \"github.com/weirproxy/weir/server/limit\"",
-		rule:    "rooms import only what they may",
+		rule:    "rooms reach only what they may",
 		want:    "backend/memory/a.go:3: backend/memory imports server/limit, but of weir's packages",
 	}, {
 		promise: "a store's tests may import what they need",
@@ -209,19 +199,19 @@ var importExamples = []houseExample{
 		promise: "the server does not choose its store",
 		file:    "server/a.go",
 		src:     `package server; import "github.com/weirproxy/weir/backend/memory"`,
-		rule:    "rooms import only what they may",
+		rule:    "rooms reach only what they may",
 		want:    "it gets its store as the contract",
 	}, {
 		promise: "the rooms of the server do not know each other",
 		file:    "server/rls/a.go",
 		src:     `package rls; import "github.com/weirproxy/weir/server/stats"`,
-		rule:    "rooms import only what they may",
+		rule:    "rooms reach only what they may",
 		want:    "package server joins them",
 	}, {
 		promise: "a package outside all rooms is noticed",
 		file:    "pkg/stuff/a.go",
 		src:     `package stuff`,
-		rule:    "rooms import only what they may",
+		rule:    "rooms reach only what they may",
 		want:    "package pkg/stuff is in no room",
 	}, {
 		promise: "the wire format is known at the edge",
@@ -246,11 +236,11 @@ var importExamples = []houseExample{
 		rule:    "libraries stay in their rooms",
 		want:    "which only backend/redis/..., backend/backendtest/... may",
 	}, {
-		promise: "envconfig is for the binary, not for what lies below it",
-		file:    "cmd/weir/bench/a.go",
+		promise: "envconfig is for the settings, not for commands",
+		file:    "cmd/weir/a.go",
 		src:     `package main; import "github.com/kelseyhightower/envconfig"`,
 		rule:    "libraries stay in their rooms",
-		want:    "which only cmd/weir may",
+		want:    "which only cmd/weir/settings may",
 	}, {
 		promise: "the environment is read in cmd/weir",
 		file:    "cmd/weir/a.go",
