@@ -15,36 +15,44 @@ import (
 // maxHistoryTime bounds a question about the history, and the reading of its answer.
 const maxHistoryTime = 5 * time.Minute
 
-// historyAnswer is an answer that writes itself.
-type historyAnswer interface{ WriteJSON(io.Writer) error }
-
 // registerHistory serves /api/v1/history, or says there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *curves.History) {
-	for path, answer := range map[string]func(context.Context, *curves.History, url.Values) (historyAnswer, error){
-		"": showHistory, "/top": topOfHistory, "/verify": verifyHistory,
-	} {
-		mux.HandleFunc("GET /api/v1/history"+path, func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
-			defer cancel()
-			// A server that bounds how long answers may take is meant for small ones. One that cannot be told keeps its bound.
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Cache-Control", "no-store")
-			values, err := queryOf(r)
-			if err == nil && h == nil {
-				err = refuse(http.StatusNotFound,
-					"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
-			}
-			var a historyAnswer
-			if err == nil {
-				a, err = answer(ctx, h, values)
-			}
-			if err != nil {
-				failHistory(w, err)
-				return
-			}
-			_ = a.WriteJSON(w) // the client is gone if this fails
-		})
+	mux.HandleFunc("GET /api/v1/history", serveHistory(h, (*curves.History).Show,
+		"domain", "path", "outcome", "value", "from", "to", "points", "tz"))
+	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, (*curves.History).Top,
+		"domain", "path", "value", "from", "to", "by", "n"))
+	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, (*curves.History).Verify,
+		"domain", "path", "outcome", "value"))
+}
+
+// serveHistory returns a handler that reads a question from the parameters of these names, and answers it.
+func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.History,
+	answer func(*curves.History, context.Context, curves.Question) (Answer, error), names ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
+		defer cancel()
+		// A server that bounds how long answers may take is meant for small ones. One that cannot be told keeps its bound.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		values, err := queryOf(r)
+		if err == nil && h == nil {
+			err = refuse(http.StatusNotFound,
+				"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
+		}
+		var q curves.Question
+		if err == nil {
+			q, err = readQuestion(values, names)
+		}
+		var a Answer
+		if err == nil {
+			a, err = answer(h, ctx, q)
+		}
+		if err != nil {
+			failHistory(w, err)
+			return
+		}
+		_ = a.WriteJSON(w) // the client is gone if this fails
 	}
 }
 
@@ -63,42 +71,20 @@ func failHistory(w http.ResponseWriter, err error) {
 	_ = encode(w, map[string]string{"error": text})
 }
 
-func showHistory(ctx context.Context, h *curves.History, values url.Values) (historyAnswer, error) {
-	if err := checkNames(values, "domain", "path", "outcome", "value", "from", "to", "points", "tz"); err != nil {
-		return nil, err
+func readQuestion(values url.Values, names []string) (curves.Question, error) {
+	if err := checkNames(values, names...); err != nil {
+		return curves.Question{}, err
 	}
 	points, err := number(values, "points", 0, curves.MaxPoints)
 	if err != nil {
-		return nil, err
-	}
-	return h.Show(ctx, curves.ShowQuestion{Rules: rulesIn(values), Period: periodIn(values),
-		Outcome: values.Get("outcome"), Points: points, Zone: values.Get("tz")})
-}
-
-func topOfHistory(ctx context.Context, h *curves.History, values url.Values) (historyAnswer, error) {
-	if err := checkNames(values, "domain", "path", "value", "from", "to", "by", "n"); err != nil {
-		return nil, err
+		return curves.Question{}, err
 	}
 	rows, err := number(values, "n", 20, curves.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	return h.Top(ctx, curves.TopQuestion{Rules: rulesIn(values), Period: periodIn(values), By: values.Get("by"), Rows: rows})
-}
-
-func verifyHistory(ctx context.Context, h *curves.History, values url.Values) (historyAnswer, error) {
-	if err := checkNames(values, "domain", "path", "outcome", "value"); err != nil {
-		return nil, err
-	}
-	return h.Verify(ctx, curves.VerifyQuestion{Rules: rulesIn(values), Outcome: values.Get("outcome")})
-}
-
-func rulesIn(values url.Values) curves.Rules {
-	return curves.Rules{Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value")}
-}
-
-func periodIn(values url.Values) curves.Period {
-	return curves.Period{From: values.Get("from"), To: values.Get("to")}
+	return curves.Question{
+		Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value"), Outcome: values.Get("outcome"),
+		From: values.Get("from"), To: values.Get("to"),
+		Points: points, Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
+	}, err
 }
 
 // number reads a whole number from 1. A parameter that is empty is as good as none.

@@ -43,7 +43,7 @@ func BenchmarkHistoryOfAYear(b *testing.B) {
 			b.Run(fmt.Sprintf("series=%d/points=%d", series, points), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					a, err := k.Show(b.Context(), curves.ShowQuestion{Period: curves.Period{From: "-365d"}, Points: points})
+					a, err := k.Show(b.Context(), curves.Question{From: "-365d", Points: points})
 					if err = errors.Join(err, a.WriteJSON(io.Discard)); err != nil {
 						b.Fatal(err)
 					}

@@ -242,7 +242,7 @@ func TestNothingIsWrittenBeforeAnError(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := k.Show(t.Context(), curves.ShowQuestion{}); err == nil || len(a.Series) > 0 {
+	if a, err := k.Show(t.Context(), curves.Question{}); err == nil || len(a.Series) > 0 {
 		t.Errorf("a closed store gives %v, and %+v: half an answer looks like a whole one", err, a)
 	}
 	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, `{"error":"The history cannot be read: `) {

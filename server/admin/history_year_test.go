@@ -164,7 +164,7 @@ func (y *livedYear) check() (all, busy int) {
 // ask asks the API for a year as people see it, and says how long that took.
 func (y *livedYear) ask(path string) time.Duration {
 	h := curves.NewHistory(y.store, func() time.Time { return y.now })
-	question := curves.ShowQuestion{Rules: curves.Rules{Domain: "year", Path: path}, Period: curves.Period{From: "-365d"}, Points: 500}
+	question := curves.Question{Domain: "year", Path: path, From: "-365d", Points: 500}
 	var body bytes.Buffer
 	began := time.Now()
 	answer, err := h.Show(y.t.Context(), question)

@@ -43,7 +43,7 @@ func TestQuestionsWaitForTheirTurn(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if a, err := h.Show(t.Context(), ShowQuestion{Period: Period{From: "-90d"}, Points: 50}); err != nil || len(a.Series) != 1 {
+			if a, err := h.Show(t.Context(), Question{From: "-90d", Points: 50}); err != nil || len(a.Series) != 1 {
 				t.Errorf("one of many questions got %+v, %v; it has only to wait", a, err)
 			}
 		})
@@ -58,14 +58,14 @@ func TestQuestionsWaitForTheirTurn(t *testing.T) {
 func TestNumbersOutOfRangeAreRefused(t *testing.T) {
 	h := someHistory(t)
 	for _, points := range []int{-1, MaxPoints + 1} {
-		_, err := h.Show(t.Context(), ShowQuestion{Points: points})
+		_, err := h.Show(t.Context(), Question{Points: points})
 		want := fmt.Sprintf("points must be a whole number from 1 to 10000, not \"%d\".", points)
 		if refused := Refusal(""); !errors.As(err, &refused) || err.Error() != want {
 			t.Errorf("%d points gave %v, want the refusal %s", points, err, want)
 		}
 	}
 	for _, rows := range []int{-1, 0, MaxRows + 1} {
-		_, err := h.Top(t.Context(), TopQuestion{Rows: rows})
+		_, err := h.Top(t.Context(), Question{Rows: rows})
 		if refused := Refusal(""); !errors.As(err, &refused) || !strings.HasPrefix(err.Error(), "n must be a whole number from 1 to 1000, not ") {
 			t.Errorf("%d rows gave %v, want a refusal that names the range", rows, err)
 		}

@@ -19,7 +19,7 @@ type shape struct {
 }
 
 // shape returns how the question is answered if the stored buckets are those met.
-func (q *question) shape(met *history.Met) shape {
+func (q *query) shape(met *history.Met) shape {
 	if q.points == 0 {
 		return shape{Range: met.Widen(q.wanted)}
 	}
@@ -33,7 +33,7 @@ func (s *shape) equal(other *shape) bool {
 
 // gather asks the store for all series of a question in one shape. What is stored says which shapes are possible, so
 // the first one is a guess, and begin is called anew for each further one: what its visitor was shown before is void.
-func (h *History) gather(ctx context.Context, q *question, begin func(shape) func(history.Series) error) (
+func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (
 	shape, error) {
 	select {
 	case h.turns <- struct{}{}:
@@ -56,9 +56,9 @@ func (h *History) gather(ctx context.Context, q *question, begin func(shape) fun
 
 // look shows the visitor all series of a question, and remembers what it met. If no path is as asked for, the path asked
 // for is understood as people are shown it, which is not escaped. A series without a name is shown once.
-func (h *History) look(ctx context.Context, q *question, as shape, met *history.Met,
+func (h *History) look(ctx context.Context, q *query, as shape, met *history.Met,
 	visit func(history.Series) error) error {
-	query, found := q.query, false
+	query, found := q.Query, false
 	query.From, query.To = as.From, as.To
 	unnamed := make(map[string]bool) // by their errors
 	meet := func(s history.Series) error {

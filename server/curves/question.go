@@ -1,6 +1,7 @@
 package curves
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -13,71 +14,80 @@ const (
 	MaxRows = 1000
 )
 
-// Rules says which rules a question is about; what is empty selects all.
-type Rules struct {
-	Domain string
-	Path   string // as it is stored, or as people are shown it, which is not escaped
-	Value  string // of a rule that counts values each by itself
+// Question is what people ask about the history. What is empty or 0 is left open.
+type Question struct {
+	Domain, Path, Value string // only these; a path as it is stored, or as people are shown it, which is not escaped
+	Outcome             string // only this, such as within; not for Top
+
+	// From until before To, as [history.ParseMoment] reads them; not for Verify. Without To it is now, the present second
+	// included, and without From an hour before To.
+	From, To string
+
+	Points int    // of Show: how many buckets to cut the time into at most; left open, as they are stored
+	Zone   string // of Show: the time zone that days are cut by, such as Europe/Berlin; left open, UTC
+	By     string // of Top: what to rank by, hits or an outcome; left open, hits
+	Rows   int    // of Top: how many to list at most, from 1
 }
 
-// Period says which time a question is about: from From until before To, as [history.ParseMoment] reads them. Without To
-// it ends now, the present second included; without From it begins an hour before.
-type Period struct{ From, To string }
-
-// question is what the store is asked.
-type question struct {
-	query  history.Query // without its range
-	wanted history.Range // as asked for
-	points int           // 0: as stored
-	zone   *time.Location
+// query is a question as the store is asked.
+type query struct {
+	history.Query               // without its range
+	wanted        history.Range // as asked for
+	points        int           // 0: as stored
+	zone          *time.Location
 }
 
-// newQuestion reads what is the same in all questions. Without an outcome it is about each of them.
-func newQuestion(rules Rules, outcome string) (*question, error) {
+// read reads all of a question but how to rank.
+func (h *History) read(asked *Question) (*query, error) {
 	only := func(text string) *string {
 		if text == "" {
 			return nil
 		}
 		return &text
 	}
-	q := &question{zone: time.UTC}
-	q.query = history.Query{Domain: only(rules.Domain), Path: only(rules.Path), Value: only(rules.Value)}
-	if outcome != "" {
-		parsed, err := history.ParseOutcome(outcome)
+	q := &query{points: asked.Points, zone: time.UTC}
+	q.Domain, q.Path, q.Value = only(asked.Domain), only(asked.Path), only(asked.Value)
+	if asked.Outcome != "" {
+		outcome, err := history.ParseOutcome(asked.Outcome)
 		if err != nil {
 			return nil, refuse("outcome: %v.", err)
 		}
-		q.query.Outcomes = []history.Outcome{parsed}
+		q.Outcomes = []history.Outcome{outcome}
 	}
-	return q, nil
-}
-
-// at reads the period of a question by a clock.
-func (q *question) at(p Period, now time.Time) error {
-	moment := func(name, text string, byDefault int64) (int64, error) {
-		if text == "" {
-			return byDefault, nil
+	if asked.Zone != "" {
+		var err error
+		if q.zone, err = time.LoadLocation(asked.Zone); err != nil || asked.Zone == "Local" {
+			return nil, refuse("tz: %q is not a time zone: use a name such as Europe/Berlin.", asked.Zone)
 		}
-		at, err := history.ParseMoment(text, now)
-		if err != nil {
-			err = refuse("%s: %v.", name, err)
-		}
-		return at, err
+	}
+	if q.points < 0 || q.points > MaxPoints {
+		return nil, RefuseNumber("points", strconv.Itoa(q.points), MaxPoints)
 	}
 	var err error
-	if q.wanted.To, err = moment("to", p.To, now.Unix()+1); err != nil {
-		return err
-	}
-	if q.wanted.From, err = moment("from", p.From, max(q.wanted.To-int64(time.Hour/time.Second), 0)); err != nil {
-		return err
-	}
-	if q.wanted.Length() <= 0 {
-		return refuse("from (%s) must be before to (%s).", stamp(q.wanted.From), stamp(q.wanted.To))
-	}
-	return nil
+	q.wanted, err = readRange(asked.From, asked.To, h.now())
+	return q, err
 }
 
-func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+// readRange reads a range by a clock.
+func readRange(from, to string, now time.Time) (r history.Range, err error) {
+	r.To = now.Unix() + 1
+	if to != "" {
+		if r.To, err = history.ParseMoment(to, now); err != nil {
+			return r, refuse("to: %v.", err)
+		}
+	}
+	r.From = max(r.To-int64(time.Hour/time.Second), 0)
+	if from != "" {
+		if r.From, err = history.ParseMoment(from, now); err != nil {
+			return r, refuse("from: %v.", err)
+		}
+	}
+	if r.Length() <= 0 {
+		stamp := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+		return r, refuse("from (%s) must be before to (%s).", stamp(r.From), stamp(r.To))
+	}
+	return r, nil
+}
 
 // RefuseNumber returns the [Refusal] of what was given for a whole number from 1.
 func RefuseNumber(name, given string, most int) error {

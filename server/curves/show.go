@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -15,15 +14,6 @@ import (
 
 // maxHeld is how many points and series an answer may have: it is held while it is made, some 50 MB then.
 const maxHeld = 1_000_000
-
-// ShowQuestion asks for hits over time.
-type ShowQuestion struct {
-	Rules
-	Period
-	Outcome string // such as within; "" for one series each
-	Points  int    // how many buckets the period is cut into at most, up to MaxPoints; 0: as they are stored
-	Zone    string // the time zone that days are cut by, such as Europe/Berlin; "" for UTC
-}
 
 // HistoryAnswer is what GET /api/v1/history answers. All times are Unix seconds.
 type HistoryAnswer struct {
@@ -66,8 +56,8 @@ func nameOf(id history.ID) SeriesName {
 }
 
 // Show answers how many hits there were over time.
-func (h *History) Show(ctx context.Context, asked ShowQuestion) (HistoryAnswer, error) {
-	q, err := h.showQuestion(asked)
+func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, error) {
+	q, err := h.read(&asked)
 	if err != nil {
 		return HistoryAnswer{}, err
 	}
@@ -96,23 +86,6 @@ func (h *History) Show(ctx context.Context, asked ShowQuestion) (HistoryAnswer, 
 	slices.SortFunc(all, func(a, b SeriesAnswer) int { return a.id.Compare(b.id) })
 	return HistoryAnswer{From: used.From, To: used.To, Warnings: lost.appendTo(warningsOf(used.cut, q.zone)),
 		Unreadable: lost.count, Series: all}, nil
-}
-
-func (h *History) showQuestion(asked ShowQuestion) (*question, error) {
-	q, err := newQuestion(asked.Rules, asked.Outcome)
-	if err != nil {
-		return nil, err
-	}
-	if asked.Zone != "" {
-		if q.zone, err = time.LoadLocation(asked.Zone); err != nil || asked.Zone == "Local" {
-			return nil, refuse("tz: %q is not a time zone: use a name such as Europe/Berlin.", asked.Zone)
-		}
-	}
-	q.points = asked.Points
-	if q.points < 0 || q.points > MaxPoints {
-		return nil, RefuseNumber("points", strconv.Itoa(q.points), MaxPoints)
-	}
-	return q, q.at(asked.Period, h.now())
 }
 
 // seriesAnswer returns a series as it is stored, or cut.

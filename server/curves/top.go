@@ -17,14 +17,6 @@ const (
 	byHits = "hits"
 )
 
-// TopQuestion asks for the rules with the most hits.
-type TopQuestion struct {
-	Rules
-	Period
-	By   string // what to rank by: hits, or an outcome; "" for hits
-	Rows int    // how many to list at most: 1 to MaxRows
-}
-
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
 	From       int64    `json:"from"` // Unix seconds; the range asked for, widened to whole buckets
@@ -67,19 +59,15 @@ func (r *TopRow) add(o history.Outcome, hits uint64) {
 func (a TopAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
-func (h *History) Top(ctx context.Context, asked TopQuestion) (TopAnswer, error) {
-	q, err := newQuestion(asked.Rules, "")
-	if err == nil && (asked.Rows < 1 || asked.Rows > MaxRows) {
-		err = RefuseNumber("n", strconv.Itoa(asked.Rows), MaxRows)
-	}
-	if err == nil {
-		err = q.at(asked.Period, h.now())
-	}
-	if err != nil {
-		return TopAnswer{}, err
-	}
+func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 	asked.By = cmp.Or(asked.By, byHits)
-	if (&TopRow{}).by(asked.By) == nil {
+	q, err := h.read(&asked)
+	switch {
+	case err != nil:
+		return TopAnswer{}, err
+	case asked.Rows < 1 || asked.Rows > MaxRows:
+		return TopAnswer{}, RefuseNumber("n", strconv.Itoa(asked.Rows), MaxRows)
+	case (&TopRow{}).by(asked.By) == nil:
 		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", asked.By)
 	}
 	rows := make(map[history.ID]*TopRow)
@@ -118,7 +106,7 @@ func (h *History) Top(ctx context.Context, asked TopQuestion) (TopAnswer, error)
 	return a, nil
 }
 
-func rank(rows map[history.ID]*TopRow, asked TopQuestion) TopAnswer {
+func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {
 	a := TopAnswer{By: asked.By, Top: []TopRow{}}
 	for _, row := range rows {
 		if hits := *row.by(asked.By); hits > 0 {

@@ -13,12 +13,6 @@ import (
 // maxBroken is how many series that are not exact are named; further ones are only counted.
 const maxBroken = 1000
 
-// VerifyQuestion asks whether series are exact.
-type VerifyQuestion struct {
-	Rules
-	Outcome string // such as within; "" for all
-}
-
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {
 	Series int            `json:"series"` // looked at
@@ -54,8 +48,8 @@ func brokenOf(s *history.Series) BrokenSeries {
 func (a VerifyAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
-func (h *History) Verify(ctx context.Context, asked VerifyQuestion) (VerifyAnswer, error) {
-	q, err := newQuestion(asked.Rules, asked.Outcome)
+func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, error) {
+	q, err := h.read(&asked)
 	if err != nil {
 		return VerifyAnswer{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -64,8 +65,6 @@ type period struct {
 	To   moment `placeholder:"T" help:"Where to end; now unless given."`
 }
 
-func (p *period) asked() curves.Period { return curves.Period{From: string(p.From), To: string(p.To)} }
-
 // moment is a time as the API reads it.
 type moment string
 
@@ -80,76 +79,74 @@ func (m *moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-func (c *target) rules(value string) curves.Rules {
-	return curves.Rules{Domain: c.Domain, Path: c.Path, Value: value}
-}
-
 // answer is what a history answers.
 type answer interface{ WriteJSON(io.Writer) error }
 
-// ask gets the answer to a question into a: by inRedis if the environment names the Redis of the history, else from an
-// admin port by a path below /api/v1/history and the parameters, of which empty ones are left out. With --json it prints
-// the answer too, as the port gives it.
-func (c *target) ask(ctx context.Context, out io.Writer, as settings.Program, path string, parameters map[string]string,
-	a answer, inRedis func(context.Context, *curves.History) error) error {
+// ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
+// an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
+func ask[Answer answer](ctx context.Context, c *target, out io.Writer, as settings.Program, q curves.Question,
+	path string, show func(*curves.History, context.Context, curves.Question) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	q.Domain, q.Path = c.Domain, c.Path
 	address := c.Admin
 	if address == "" {
 		set, err := settings.Read(as)
 		if err != nil {
-			return failed(err)
+			return a, failed(err)
 		}
 		if set.HistoryInRedis() {
-			if err := askRedis(ctx, &set, inRedis); err != nil {
-				return failed(err)
+			// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+			store, err := openRedis(ctx, &set, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return a, failed(err)
+			}
+			a, err = show(curves.NewHistory(store, time.Now), ctx, q)
+			if err = errors.Join(err, store.Close()); err != nil {
+				return a, failed(err)
 			}
 			if c.JSON {
-				return a.WriteJSON(out)
+				err = a.WriteJSON(out)
 			}
-			return nil
+			return a, err
 		}
 		address = "127.0.0.1:6070"
 	}
-	body, err := c.askPort(ctx, address, path, parameters)
-	if err != nil {
-		return failed(err)
+	port := adminport.Port{Address: address, Timeout: c.Timeout}
+	body, err := port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, parameters(&q, path))
+	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
 	}
-	if err := json.Unmarshal(body, a); err != nil {
-		return fmt.Errorf("history: the answer is not what weir answers: %w", err)
+	if err != nil {
+		return a, failed(err)
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
 	}
 	if c.JSON {
 		_, err = out.Write(body)
 	}
-	return err
+	return a, err
 }
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
-func (c *target) askPort(ctx context.Context, address, path string, parameters map[string]string) ([]byte, error) {
+// parameters returns a question as the admin port is asked. What is left open is left out.
+func parameters(q *curves.Question, path string) url.Values {
 	values := url.Values{}
-	parameters["domain"], parameters["path"] = c.Domain, c.Path
-	for name, value := range parameters {
+	for name, value := range map[string]string{"domain": q.Domain, "path": q.Path, "value": q.Value, "outcome": q.Outcome,
+		"from": q.From, "to": q.To, "tz": q.Zone, "by": q.By} {
 		if value != "" {
 			values.Set(name, value)
 		}
 	}
-	port := adminport.Port{Address: address, Timeout: c.Timeout}
-	body, err := port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, values)
-	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
+	if q.Points != 0 {
+		values.Set("points", strconv.Itoa(q.Points))
 	}
-	return body, err
-}
-
-// askRedis asks the store itself.
-func askRedis(ctx context.Context, set *settings.Settings, ask func(context.Context, *curves.History) error) error {
-	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error here.
-	store, err := openRedis(ctx, set, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
+	if path == "/top" {
+		values.Set("n", strconv.Itoa(q.Rows))
 	}
-	return errors.Join(ask(ctx, curves.NewHistory(store, time.Now)), store.Close())
+	return values
 }
 
 // openRedis opens the history in the Redis that the environment names. Servers that cannot keep one are an error, with

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,17 +31,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.
 			return fmt.Errorf("history: --tz %q is not a time zone, such as Europe/Berlin", c.TZ)
 		}
 	}
-	parameters := map[string]string{"from": string(c.From), "to": string(c.To), "outcome": c.Outcome, "value": c.Value,
-		"tz": c.TZ}
-	if c.Points != 0 {
-		parameters["points"] = strconv.Itoa(c.Points)
-	}
-	var a curves.HistoryAnswer
-	err := c.ask(ctx, out.Out, as, "", parameters, &a, func(ctx context.Context, h *curves.History) (err error) {
-		a, err = h.Show(ctx, curves.ShowQuestion{Rules: c.rules(c.Value), Period: c.period.asked(), Outcome: c.Outcome,
-			Points: c.Points, Zone: c.TZ})
-		return err
-	})
+	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{Outcome: c.Outcome, Value: c.Value, From: string(c.From),
+		To: string(c.To), Points: c.Points, Zone: c.TZ}, "", (*curves.History).Show)
 	switch {
 	case err != nil:
 		return err

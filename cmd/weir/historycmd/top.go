@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -25,12 +24,8 @@ type topCommand struct {
 
 // Run lists them.
 func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	parameters := map[string]string{"from": string(c.From), "to": string(c.To), "by": c.By, "n": strconv.Itoa(c.N)}
-	var a curves.TopAnswer
-	err := c.ask(ctx, out.Out, as, "/top", parameters, &a, func(ctx context.Context, h *curves.History) (err error) {
-		a, err = h.Top(ctx, curves.TopQuestion{Rules: c.rules(""), Period: c.period.asked(), By: c.By, Rows: c.N})
-		return err
-	})
+	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{From: string(c.From), To: string(c.To), By: c.By, Rows: c.N},
+		"/top", (*curves.History).Top)
 	if err != nil {
 		return err
 	}

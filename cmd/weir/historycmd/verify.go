@@ -26,11 +26,7 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 
 // Run looks at all series and names those that are not exact.
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	var a curves.VerifyAnswer
-	err := c.ask(ctx, out.Out, as, "/verify", map[string]string{}, &a, func(ctx context.Context, h *curves.History) (err error) {
-		a, err = h.Verify(ctx, curves.VerifyQuestion{Rules: c.rules("")})
-		return err
-	})
+	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{}, "/verify", (*curves.History).Verify)
 	switch {
 	case err != nil:
 		return err
