@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -46,7 +47,7 @@ type Parts struct {
 	Health   *Health
 	Metrics  http.Handler
 	Counters *admin.Counters // nil serves none
-	History  *admin.History  // nil serves none
+	History  *curves.History // nil serves none
 	Panicked func()          // called for each panic that was caught
 	Log      *slog.Logger
 }

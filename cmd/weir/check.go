@@ -3,31 +3,26 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/kelseyhightower/envconfig"
-
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// exitWrong is what weir check ends with when a configuration cannot be used.
-const exitWrong exitCode = 1
-
-type checkCmd struct {
+type checkCommand struct {
 	Dir     string `arg:"" help:"Directory of descriptor files."`
-	Strict  bool   `help:"Take warnings for errors."`
-	Explain string `placeholder:"K=V,K=V" help:"Say which rule a descriptor gets, all that it says, and why no other rule."`
+	Strict  bool   `help:"Treat warnings as errors."`
+	Explain string `placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule."`
 	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
-
-	stdout, stderr io.Writer `kong:"-"` // nil: those of the process
 }
 
-// Help is what weir check --help shows below the first sentence.
-func (*checkCmd) Help() string {
+// Help returns what weir check --help shows below the first sentence.
+func (*checkCommand) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
 MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are explained as far as they are right.
@@ -37,88 +32,73 @@ MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are expl
 }
 
 // Run checks a directory and prints what it found.
-func (c *checkCmd) Run() error {
-	if c.stdout == nil {
-		c.stdout, c.stderr = os.Stdout, os.Stderr
-	}
-	var set struct {
-		Algorithm    algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
-		MergeDomains bool      `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
-	}
-	if err := envconfig.Process("", &set); err != nil {
-		return explainSetting(err)
-	}
-	config, problems, err := file.Load(c.Dir, yaml.Options{
-		Algorithm: descriptors.Algorithm(set.Algorithm), Merge: set.MergeDomains,
-	})
+func (c *checkCommand) Run(out terminal.Output) error {
+	options, err := settings.ReadFiles()
 	if err != nil {
-		fmt.Fprintln(c.stderr, "weir check:", err)
-		return exitWrong
+		return err
 	}
-	right := c.report(problems)
+	config, problems, err := file.Load(c.Dir, options)
+	if err != nil {
+		fmt.Fprintln(out.Err, "weir check:", err)
+		return exit.No
+	}
+	right := c.report(out.Err, problems)
 	switch {
 	case c.Explain != "" && config == nil:
-		_, err = fmt.Fprintln(c.stdout, "The files of all domains have errors: every request is answered UNAVAILABLE.")
+		_, err = fmt.Fprintln(out.Out, "The files of all domains have errors: every request is answered UNAVAILABLE.")
 	case c.Explain != "":
-		err = c.explain(config)
+		err = c.explain(out.Out, config)
 	case right:
-		err = c.list(config)
+		err = listRules(out.Out, config)
 	}
 	if err == nil && !right {
-		err = exitWrong
+		err = exit.No
 	}
 	return err
 }
 
-// report prints the problems and says whether the configuration can be used.
-func (c *checkCmd) report(problems yaml.Problems) bool {
+// report prints the problems and reports whether the configuration can be used.
+func (c *checkCommand) report(w io.Writer, problems yaml.Problems) bool {
 	errs, warnings := 0, 0
 	for _, p := range problems {
 		if p.Warning && !c.Strict {
 			warnings++
-			fmt.Fprintln(c.stderr, "warning:", p)
+			fmt.Fprintln(w, "warning:", p)
 		} else {
 			errs++
-			fmt.Fprintln(c.stderr, "error:", p)
+			fmt.Fprintln(w, "error:", p)
 		}
 	}
 	if errs > 0 {
-		fmt.Fprintf(c.stderr, "%s: %s, %s\n", c.Dir, count(errs, "error"), count(warnings, "warning"))
+		fmt.Fprintf(w, "%s: %s, %s\n", c.Dir, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
 	}
 	return errs == 0
 }
 
-// list prints each rule's path and limits.
-func (c *checkCmd) list(config *descriptors.Config) error {
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+// listRules prints each rule's path and limits.
+func listRules(out io.Writer, config *descriptors.Config) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, domain := range config.DomainNames() {
-		fmt.Fprintln(w, printable(domain))
+		fmt.Fprintln(w, terminal.Printable(domain))
 		for _, r := range config.Rules() {
 			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", printable(descriptors.ReadablePath(r.Path)), describeRule(r))
+				fmt.Fprintf(w, "  %s\t%s\n", terminal.Printable(descriptors.ReadablePath(r.Path)), describeRule(r))
 			}
 		}
 		for _, p := range config.Passes() {
 			if p.Domain == domain {
-				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printable(descriptors.ReadablePath(p.Path)))
+				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", terminal.Printable(descriptors.ReadablePath(p.Path)))
 			}
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(c.stdout, "OK: %s, %s\n", count(config.Domains(), "domain"), count(len(config.Rules()), "rule"))
+	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
 	return err
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// describeRule is a rule's limits as N/UNIT, and what else it says.
+// describeRule returns a rule's limits as N/UNIT, and what else it says.
 func describeRule(r *descriptors.Rule) string {
 	if r.Unlimited {
 		return "unlimited"

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -16,7 +16,7 @@ import (
 const maxReplacers = 10
 
 // explain prints what a descriptor gets and why.
-func (c *checkCmd) explain(config *descriptors.Config) error {
+func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error {
 	d, err := descriptors.ParseDescriptor(c.Explain)
 	if err != nil {
 		return fmt.Errorf("--explain: %w", err)
@@ -26,25 +26,23 @@ func (c *checkCmd) explain(config *descriptors.Config) error {
 		return err
 	}
 	x := config.Explain(domain, d)
-	if _, err := io.WriteString(c.stdout, x.String()); err != nil {
+	if _, err := io.WriteString(out, x.String()); err != nil {
 		return err
 	}
 	switch {
 	case x.Match.Found == descriptors.UnknownDomain:
-		return exitError
+		return exit.Failed
 	case x.Match.Rule == nil:
 		return nil
 	}
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w)
-	for _, row := range explainRule(config, &x) {
-		fmt.Fprintf(w, "%s\t%s\n", row.about, row.text)
-	}
+	explainRule(w, config, &x)
 	return w.Flush()
 }
 
-// explainedDomain is the domain asked for, or the only one there is.
-func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
+// explainedDomain returns the domain asked for, or the only one there is.
+func (c *checkCommand) explainedDomain(config *descriptors.Config) (string, error) {
 	if c.Domain != "" {
 		return c.Domain, nil
 	}
@@ -55,18 +53,15 @@ func (c *checkCmd) explainedDomain(config *descriptors.Config) (string, error) {
 	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
 }
 
-// explainRow is one line of what a rule says.
-type explainRow struct{ about, text string }
-
-// explainRule is all that the rule of an explanation says about its descriptor.
-func explainRule(config *descriptors.Config, x *descriptors.Explanation) (rows []explainRow) {
+// explainRule prints all that the rule of an explanation says about its descriptor, a line each.
+func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explanation) {
 	add := func(about, format string, args ...any) {
 		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
-		rows = append(rows, explainRow{about, text})
+		fmt.Fprintf(w, "%s\t%s\n", about, text)
 	}
 	r := x.Match.Rule
-	path := printable(descriptors.ReadablePath(r.Path))
-	add("rule", "%s (%s)", path, printable(r.Where))
+	path := terminal.Printable(descriptors.ReadablePath(r.Path))
+	add("rule", "%s (%s)", path, terminal.Printable(r.Where))
 	for i := range r.Limits {
 		add("limit", "%s", describeLimit(r, &r.Limits[i]))
 	}
@@ -78,7 +73,7 @@ func explainRule(config *descriptors.Config, x *descriptors.Explanation) (rows [
 	}
 	for i, e := range x.Descriptor {
 		if pattern := r.Shared(i); pattern != "" {
-			add("share", "all values of %s that fit %q have one count", printable(e.Key), pattern)
+			add("share", "all values of %s that fit %q have one count", terminal.Printable(e.Key), pattern)
 		}
 	}
 	if len(r.Replaces) > 0 {
@@ -103,12 +98,11 @@ func explainRule(config *descriptors.Config, x *descriptors.Explanation) (rows [
 		add("history", "%s, all values together", path)
 	} else {
 		value := string(r.AppendValue(nil, x.Descriptor))
-		add("history", "%s, each value apart: %s", path, printable(descriptors.ReadablePath(value)))
+		add("history", "%s, each value apart: %s", path, terminal.Printable(descriptors.ReadablePath(value)))
 	}
-	return rows
 }
 
-// describeLimit is a limit with all that decides how it counts.
+// describeLimit returns a limit with all that decides how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	out := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, l.WindowName())
 	switch l.Algorithm {
@@ -128,7 +122,7 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	return out
 }
 
-// describeCharge says which hits of a rule are counted.
+// describeCharge tells which hits of a rule are counted.
 func describeCharge(r *descriptors.Rule) string {
 	switch r.Charge {
 	case descriptors.ChargeAdmitted:
@@ -142,7 +136,7 @@ func describeCharge(r *descriptors.Rule) string {
 	return "admitted hits, and all that a descriptor brings as its own hits_addend"
 }
 
-// replacers name the rules beside which limits of r step aside.
+// replacers names the rules beside which limits of r step aside.
 func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
 	names, more := r.Names(), 0
 	for _, other := range config.Rules() {
@@ -153,7 +147,7 @@ func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
 			more++
 		default:
 			all = append(all, fmt.Sprintf("%s, where a request matches %s (%s) as well", quotedList(replaced),
-				printable(descriptors.ReadablePath(other.Path)), printable(other.Where)))
+				terminal.Printable(descriptors.ReadablePath(other.Path)), terminal.Printable(other.Where)))
 		}
 	}
 	if more > 0 {
@@ -162,7 +156,7 @@ func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
 	return all
 }
 
-// quotedList is names as people list them.
+// quotedList returns names as people list them.
 func quotedList(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
@@ -171,12 +165,10 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// asJSON is a rule's metadata on one line, its keys in order.
+// asJSON returns a rule's metadata on one line, its keys in order.
 func asJSON(metadata map[string]any) string {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(metadata); err != nil {
+	var b strings.Builder
+	if err := terminal.WriteJSON(&b, metadata); err != nil {
 		return err.Error()
 	}
 	return strings.TrimSpace(b.String())

@@ -70,12 +70,12 @@ history   gift, all values together
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
 	} {
-		code, out, errs := check(t, wholeLanguage, func(c *checkCmd) { c.Explain = d })
+		code, out, errs := check(t, wholeLanguage, func(c *checkCommand) { c.Explain = d })
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
 			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
 		}
 	}
-	_, out, _ := check(t, wholeLanguage, func(c *checkCmd) { c.Explain = "trsted=yes" })
+	_, out, _ := check(t, wholeLanguage, func(c *checkCommand) { c.Explain = "trsted=yes" })
 	if !strings.Contains(out, "another key, spelled nearly so") {
 		t.Errorf("nothing says that trsted looks like trusted:\n%s", out)
 	}
@@ -91,7 +91,7 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 		"shop": "limit    10/minute",
 		"bar":  "The files of domain bar have errors and never were good: its requests are answered UNAVAILABLE.",
 	} {
-		code, out, errs := check(t, goodShop, func(c *checkCmd) {
+		code, out, errs := check(t, goodShop, func(c *checkCommand) {
 			if err := os.Rename(filepath.Join(c.Dir, "shop.yaml"), filepath.Join(dir, "shop.yaml")); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 			t.Errorf("exit code %d, %s\n%s\nwant 1, the error, and for domain %s: %s", code, errs, out, domain, want)
 		}
 	}
-	if _, _, errs := check(t, goodShop, func(c *checkCmd) {
+	if _, _, errs := check(t, goodShop, func(c *checkCommand) {
 		if err := os.WriteFile(filepath.Join(c.Dir, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -109,11 +109,11 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 	}); errs != "--explain needs --domain, one of shop, bar" {
 		t.Errorf("of two domains, one of which is wrong, none is asked for: %s; want to be asked which", errs)
 	}
-	if code, out, _ := check(t, goodShop, func(c *checkCmd) { c.Dir, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
+	if code, out, _ := check(t, goodShop, func(c *checkCommand) { c.Dir, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
 		!strings.Contains(out, "No file configures domain baz. Did you mean bar?") {
 		t.Errorf("exit code %d, %s; want 2, and the name of a domain that is wrong as well", code, out)
 	}
-	if code, out, _ := check(t, "domain: shop\nx: y", func(c *checkCmd) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
+	if code, out, _ := check(t, "domain: shop\nx: y", func(c *checkCommand) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
 		t.Errorf("where no file is right: exit code %d, %q; want 1, and what weir would answer", code, out)
 	}
 }
@@ -124,7 +124,7 @@ func TestExplainNamesTenReplacersAtMost(t *testing.T) {
 	for i := range 13 {
 		fmt.Fprintf(&file, "- {key: k%d, rate_limit: {requests_per_unit: 1, unit: day, replaces: [{name: any}]}}\n", i)
 	}
-	_, out, errs := check(t, file.String(), func(c *checkCmd) { c.Explain = "any=1" })
+	_, out, errs := check(t, file.String(), func(c *checkCommand) { c.Explain = "any=1" })
 	if strings.Count(out, "matches k") != 10 || !strings.Contains(out, "and by 3 more\n") {
 		t.Errorf("%s\n%s\nwant ten of the rules that replace it, and how many more", errs, out)
 	}

@@ -12,19 +12,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/adminport"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersCmd looks at what a weir has counted for one descriptor, and changes it, over its admin port.
-type countersCmd struct {
-	Get   countersGetCmd   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
-	Reset countersResetCmd `cmd:"" help:"Forget what is counted for a descriptor."`
-	Grant countersGrantCmd `cmd:"" help:"Give hits back to a descriptor, the newest first."`
+// countersCommand looks at what a weir has counted for one descriptor, and changes it, over its admin port.
+type countersCommand struct {
+	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
+	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
+	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
 }
 
-// Help is what weir counters --help shows below the first sentence.
-func (*countersCmd) Help() string {
+// Help returns what weir counters --help shows below the first sentence.
+func (*countersCommand) Help() string {
 	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
 ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. Exit code: 0, or 2 for an error.
 
@@ -38,108 +40,78 @@ A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; 
 A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks.`
 }
 
-// countersTarget is what all three take: whom to ask, about what, and how to show it.
+// countersTarget is what all three have: whom to ask, about what, and how to show it.
 type countersTarget struct {
 	Domain     string        `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
-	Descriptor string        `required:"" placeholder:"K=V,K=V" help:"The descriptor, as weir call takes it."`
+	Descriptor string        `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
 	Admin      string        `default:"127.0.0.1:6070" help:"HOST:PORT of weir's admin port."`
 	TokenFile  string        `placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE."`
 	Timeout    time.Duration `default:"5s" help:"How long to wait for the answer."`
 	JSON       bool          `name:"json" help:"Print the answer as JSON."`
-
-	stdout io.Writer      `kong:"-"` // nil: the process's
-	zone   *time.Location `kong:"-"` // of the times shown; nil: local
 }
 
-type countersGetCmd struct{ countersTarget }
+type countersGet struct{ countersTarget }
 
 // Run shows the counters.
-func (c *countersGetCmd) Run(ctx context.Context) error {
-	return c.ask(ctx, http.MethodGet, "", nil, "")
+func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
+	return c.ask(ctx, out, http.MethodGet, "", url.Values{}, "")
 }
 
-type countersResetCmd struct{ countersTarget }
+type countersReset struct{ countersTarget }
 
 // Run forgets the counters.
-func (c *countersResetCmd) Run(ctx context.Context) error {
-	return c.ask(ctx, http.MethodDelete, "", nil, "Reset.")
+func (c *countersReset) Run(ctx context.Context, out terminal.Output) error {
+	return c.ask(ctx, out, http.MethodDelete, "", url.Values{}, "Reset.")
 }
 
-type countersGrantCmd struct {
+type countersGrant struct {
 	countersTarget
 	Hits uint64 `default:"1" help:"How many hits to give back."`
 }
 
 // Run gives hits back.
-func (c *countersGrantCmd) Run(ctx context.Context) error {
+func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 	hits := url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}}
-	return c.ask(ctx, http.MethodPost, "/grant", hits, "Gave "+count(int(min(c.Hits, 1<<53)), "hit")+" back.")
+	return c.ask(ctx, out, http.MethodPost, "/grant", hits, "Gave "+terminal.Count(int(min(c.Hits, 1<<53)), "hit")+" back.")
 }
 
 // ask sends one request and shows the answer; done is a sentence to put before it.
-func (c *countersTarget) ask(ctx context.Context, method, path string, query url.Values, done string) error {
+func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, path string, query url.Values, done string) error {
 	body, err := c.fetch(ctx, method, path, query)
 	if err != nil {
-		return fmt.Errorf("counters: %s", printable(err.Error()))
-	}
-	out := c.stdout
-	if out == nil {
-		out = os.Stdout
+		return fmt.Errorf("counters: %s", terminal.Printable(err.Error()))
 	}
 	if c.JSON {
-		_, err = out.Write(body)
+		_, err = out.Out.Write(body)
 		return err
 	}
 	var answer admin.CountersAnswer
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("counters: %s does not answer as weir does: %w", c.Admin, err)
 	}
-	zone := c.zone
-	if zone == nil {
-		zone = time.Local
-	}
-	_, err = io.WriteString(out, (&countersView{answer: answer, done: done, zone: zone, paint: newPaint(out)}).String())
+	view := countersView{answer: answer, done: done, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
+	_, err = io.WriteString(out.Out, view.String())
 	return err
 }
 
-// fetch sends the request and returns the body of a good answer. Its errors are for people.
+// fetch checks the flags, sends the request and returns the body of a good answer. Its errors are for people.
 func (c *countersTarget) fetch(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	request, err := c.request(method, path, query)
-	if err != nil {
-		return nil, err
-	}
-	return askPort(ctx, c.Timeout, request)
-}
-
-// request checks the flags and makes the request.
-func (c *countersTarget) request(method, path string, query url.Values) (*http.Request, error) {
-	if err := checkPort(c.Admin, c.Timeout); err != nil {
-		return nil, err
-	}
 	if _, err := descriptors.ParseDescriptor(c.Descriptor); err != nil {
 		return nil, fmt.Errorf("--descriptor: %w", err)
 	}
-	for _, text := range []string{c.Domain, c.Descriptor} {
-		if err := checkUTF8(text); err != nil {
+	for name, text := range map[string]string{"domain": c.Domain, "descriptor": c.Descriptor} {
+		if err := terminal.CheckUTF8(text); err != nil {
 			return nil, err
 		}
+		query.Set(name, text)
 	}
-	if query == nil {
-		query = url.Values{}
-	}
-	query.Set("domain", c.Domain)
-	query.Set("descriptor", c.Descriptor)
-	where := url.URL{Scheme: "http", Host: c.Admin, Path: "/api/v1/counters" + path, RawQuery: query.Encode()}
-	request, err := http.NewRequest(method, where.String(), nil)
-	if err != nil {
-		return nil, err
-	}
+	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}
 	if c.TokenFile != "" {
 		token, err := os.ReadFile(c.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		port.Token = strings.TrimSpace(string(token))
 	}
-	return request, nil
+	return port.Ask(ctx, method, "/api/v1/counters"+path, query)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
@@ -59,13 +61,15 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 // annsCounters are the flags that ask a port about ann, and what is printed.
 func annsCounters(s *httptest.Server) (countersTarget, *bytes.Buffer) {
 	out := new(bytes.Buffer)
-	return countersTarget{Domain: "shop", Descriptor: "user=ann", Admin: s.Listener.Addr().String(), Timeout: 5 * time.Second,
-		stdout: out, zone: time.UTC}, out
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", Admin: s.Listener.Addr().String(), Timeout: 5 * time.Second}, out
 }
+
+// utc is where a command prints, with times in UTC.
+func utc(w io.Writer) terminal.Output { return terminal.Output{Out: w, Zone: time.UTC} }
 
 func TestCountersGetShowsBucketsByLevel(t *testing.T) {
 	target, out := annsCounters(countersPort(t, admin.Guard{}))
-	if err := (&countersGetCmd{target}).Run(t.Context()); err != nil {
+	if err := (&countersGet{target}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
 	const want = `shop user=ann   rule user
@@ -86,7 +90,7 @@ func TestCountersGetShowsBucketsByLevel(t *testing.T) {
 
 func TestCountersAreChanged(t *testing.T) {
 	target, out := annsCounters(countersPort(t, admin.Guard{Host: "127.0.0.1"}))
-	if err := (&countersGrantCmd{target, 4}).Run(t.Context()); err != nil {
+	if err := (&countersGrant{target, 4}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
 	const granted = `Gave 4 hits back.
@@ -98,7 +102,7 @@ shop user=ann   rule user
 		t.Errorf("got\n%s\nwant\n%s", out, granted)
 	}
 	out.Reset()
-	if err := (&countersResetCmd{target}).Run(t.Context()); err != nil {
+	if err := (&countersReset{target}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
 	const reset = `Reset.
@@ -114,7 +118,7 @@ shop user=ann   rule user
 func TestCountersPrintWhatThePortAnswers(t *testing.T) {
 	target, out := annsCounters(countersPort(t, admin.Guard{}))
 	target.JSON = true
-	if err := (&countersGetCmd{target}).Run(t.Context()); err != nil {
+	if err := (&countersGet{target}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
 	var answer admin.CountersAnswer
@@ -137,33 +141,33 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 	for _, c := range []struct {
 		promise string
 		port    *httptest.Server
-		change  func(*countersResetCmd)
+		change  func(*countersReset)
 		want    string
 	}{
-		{"nobody listens", open, func(c *countersResetCmd) { c.Admin = gone.Addr().String() },
+		{"nobody listens", open, func(c *countersReset) { c.Admin = gone.Addr().String() },
 			gone.Addr().String() + ": connect: connection refused"},
-		{"writes are not open", open, func(*countersResetCmd) {},
+		{"writes are not open", open, func(*countersReset) {},
 			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
-		{"no token", guarded, func(*countersResetCmd) {}, "--token-file"},
-		{"the token", guarded, func(c *countersResetCmd) { c.TokenFile = token }, ""},
-		{"a token file that is missing", guarded, func(c *countersResetCmd) { c.TokenFile = token + "x" }, "--token-file: open"},
-		{"an address without a port", open, func(c *countersResetCmd) { c.Admin = "localhost" }, "is not HOST:PORT"},
-		{"an unknown domain", guarded, func(c *countersResetCmd) { c.Domain, c.TokenFile = "shp", token }, "Did you mean shop?"},
-		{"a torn descriptor", open, func(c *countersResetCmd) { c.Descriptor = "user" }, `has no "="`},
-		{"no time", open, func(c *countersResetCmd) { c.Timeout = 0 }, "--timeout"},
+		{"no token", guarded, func(*countersReset) {}, "--token-file"},
+		{"the token", guarded, func(c *countersReset) { c.TokenFile = token }, ""},
+		{"a token file that is missing", guarded, func(c *countersReset) { c.TokenFile = token + "x" }, "--token-file: open"},
+		{"an address without a port", open, func(c *countersReset) { c.Admin = "localhost" }, "is not HOST:PORT"},
+		{"an unknown domain", guarded, func(c *countersReset) { c.Domain, c.TokenFile = "shp", token }, "Did you mean shop?"},
+		{"a torn descriptor", open, func(c *countersReset) { c.Descriptor = "user" }, `has no "="`},
+		{"no time", open, func(c *countersReset) { c.Timeout = 0 }, "--timeout"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
-			target, _ := annsCounters(c.port)
-			cmd := &countersResetCmd{target}
+			target, out := annsCounters(c.port)
+			cmd := &countersReset{target}
 			c.change(cmd)
-			err := cmd.Run(t.Context())
+			err := cmd.Run(t.Context(), utc(out))
 			if c.want == "" {
 				if err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.want) || told(err) != 2 {
+			if err == nil || !strings.Contains(err.Error(), c.want) || tell(err) != 2 {
 				t.Errorf("got %v, want an error with %q and exit code 2", err, c.want)
 			}
 		})

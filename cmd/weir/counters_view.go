@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
@@ -41,26 +42,26 @@ type countersView struct {
 	answer admin.CountersAnswer
 	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out
 	zone   *time.Location
-	paint  paint
+	paint  terminal.Paint
 }
 
-// String is the view, over several lines.
+// String returns the view, over several lines.
 func (v *countersView) String() string {
 	var b strings.Builder
 	if v.done != "" {
 		fmt.Fprintln(&b, v.done)
 	}
-	fmt.Fprintf(&b, "%s %s   %s\n", printable(v.answer.Domain), printable(v.answer.Descriptor),
-		v.paint.dim("rule "+printable(descriptors.ReadablePath(v.answer.Path))))
+	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
+		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
 	for i := range v.answer.Limits {
 		l := &v.answer.Limits[i]
 		if v.done == "" {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s   %s\n", printable(l.Limit), v.standing(l))
+		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(l))
 		if v.done == "" {
 			if l.Earlier > 0 {
-				fmt.Fprintf(&b, "        … %s before those that --json lists\n", count(int(l.Earlier), "hit"))
+				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
 			}
 			for j := range l.Levels {
 				v.level(&b, &l.Levels[j])
@@ -70,7 +71,7 @@ func (v *countersView) String() string {
 	return b.String()
 }
 
-// standing is how full a limit is.
+// standing tells how full a limit is.
 func (v *countersView) standing(l *admin.LimitAnswer) string {
 	room, _, _ := strings.Cut(l.Limit, "/")
 	ends := "resets in "
@@ -79,18 +80,18 @@ func (v *countersView) standing(l *admin.LimitAnswer) string {
 	}
 	remaining := fmt.Sprintf("%d remaining", l.Remaining)
 	if l.Remaining == 0 {
-		remaining = v.paint.red(remaining)
+		remaining = v.paint.Red(remaining)
 	}
-	out := fmt.Sprintf("%d of %s, %s", l.Hits, printable(room), remaining)
+	out := fmt.Sprintf("%d of %s, %s", l.Hits, terminal.Printable(room), remaining)
 	if l.Hits > 0 {
-		out += ", " + ends + span(l.ResetSeconds)
+		out += ", " + ends + terminal.Span(l.ResetSeconds)
 	}
 	return out
 }
 
 // level appends a level's buckets, one a line.
 func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
-	label := printable(l.Width)
+	label := terminal.Printable(l.Width)
 	buckets := l.Buckets
 	if hidden := len(buckets) - maxBucketRows; hidden > 0 {
 		var hits uint64
@@ -101,7 +102,7 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		if l.Width == instant {
 			what = "instants"
 		}
-		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, count(int(hits), "hit"))
+		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, terminal.Count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
 	most, digits := uint64(1), 1
@@ -115,14 +116,14 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
 		if l.Width != instant { // instants hold a hit or two
 			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
-			b.WriteString("  " + v.paint.dim(bar))
+			b.WriteString("  " + v.paint.Dim(bar))
 		}
 		b.WriteByte('\n')
 		label = ""
 	}
 }
 
-// layoutOf is how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
+// layoutOf returns how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
 func layoutOf(width string) string {
 	switch width {
 	case instant:

@@ -17,6 +17,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -129,9 +131,8 @@ func checked(t *testing.T, command string) string {
 		if _, err := parser.Parse(words[1:]); err != nil || words[0] != "weir" || words[1] != "check" {
 			t.Fatalf("%v; want a command weir check", err)
 		}
-		c.Check.stdout, c.Check.stderr = &out, &out
-		var code exitCode
-		if err := c.Check.Run(); err != nil && !errors.As(err, &code) {
+		err = c.Check.Run(terminal.Output{Out: &out, Err: &out})
+		if _, told := exit.CodeOf(err); !told {
 			t.Fatal(err)
 		}
 	})

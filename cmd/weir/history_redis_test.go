@@ -13,6 +13,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
+// payOver is a series of these tests.
+var payOver = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Over}
+
 // redisHistory is a Redis that this process's environment names, with hits from now back to a week ago.
 func redisHistory(t *testing.T) *redistest.Server {
 	t.Helper()

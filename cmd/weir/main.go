@@ -3,37 +3,43 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
+
+	"github.com/weirproxy/weir/cmd/weir/callcmd"
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 // version is set by the linker; builds without it show what the Go tool knows.
 var version string
 
 type commands struct {
-	Serve    serveCmd    `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check    checkCmd    `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
-	Call     callCmd     `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Counters countersCmd `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
-	History  historyCmd  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
+	Serve    serveCommand       `cmd:"" help:"Answer Envoy's rate-limit requests."`
+	Check    checkCommand       `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
+	Call     callcmd.Command    `cmd:"" help:"Ask a rate-limit service, once or many times."`
+	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
+	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
 
-	Downsample downsampleCmd `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Version    versionCommand        `cmd:"" help:"Print the version."`
 }
 
 func main() {
-	os.Exit(run(programOf(os.Args[0]), os.Args[1:]))
+	os.Exit(run(settings.ProgramOf(os.Args[0]), os.Args[1:]))
 }
 
 // run runs one command of a program that was started by this name, and returns the process's exit code.
-func run(as program, args []string) int {
+func run(as settings.Program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	var c commands
@@ -42,43 +48,39 @@ func run(as program, args []string) int {
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(as),
+		kong.Bind(as, terminal.Output{Out: os.Stdout, Err: os.Stderr, Zone: time.Local}),
 	)
 	if err != nil {
-		return told(err)
+		return tell(err)
 	}
-	k, err := parser.Parse(as.arguments(args))
+	k, err := parser.Parse(as.Arguments(args))
 	if err != nil {
-		return told(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
+		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
 	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return told(k.Run())
+	return tell(k.Run())
 }
 
-// told prints an error, unless it has been told already, and gives the exit code for it: 2 for a mistake or a failure.
-func told(err error) int {
-	var code exitCode
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &code):
-		return int(code)
+// tell prints an error that has not been told yet, and returns the exit code for it.
+func tell(err error) int {
+	code, told := exit.CodeOf(err)
+	if !told {
+		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
-	fmt.Fprintln(os.Stderr, "weir:", err)
-	return 2
+	return code
 }
 
-type versionCmd struct{}
+type versionCommand struct{}
 
 // Run prints the version on one line.
-func (versionCmd) Run() error {
-	fmt.Println("weir", buildVersion())
-	return nil
+func (versionCommand) Run(out terminal.Output) error {
+	_, err := fmt.Fprintln(out.Out, "weir", buildVersion())
+	return err
 }
 
-// buildVersion is the version of this binary, as well as it is known.
+// buildVersion returns the version of this binary, as well as it is known.
 func buildVersion() string {
 	if version != "" {
 		return version

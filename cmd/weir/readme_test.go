@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"github.com/weirproxy/weir/cmd/weir/settings"
 )
 
 // An operator must find every variable that weir reads, with its default.
@@ -23,7 +25,7 @@ func TestTheDocumentListsEveryVariable(t *testing.T) {
 		}
 	}
 	var names strings.Builder
-	if err := envconfig.Usagef("", new(settings), &names, "{{range .}}{{usage_key .}} {{usage_default .}}\n{{end}}"); err != nil {
+	if err := envconfig.Usagef("", new(settings.Settings), &names, "{{range .}}{{usage_key .}} {{usage_default .}}\n{{end}}"); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(names.String()) {

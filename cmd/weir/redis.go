@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -20,9 +21,9 @@ type counters struct {
 }
 
 // openRedis opens the Redis that the variables name: one, or one more for limits per second.
-func openRedis(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
-	set.Redis.warn("REDIS", log)
-	main, err := counter.Open(counter.Config{Redis: set.redisConfig(&set.Redis, log)})
+func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+	set.Redis.Warn("REDIS", log)
+	main, err := counter.Open(counter.Config{Redis: set.RedisConfig(&set.Redis, log)})
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
@@ -31,8 +32,8 @@ func openRedis(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counte
 		return &counters{main, []*counter.Store{main}}, nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
-	set.PerSecond.warn("REDIS_PERSECOND", log)
-	perSecond, err := counter.Open(counter.Config{Redis: set.redisConfig(&set.PerSecond, log)})
+	set.PerSecond.Warn("REDIS_PERSECOND", log)
+	perSecond, err := counter.Open(counter.Config{Redis: set.RedisConfig(&set.PerSecond, log)})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}

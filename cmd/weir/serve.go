@@ -12,6 +12,9 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/server"
@@ -21,34 +24,31 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-type serveCmd struct {
+type serveCommand struct {
 	Config string `placeholder:"DIR" help:"Directory of descriptor files; replaces RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY."`
 }
 
-// Help is what weir serve --help shows below the first sentence.
-func (*serveCmd) Help() string {
+// Help returns what weir serve --help shows below the first sentence.
+func (*serveCommand) Help() string {
 	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
 DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
 once.`
 }
 
-// exitGaveUp is the exit code of a weir that never found what it needs.
-const exitGaveUp exitCode = 1
-
-// errGaveUp is why a weir drains that has told what it never found.
+// errGaveUp is why a weir drains that never found what it needs; it has logged what that is.
 var errGaveUp = errors.New("gave up")
 
 // Run serves until a signal comes, then drains.
-func (c *serveCmd) Run(ctx context.Context, as program) error {
-	set, err := readSettings(as)
+func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+	set, err := settings.Read(as)
 	if err != nil {
 		return err
 	}
-	log := set.logger(os.Stderr)
-	if err := unsupported(os.Getenv, log); err != nil {
+	log := set.Logger(out.Err)
+	if err := settings.Unsupported(os.Getenv, log); err != nil {
 		return err
 	}
-	as.warn(&set, log)
+	as.Warn(&set, log)
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
 	store, err := openStore(&set, metrics, log)
@@ -59,11 +59,11 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	limiter := limit.New(store, set.limits(), measure.recorder)
+	limiter := limit.New(store, set.Limits(), measure.recorder)
 	health := server.NewHealth()
-	srv, err := server.Listen(set.server(), server.Parts{
-		Service: rls.New(limiter, set.answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.guard(), Log: log},
+	srv, err := server.Listen(set.Server(), server.Parts{
+		Service: rls.New(limiter, set.Answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.Guard(), Log: log},
 		History:  measure.api(),
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	kill := secondSignal(ctx)
 	err = srv.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == errGaveUp {
-		err = exitGaveUp
+		err = exit.No
 	}
 	cancel(nil)
 	running.Wait()
@@ -101,16 +101,16 @@ func (c *serveCmd) Run(ctx context.Context, as program) error {
 	return nil
 }
 
-func (c *serveCmd) dir(set *settings) string {
+func (c *serveCommand) dir(set *settings.Settings) string {
 	if c.Config != "" {
 		return c.Config
 	}
-	return set.configDir()
+	return set.ConfigDir()
 }
 
 // watch applies the directory's configurations until ctx ends.
-func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	source := file.New(c.dir(set), set.rules(), log)
+func (c *serveCommand) watch(ctx context.Context, set *settings.Settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
+	source := file.New(c.dir(set), set.Rules(), log)
 	source.OnError = func(error) { m.ConfigLoaded(false) }
 	err := source.Run(ctx, func(config *descriptors.Config) error {
 		l.Apply(config)
@@ -123,20 +123,6 @@ func (c *serveCmd) watch(ctx context.Context, set *settings, l *limit.Limiter, h
 	}
 }
 
-func (s *settings) server() server.Config {
-	return server.Config{
-		GRPCAddress: s.grpcAddress(), HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
-		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
-		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
-		Profiles: s.Profiles,
-	}
-}
-
-// guard is who may change counters.
-func (s *settings) guard() admin.Guard {
-	return admin.Guard{TokenFile: s.TokenFile, Host: s.DebugHost}
-}
-
 // store is what both stores are.
 type store interface {
 	backend.Counter
@@ -144,7 +130,7 @@ type store interface {
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
 		return openRedis(set, metrics, log)
 	}
@@ -152,7 +138,7 @@ func openStore(set *settings, metrics *stats.Metrics, log *slog.Logger) (*counte
 	return &counters{store: memory}, err
 }
 
-func openMemory(set *settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {
+func openMemory(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {
 	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)

@@ -9,13 +9,21 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
-	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// lastFlush bounds how long the end of the process waits for the history to take the last hits.
-const lastFlush = 5 * time.Second
+const (
+	// lastFlush bounds how long the end of the process waits until the history has stored the last hits.
+	lastFlush = 5 * time.Second
+	// downsampleInterval is how often the history is downsampled. Minutes become due by the hour, so more often moves no
+	// more.
+	downsampleInterval = 5 * time.Minute
+)
 
 // measuring is the half of weir that measures: it records hits, brings them to a store, and answers from there. Without a
 // history it records for /metrics alone, and store and exporter are nil.
@@ -29,16 +37,16 @@ type measuring struct {
 
 // newMeasuring opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on without.
 // A Redis that is away is found out later, so what fails here for one is what the variables say of it.
-func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) (*measuring, error) {
+func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*measuring, error) {
 	m := &measuring{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		m.recorder = hits.New(hits.DefaultValues)
 		m.store = &lateStore{open: func() (closingStore, error) { return openServedHistory(set, log) }, log: log}
 		m.store.try()
-		if why := m.store.why.Load(); why != nil && set.historyInRedis() {
+		if why := m.store.why.Load(); why != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", *why)
 		}
-		m.downsample = set.downsamples()
+		m.downsample = set.Downsamples()
 		m.exporter = export.New(export.Config{
 			Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval,
 		})
@@ -49,17 +57,17 @@ func newMeasuring(set *settings, metrics *stats.Metrics, log *slog.Logger) (*mea
 }
 
 // api answers /api/v1/history; nil says that there is none.
-func (m *measuring) api() *admin.History {
+func (m *measuring) api() *curves.History {
 	if m.store == nil {
 		return nil
 	}
-	return admin.NewHistory(m.store, time.Now)
+	return curves.NewHistory(m.store, time.Now)
 }
 
 // run measures until ctx ends.
 func (m *measuring) run(ctx context.Context) {
 	if m.store == nil {
-		for sleep(ctx, time.Minute) { // rules that are gone are forgotten by a drain
+		for wait.For(ctx, time.Minute) { // rules that are gone are forgotten by a drain
 			m.recorder.Drain(time.Now(), func(history.ID, uint64) {})
 		}
 		return
@@ -67,7 +75,7 @@ func (m *measuring) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { m.store.keepTrying(ctx) })
 	if m.downsample {
-		running.Go(func() { runDownsampling(ctx, m.store, downsampleInterval, m.log) })
+		running.Go(func() { historycmd.KeepDownsampled(ctx, m.store, downsampleInterval, m.log) })
 	}
 	m.exporter.Run(ctx)
 	running.Wait()

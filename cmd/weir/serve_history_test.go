@@ -14,18 +14,20 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/stats"
 )
 
 // settingsOf are those of an environment.
-func settingsOf(t *testing.T, environment map[string]string) *settings {
+func settingsOf(t *testing.T, environment map[string]string) *settings.Settings {
 	t.Helper()
 	for name, value := range environment {
 		t.Setenv(name, value)
 	}
-	set, err := readSettings("weir")
+	set, err := settings.Read("weir")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 }
 
 // measureSome records hits, runs what weir serve runs, and ends it as a drain does.
-func measureSome(t *testing.T, set *settings, log *slog.Logger) *measuring {
+func measureSome(t *testing.T, set *settings.Settings, log *slog.Logger) *measuring {
 	t.Helper()
 	m, err := newMeasuring(set, stats.New("test"), log)
 	if err != nil {
@@ -98,15 +100,15 @@ func TestADrainBringsTheLastHitsToTheFile(t *testing.T) {
 // The history has a Redis of its own, beside counters in memory.
 func TestADrainBringsTheLastHitsToRedis(t *testing.T) {
 	set := settingsOf(t, map[string]string{"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "5s"})
-	if set.BackendType != "memory" || set.downsamples() {
-		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.downsamples())
+	if set.BackendType != "memory" || set.Downsamples() {
+		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.Downsamples())
 	}
 	measureSome(t, set, slog.New(slog.DiscardHandler))
-	store, end, err := openHistoryStore(t.Context(), set, slog.New(slog.DiscardHandler))
+	store, err := redishistory.Open(set.RedisHistory(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer end()
+	defer store.Close()
 	expectKept(t, kept(t, store))
 }
 

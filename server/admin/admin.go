@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+
+	"github.com/weirproxy/weir/server/curves"
 )
 
-// Readiness says why the process should get no traffic, nil if it should.
+// Readiness knows whether the process should get traffic.
 type Readiness interface {
-	Ready() error
+	Ready() error // why it should not, nil if it should
 }
 
 // Handler serves /livez, /readyz, /metrics and /api/v1/history, and lists them on /. If c is not nil it serves
 // /api/v1/counters; if h is nil the history's paths say that there is none. With profiles it serves /debug/pprof/
 // too, which lets whoever reaches the port slow the process down.
-func Handler(r Readiness, metrics http.Handler, c *Counters, h *History, profiles bool) http.Handler {
+func Handler(r Readiness, metrics http.Handler, c *Counters, h *curves.History, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
@@ -38,7 +40,7 @@ func Handler(r Readiness, metrics http.Handler, c *Counters, h *History, profile
 			"/api/v1/history/top?domain=&path=&value=&from=-1h&to=&by=hits&n=20  the rules with the most hits\n"+
 			"/api/v1/history/verify?domain=&path=&outcome=&value=  whether each series holds all that it ever counted\n")
 	})
-	h.register(mux)
+	registerHistory(mux, h)
 	if c != nil {
 		c.register(mux)
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -96,7 +95,7 @@ func (c *Counters) read(r *http.Request, more ...string) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNames(values, append([]string{"domain", "descriptor"}, more...)); err != nil {
+	if err := checkNames(values, append([]string{"domain", "descriptor"}, more...)...); err != nil {
 		return nil, err
 	}
 	q := &question{domain: values.Get("domain"), hits: 1}
@@ -143,9 +142,7 @@ func (c *Counters) show(w http.ResponseWriter, r *http.Request, q *question) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(answerTo(q, counts)) // the client is gone if this fails
+	_ = encode(w, answerTo(q, counts)) // the client is gone if this fails
 }
 
 // fail answers with an error; those that are no refusals are the store's.

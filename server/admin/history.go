@@ -2,80 +2,100 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/curves"
 )
 
-const (
-	// maxAsked is how many questions are worked on at a time, so that they never take the limiter's memory; others
-	// wait.
-	maxAsked = 2
-	// maxHistoryTime bounds a question, and the reading of its answer.
-	maxHistoryTime = 5 * time.Minute
-)
+// maxHistoryTime bounds a question about the history, and the reading of its answer.
+const maxHistoryTime = 5 * time.Minute
 
-// History answers /api/v1/history: what a store keeps of hits, to the integer. Its methods may be called by any
-// number of goroutines; make it with [NewHistory].
-type History struct {
-	store history.Store
-	now   func() time.Time
-	turns chan struct{}
+// registerHistory serves /api/v1/history, or says there that there is none if h is nil.
+func registerHistory(mux *http.ServeMux, h *curves.History) {
+	mux.HandleFunc("GET /api/v1/history", serveHistory(h, (*curves.History).Show,
+		"domain", "path", "outcome", "value", "from", "to", "points", "tz"))
+	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, (*curves.History).Top,
+		"domain", "path", "value", "from", "to", "by", "n"))
+	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, (*curves.History).Verify,
+		"domain", "path", "outcome", "value"))
 }
 
-// NewHistory answers from a store; now is the clock that relative times are read by.
-func NewHistory(store history.Store, now func() time.Time) *History {
-	return &History{store: store, now: now, turns: make(chan struct{}, maxAsked)}
-}
-
-// register serves the history, or says on its paths that there is none if h is nil.
-func (h *History) register(mux *http.ServeMux) {
-	for path, answer := range map[string]func(*History, context.Context, io.Writer, url.Values) error{
-		"": (*History).Show, "/top": (*History).Top, "/verify": (*History).Verify,
-	} {
-		mux.HandleFunc("GET /api/v1/history"+path, func(w http.ResponseWriter, r *http.Request) {
-			h.serve(w, r, answer)
-		})
+// serveHistory returns a handler that reads a question from the parameters of these names, and answers it.
+func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.History,
+	answer func(*curves.History, context.Context, curves.Question) (Answer, error), names ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
+		defer cancel()
+		// A server that bounds how long answers may take is meant for small ones. One that cannot be told keeps its bound.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		values, err := queryOf(r)
+		if err == nil && h == nil {
+			err = refuse(http.StatusNotFound,
+				"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
+		}
+		var q curves.Question
+		if err == nil {
+			q, err = readQuestion(values, names)
+		}
+		var a Answer
+		if err == nil {
+			a, err = answer(h, ctx, q)
+		}
+		if err != nil {
+			failHistory(w, err)
+			return
+		}
+		_ = a.WriteJSON(w) // the client is gone if this fails
 	}
 }
 
-func (h *History) serve(w http.ResponseWriter, r *http.Request,
-	answer func(*History, context.Context, io.Writer, url.Values) error) {
-	ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
-	defer cancel()
-	// A server that bounds how long answers may take is meant for small ones. One that cannot be told keeps its bound.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	values, err := queryOf(r)
-	if err == nil && h == nil {
-		err = refuse(http.StatusNotFound,
-			"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
-	}
-	if err == nil {
-		err = answer(h, ctx, w, values)
-	}
-	if err == nil {
-		return
-	}
-	// Nothing has been written, unless the client has gone in the middle.
+// failHistory answers with an error, as JSON.
+func failHistory(w http.ResponseWriter, err error) {
 	status, text := http.StatusServiceUnavailable, "The history cannot be read: "+err.Error()
+	var asked curves.Refusal
 	var known *refusal
-	if errors.As(err, &known) {
+	switch {
+	case errors.As(err, &asked):
+		status, text = http.StatusBadRequest, asked.Error()
+	case errors.As(err, &known):
 		status, text = known.status, known.text
 	}
 	w.WriteHeader(status)
 	_ = encode(w, map[string]string{"error": text})
 }
 
-// encode writes a value as a line of JSON.
-func encode(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+func readQuestion(values url.Values, names []string) (curves.Question, error) {
+	if err := checkNames(values, names...); err != nil {
+		return curves.Question{}, err
+	}
+	points, err := number(values, "points", 0, curves.MaxPoints)
+	if err != nil {
+		return curves.Question{}, err
+	}
+	rows, err := number(values, "n", 20, curves.MaxRows)
+	return curves.Question{
+		Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value"), Outcome: values.Get("outcome"),
+		From: values.Get("from"), To: values.Get("to"),
+		Points: points, Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
+	}, err
+}
+
+// number reads a whole number from 1. A parameter that is empty is as good as none.
+func number(values url.Values, name string, byDefault, most int) (int, error) {
+	text := values.Get(name)
+	if text == "" {
+		return byDefault, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, curves.RefuseNumber(name, text, most)
+	}
+	return n, nil
 }

@@ -1,13 +1,14 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/curves"
 )
 
 // year is a year of a number of series that are hit every minute.
@@ -38,11 +39,12 @@ func year(b *testing.B, series int) *kept {
 func BenchmarkHistoryOfAYear(b *testing.B) {
 	for _, series := range []int{1, 100} {
 		k := year(b, series)
-		for _, points := range []string{"", "500"} {
-			b.Run(fmt.Sprintf("series=%d/points=%s", series, points), func(b *testing.B) {
+		for _, points := range []int{0, 500} {
+			b.Run(fmt.Sprintf("series=%d/points=%d", series, points), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := k.Show(b.Context(), io.Discard, url.Values{"from": {"-365d"}, "points": {points}}); err != nil {
+					a, err := k.Show(b.Context(), curves.Question{From: "-365d", Points: points})
+					if err = errors.Join(err, a.WriteJSON(io.Discard)); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -14,12 +14,17 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/server/curves"
 )
 
 // truth is every hit that was ever counted, by series and minute: what answers are held against.
-type truth map[SeriesName]map[int64]uint64
+type truth map[curves.SeriesName]map[int64]uint64
 
-func (tr truth) between(name SeriesName, from, to int64) (sum, peak uint64) {
+func nameOf(id history.ID) curves.SeriesName {
+	return curves.SeriesName{Domain: id.Domain, Path: id.Path, Outcome: id.Outcome.String(), Value: id.Value}
+}
+
+func (tr truth) between(name curves.SeriesName, from, to int64) (sum, peak uint64) {
 	for minute, hits := range tr[name] {
 		if minute >= from && minute < to {
 			sum += hits
@@ -30,7 +35,7 @@ func (tr truth) between(name SeriesName, from, to int64) (sum, peak uint64) {
 }
 
 // check complains about each number of an answer that is not the truth.
-func (tr truth) check(a HistoryAnswer) error {
+func (tr truth) check(a curves.HistoryAnswer) error {
 	for _, s := range a.Series {
 		all, _ := tr.between(s.SeriesName, 0, 1<<60)
 		total, _ := tr.between(s.SeriesName, a.From, a.To)
@@ -194,7 +199,7 @@ func TestAnswersAreExactWhileTheHistoryIsRolled(t *testing.T) {
 			t.Fatalf("question %d: %v", asked, err)
 		}
 		code, body := k.get("/api/v1/history/verify")
-		var a VerifyAnswer
+		var a curves.VerifyAnswer
 		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || a.Broken > 0 || a.Series != len(tr) {
 			t.Fatalf("verify in the middle of a roll: %d %s", code, body)
 		}
@@ -212,7 +217,7 @@ func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) s
 		if k.store, err = filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
 			t.Fatal(err)
 		}
-		k.History = NewHistory(k.store, func() time.Time { return noon })
+		k.History = curves.NewHistory(k.store, func() time.Time { return noon })
 	}
 	open()
 	k.add(t, hits...)
@@ -241,7 +246,7 @@ func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
 func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	k, key := damagedBehindItsBack(t, historytest.SpoilChunk, hit{bobWithin, noon.Unix(), 7},
 		hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
-	var v VerifyAnswer
+	var v curves.VerifyAnswer
 	code, body := k.get("/api/v1/history/verify")
 	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 200 || v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 ||
 		!strings.Contains(v.Named[0].Error, key) {
@@ -259,7 +264,7 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	}
 	a := k.answer(t, url.Values{"from": {"-1d"}})
 	warned("the history", a.Warnings, a.Unreadable)
-	if len(a.Series) != 2 || slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return s.SeriesName == victim }) {
+	if len(a.Series) != 2 || slices.ContainsFunc(a.Series, func(s curves.SeriesAnswer) bool { return s.SeriesName == victim }) {
 		t.Errorf("the history has %+v, want both other series", a.Series)
 	}
 	only := k.answer(t, url.Values{"from": {"-1d"}, "domain": {victim.Domain}, "path": {victim.Path}, "value": {victim.Value}})
@@ -270,14 +275,14 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 		t.Errorf("a range without the damaged chunk gives %+v, want all 3 series: nothing of them is in its way", before)
 	}
 	code, body = k.get("/api/v1/history/top?from=-1d")
-	var top TopAnswer
+	var top curves.TopAnswer
 	if err := json.Unmarshal([]byte(body), &top); err != nil || code != 200 || top.Found != 2 {
 		t.Fatalf("top gives %d %s (%v), want the 2 other rules", code, body, err)
 	}
 	warned("top", top.Warnings, top.Unreadable)
 }
 
-// A series without a name is met again when a path that nobody has is taken for a readable one.
+// A series without a name is met again when a path that nobody has is looked for as a readable one.
 func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
 	k, key := damagedBehindItsBack(t, historytest.SpoilSeries, hit{annWithin, noon.Unix(), 7})
 	for _, path := range []string{"", "user/path=/pay", "nowhere"} {
@@ -290,17 +295,5 @@ func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
 	const want = `"named":[{"domain":"","path":"","outcome":"","value":"","stored":7,"expired":0,"lifetime":0,"error":"history file `
 	if code, body := k.get("/api/v1/history/verify"); code != 200 || !strings.Contains(body, want) || !strings.Contains(body, key) {
 		t.Errorf("verify gives %d %s, want %s and %s", code, body, want, key)
-	}
-}
-
-func TestWarningsOfDamageAreBounded(t *testing.T) {
-	var u unreadable
-	for n := range 1000 {
-		u.leftOut(&history.Series{ID: history.ID{Path: fmt.Sprint(n)}, Err: fmt.Errorf("reason %d", n)})
-	}
-	all := u.appendTo([]string{"first"})
-	if len(all) != maxUnreadable+2 || all[0] != "first" || u.count != 1000 ||
-		all[len(all)-1] != "980 more series are left out, as they cannot be read: weir history verify names them." {
-		t.Errorf("1000 damaged series give %d warnings, the last %q", len(all), all[len(all)-1])
 	}
 }

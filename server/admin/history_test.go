@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,17 +8,17 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/server/curves"
 )
 
 // kept is a history in memory whose clock stands still.
 type kept struct {
-	*History
+	*curves.History
 	store *filehistory.Store
 	now   time.Time
 	added int // how often hits were
@@ -34,7 +33,7 @@ func newKept(t testing.TB, now time.Time) *kept {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.store.Close() })
-	k.History = NewHistory(k.store, clock)
+	k.History = curves.NewHistory(k.store, clock)
 	return k
 }
 
@@ -82,11 +81,11 @@ func (k *kept) get(target string) (int, string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// answer asks for a HistoryAnswer.
-func (k *kept) answer(t *testing.T, parameters url.Values) HistoryAnswer {
+// answer asks for a curves.HistoryAnswer.
+func (k *kept) answer(t *testing.T, parameters url.Values) curves.HistoryAnswer {
 	t.Helper()
 	code, body := k.get("/api/v1/history?" + parameters.Encode())
-	var a HistoryAnswer
+	var a curves.HistoryAnswer
 	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
 		t.Fatalf("%s gave %d %s (%v)", parameters.Encode(), code, body, err)
 	}
@@ -202,22 +201,6 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
-func TestQuestionsWaitForTheirTurn(t *testing.T) {
-	k := threeMonths(t)
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if code, body := k.get("/api/v1/history?from=-90d&points=50"); code != 200 {
-				t.Errorf("one of many questions got %d %s; it has only to wait", code, body)
-			}
-		})
-	}
-	all.Wait()
-	if len(k.turns) != 0 {
-		t.Errorf("%d turns are never given back", len(k.turns))
-	}
-}
-
 func TestTopRanksRulesAndTheirValues(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ query, want string }{
@@ -259,11 +242,10 @@ func TestNothingIsWrittenBeforeAnError(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := k.Show(t.Context(), &out, url.Values{}); err == nil || out.Len() > 0 {
-		t.Errorf("a closed store gives %v, and %q: half an answer looks like a whole one", err, &out)
+	if a, err := k.Show(t.Context(), curves.Question{}); err == nil || len(a.Series) > 0 {
+		t.Errorf("a closed store gives %v, and %+v: half an answer looks like a whole one", err, a)
 	}
-	if code, body := k.get("/api/v1/history"); code != 503 || !strings.Contains(body, `{"error":"The history cannot be read: `) {
+	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, `{"error":"The history cannot be read: `) {
 		t.Errorf("a closed store gives %d %s", code, body)
 	}
 }

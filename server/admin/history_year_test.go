@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/server/curves"
 )
 
 // yearSeries are few where the race detector makes a year long.
@@ -163,16 +163,16 @@ func (y *livedYear) check() (all, busy int) {
 
 // ask asks the API for a year as people see it, and says how long that took.
 func (y *livedYear) ask(path string) time.Duration {
-	h := NewHistory(y.store, func() time.Time { return y.now })
-	parameters := url.Values{"domain": {"year"}, "from": {"-365d"}, "points": {"500"}}
-	if path != "" {
-		parameters.Set("path", path)
-	}
+	h := curves.NewHistory(y.store, func() time.Time { return y.now })
+	question := curves.Question{Domain: "year", Path: path, From: "-365d", Points: 500}
 	var body bytes.Buffer
 	began := time.Now()
-	err := h.Show(y.t.Context(), &body, parameters)
+	answer, err := h.Show(y.t.Context(), question)
+	if err == nil {
+		err = answer.WriteJSON(&body)
+	}
 	took := time.Since(began)
-	var a HistoryAnswer
+	var a curves.HistoryAnswer
 	if err == nil {
 		err = json.Unmarshal(body.Bytes(), &a)
 	}

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,11 +21,18 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.text }
 
+// encode writes a value as a line of JSON.
+func encode(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
 func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// queryOf is a request's parameters. Its error is a refusal.
+// queryOf returns a request's parameters. Its error is a refusal.
 func queryOf(r *http.Request) (url.Values, error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
@@ -35,8 +44,8 @@ func queryOf(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// checkNames refuses parameters that are not known: a mistyped one would be left out silently else.
-func checkNames(values url.Values, known []string) error {
+// checkNames refuses parameters that are not known: a mistyped one would be silently ignored.
+func checkNames(values url.Values, known ...string) error {
 	for name, given := range values {
 		if !slices.Contains(known, name) || len(given) != 1 || !utf8.ValidString(given[0]) {
 			return refuse(http.StatusBadRequest, "Parameter %q is unknown, given twice, or not UTF-8: give each of %q once.",

@@ -15,7 +15,7 @@ var (
 		"Hits by rule and what became of them: within or over its limits, or degraded, decided without a store.",
 		[]string{"domain", "path", "outcome"}, nil)
 	nearTotal = prometheus.NewDesc("weir_near_hits_total",
-		"Of the hits within, those above 80 % of the limit.", []string{"domain", "path"}, nil)
+		"Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).", []string{"domain", "path"}, nil)
 	shadowTotal = prometheus.NewDesc("weir_shadow_hits_total",
 		"Of the hits over, those that shadow mode let through.", []string{"domain", "path"}, nil)
 )

@@ -47,6 +47,11 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 		`weir_shadow_hits_total{domain="__unknown__",path="__unmatched__"} 0`,
 		`weir_shadow_hits_total{domain="shop",path="user=a%2F\"b"} 3`,
 	}
+	// The share above which hits are near is a setting: a help with a figure of its own would be wrong for others.
+	const help = "# HELP weir_near_hits_total Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).\n"
+	if !strings.Contains(w.Body.String(), help) {
+		t.Errorf("/metrics lacks %s", help)
+	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s\nthe sum over outcomes must be all hits, and a rule without hits costs no series",
 			strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,0 +1,80 @@
+// Package adminport asks the admin port of a running weir.
+package adminport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds an answer, in bytes: a million points of a history take some 90 MB.
+const maxAnswer = 256 << 20
+
+// Port is an admin port.
+type Port struct {
+	Address string        // HOST:PORT
+	Timeout time.Duration // of a request and its answer; above 0
+	Token   string        // that lets its bearer write; "" sends none
+}
+
+// Ask sends a request and returns the body of a good answer. Its errors are for people: they name the flags --admin and
+// --timeout, or the address, and quote the reason that weir gives.
+func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
+	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
+		return nil, fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
+	}
+	if p.Timeout <= 0 {
+		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if p.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+p.Token)
+	}
+	status, body, err := send(request)
+	var asked *url.Error
+	switch {
+	case errors.As(err, &asked):
+		return nil, fmt.Errorf("asking %s: %w", p.Address, asked.Err) // without the URL, which is long
+	case err != nil:
+		return nil, fmt.Errorf("asking %s: %w", p.Address, err)
+	case status != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %d: %s", p.Address, status, reasonIn(body))
+	}
+	return body, nil
+}
+
+func send(request *http.Request) (status int, body []byte, err error) {
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy: the token is for the admin port alone
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response.StatusCode, body, err
+}
+
+// reasonIn returns the error in an answer's JSON, or else its text.
+func reasonIn(body []byte) string {
+	var answer struct{ Error string }
+	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
+		return answer.Error
+	}
+	return strings.TrimSpace(string(body))
+}

@@ -1,0 +1,157 @@
+// Package callcmd is weir call: it asks a rate-limit service as Envoy does, once or many times.
+package callcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Command asks a rate-limit service once, or many times, and prints what it answered.
+type Command struct {
+	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, plaintext, or unix:/PATH of its socket."`
+	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
+	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
+	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
+	Refund     bool          `help:"Give the hits back instead of counting them."`
+	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
+	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
+	JSON       bool          `name:"json" help:"Print one JSON object."`
+
+	Rate        float64       `group:"Many calls" placeholder:"R" help:"Calls a second; without it, all that it answers."`
+	For         time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on; without it, until Ctrl-C."`
+	Keys        uint64        `group:"Many calls" default:"1" help:"Put -0 to -(K-1) behind the last value."`
+	Concurrency int           `group:"Many calls" default:"16" help:"Most calls out at once."`
+}
+
+// Help returns what weir call --help shows below the first sentence.
+func (*Command) Help() string {
+	return `Asks as Envoy does, and tells the verdict, the limit, what remains and when to come back. Exit code: 0 OK,
+1 over a limit, 2 an error, which is told on stderr. In a descriptor the first = of an entry separates key and value,
+\, is a comma and \\ a backslash.
+
+    weir call --domain shop --descriptor user=ann
+    weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
+    weir call --domain shop --descriptor user=ann --rate 2 --for 30s
+
+With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
+and a summary. With --keys K the last value of each descriptor gets -0, -1, … -(K-1) in turn. Exit code then: 2 if a
+call failed, else 1 if one was over. Percentiles are of answered calls, rounded up by at most 1.6 %.
+
+--json prints, for one call:
+
+    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers
+    each status: descriptor, code, limit, requests_per_unit, unit, unit_multiplier, name, remaining, reset_seconds
+    (limit and unit are "" where no limit applies; remaining is then 4294967295 if the rule says unlimited)
+
+and for many:
+
+    sent, ok, over, errors, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
+    error_codes {CODE: {count, message}}, timeline {width_seconds, ok, over, errors}`
+}
+
+// Run asks, prints the answer and returns an exit.Code unless all was OK.
+func (c *Command) Run(ctx context.Context, out terminal.Output) error {
+	err := c.run(ctx, out.Out)
+	if _, told := exit.CodeOf(err); told {
+		return err
+	}
+	fmt.Fprintf(out.Err, "weir call: %s\n", terminal.Printable(err.Error()))
+	return exit.Failed
+}
+
+func (c *Command) run(ctx context.Context, out io.Writer) error {
+	q, err := c.question()
+	if err != nil {
+		return err
+	}
+	if err := c.checkFlags(); err != nil {
+		return err
+	}
+	target, err := dial(c.Addr, c.Timeout)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	if c.Rate > 0 || c.For > 0 {
+		return c.callMany(ctx, q, target, out)
+	}
+	return c.callOnce(ctx, q, target, out)
+}
+
+// question reads the flags that say what to ask. Its errors name the flag and what it wants.
+func (c *Command) question() (*question, error) {
+	if c.Domain == "" {
+		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
+	}
+	if len(c.Descriptor) == 0 {
+		return nil, errors.New("--descriptor is missing: say what to ask about, as in --descriptor user=ann")
+	}
+	if c.Refund && c.Hits == 0 {
+		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
+	}
+	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
+	for _, text := range c.Descriptor {
+		d, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			return nil, fmt.Errorf("--descriptor: %w", err)
+		}
+		if err := terminal.CheckUTF8(text); err != nil {
+			return nil, fmt.Errorf("--descriptor: %w", err)
+		}
+		q.descriptors = append(q.descriptors, d)
+	}
+	if err := terminal.CheckUTF8(c.Domain); err != nil {
+		return nil, fmt.Errorf("--domain: %w", err)
+	}
+	if c.Limit != "" {
+		l, err := parseLimit(c.Limit)
+		if err != nil {
+			return nil, fmt.Errorf("--limit: %w", err)
+		}
+		q.limit = &l
+	}
+	return q, nil
+}
+
+// The bounds of many calls: below the least rate a year holds too few of them to mean anything.
+const (
+	minRate, maxRate = 0.001, 1_000_000
+	maxConcurrency   = 10_000
+)
+
+// checkFlags checks the flags that say whom to ask, how often and how long. Its errors name the flag.
+func (c *Command) checkFlags() error {
+	if path, isUnix := strings.CutPrefix(c.Addr, "unix:"); isUnix && path == "" {
+		return errors.New("--addr unix: lacks the path of a socket")
+	} else if _, port, err := net.SplitHostPort(c.Addr); !isUnix && (err != nil || port == "") {
+		return fmt.Errorf("--addr %q is not HOST:PORT, nor unix:/PATH", c.Addr)
+	}
+	if c.Timeout <= 0 {
+		return fmt.Errorf("--timeout %v must be above 0", c.Timeout)
+	}
+	if c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate) {
+		return fmt.Errorf("--rate %v must lie between %v and %d calls a second", c.Rate, minRate, maxRate)
+	}
+	if c.For < 0 {
+		return fmt.Errorf("--for %v must be above 0", c.For)
+	}
+	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
+		return fmt.Errorf("--concurrency %d must lie between 1 and %d", c.Concurrency, maxConcurrency)
+	}
+	if c.Keys == 0 {
+		return errors.New("--keys 0 leaves nothing to ask about: give 1 or more")
+	}
+	if c.Keys > 1 && c.Rate == 0 && c.For == 0 {
+		return errors.New("--keys is for many calls: add --for, --rate or both")
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package callcmd
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+// answerer answers the n-th request, counted from 0.
+type answerer func(n int, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error)
+
+// fakeService answers as a test says and remembers what it was asked.
+type fakeService struct {
+	rls.UnimplementedRateLimitServiceServer
+	answer answerer
+
+	mu    sync.Mutex
+	asked []*rls.RateLimitRequest
+}
+
+func (f *fakeService) ShouldRateLimit(_ context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	f.mu.Lock()
+	n := len(f.asked)
+	f.asked = append(f.asked, req)
+	f.mu.Unlock()
+	return f.answer(n, req)
+}
+
+// requests is what was asked so far.
+func (f *fakeService) requests() []*rls.RateLimitRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// serveFake starts the service on a port of its own until the test ends.
+func serveFake(t *testing.T, answer answerer) (*fakeService, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("the fake service needs a port: %v", err)
+	}
+	return serveFakeOn(t, listener, answer), listener.Addr().String()
+}
+
+// serveFakeOn starts the service on a listener until the test ends.
+func serveFakeOn(t *testing.T, listener net.Listener, answer answerer) *fakeService {
+	t.Helper()
+	f := &fakeService{answer: answer}
+	server := grpc.NewServer()
+	rls.RegisterRateLimitServiceServer(server, f)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	return f
+}
+
+// always gives the same answer to each request.
+func always(resp *rls.RateLimitResponse) answerer {
+	return func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) { return resp, nil }
+}
+
+// answered builds a response of statuses; it is over if one of them is.
+func answered(statuses ...*rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
+	resp := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: statuses}
+	for _, s := range statuses {
+		if s.Code == rls.RateLimitResponse_OVER_LIMIT {
+			resp.OverallCode = s.Code
+		}
+	}
+	return resp
+}
+
+// perMinute is a status under a limit; over if nothing remains.
+func perMinute(limit, remaining uint32, reset time.Duration) *rls.RateLimitResponse_DescriptorStatus {
+	s := &rls.RateLimitResponse_DescriptorStatus{
+		Code: rls.RateLimitResponse_OK,
+		CurrentLimit: &rls.RateLimitResponse_RateLimit{
+			RequestsPerUnit: limit, Unit: rls.RateLimitResponse_RateLimit_MINUTE, UnitMultiplier: wrapperspb.UInt32(1),
+		},
+		LimitRemaining:     remaining,
+		DurationUntilReset: durationpb.New(reset),
+	}
+	if remaining == 0 {
+		s.Code = rls.RateLimitResponse_OVER_LIMIT
+	}
+	return s
+}
+
+// ran is what a run of weir call left behind.
+type ran struct {
+	stdout, stderr string
+	code           int
+}
+
+// runCall runs weir call as the command line would, with these flags. Unless they say otherwise it waits long for an
+// answer: a busy machine is no failure.
+func runCall(ctx context.Context, t *testing.T, args ...string) ran {
+	t.Helper()
+	var line struct {
+		Call Command `cmd:""`
+	}
+	parser, err := kong.New(&line)
+	if err != nil {
+		t.Fatalf("kong refuses the flags of weir call: %v", err)
+	}
+	if _, err := parser.Parse(append([]string{"call", "--timeout", "10s"}, args...)); err != nil {
+		t.Fatalf("weir call %q: %v", args, err)
+	}
+	var stdout, stderr bytes.Buffer
+	code, told := exit.CodeOf(line.Call.Run(ctx, terminal.Output{Out: &stdout, Err: &stderr}))
+	if !told {
+		t.Fatal("Run did not give an exit.Code: main would tell the error again")
+	}
+	return ran{stdout.String(), stderr.String(), code}
+}
+
+var latencies = regexp.MustCompile(`\d+(\.\d+)? ms`)
+
+// steady replaces what differs from run to run.
+func steady(s string) string { return latencies.ReplaceAllString(s, "N ms") }

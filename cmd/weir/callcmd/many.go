@@ -1,0 +1,121 @@
+package callcmd
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+)
+
+// callMany asks at a steady rate, or as fast as the service answers, and reports. When ctx ends (Ctrl-C) it stops, and
+// reports what it has.
+func (c *Command) callMany(ctx context.Context, q *question, target *caller, w io.Writer) error {
+	setup, cancel := context.WithTimeout(ctx, c.Timeout)
+	target.connect(setup)
+	cancel()
+
+	r := newReporter(c, q, w)
+	r.begin(c)
+	s := schedule{rate: c.Rate, length: c.For, workers: c.Concurrency, start: time.Now()}
+	s.ask = func(ctx context.Context, n uint64) outcome {
+		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		return target.ask(ctx, q.request(n))
+	}
+	r.follow(s.start, s.run(ctx))
+	t := &r.tally
+	if ctx.Err() == nil {
+		t.unsent = s.planned() - min(t.sent(), s.planned())
+	}
+	if err := r.end(time.Since(s.start)); err != nil {
+		return err
+	}
+	switch {
+	case t.failed > 0:
+		return exit.Failed
+	case t.over > 0:
+		return exit.No
+	}
+	return nil
+}
+
+// schedule calls ask at its rate. It is fixed in advance (call n is due n/rate after the start), so a slow answer delays
+// no other call while a worker is free.
+type schedule struct {
+	rate    float64       // calls a second; 0 calls as soon as a worker is free
+	length  time.Duration // 0 goes on until the context ends
+	workers int
+	start   time.Time
+	ask     func(ctx context.Context, n uint64) outcome
+
+	next atomic.Uint64
+}
+
+const (
+	// lateness is how long after the end of the schedule calls that were due may still leave: it covers a machine that
+	// stumbles, not a service that cannot keep up.
+	lateness = time.Second
+	// pause follows a failed call where there is no rate: a refused connection costs no time by itself.
+	pause = 10 * time.Millisecond
+)
+
+// run starts the calls. The channel closes when it is over: length has passed or ctx has ended, and all calls have
+// been answered. A call under way is not cut short by ctx.
+func (s *schedule) run(ctx context.Context) <-chan outcome {
+	results := make(chan outcome, s.workers)
+	var workers sync.WaitGroup
+	for range s.workers {
+		workers.Go(func() { s.work(ctx, results) })
+	}
+	go func() {
+		workers.Wait()
+		close(results)
+	}()
+	return results
+}
+
+func (s *schedule) work(ctx context.Context, results chan<- outcome) {
+	for {
+		n := s.next.Add(1) - 1
+		due := s.due(n)
+		if s.length > 0 && due >= s.length {
+			wait.For(ctx, s.length-time.Since(s.start)) // --for 10s lasts 10 s
+			return
+		}
+		if !wait.For(ctx, due-time.Since(s.start)) || (s.length > 0 && time.Since(s.start) > s.length+lateness) {
+			return
+		}
+		out := s.ask(context.WithoutCancel(ctx), n)
+		results <- out
+		if out.err != nil && s.rate == 0 {
+			wait.For(ctx, pause)
+		}
+	}
+}
+
+// due returns when call n should leave, after the start.
+func (s *schedule) due(n uint64) time.Duration {
+	if s.rate == 0 {
+		return time.Since(s.start)
+	}
+	return time.Duration(float64(n) / s.rate * float64(time.Second))
+}
+
+// planned returns the number of calls due within length, 0 if it or the rate is open.
+func (s *schedule) planned() uint64 {
+	if s.rate == 0 || s.length == 0 {
+		return 0
+	}
+	n := uint64(s.rate * s.length.Seconds())
+	for s.due(n) < s.length {
+		n++
+	}
+	for n > 0 && s.due(n-1) >= s.length {
+		n--
+	}
+	return n
+}

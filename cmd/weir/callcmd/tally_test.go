@@ -1,0 +1,123 @@
+package callcmd
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var h histogram
+	var all []time.Duration
+	for range 20_000 {
+		d := time.Duration(math.Exp(random.Float64() * 25)) // from 1 ns to 72 s
+		h.add(d)
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0.001, 0.5, 0.9, 0.99, 0.9999, 1} {
+		exact := all[int(math.Ceil(q*float64(len(all))))-1]
+		got := h.quantile(q)
+		if got < exact || float64(got) > float64(exact)*(1+1.0/64) {
+			t.Errorf("quantile %v is %d ns, want %d ns or at most 1/64 more", q, got, exact)
+		}
+	}
+	if h.quantile(1) != h.max || h.max != all[len(all)-1] {
+		t.Errorf("the largest of all is %v, want exactly %v", h.max, all[len(all)-1])
+	}
+}
+
+func TestHistogramTakesEveryDuration(t *testing.T) {
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 63, 64, 65, 127, 128, math.MaxInt64} {
+		var h histogram
+		h.add(d)
+		if got := h.quantile(0.5); got != max(0, d) {
+			t.Errorf("after adding only %d the median is %d, want %d", d, got, max(0, d))
+		}
+	}
+	if got := new(histogram).quantile(0.5); got != 0 {
+		t.Errorf("the median of nothing is %v, want 0", got)
+	}
+}
+
+func TestHistogramBucketsLieSideBySide(t *testing.T) {
+	for bucket := range 58 * 64 {
+		top := topOf(bucket)
+		if bucketOf(top) != bucket || bucketOf(top+1) != bucket+1 {
+			t.Fatalf("%d is the top of bucket %d but lies in %d, and its successor in %d",
+				top, bucket, bucketOf(top), bucketOf(top+1))
+		}
+	}
+}
+
+func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
+	var l timeline
+	const calls = 100_000
+	for i := range calls {
+		l.at(time.Duration(i)*977*time.Millisecond).ok++ // 27 hours
+	}
+	var sum uint64
+	for _, m := range l.columns[:l.used] {
+		sum += m.ok
+	}
+	if sum != calls || l.width != 2048*time.Second || l.used != 48 {
+		t.Errorf("27 hours give %d calls in %d columns of %v, want %d in 48 of 2048 s", sum, l.used, l.width, calls)
+	}
+}
+
+func TestTimelineIsDrawnInShades(t *testing.T) {
+	var out bytes.Buffer
+	r := reporter{out: &out, question: &question{keys: 1}}
+	for second, m := range []moment{{ok: 20}, {ok: 10, over: 10}, {over: 20}, {over: 20, failed: 1}, {}, {ok: 1}} {
+		*r.tally.timeline.at(time.Duration(second) * time.Second) = m
+	}
+	r.drawTimeline()
+	want := strings.Join([]string{
+		"OK     |#=   .|",
+		"over   | =##  |",
+		"errors |   .  |",
+		"        each column 1s; blank is none, # is 20",
+		"",
+	}, "\n")
+	if out.String() != want {
+		t.Errorf("the timeline is\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestManyChangesDoNotDrownTheProgress(t *testing.T) {
+	var out bytes.Buffer
+	r := reporter{out: &out, question: &question{keys: 1}}
+	for i := range 100 {
+		answer := outcome{resp: answered(perMinute(10, uint32(i%2), time.Second))}
+		r.add(time.Duration(i)*time.Millisecond, &answer)
+	}
+	r.progress(time.Second)
+	lines := strings.Count(out.String(), "\n")
+	if lines != maxEvents+1 || !strings.Contains(out.String(), "(90 more changes)") {
+		t.Errorf("100 changes in a second gave %d lines, want %d, a progress line and how many are not shown, in\n%s",
+			lines, maxEvents, out.String())
+	}
+}
+
+func TestTerminalProgressIsRewrittenInPlace(t *testing.T) {
+	var out bytes.Buffer
+	r := reporter{out: &out, question: &question{keys: 1}, terminal: true, paint: terminal.Paint{On: true}}
+	open := outcome{resp: answered(perMinute(10, 9, time.Minute))}
+	shut := outcome{resp: answered(perMinute(10, 0, time.Minute))}
+	r.add(100*time.Millisecond, &open)
+	r.progress(time.Second)
+	r.add(1500*time.Millisecond, &shut)
+	want := "\r\x1b[?7l    1s  1 sent (1/s), \x1b[32m1 OK\x1b[0m, 0 over, 0 errors" +
+		"; last: 10/minute, 9 left, resets in 1m\x1b[K\x1b[?7h" +
+		"\r\x1b[K  1.5s  \x1b[31mover\x1b[0m: 10/minute, again in 1m\n"
+	if out.String() != want {
+		t.Errorf("the terminal gets\n%q\nwant\n%q", out.String(), want)
+	}
+}

@@ -1,0 +1,269 @@
+package callcmd
+
+import (
+	"encoding/json"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+func TestCallPrintsTheVerdict(t *testing.T) {
+	ask := []string{"--domain", "shop", "--descriptor", "user=ann"}
+	two := append(ask, "--descriptor", "user=ann,path=/pay")
+	named := perMinute(500, 0, 3*time.Hour+5*time.Minute)
+	named.CurrentLimit.Name, named.CurrentLimit.Unit = "per user", rls.RateLimitResponse_RateLimit_HOUR
+	named.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(24)
+	shadow := perMinute(10, 0, 41*time.Second)
+	shadow.Code = rls.RateLimitResponse_OK
+	full := answered(perMinute(10, 0, 40500*time.Millisecond))
+	full.RawBody = []byte("Too many payments.\nPlease \x1b[31mwait.\n")
+	full.ResponseHeadersToAdd = []*corev3.HeaderValue{{Key: "retry-after", Value: "41"}}
+	full.RequestHeadersToAdd = []*corev3.HeaderValue{{Key: "x-seen", RawValue: []byte("yes")}}
+	passed := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
+	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
+
+	for _, c := range []struct {
+		promise string
+		args    []string
+		resp    *rls.RateLimitResponse
+		want    string
+		code    int
+	}{
+		{"under a limit", ask, answered(perMinute(10, 9, time.Minute)), `
+OK    user=ann  10/minute  9 left  resets in 1m
+      answered in N ms
+`, 0},
+		{"over it, with all that the answer carries; control characters are not obeyed", ask, full, `
+OVER  user=ann  10/minute  0 left  again in 41s
+body  Too many payments.
+      Please �[31mwait.
+      header retry-after: 41
+      upstream header x-seen: yes
+      answered in N ms
+`, 1},
+		{"several descriptors stand in columns", two, answered(perMinute(10, 9, 9*time.Second), named), `
+OK    user=ann            10/minute              9 left  resets in 9s
+OVER  user=ann,path=/pay  500/24hour "per user"  0 left  again in 3h 5m
+OVER  overall, answered in N ms
+`, 1},
+		{"no limit and unlimited are told apart", two, answered(passed, unlimited), `
+OK    user=ann            no limit applies
+OK    user=ann,path=/pay  unlimited
+OK    overall, answered in N ms
+`, 0},
+		{"a shadow rule shows its limit and is OK", ask, answered(shadow), `
+OK    user=ann  10/minute  0 left  resets in 41s
+      answered in N ms
+`, 0},
+		{"more hits than the limit can never pass", append(ask, "--hits", "20"), answered(perMinute(10, 0, time.Minute)), `
+OVER  user=ann  10/minute  0 left  never: 20 hits at once are more than the whole limit
+      answered in N ms
+`, 1},
+		{"a limit of nothing lets nothing pass", ask, answered(perMinute(0, 0, time.Minute)), `
+OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
+      answered in N ms
+`, 1},
+		{"a service that gives no statuses still has a verdict", ask, answered(), `
+OK    overall, answered in N ms
+`, 0},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
+			_, addr := serveFake(t, always(c.resp))
+			got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
+			if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
+				t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
+			}
+			if got.code != c.code || got.stderr != "" {
+				t.Errorf("weir call ended with %d and stderr %q, want %d and none", got.code, got.stderr, c.code)
+			}
+		})
+	}
+}
+
+func TestCallSendsWhatTheFlagsSay(t *testing.T) {
+	ann := func(change func(*ratelimit.RateLimitDescriptor)) *rls.RateLimitRequest {
+		d := &ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: "ann,x"}}}
+		change(d)
+		return &rls.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimit.RateLimitDescriptor{d}}
+	}
+	plain := func(*ratelimit.RateLimitDescriptor) {}
+	refund := func(hits uint64) *rls.RateLimitRequest {
+		return ann(func(d *ratelimit.RateLimitDescriptor) {
+			d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), true
+		})
+	}
+	counting := func(req *rls.RateLimitRequest, hits uint32) *rls.RateLimitRequest {
+		req.HitsAddend = hits
+		return req
+	}
+	limited := func(multiplier *wrapperspb.UInt32Value, unit typev3.RateLimitUnit) func(*ratelimit.RateLimitDescriptor) {
+		return func(d *ratelimit.RateLimitDescriptor) {
+			d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{
+				RequestsPerUnit: 7, Unit: unit, UnitMultiplier: multiplier,
+			}
+		}
+	}
+	for _, c := range []struct {
+		promise string
+		args    []string
+		want    *rls.RateLimitRequest
+	}{
+		{"one hit at the request, so that the rule's charge holds", nil, counting(ann(plain), 1)},
+		{"many hits at the request", []string{"--hits", "5"}, counting(ann(plain), 5)},
+		{"a look is an explicit 0 at the descriptor", []string{"--hits", "0"}, ann(func(d *ratelimit.RateLimitDescriptor) {
+			d.HitsAddend = wrapperspb.UInt64(0)
+		})},
+		{"a refund is negative at the descriptor", []string{"--refund", "--hits", "3"}, refund(3)},
+		{"a refund is of one hit unless told", []string{"--refund"}, refund(1)},
+		{"a limit is an override", []string{"--limit", "7/hour"},
+			counting(ann(limited(nil, typev3.RateLimitUnit_HOUR)), 1)},
+		{"its multiplier and a week go along", []string{"--limit", "7/2week"},
+			counting(ann(limited(wrapperspb.UInt32(2), 7)), 1)},
+		{"an only key gets no suffix", []string{"--keys", "1"}, counting(ann(plain), 1)},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
+			fake, addr := serveFake(t, always(answered()))
+			args := append([]string{"--addr", addr, "--domain", "shop", "--descriptor", `user=ann\,x`}, c.args...)
+			runCall(t.Context(), t, args...)
+			if asked := fake.requests(); len(asked) != 1 || !proto.Equal(asked[0], c.want) {
+				t.Errorf("weir call %v sent %v, want %v", c.args, asked, c.want)
+			}
+		})
+	}
+}
+
+func TestCallPrintsJSONThatScriptsCanRead(t *testing.T) {
+	denied := perMinute(10, 0, 40500*time.Millisecond)
+	denied.CurrentLimit.UnitMultiplier, denied.CurrentLimit.Name = wrapperspb.UInt32(5), "pay"
+	resp := answered(denied, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK})
+	resp.RawBody = []byte("<wait>")
+	resp.ResponseHeadersToAdd = []*corev3.HeaderValue{{Key: "retry-after", Value: "41"}}
+	_, addr := serveFake(t, always(resp))
+	got := runCall(t.Context(), t,
+		"--json", "--addr", addr, "--domain", "shop", "--descriptor", "user=ann", "--descriptor", "a=b")
+	if got.code != 1 {
+		t.Errorf("exit code %d, want 1: the request was over a limit", got.code)
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil {
+		t.Fatalf("stdout is not one JSON object: %v\n%s", err, got.stdout)
+	}
+	if latency, ok := object["latency_us"].(float64); !ok || latency <= 0 {
+		t.Errorf("latency_us is %v, want microseconds above 0", object["latency_us"])
+	}
+	delete(object, "latency_us")
+	want := map[string]any{
+		"overall": "OVER_LIMIT",
+		"message": "<wait>",
+		"response_headers": []any{
+			map[string]any{"name": "retry-after", "value": "41"},
+		},
+		"statuses": []any{
+			map[string]any{"descriptor": "user=ann", "code": "OVER_LIMIT", "limit": "10/5minute", "requests_per_unit": 10.0,
+				"unit": "minute", "unit_multiplier": 5.0, "name": "pay", "remaining": 0.0, "reset_seconds": 41.0},
+			map[string]any{"descriptor": "a=b", "code": "OK", "limit": "", "requests_per_unit": 0.0,
+				"unit": "", "unit_multiplier": 0.0, "name": "", "remaining": 0.0, "reset_seconds": 0.0},
+		},
+	}
+	if !reflect.DeepEqual(object, want) {
+		t.Errorf("weir call --json gave\n%v\nwant\n%v\nscripts rely on these names", object, want)
+	}
+}
+
+func TestCallTellsAnErrorInOneSentence(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	nobody := closed.Addr().String()
+	refusing := func(code codes.Code, message string) answerer {
+		return func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+			return nil, status.Error(code, message)
+		}
+	}
+	_, unready := serveFake(t, refusing(codes.Unavailable, "no configuration yet"))
+	_, picky := serveFake(t, refusing(codes.InvalidArgument, "domain must not be empty"))
+	_, slow := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		time.Sleep(300 * time.Millisecond)
+		return answered(), nil
+	})
+	ask := func(addr string, more ...string) []string {
+		return append([]string{"--addr", addr, "--domain", "shop", "--descriptor", "user=ann"}, more...)
+	}
+	for _, c := range []struct {
+		promise string
+		args    []string
+		want    string
+	}{
+		{"nobody listens", ask(nobody),
+			"cannot reach " + nobody + ": dial tcp " + nobody + ": connect: connection refused; is weir serving"},
+		{"the service is not ready", ask(unready), unready + " answered Unavailable: no configuration yet"},
+		{"the service refuses", ask(picky), picky + " answered InvalidArgument: domain must not be empty"},
+		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
+		{"no domain", []string{"--descriptor", "a=b"}, "--domain is missing"},
+		{"no descriptor", []string{"--domain", "shop"}, "--descriptor is missing"},
+		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),
+			`--descriptor: "path" in "user=ann,path" has no "="`},
+		{"a descriptor that gRPC cannot carry", []string{"--domain", "shop", "--descriptor", "user=\xff"}, "is not UTF-8"},
+		{"a domain that gRPC cannot carry", []string{"--domain", "\xff", "--descriptor", "a=b"}, "is not UTF-8"},
+		{"a wrong limit", ask(nobody, "--limit", "10"), `--limit: "10" has no "/"`},
+		{"a refund of nothing", ask(nobody, "--refund", "--hits", "0"), "--refund with --hits 0"},
+		{"an address without a port", ask("localhost"), `--addr "localhost" is not HOST:PORT`},
+		{"a socket without a path", ask("unix:"), "--addr unix: lacks the path of a socket"},
+		{"no socket", ask("unix:/nowhere/weir.sock"), "cannot reach unix:/nowhere/weir.sock: dial unix /nowhere/weir.sock: connect: no such file"},
+		{"no time to answer", ask(nobody, "--timeout", "0s"), "--timeout 0s must be above 0"},
+		{"a rate that is none", ask(nobody, "--rate", "NaN"), "--rate NaN must lie between 0.001 and 1000000"},
+		{"a rate below zero", ask(nobody, "--rate=-1"), "--rate -1 must lie between"},
+		{"a time below zero", ask(nobody, "--for=-1s"), "--for -1s must be above 0"},
+		{"no workers", ask(nobody, "--concurrency", "0"), "--concurrency 0 must lie between 1 and 10000"},
+		{"no keys", ask(nobody, "--keys", "0"), "--keys 0 leaves nothing"},
+		{"many keys for one call", ask(nobody, "--keys", "2"), "add --for, --rate or both"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
+			got := runCall(t.Context(), t, c.args...)
+			if got.code != 2 || got.stdout != "" {
+				t.Errorf("weir call ended with %d and stdout %q, want 2 and none", got.code, got.stdout)
+			}
+			sentence, rest, _ := strings.Cut(got.stderr, "\n")
+			if !strings.HasPrefix(sentence, "weir call: ") || !strings.Contains(sentence, c.want) || rest != "" {
+				t.Errorf("stderr is %q, want one line with %q: it is all that the user has to go by", got.stderr, c.want)
+			}
+		})
+	}
+}
+
+func TestCallAsksOverAUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir") // short, as the path of a socket may have 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "weir.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveFakeOn(t, listener, always(answered(perMinute(10, 9, time.Minute))))
+	got := runCall(t.Context(), t, "--addr", "unix:"+path, "--domain", "shop", "--descriptor", "user=ann")
+	if got.code != 0 || !strings.HasPrefix(got.stdout, "OK    user=ann  10/minute  9 left") {
+		t.Errorf("weir call ended with %d and printed %q %q; want the verdict", got.code, got.stdout, got.stderr)
+	}
+}

@@ -1,0 +1,116 @@
+package historycmd
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/server/curves"
+)
+
+func TestTheSameTrafficIsDrawnEquallyHighInBucketsOfAllWidths(t *testing.T) {
+	const perMinute = 30
+	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Unix()
+	to := time.Date(2026, 11, 21, 12, 34, 0, 0, time.UTC).Unix()
+	var points []curves.PointAnswer
+	for at := from; at < to; {
+		width := int64(60)
+		switch age := to - at; {
+		case age > 10*86400:
+			width = 86400
+		case age > 7*86400:
+			width = 3600
+		case age > 86400:
+			width = 300
+		}
+		points = append(points, curves.PointAnswer{Start: at, Width: width, Sum: uint64(perMinute * width / 60)})
+		at += width
+	}
+	for width := range 300 {
+		c := newChart(from, to, points, width)
+		if len(c.rates) > max(width-chartMargin-1, minColumns) {
+			t.Fatalf("%d columns on a terminal of %d: lines would wrap", len(c.rates), width)
+		}
+		for i, r := range c.rates {
+			if math.Abs(r*60-perMinute) > 0.001 {
+				t.Fatalf("on %d columns, column %d of %d shows %.3f a minute, want %d: a border between tiers must not look like "+
+					"a change of traffic", width, i, len(c.rates), r*60, perMinute)
+			}
+		}
+	}
+}
+
+func TestEveryHitIsInTheCurve(t *testing.T) {
+	points := []curves.PointAnswer{{Start: 300, Width: 300, Sum: 50}, {Start: 660, Width: 60, Sum: 7}, {Start: 720, Width: 60, Sum: 1},
+		{Start: 3600, Width: 3600, Sum: 120}}
+	for width := range 200 {
+		c := newChart(300, 7200, points, width)
+		var hits float64
+		for i, r := range c.rates {
+			begin, end := c.span(i)
+			hits += r * (end - begin)
+		}
+		if math.Abs(hits-178) > 0.001 {
+			t.Fatalf("a curve of %d columns holds %.3f hits of 178", width, hits)
+		}
+	}
+}
+
+func TestTheSmallestRateIsSeen(t *testing.T) {
+	var b strings.Builder
+	c := newChart(0, 120, []curves.PointAnswer{{Start: 0, Width: 60, Sum: 1}, {Start: 60, Width: 60, Sum: 100_000}}, 24)
+	c.draw(&b, 2, time.UTC, func(s string) string { return s })
+	const want = `
+  100k/min ┤     █████
+           ┤▁▁▁▁▁█████
+         0 └┬─────────
+            Thu 01 Jan
+`
+	if got := "\n" + b.String(); got != want {
+		t.Errorf("got%swant%sOne hit is not none.", got, want)
+	}
+}
+
+func TestRatesAreSaidInUnitsThatPeopleRead(t *testing.T) {
+	for _, c := range []struct {
+		perSecond float64
+		want      string
+	}{
+		{2, "120/min"}, {0.1, "6/min"}, {0.07, "4.2/min"}, {9.99 / 60, "10/min"}, {1234567. / 60, "1.23M/min"},
+		{99999. / 60, "99,999/min"}, {99999.6 / 60, "100k/min"}, {999_499. / 60, "999k/min"}, {999_501. / 60, "1M/min"}, {1. / 120, "30/h"}, {1. / 7200, "12/day"}, {1. / 864000, "0.1/day"},
+	} {
+		if got := describeRate(c.perSecond); got != c.want {
+			t.Errorf("%v a second is shown as %q, want %q", c.perSecond, got, c.want)
+		}
+	}
+}
+
+func TestTimesOnTheAxisAreRoundAndLocal(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(day, hour int) int64 { return time.Date(2026, 10, day, hour, 0, 0, 0, zone).Unix() }
+	for _, c := range []struct {
+		promise  string
+		from, to int64
+		want     string
+	}{
+		{"over the night when clocks go back", at(24, 20), at(25, 8), "21:00 Sun 25 Oct 03:00 06:00"},
+		{"weeks begin on Monday", at(1, 0), at(31, 0), "Mon 05 Oct Mon 12 Oct Mon 19 Oct Mon 26 Oct"},
+	} {
+		chart := newChart(c.from, c.to, []curves.PointAnswer{{Start: c.from, Width: 3600, Sum: 1}}, 80)
+		axis, labels := chart.axis(zone)
+		if got := strings.Join(strings.Fields(labels), " "); got != c.want {
+			t.Errorf("%s: got %q, want %q\n%s\n%s", c.promise, got, c.want, axis, labels)
+		}
+		ticks, ends := []rune(axis), []rune(labels)
+		for i, r := range ends {
+			starts := r != ' ' && (i == 0 || ends[i-1] == ' ' && (i < 2 || ends[i-2] == ' '))
+			if starts && ticks[i] != '┬' {
+				t.Errorf("%s: the label in column %d has no tick above it\n%s\n%s", c.promise, i, axis, labels)
+			}
+		}
+	}
+}

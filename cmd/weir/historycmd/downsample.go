@@ -1,0 +1,148 @@
+package historycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+// Downsample moves what is old in the history to coarser tiers.
+type Downsample struct {
+	Once   bool `help:"Run once and end."`
+	DryRun bool `help:"Only say what would be done."`
+}
+
+// Help returns what weir downsample --help shows below the first sentence.
+func (*Downsample) Help() string {
+	return `For a CronJob beside weirs that keep their history in the Redis of this environment: minutes become 5 minutes after
+a day, hours after a week, days after a month, and what is older than the retention is dropped. Each move is one atomic
+step: the command may be stopped or killed anywhere, run again, and run several times at once, and no hit is lost or
+counted twice. A history that is not in Redis needs no CronJob: its weir serve does it. Exit code: 0, or 2 if it failed
+or was stopped.`
+}
+
+// Run does it once, and reports.
+func (c *Downsample) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+	if !c.Once {
+		return errors.New("downsample: give --once and run it now and then, from a CronJob; " +
+			"or let weir serve do it all the time, with HISTORY_DOWNSAMPLE=true")
+	}
+	set, err := settings.Read(as)
+	if err != nil {
+		return err
+	}
+	if !set.HistoryInRedis() {
+		return errors.New("downsample: the environment names no Redis, and a history outside Redis belongs to its weir " +
+			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
+	}
+	log := set.Logger(out.Err)
+	store, err := openRedis(ctx, &set, log)
+	if err != nil {
+		return fmt.Errorf("downsample: %w", err)
+	}
+	return errors.Join(c.roll(ctx, store, out.Out, newRollProgress(out.Err, log)), store.Close())
+}
+
+// roll runs the job and reports to out, also of a job that ended early.
+func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, progress *rollProgress) error {
+	begin := time.Now()
+	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: progress.show})
+	progress.end()
+	if err != nil && done.Partitions < progress.last.Partitions {
+		done = progress.last // a store that fails need not say how far it came
+	}
+	if _, failed := io.WriteString(out, describeRolled(done, c.DryRun, time.Since(begin))); failed != nil {
+		return fmt.Errorf("downsample: %w", errors.Join(err, failed))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("downsample: stopped before the end; nothing is lost, and the next run goes on from here")
+	case err != nil:
+		return fmt.Errorf("downsample: %w", err)
+	}
+	return nil
+}
+
+// describeRolled returns what a run did, or would do, over several lines.
+func describeRolled(r history.Rolled, dry bool, took time.Duration) string {
+	var b strings.Builder
+	done := "moved"
+	if dry {
+		done = "would move"
+	}
+	fmt.Fprintf(&b, "Looked at %d of %d partitions in %s; %s %d series.\n", r.Partitions, history.Partitions,
+		took.Round(time.Millisecond), done, r.Series)
+	for t := history.Minutes; t <= history.Days; t++ {
+		if r.Chunks[t] == 0 && r.Points[t] == 0 {
+			continue
+		}
+		to := "expired"
+		if t < history.Days {
+			to = "to " + (t + 1).String()
+		}
+		fmt.Fprintf(&b, "  %s %-7s  %s chunks, %s points\n", t, to, terminal.Thousands(r.Chunks[t]), terminal.Thousands(r.Points[t]))
+	}
+	if r.Expired > 0 {
+		fmt.Fprintf(&b, "  %s hits are past the retention; lifetime totals keep them\n", terminal.Thousands(r.Expired))
+	}
+	if r.Forgotten > 0 {
+		fmt.Fprintf(&b, "  %s positions of writers that have long gone are forgotten\n", terminal.Thousands(r.Forgotten))
+	}
+	return b.String()
+}
+
+// rollProgress shows how far a job is: on a terminal in one line that is rewritten, else as a line of the log each
+// minute. It belongs to one job.
+type rollProgress struct {
+	out      io.Writer
+	terminal bool
+	log      *slog.Logger
+	last     history.Rolled
+	shown    time.Time
+}
+
+func newRollProgress(out io.Writer, log *slog.Logger) *rollProgress {
+	return &rollProgress{out: out, terminal: terminal.Is(out), log: log, shown: time.Now()}
+}
+
+func (p *rollProgress) show(done history.Rolled) {
+	p.last = done
+	every := time.Minute
+	if p.terminal {
+		every = 100 * time.Millisecond
+	}
+	if time.Since(p.shown) < every {
+		return
+	}
+	p.shown = time.Now()
+	if p.terminal {
+		terminal.Rewrite(p.out, fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions,
+			history.Partitions, terminal.Thousands(total(done.Chunks)), terminal.Thousands(total(done.Points))))
+		return
+	}
+	p.log.Info("downsampling", "partitions", done.Partitions, "of", history.Partitions, "series", done.Series,
+		"chunks", total(done.Chunks), "points", total(done.Points))
+}
+
+// end makes room for what comes after the line.
+func (p *rollProgress) end() {
+	if p.terminal {
+		terminal.Clear(p.out)
+	}
+}
+
+func total(byTier [history.Tiers]uint64) uint64 {
+	var sum uint64
+	for _, n := range byTier {
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,217 @@
+package historycmd
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+// dueHistory holds hits that are due for each tier, none of which has been moved, as time.Now has it.
+func dueHistory(t *testing.T) *filehistory.Store {
+	t.Helper()
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	now := time.Now()
+	for _, id := range []history.ID{payWithin, payOver, fromBob} {
+		b := history.Batch{Writer: "test", Seq: 1}
+		for day := range int64(100) {
+			b.Increments = append(b.Increments, history.Increment{ID: id, Minute: now.Unix()/60 - day*1440, Hits: 5})
+		}
+		if _, err := store.Apply(t.Context(), id.Partition(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// tiersOf says how many points of each tier a store holds, and whether each series is exact.
+func tiersOf(t *testing.T, store history.Store) (points [history.Tiers]int) {
+	t.Helper()
+	always := history.Always()
+	err := store.Query(t.Context(), history.Query{From: always.From, To: always.To}, func(s history.Series) error {
+		for _, p := range s.Points {
+			points[p.Tier]++
+		}
+		if !s.Exact() || s.Lifetime != 500 {
+			t.Errorf("%+v holds %d of %d hits: a move must lose and invent none", s.ID, s.Stored(), s.Lifetime)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return points
+}
+
+var tookTime = regexp.MustCompile(`in [0-9.]+(ms|s|m)+;`)
+
+// rollOnce runs the job as the command does, where nobody looks, and returns what it prints and logs.
+func rollOnce(ctx context.Context, store history.Store, c Downsample) (printed, logged string, err error) {
+	var out, log bytes.Buffer
+	progress := newRollProgress(&log, slog.New(slog.NewTextHandler(&log, nil)))
+	err = c.roll(ctx, store, &out, progress)
+	return tookTime.ReplaceAllString(out.String(), "in 1s;"), log.String(), err
+}
+
+func TestDownsampleReportsWhatItMoved(t *testing.T) {
+	store := dueHistory(t)
+	before := tiersOf(t, store)
+	dry, _, err := rollOnce(t.Context(), store, Downsample{Once: true, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := tiersOf(t, store); after != before {
+		t.Fatalf("a dry run changed the points by tier from %v to %v", before, after)
+	}
+	printed, logged, err := rollOnce(t.Context(), store, Downsample{Once: true})
+	if err != nil || logged != "" {
+		t.Fatalf("the job gave %v and logged %q; a short one has nothing to log", err, logged)
+	}
+	if want := strings.ReplaceAll(printed, "; moved", "; would move"); dry != want {
+		t.Errorf("the dry run printed\n%s\nthe job\n%s\nA dry run must say what the job does.", dry, printed)
+	}
+	if !strings.HasPrefix(printed, "Looked at 256 of 256 partitions in 1s; moved 3 series.\n  1m to 5m    ") {
+		t.Errorf("the job printed\n%s", printed)
+	}
+	after := tiersOf(t, store)
+	if after[history.Minutes] > 3*2 || after[history.Days] < 3*60 {
+		t.Errorf("points by tier are %v after the job", after)
+	}
+	const idle = "Looked at 256 of 256 partitions in 1s; moved 0 series.\n"
+	if printed, _, err = rollOnce(t.Context(), store, Downsample{Once: true}); printed != idle || err != nil {
+		t.Errorf("a second run printed %q (%v), want %q", printed, err, idle)
+	}
+}
+
+// interrupted is a store whose job is told to end after its first steps, as by SIGTERM.
+type interrupted struct {
+	*filehistory.Store
+	end context.CancelFunc
+}
+
+func (s interrupted) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+	show := job.Progress
+	job.Progress = func(done history.Rolled) {
+		show(done)
+		if total(done.Chunks) > 0 {
+			s.end()
+		}
+	}
+	return s.Store.Roll(ctx, job)
+}
+
+func TestDownsampleStopsBetweenSteps(t *testing.T) {
+	store := dueHistory(t)
+	ctx, end := context.WithCancel(t.Context())
+	printed, _, err := rollOnce(ctx, interrupted{store, end}, Downsample{Once: true})
+	if err == nil || !strings.Contains(err.Error(), "nothing is lost") || codeOf(err) != 2 {
+		t.Errorf("a job that was stopped gave %v; its CronJob must see that it did not finish", err)
+	}
+	if !strings.Contains(printed, "moved 1 series.\n  1m to 5m") {
+		t.Errorf("a job that was stopped printed %q, want what it had moved by then", printed)
+	}
+	tiersOf(t, store)
+	if _, _, err := rollOnce(t.Context(), store, Downsample{Once: true}); err != nil {
+		t.Errorf("the next run: %v", err)
+	}
+	if after := tiersOf(t, store); after[history.Minutes] > 3*2 {
+		t.Errorf("points by tier are %v after the next run: it must go on where the last one stopped", after)
+	}
+}
+
+func TestProgressIsShownWhereSomebodyLooks(t *testing.T) {
+	var out, logged bytes.Buffer
+	p := &rollProgress{out: &out, terminal: true, log: slog.New(slog.NewTextHandler(&logged, nil))}
+	p.show(history.Rolled{Partitions: 12, Chunks: [history.Tiers]uint64{1000, 1}, Points: [history.Tiers]uint64{60000, 9}})
+	p.end()
+	if want := "\r\x1b[?7l12 of 256 partitions, 1,001 chunks, 60,009 points\x1b[K\x1b[?7h\r\x1b[K"; out.String() != want || logged.Len() > 0 {
+		t.Errorf("on a terminal: %q and in the log %q, want %q and nothing", &out, &logged, want)
+	}
+	out.Reset()
+	p = &rollProgress{out: &out, log: p.log}
+	for range 3 {
+		p.show(history.Rolled{Partitions: 12})
+	}
+	p.end()
+	if lines := strings.Count(logged.String(), "\n"); lines != 1 || out.Len() > 0 {
+		t.Errorf("elsewhere: %q and %d lines in the log, want nothing and one a minute", &out, lines)
+	}
+}
+
+func TestDownsampleSaysWhatToDoWhenItCannot(t *testing.T) {
+	for _, name := range []string{"REDIS_URL", "REDIS_URL_FILE", "BACKEND_TYPE"} {
+		t.Setenv(name, "")
+	}
+	for _, c := range []struct {
+		promise string
+		cmd     Downsample
+		want    string
+	}{
+		{"without --once", Downsample{}, "give --once and run it now and then, from a CronJob; or let weir serve do it"},
+		{"without a Redis", Downsample{Once: true}, "a history outside Redis belongs to its weir serve, which downsamples it by itself"},
+	} {
+		if err := c.cmd.Run(t.Context(), terminal.Output{}, settings.Program("weir")); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
+			t.Errorf("%s: got %v, want an error with %q and exit code 2", c.promise, err, c.want)
+		}
+	}
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestServeDownsamplesAndLogsOnlyWhatMatters(t *testing.T) {
+	store, log := dueHistory(t), &lines{}
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		KeepDownsampled(ctx, store, time.Millisecond, slog.New(slog.NewTextHandler(log, nil)))
+	})
+	awaitLog := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), want); {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q is not in the log:\n%s", want, log)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	awaitLog("downsampled the history")
+	time.Sleep(20 * time.Millisecond)
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in the log for one run that moved something:\n%s", n, log)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog("downsampling the history failed; the next run tries again")
+	end()
+	running.Wait()
+}

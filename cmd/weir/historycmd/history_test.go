@@ -1,0 +1,396 @@
+package historycmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+// historyNoon is where the clock of these tests' history stands.
+var historyNoon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+var (
+	payWithin = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}
+	payOver   = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Over}
+	fromBob   = history.ID{Domain: "mail", Path: "from", Value: "bob", Outcome: history.Within}
+)
+
+// openHistory opens the history in a folder.
+func openHistory(t *testing.T, dir string) *filehistory.Store {
+	t.Helper()
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return historyNoon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// countHits counts hits of a series, from the oldest to those of noon, as many as hits says for their age.
+func countHits(t *testing.T, store history.Store, id history.ID, oldest, step time.Duration, hits func(age time.Duration) int) {
+	t.Helper()
+	b := history.Batch{Writer: id.Path + id.Outcome.String()}
+	for age := oldest; age >= 0; age -= step {
+		if n := hits(age); n > 0 {
+			b.Increments = append(b.Increments, history.Increment{ID: id, Minute: historyNoon.Add(-age).Unix() / 60, Hits: uint64(n)})
+		}
+		if len(b.Increments) < history.MaxBatch && age >= step {
+			continue
+		}
+		b.Seq, b.After = b.Seq+1, b.Seq
+		if receipt, err := store.Apply(t.Context(), id.Partition(), b); err != nil || receipt.Landing != history.Landed {
+			t.Fatalf("applying a batch: %+v, %v", receipt, err)
+		}
+		b.Increments = nil
+	}
+}
+
+// someHistory holds two days of a daily wave, half an hour over the limit, and 40 days of another domain, rolled.
+func someHistory(t *testing.T, dir string) *filehistory.Store {
+	t.Helper()
+	store := openHistory(t, dir)
+	countHits(t, store, payWithin, 50*time.Hour, time.Minute, func(age time.Duration) int {
+		return int(math.Round(200 + 150*math.Sin(age.Hours()/12*math.Pi)))
+	})
+	countHits(t, store, payOver, 30*time.Minute, time.Minute, func(age time.Duration) int { return 30 - int(age.Minutes()) })
+	countHits(t, store, fromBob, 40*24*time.Hour, 24*time.Hour, func(time.Duration) int { return 12 })
+	if _, err := store.Roll(t.Context(), history.Job{Now: historyNoon}); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// historyPort is the address of an admin port over a history.
+func historyPort(t *testing.T, store history.Store) string {
+	t.Helper()
+	h := curves.NewHistory(store, func() time.Time { return historyNoon })
+	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(), nil, h, false))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// runHistory runs weir history as the command line would, and returns what it prints.
+func runHistory(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var line struct {
+		History Command `cmd:""`
+	}
+	parser, err := kong.New(&line, kong.BindTo(t.Context(), (*context.Context)(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := parser.Parse(append([]string{"history"}, args...))
+	if err != nil {
+		return "", err
+	}
+	out := new(bytes.Buffer)
+	err = k.Run(terminal.Output{Out: out, Zone: time.UTC}, settings.Program("weir"))
+	return out.String(), err
+}
+
+// codeOf is the exit code of a command that ended with an error.
+func codeOf(err error) int {
+	code, _ := exit.CodeOf(err)
+	return code
+}
+
+func TestHistoryShowDrawsTheCurve(t *testing.T) {
+	port := historyPort(t, someHistory(t, t.TempDir()))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--domain", "shop", "--from", "-2d", "--outcome", "within"}, `
+2026-11-19 12:00 to 2026-11-21 12:01 UTC (2d)
+
+shop user/path=/pay  within
+   348/min ┤               ▃▆██▆▃                  ▃▆██▆▃
+           ┤              ▅██████▆                ▅██████▆
+           ┤             ▇████████▇              ▇████████▇
+           ┤▁          ▁████████████▁          ▁████████████
+           ┤█▂        ▂██████████████▂        ▂█████████████
+           ┤██▄      ▄████████████████▄      ▄██████████████
+           ┤███▇▃▂▁▃▇██████████████████▇▃▂▁▃▇███████████████
+           ┤████████████████████████████████████████████████
+         0 └┬───────────┬───────────┬───────────┬───────────
+            12:00       Fri 20 Nov  12:00       Sat 21 Nov
+  total 576,200   lifetime 604,844   peak 350 a minute in the 5m from 20 Nov 05:40
+  stored by 5m until 20 Nov 12:00, then 1m
+`},
+		{[]string{"--path", "user/path=/pay", "--from=-30m", "--to", "2026-11-21T12:00:00Z"}, `
+2026-11-21 11:30 to 12:00 UTC (30m)
+
+shop user/path=/pay  within
+   220/min ┤████▇▇▇▇▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▆▆▅▅▅▅▅▅▅▅▅▅▅▅▄▄▄▄▄▄▄▄▄▄▃▃▃▃▃▃▃▃▂▂▂▂
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+           ┤████████████████████████████████████████████████████████████
+         0 └┬───────────────────┬───────────────────┬───────────────────
+            11:30               11:40               11:50
+  total 6,305   lifetime 604,844   peak 220 a minute at 11:30   stored by 1m
+
+shop user/path=/pay  over
+    29/min ┤                                                    ▁▁▄▄▆▆██
+           ┤                                            ▁▁▃▃▅▅▇▇████████
+           ┤                                      ▂▂▄▄▆▆████████████████
+           ┤                              ▁▁▃▃▆▆████████████████████████
+           ┤                        ▂▂▅▅▇▇██████████████████████████████
+           ┤                ▂▂▄▄▆▆██████████████████████████████████████
+           ┤        ▁▁▃▃▅▅▇▇████████████████████████████████████████████
+           ┤  ▂▂▄▄▇▇████████████████████████████████████████████████████
+         0 └┬───────────────────┬───────────────────┬───────────────────
+            11:30               11:40               11:50
+  total 435   lifetime 465   peak 29 a minute at 11:59   stored by 1m
+`},
+		{[]string{"--domain", "mail"}, `
+2026-11-21 11:00 to 12:01 UTC (1h 1m)
+
+mail from value bob  within
+    12/min ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+           ┤                                                            █
+         0 └┬──────────────┬──────────────┬──────────────┬──────────────┬
+            11:00          11:15          11:30          11:45          12:00
+  total 12   lifetime 492   peak 12 a minute at 12:00   stored by 1m
+`},
+	} {
+		got, err := runHistory(t, append([]string{"show", "--admin", port}, c.args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if "\n"+got != c.want {
+			t.Errorf("weir history show %s: got\n%s\nwant%s", strings.Join(c.args, " "), got, c.want)
+		}
+	}
+}
+
+func TestHistoryTopRanksRules(t *testing.T) {
+	port := historyPort(t, someHistory(t, t.TempDir()))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--from", "-41d"}, `
+2026-10-11 12:00 to 2026-11-21 12:01 UTC (41d), by hits
+
+     hits  over
+  605,309   465  ████████████████████  shop user/path=/pay
+      492     0  █                     mail from value bob
+`},
+		{[]string{"--by", "over"}, `
+2026-11-21 11:00 to 12:01 UTC (1h 1m), by over
+
+  over    hits
+   465  13,857  ████████████████████  shop user/path=/pay
+`},
+		{[]string{"--from", "-41d", "-n", "1", "--by", "within"}, `
+2026-10-11 12:00 to 2026-11-21 12:01 UTC (41d), by within
+
+   within     hits  over
+  604,844  605,309   465  ████████████████████  shop user/path=/pay
+and 1 more with 492; -n lists more
+`},
+		{[]string{"--by", "degraded"}, `
+2026-11-21 11:00 to 12:01 UTC (1h 1m), by degraded
+
+No hits in this range; --from -30d looks further back.
+`},
+	} {
+		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if "\n"+got != c.want {
+			t.Errorf("weir history top %s: got\n%s\nwant%s", strings.Join(c.args, " "), got, c.want)
+		}
+	}
+}
+
+func TestHistoryPrintsWhatThePortAnswers(t *testing.T) {
+	port := historyPort(t, someHistory(t, t.TempDir()))
+	for command, path := range map[string]string{"show": "", "top": "/top", "verify": "/verify"} {
+		got, err := runHistory(t, command, "--json", "--admin", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.Get("http://" + port + "/api/v1/history" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		_, err = want.ReadFrom(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil || got != want.String() || !json.Valid(want.Bytes()) {
+			t.Errorf("weir history %s --json prints\n%s\nthe port answers\n%s (%v)", command, got, &want, err)
+		}
+	}
+}
+
+func TestHistoryErrorsAreSentences(t *testing.T) {
+	port, empty := historyPort(t, someHistory(t, t.TempDir())), historyPort(t, openHistory(t, t.TempDir()))
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	for _, c := range []struct {
+		promise string
+		args    []string
+		want    string
+	}{
+		{"a rule that has none", []string{"show", "--domain", "shop", "--path", "usr", "--admin", port},
+			"history: no history for domain shop path usr; weir history top lists what there is"},
+		{"an outcome that has none", []string{"show", "--domain", "mail", "--outcome", "shadow", "--value", "x\x1b", "--admin", port},
+			"no history for domain mail outcome shadow value x\uFFFD"},
+		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "no history for domain shp"},
+		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet"},
+		{"nobody listens", []string{"top", "--admin", gone.Addr().String()}, gone.Addr().String() + ": connect: connection refused"},
+		{"an address without a port", []string{"top", "--admin", "localhost"}, `--admin "localhost" is not HOST:PORT`},
+		{"no time", []string{"top", "--timeout", "0s", "--admin", port}, "--timeout"},
+		{"a time in words", []string{"show", "--from", "yesterday", "--admin", port},
+			`answers 400: from: "yesterday" is not a time: use Unix seconds, RFC 3339 such as`},
+		{"a time that is missing", []string{"show", "--from", "--admin", port}, "a time is missing, such as -30d"},
+		{"a time at the end that is missing", []string{"show", "--admin", port, "--from"}, "a time is missing, such as -30d"},
+		{"nothing to rank by", []string{"top", "--by", "size", "--admin", port}, "use hits, within, over"},
+		{"an unknown time zone", []string{"show", "--tz", "Mars", "--admin", port}, `--tz "Mars" is not a time zone`},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			out, err := runHistory(t, c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 || out != "" {
+				t.Errorf("printed %q, got %v; want an error with %q and exit code 2", out, err, c.want)
+			}
+		})
+	}
+}
+
+func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
+	dir := t.TempDir()
+	store := openHistory(t, dir)
+	countHits(t, store, payOver, 2*time.Hour, time.Hour, func(time.Duration) int { return 5 })
+	got, err := runHistory(t, "verify", "--admin", historyPort(t, store))
+	if want := "Looked at 1 series with 3 points: each holds exactly what it ever counted.\n"; err != nil || got != want {
+		t.Errorf("a sound history: printed %q (%v), want %q", got, err, want)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	historytest.LoseChunk(t, filepath.Join(dir, filehistory.Name))
+	port := historyPort(t, openHistory(t, dir))
+	got, err = runHistory(t, "verify", "--admin", port)
+	const want = "NOT EXACT  shop user/path=/pay over: 10 stored and 0 expired, but 15 were counted: 5 are missing\n" +
+		"Looked at 1 series with 2 points: 1 of them not exact.\n"
+	if got != want || codeOf(err) != 1 {
+		t.Errorf("a damaged history: printed %q and exit code %d, want %q and 1: a CronJob must notice", got, codeOf(err), want)
+	}
+	if got, err = runHistory(t, "verify", "--json", "--admin", port); codeOf(err) != 1 || !strings.Contains(got, `"broken":1`) {
+		t.Errorf("with --json: printed %q and exit code %d, want 1 there too", got, codeOf(err))
+	}
+}
+
+func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
+	dir := t.TempDir()
+	store := openHistory(t, dir)
+	countHits(t, store, payOver, time.Hour, time.Hour, func(time.Duration) int { return 5 })
+	countHits(t, store, fromBob, 0, time.Hour, func(time.Duration) int { return 12 })
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
+	port := historyPort(t, openHistory(t, dir))
+	victim, other := []string{"--domain", "shop"}, "mail from value bob"
+	warning := "shop user/path=/pay over is left out, as it cannot be read: history file " + filepath.Join(dir, filehistory.Name) + ": row " + key
+	if payOver.Partition() > fromBob.Partition() {
+		t.Fatal("the first chunk is of another series than this test thinks")
+	}
+	for _, c := range []struct {
+		promise  string
+		args     []string
+		code     int
+		want     []string
+		unwanted string
+	}{
+		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No other"},
+		{"top too", []string{"top"}, 1, []string{warning, "12  ████████████████████  " + other}, "/pay\n"},
+		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo other hits in this range.\n"}, other},
+		{"top has nothing else", append([]string{"top"}, victim...), 1, []string{warning, "\nNo other hits in this range"}, other},
+		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
+			[]string{`"warnings":["` + warning, `"unreadable":1,"series":[]`}, other},
+		{"and by top", []string{"top", "--json"}, 1, []string{`"warnings":["` + warning, `"unreadable":1,`, `"found":1`}, `pay"`},
+		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},
+		{"verify lists it", []string{"verify"}, 1, []string{"NOT EXACT  shop user/path=/pay over cannot be read: history file", key,
+			"\nLooked at 2 series with 2 points: 1 of them not exact.\n"}, other},
+	} {
+		got, err := runHistory(t, append(c.args, "--admin", port)...)
+		code := codeOf(err)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: printed\n%s\nwant %q in it", c.promise, got, want)
+			}
+		}
+		if code != c.code || c.unwanted != "" && strings.Contains(got, c.unwanted) {
+			t.Errorf("%s: ended with %d, want %d, and printed\n%s\nnot to have %q", c.promise, code, c.code, got, c.unwanted)
+		}
+	}
+}
+
+func TestVerifyTellsOfASeriesWithoutAName(t *testing.T) {
+	dir := t.TempDir()
+	store := openHistory(t, dir)
+	countHits(t, store, payOver, 0, time.Hour, func(time.Duration) int { return 5 })
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	key := historytest.SpoilSeries(t, filepath.Join(dir, filehistory.Name))
+	got, err := runHistory(t, "verify", "--admin", historyPort(t, openHistory(t, dir)))
+	want := "NOT EXACT  a series whose name cannot be read: history file " + filepath.Join(dir, filehistory.Name) + ": row " + key
+	if !strings.HasPrefix(got, want) || codeOf(err) != 1 {
+		t.Errorf("printed %q and ended with %v, want %q and exit code 1", got, err, want)
+	}
+}
+
+func TestManySeriesDoNotFloodATerminal(t *testing.T) {
+	a := curves.HistoryAnswer{From: 0, To: 3600}
+	for range 14 {
+		a.Series = append(a.Series, curves.SeriesAnswer{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+			Total: 1, Points: []curves.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})
+	}
+	a.Series[3].Total, a.Series[3].Points = 0, nil
+	got := (&showView{answer: &a, zone: time.UTC, width: 80}).String()
+	if lines := strings.Count(got, "\n"); lines > 100 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, want := range []string{"\n3 more series with hits: --path, --outcome and --value choose", "\n1 more series without hits in this range.\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing from\n%s", want, got)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// houseFile is one Go file of the module, parsed.
+type houseFile struct {
+	name  string // path inside the module, with slashes
+	room  string // path of its package inside the module
+	lines int
+	set   *token.FileSet
+	tree  *ast.File
+}
+
+// houseRule looks at files and returns what breaks the rule: where, what and why it matters.
+type houseRule func([]*houseFile) []string
+
+var houseRules = map[string]houseRule{
+	"rooms reach only what they may":                checkReach,
+	"libraries stay in their rooms":                 each(checkLibraries),
+	"only cmd/weir reads the environment":           each(checkEnvironment),
+	"exported names are explained":                  each(checkExported),
+	"files and functions are short":                 each(checkSizes),
+	"a panic has its reason on its line":            each(checkPanics),
+	"packages and types are named for what they do": each(checkNames),
+	"no test is skipped":                            each(checkSkips),
+}
+
+// each returns a rule that holds for each file by itself.
+func each(check func(*houseFile) []string) houseRule {
+	return func(files []*houseFile) (broken []string) {
+		for _, f := range files {
+			broken = append(broken, check(f)...)
+		}
+		return broken
+	}
+}
+
+func TestTheHouseIsKept(t *testing.T) {
+	files := readHouse(t, filepath.Join("..", "..", ".."))
+	check := func(name string, rule houseRule) {
+		t.Run(name, func(t *testing.T) {
+			for _, broken := range rule(files) {
+				t.Error(broken)
+			}
+		})
+	}
+	for name, rule := range houseRules {
+		check(name, rule)
+	}
+	check("each package is introduced once", checkIntroductions)
+}
+
+// readHouse parses all Go files of the module at root. Hidden folders, test data and modules of their own are not its
+// code.
+func readHouse(t *testing.T, root string) []*houseFile {
+	t.Helper()
+	var files []*houseFile
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != root && foreignFolder(name) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(name) != ".go" {
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		f, err := parseHouse(filepath.ToSlash(inside), string(src))
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("reading the module's files: %v", err)
+	}
+	if len(files) < 10 {
+		t.Fatalf("found only %d Go files under %s: these tests look in the wrong place and prove nothing", len(files), root)
+	}
+	return files
+}
+
+func foreignFolder(name string) bool {
+	base := filepath.Base(name)
+	if strings.HasPrefix(base, ".") || base == "testdata" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil
+}
+
+// parseHouse parses one file. Its name says which package it belongs to.
+func parseHouse(name, src string) (*houseFile, error) {
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	return &houseFile{
+		name:  name,
+		room:  path.Dir(name),
+		lines: strings.Count(src, "\n"),
+		set:   set,
+		tree:  tree,
+	}, nil
+}
+
+func (f *houseFile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
+
+func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }
+
+// broken writes one finding as file:line: what, so that editors can jump to it.
+func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
+	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
+}
+
+// TestHouseRulesCatch proves that the rules bite: each example breaks exactly one, or none.
+func TestHouseRulesCatch(t *testing.T) {
+	for _, example := range slices.Concat(importExamples, reachExamples, styleExamples) {
+		t.Run(example.promise, func(t *testing.T) {
+			files := parseExamples(t, example.file, example.src)
+			files = append(files, parseExamples(t, example.through...)...)
+			for name, check := range houseRules {
+				got := strings.Join(check(files), "\n")
+				switch {
+				case name != example.rule && got != "":
+					t.Errorf("rule %q complains about an example that keeps it:\n%s", name, got)
+				case name == example.rule && !strings.Contains(got, example.want):
+					t.Errorf("rule %q says %q, want it to say %q: a rule that catches nothing keeps nothing", name, got, example.want)
+				}
+			}
+		})
+	}
+}
+
+// parseExamples parses files, each given by its name and its source.
+func parseExamples(t *testing.T, namesAndSources ...string) (files []*houseFile) {
+	t.Helper()
+	for pair := range slices.Chunk(namesAndSources, 2) {
+		f, err := parseHouse(pair[0], pair[1])
+		if err != nil {
+			t.Fatalf("the example does not parse: %v", err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// houseExample is a small file that breaks one rule; without a rule it keeps all.
+type houseExample struct {
+	promise, file, src string
+	through            []string // names and sources of files that it reaches others through; they keep all rules
+	rule, want         string
+}

@@ -1,0 +1,261 @@
+package house_test
+
+import (
+	"go/ast"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const houseModule = "github.com/weirproxy/weir/"
+
+// houseRoom says what a package may reach: by its own imports, and through weir's packages that it imports. Packages are
+// written as go does: "server" is one package, "server/..." also all below it, "..." any.
+type houseRoom struct {
+	packages  string
+	weir      []string // weir's own packages
+	libraries []string // others' libraries; the standard library is free to all
+	why       string
+}
+
+var anyLibrary = []string{"..."}
+
+// houseRooms is read from the top; the first that fits a package holds.
+var houseRooms = []houseRoom{
+	{"descriptors", nil, nil,
+		"everything speaks its vocabulary, so whatever it imported would be everywhere"},
+	{"descriptors/yaml", []string{"descriptors"}, []string{"go.yaml.in/yaml/..."},
+		"it reads and judges files, and nothing else"},
+	{"descriptors/...", []string{"descriptors/..."}, anyLibrary,
+		"a source of configuration knows the vocabulary, not who uses it"},
+	{"backend", []string{"descriptors"}, nil,
+		"it is the contract between the request path and the stores, and nothing else"},
+	{"backend/window", []string{"descriptors"}, nil,
+		"it is pure arithmetic, the oracle of every store"},
+	{"backend/history", []string{"descriptors"}, nil,
+		"it is pure arithmetic, the oracle of every history store"},
+	{"backend/memory", []string{"descriptors", "backend", "backend/window"}, nil,
+		"the embedded default works without any service or library"},
+	{"backend/history/redishistory", []string{"descriptors", "backend", "backend/history", "backend/redis"}, anyLibrary,
+		"it knows how servers are reached, not how weir counts there"},
+	{"backend/redis", []string{"descriptors", "backend"}, anyLibrary,
+		"it knows how servers are reached, not what they are asked"},
+	{"backend/redis/...",
+		[]string{"descriptors", "backend", "backend/window", "backend/redis/..."}, anyLibrary,
+		"a store knows its contract, not another store and not who asks it"},
+	{"backend/history/export", []string{"backend/history"}, nil,
+		"it brings hits to any history store, and knows none"},
+	{"backend/...", []string{"descriptors", "backend", "backend/window", "backend/history"}, anyLibrary,
+		"a store knows its contract, not another store and not who asks it"},
+	{"server/limit", []string{"descriptors", "backend", "backend/history", "server/hits"}, nil,
+		"the request path knows no wire format and no metrics library, so that each can change without it"},
+	{"server/hits", []string{"descriptors", "backend/history"}, nil,
+		"it is on the request path, where an atomic add is all that is paid for"},
+	{"server/curves", []string{"descriptors", "backend/history"}, nil,
+		"it answers a command as well as a port, so it knows neither"},
+	{"server/admin", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits", "server/curves"},
+		anyLibrary, "the rooms of the server do not know each other: package server joins them"},
+	{"server", []string{"descriptors", "backend", "backend/history", "server/..."}, anyLibrary,
+		"it gets its store as the contract: which one it is, cmd/weir decides"},
+	{"server/...", []string{"descriptors", "backend", "backend/history", "server/limit", "server/hits"}, anyLibrary,
+		"the rooms of the server do not know each other: package server joins them"},
+	{"cmd/weir/exit", nil, nil, "every command uses it"},
+	{"cmd/weir/wait", nil, nil, "every command may use it"},
+	{"cmd/weir/adminport", nil, nil, "it knows how the admin port is asked, not what"},
+	{"cmd/weir/terminal", nil, []string{"golang.org/x/term"}, "it knows what a terminal shows, not what is to be shown"},
+	{"cmd/weir/callcmd", []string{"descriptors", "cmd/weir/exit", "cmd/weir/terminal", "cmd/weir/wait"}, anyLibrary,
+		"it is a client, which asks any rate-limit service as Envoy does"},
+	{"cmd/weir/settings", []string{"descriptors/...", "backend/...", "server/..."}, anyLibrary,
+		"it turns the environment into what the parts are configured by, and does not run them"},
+	{"cmd/weir/...", []string{"descriptors/...", "backend/...", "server/...", "cmd/weir/..."}, anyLibrary,
+		"it puts the parts together, and nothing imports it"},
+}
+
+// houseLibraries names those that must not spread, and the only rooms that may import them.
+var houseLibraries = []struct {
+	paths []string
+	rooms []string
+	why   string
+}{
+	{[]string{"google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/...",
+		"github.com/envoyproxy/go-control-plane/..."},
+		[]string{"server/...", "descriptors/xds/...", "cmd/weir/..."},
+		"wire formats stay at the edge, where they are turned into weir's own types"},
+	{[]string{"github.com/kelseyhightower/envconfig"},
+		[]string{"cmd/weir/settings"},
+		"what people configure is read in one place"},
+	{[]string{"github.com/alecthomas/kong"},
+		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd"},
+		"flags belong to commands"},
+	{[]string{"github.com/prometheus/..."},
+		[]string{"server", "server/stats/...", "cmd/weir/..."},
+		"metrics are made in one place, from counts that the request path keeps without a library"},
+	{[]string{"github.com/redis/go-redis/..."},
+		[]string{"backend/redis/...", "backend/backendtest/..."},
+		"it repeats commands in ways that count twice; the code that knows how to stop it is in one place"},
+}
+
+func checkLibraries(f *houseFile) []string {
+	if f.isTest() {
+		return nil
+	}
+	var broken []string
+	for _, spec := range f.tree.Imports {
+		for _, l := range houseLibraries {
+			if coversAny(l.paths, importPath(spec)) && !coversAny(l.rooms, f.room) {
+				broken = append(broken, f.broken(spec.Pos(), "%s imports %s, which only %s may: %s",
+					f.room, importPath(spec), enumerate(l.rooms), l.why))
+			}
+		}
+	}
+	return broken
+}
+
+// environmentReaders are the functions through which a setting could slip past cmd/weir.
+var environmentReaders = map[string][]string{
+	"os":      {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
+	"syscall": {"Getenv", "Environ"},
+}
+
+func checkEnvironment(f *houseFile) []string {
+	if f.isTest() || covers("cmd/weir/...", f.room) {
+		return nil
+	}
+	readers := make(map[string][]string) // by the name that the package has in this file
+	for _, spec := range f.tree.Imports {
+		name := importPath(spec)
+		functions := environmentReaders[name]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		readers[name] = functions
+	}
+	var broken []string
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if p, ok := s.X.(*ast.Ident); ok && slices.Contains(readers[p.Name], s.Sel.Name) {
+				broken = append(broken, f.broken(s.Pos(), "%s.%s reads the environment, which only cmd/weir does: "+
+					"a setting read elsewhere is in no table and cannot be tested", p.Name, s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return broken
+}
+
+// covers reports whether a pattern ("server", "server/...", "...") stands for a package.
+func covers(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	below, open := strings.CutSuffix(pattern, "/...")
+	return pkg == below || open && strings.HasPrefix(pkg, below+"/")
+}
+
+func coversAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, pkg) })
+}
+
+// isStandard reports whether an import is of the standard library: only others' paths begin with a host's name.
+func isStandard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	unquoted, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+	return unquoted
+}
+
+func enumerate(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+var importExamples = []houseExample{
+	{
+		promise: "descriptors/yaml may read YAML",
+		file:    "descriptors/yaml/a.go",
+		src:     `package yaml; import ("strings"; "go.yaml.in/yaml/v3"; "github.com/weirproxy/weir/descriptors")`,
+	}, {
+		promise: "descriptors/yaml imports nothing else of others",
+		file:    "descriptors/yaml/a.go",
+		src:     `package yaml; import "github.com/fsnotify/fsnotify"`,
+		rule:    "rooms reach only what they may",
+		want:    "descriptors/yaml/a.go:1: descriptors/yaml imports github.com/fsnotify/fsnotify, but of libraries",
+	}, {
+		promise: "descriptors imports nothing of others, not even YAML",
+		file:    "descriptors/a.go",
+		src:     `package descriptors; import "go.yaml.in/yaml/v3"`,
+		rule:    "rooms reach only what they may",
+		want:    "descriptors/a.go:1: descriptors imports go.yaml.in/yaml/v3, but of libraries",
+	}, {
+		promise: "a store does not know the server",
+		file:    "backend/memory/a.go",
+		src:     "package memory\n\nimport \"github.com/weirproxy/weir/server/limit\"",
+		rule:    "rooms reach only what they may",
+		want:    "backend/memory/a.go:3: backend/memory imports server/limit, but of weir's packages",
+	}, {
+		promise: "a store's tests may import what they need",
+		file:    "backend/memory/a_test.go",
+		src:     `package memory; import "github.com/weirproxy/weir/backend/backendtest"`,
+	}, {
+		promise: "the server does not choose its store",
+		file:    "server/a.go",
+		src:     `package server; import "github.com/weirproxy/weir/backend/memory"`,
+		rule:    "rooms reach only what they may",
+		want:    "it gets its store as the contract",
+	}, {
+		promise: "the rooms of the server do not know each other",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "github.com/weirproxy/weir/server/stats"`,
+		rule:    "rooms reach only what they may",
+		want:    "package server joins them",
+	}, {
+		promise: "a package outside all rooms is noticed",
+		file:    "pkg/stuff/a.go",
+		src:     `package stuff`,
+		rule:    "rooms reach only what they may",
+		want:    "package pkg/stuff is in no room",
+	}, {
+		promise: "the wire format is known at the edge",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "google.golang.org/grpc/codes"`,
+	}, {
+		promise: "the wire format is not known to a source of configuration that has none",
+		file:    "descriptors/file/a.go",
+		src:     `package file; import "google.golang.org/protobuf/proto"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only server/..., descriptors/xds/..., cmd/weir/... may",
+	}, {
+		promise: "Prometheus stays in server/stats",
+		file:    "server/rls/a.go",
+		src:     `package rls; import "github.com/prometheus/client_golang/prometheus"`,
+		rule:    "libraries stay in their rooms",
+		want:    "metrics are made in one place",
+	}, {
+		promise: "go-redis stays with the Redis store",
+		file:    "cmd/weir/a.go",
+		src:     `package main; import "github.com/redis/go-redis/v9"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only backend/redis/..., backend/backendtest/... may",
+	}, {
+		promise: "envconfig is for the settings, not for commands",
+		file:    "cmd/weir/a.go",
+		src:     `package main; import "github.com/kelseyhightower/envconfig"`,
+		rule:    "libraries stay in their rooms",
+		want:    "which only cmd/weir/settings may",
+	}, {
+		promise: "the environment is read in cmd/weir",
+		file:    "cmd/weir/a.go",
+		src:     `package main; import "os"; var level = os.Getenv("LOG_LEVEL")`,
+	}, {
+		promise: "the environment is read nowhere else, whatever os is called there",
+		file:    "server/stats/a.go",
+		src:     `package stats; import sys "os"; var _, found = sys.LookupEnv("LOG_LEVEL")`,
+		rule:    "only cmd/weir reads the environment",
+		want:    "server/stats/a.go:1: sys.LookupEnv reads the environment",
+	},
+}

@@ -1,0 +1,70 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+)
+
+// History are the variables that begin with HISTORY_: how the history of hits is kept.
+type History struct {
+	FlushInterval time.Duration `split_words:"true" default:"15s"`
+	Downsample    *bool         `split_words:"true"` // nil: only what is not in Redis
+
+	KeepMinutes     time.Duration `split_words:"true" default:"24h"`
+	KeepFiveMinutes time.Duration `envconfig:"KEEP_5_MINUTES" default:"168h"`
+	KeepHours       time.Duration `split_words:"true" default:"720h"`
+	Retention       time.Duration `split_words:"true" default:"87600h"`
+	MaxPoints       int           `split_words:"true" default:"5000"`
+}
+
+// check returns an error that names the variable at fault. The history is kept by the minute, so a longer interval
+// would blur it.
+func (s *History) check() error {
+	if s.FlushInterval < time.Second || s.FlushInterval > time.Minute {
+		return fmt.Errorf("environment variable HISTORY_FLUSH_INTERVAL=%v: use 1s to 1m", s.FlushInterval)
+	}
+	if s.MaxPoints < 1 {
+		return fmt.Errorf("environment variable HISTORY_MAX_POINTS=%d: at least 1 is needed", s.MaxPoints)
+	}
+	keep := s.Keep()
+	if err := keep.Check(); err != nil {
+		return fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
+			"HISTORY_RETENTION: %w", err)
+	}
+	return nil
+}
+
+// Keep returns how long, and in how many points, the history keeps what it counted.
+func (s *History) Keep() history.Keep {
+	return history.Keep{
+		Ages:      [history.Tiers]time.Duration{s.KeepMinutes, s.KeepFiveMinutes, s.KeepHours, s.Retention},
+		MaxPoints: s.MaxPoints,
+	}
+}
+
+// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters.
+func (s *Settings) HistoryInRedis() bool {
+	return s.HistoryURL != "" || s.BackendType == "redis"
+}
+
+// RedisHistory returns how the history in Redis is opened. It is reached as the counters are, but for its own URL if it
+// has one.
+func (s *Settings) RedisHistory(log *slog.Logger) redishistory.Config {
+	c := redishistory.Config{Redis: s.RedisConfig(&s.Redis, log), Keep: s.History.Keep()}
+	if s.HistoryURL != "" {
+		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, ""
+	}
+	return c
+}
+
+// Downsamples reports whether weir serve downsamples: a store that replicas share is better left to one job.
+func (s *Settings) Downsamples() bool {
+	if s.History.Downsample != nil {
+		return *s.History.Downsample
+	}
+	return !s.HistoryInRedis()
+}

@@ -1,0 +1,73 @@
+package settings
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Program is the name that weir was started by, without its folder. It decides the defaults: whoever starts weir as
+// ratelimit has put it in the place of envoyproxy/ratelimit.
+type Program string
+
+// ProgramOf returns the name in a process's argument 0.
+func ProgramOf(arg string) Program { return Program(filepath.Base(arg)) }
+
+// dropIn is the name of a weir that replaces envoyproxy/ratelimit.
+const dropIn Program = "ratelimit"
+
+// Arguments returns the arguments that are meant by those given: envoyproxy/ratelimit has none, and serves.
+func (p Program) Arguments(given []string) []string {
+	if p == dropIn && len(given) == 0 {
+		return []string{"serve"}
+	}
+	return given
+}
+
+// Where envoyproxy/ratelimit looks for Redis if nothing else is said.
+const (
+	ratelimitSocket          = "/var/run/nutcracker/ratelimit.sock"
+	ratelimitPerSecondSocket = "/var/run/nutcracker/ratelimitpersecond.sock"
+)
+
+// asRatelimit gives variables that are not set the defaults of envoyproxy/ratelimit.
+func (s *Settings) asRatelimit() {
+	if _, set := os.LookupEnv("ALGORITHM"); !set {
+		s.Algorithm = algorithm(descriptors.FixedWindow)
+	}
+	if s.BackendType == "" {
+		s.BackendType = "redis"
+	}
+	s.Redis.asRatelimit(ratelimitSocket)
+	s.PerSecond.asRatelimit(ratelimitPerSecondSocket)
+}
+
+// asRatelimit makes a socket the default. A URL with a port can only be meant for TCP: envoyproxy/ratelimit would wait
+// for a socket of that name and never serve.
+func (s *Redis) asRatelimit(socket string) {
+	if s.URLFile != "" {
+		return // the file is weir's own idea, and says which it is
+	}
+	if s.URL == "" {
+		s.URL = socket
+	}
+	if s.SocketType == "" && redis.Type(s.Type) == redis.Single && !strings.Contains(s.URL, ":") {
+		s.SocketType = "unix"
+	}
+}
+
+// Warn logs what somebody who has put weir in the place of another program does not expect.
+func (p Program) Warn(s *Settings, log *slog.Logger) {
+	if p != dropIn {
+		return
+	}
+	message := "started as ratelimit: the counters of envoyproxy/ratelimit do not carry over yet, so every limit begins at zero"
+	if s.Algorithm == algorithm(descriptors.FixedWindow) {
+		message += "; windows are fixed, and ALGORITHM=sliding_window gives rolling ones"
+	}
+	log.Warn(message)
+}

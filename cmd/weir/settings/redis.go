@@ -1,0 +1,125 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+// Redis are the variables that say how one Redis is reached: those that begin with REDIS_, and those of the Redis for
+// limits per second with REDIS_PERSECOND_.
+type Redis struct {
+	Type         redisType     `split_words:"true" default:"single"`
+	URL          string        `split_words:"true"`
+	URLFile      string        `split_words:"true"`
+	SocketType   string        `split_words:"true"`
+	Auth         string        `split_words:"true"`
+	AuthFile     string        `split_words:"true"`
+	SentinelAuth string        `split_words:"true"`
+	PoolSize     int           `split_words:"true" default:"20"`
+	Timeout      time.Duration `split_words:"true" default:"500ms"`
+	TLS          bool          `split_words:"true"`
+
+	// What envoyproxy/ratelimit has to be told, and weir does by itself.
+	PipelineWindow             time.Duration `split_words:"true" default:"0"`
+	PipelineLimit              int           `split_words:"true" default:"0"`
+	ClusterPipelineParallelism int           `split_words:"true" default:"1"`
+	PoolOnEmptyBehavior        string        `split_words:"true" default:"WAIT"`
+}
+
+// BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
+type BothRedis struct {
+	Persecond bool `split_words:"true" default:"false"`
+
+	TLSCacert                   string `split_words:"true"`
+	TLSClientCert               string `split_words:"true"`
+	TLSClientKey                string `split_words:"true"`
+	TLSSkipHostnameVerification bool   `split_words:"true"`
+
+	StartupInitialInterval      time.Duration `split_words:"true" default:"1s"`
+	StartupMaxInterval          time.Duration `split_words:"true" default:"30s"`
+	StartupMaxElapsedTime       time.Duration `split_words:"true" default:"0"`
+	HealthCheckActiveConnection bool          `split_words:"true" default:"false"`
+
+	// CloseConnectionOnReadonlyError is what weir always does, and never undoes.
+	CloseConnectionOnReadonlyError bool `split_words:"true" default:"false"`
+}
+
+// namesServers reports whether a variable names the servers of Redis.
+func (s *Redis) namesServers() bool { return s.URL != "" || s.URLFile != "" }
+
+// check checks what the store does not check. The variables begin with prefix.
+func (s *Redis) check(prefix string) error {
+	switch {
+	case !s.namesServers():
+		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
+	case s.PoolSize < 0:
+		return fmt.Errorf("environment variable %s_POOL_SIZE=%d: it cannot be negative", prefix, s.PoolSize)
+	case s.Timeout < 0:
+		return fmt.Errorf("environment variable %s_TIMEOUT=%v: it cannot be negative", prefix, s.Timeout)
+	case s.PipelineWindow < 0:
+		return fmt.Errorf("environment variable %s_PIPELINE_WINDOW=%v: it cannot be negative", prefix, s.PipelineWindow)
+	case s.ClusterPipelineParallelism < 0:
+		return fmt.Errorf("environment variable %s_CLUSTER_PIPELINE_PARALLELISM=%d: it cannot be negative; weir asks all "+
+			"servers at the same time, whatever it says", prefix, s.ClusterPipelineParallelism)
+	case !strings.EqualFold(s.PoolOnEmptyBehavior, "wait"):
+		return fmt.Errorf("environment variable %s_POOL_ON_EMPTY_BEHAVIOR=%q: use WAIT; weir opens no more than "+
+			"%[1]s_POOL_SIZE connections, and waits for one at most %[1]s_TIMEOUT", prefix, s.PoolOnEmptyBehavior)
+	}
+	return nil
+}
+
+// checkBackend decides where to count, and checks the variables of Redis if it is there.
+func (s *Settings) checkBackend() error {
+	switch {
+	case s.BackendType != "":
+	case s.Redis.namesServers() || s.BothRedis.Persecond:
+		s.BackendType = "redis"
+	default:
+		s.BackendType = "memory"
+	}
+	switch s.BackendType {
+	case "memory":
+		return nil
+	case "redis":
+	default:
+		return fmt.Errorf("environment variable BACKEND_TYPE=%q: use memory or redis", s.BackendType)
+	}
+	err := notNegative("REDIS_STARTUP_", durations{"INITIAL_INTERVAL": s.BothRedis.StartupInitialInterval,
+		"MAX_INTERVAL": s.BothRedis.StartupMaxInterval, "MAX_ELAPSED_TIME": s.BothRedis.StartupMaxElapsedTime})
+	if err != nil {
+		return err
+	}
+	if err := s.Redis.check("REDIS"); err != nil || !s.BothRedis.Persecond {
+		return err
+	}
+	return s.PerSecond.check("REDIS_PERSECOND")
+}
+
+// Warn logs which variables are set and understood, but have no effect. They begin with prefix.
+func (s *Redis) Warn(prefix string, log *slog.Logger) {
+	if s.PipelineWindow != 0 {
+		log.Warn("a variable has no effect: what comes while a server is being asked leaves together in the next batch, "+
+			"within 1 ms, and nothing waits otherwise", "variable", prefix+"_PIPELINE_WINDOW", "value", s.PipelineWindow.String())
+	}
+}
+
+// RedisConfig returns how one of the Redis is reached.
+func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
+	both := &s.BothRedis
+	return redis.Config{
+		Type: redis.Type(one.Type), URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
+		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,
+		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: redis.NodeLoss(s.NodeLoss),
+		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
+		GiveUp: both.StartupMaxElapsedTime,
+		TLS: redis.TLSConfig{
+			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
+			SkipHostnameVerification: both.TLSSkipHostnameVerification,
+		},
+		Log: log,
+	}
+}

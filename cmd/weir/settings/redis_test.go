@@ -1,0 +1,115 @@
+package settings
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
+	for name, value := range map[string]string{
+		"TYPE": "CLUSTER", "URL": "a:1", "SOCKET_TYPE": "tcp", "AUTH": "ann:secret", "SENTINEL_AUTH": "sam:secret",
+		"POOL_SIZE": "7", "TIMEOUT": "70ms", "TLS": "true", "PIPELINE_WINDOW": "150us", "PIPELINE_LIMIT": "8",
+		"CLUSTER_PIPELINE_PARALLELISM": "0", "POOL_ON_EMPTY_BEHAVIOR": "wait",
+	} {
+		t.Setenv("REDIS_"+name, value)
+		t.Setenv("REDIS_PERSECOND_"+name, value)
+	}
+	t.Setenv("REDIS_PERSECOND_URL", "b:1")
+	for name, value := range map[string]string{
+		"REDIS_PERSECOND": "true", "RING_ON_NODE_LOSS": "pin",
+		"REDIS_TLS_CACERT": "ca", "REDIS_TLS_CLIENT_CERT": "cert", "REDIS_TLS_CLIENT_KEY": "key",
+		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "true",
+		"REDIS_STARTUP_INITIAL_INTERVAL":       "2s", "REDIS_STARTUP_MAX_INTERVAL": "20s",
+		"REDIS_STARTUP_MAX_ELAPSED_TIME": "200s", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true",
+		"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR": "true",
+	} {
+		t.Setenv(name, value)
+	}
+	s, err := Read("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := redis.Config{
+		Type: redis.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
+		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: redis.Pin,
+		ProbePause: 2 * time.Second, LongestProbePause: 20 * time.Second, GiveUp: 200 * time.Second,
+		TLS: redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", SkipHostnameVerification: true},
+	}
+	if got := s.RedisConfig(&s.Redis, nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("Redis is reached by\n%+v, want\n%+v", got, want)
+	}
+	want.URL = "b:1"
+	if got := s.RedisConfig(&s.PerSecond, nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("the Redis for limits per second is reached by\n%+v, want\n%+v", got, want)
+	}
+	if !s.BothRedis.Persecond || !s.BothRedis.HealthCheckActiveConnection || s.BackendType != "redis" {
+		t.Errorf("the settings are %+v", s)
+	}
+}
+
+func TestAVariableOfRedisThatCannotWorkIsNamed(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"TYPE", "mesh", "use one of single, sentinel, cluster, ring"},
+		{"POOL_SIZE", "-1", "POOL_SIZE=-1: it cannot be negative"},
+		{"POOL_SIZE", "many", "use a whole number"},
+		{"TIMEOUT", "-1s", "TIMEOUT=-1s: it cannot be negative"},
+		{"PIPELINE_WINDOW", "-1us", "PIPELINE_WINDOW=-1µs: it cannot be negative"},
+		{"PIPELINE_LIMIT", "few", "use a whole number"},
+		{"CLUSTER_PIPELINE_PARALLELISM", "-1", "CLUSTER_PIPELINE_PARALLELISM=-1: it cannot be negative"},
+		{"POOL_ON_EMPTY_BEHAVIOR", "CREATE", `POOL_ON_EMPTY_BEHAVIOR="CREATE": use WAIT`},
+		{"POOL_ON_EMPTY_BEHAVIOR", "ERROR", `POOL_ON_EMPTY_BEHAVIOR="ERROR": use WAIT`},
+		{"URL", "", "_URL or "},
+	} {
+		for _, prefix := range []string{"REDIS_", "REDIS_PERSECOND_"} {
+			t.Run(prefix+tc.name+"="+tc.value, func(t *testing.T) {
+				t.Setenv("REDIS_PERSECOND", "true")
+				t.Setenv("REDIS_URL", "a:1")
+				t.Setenv("REDIS_PERSECOND_URL", "b:1")
+				t.Setenv(prefix+tc.name, tc.value)
+				_, err := Read("weir")
+				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), " "+prefix+tc.name) {
+					t.Errorf("got %v; want an error about %s that says %q", err, prefix+tc.name, tc.want)
+				}
+			})
+		}
+	}
+	for _, name := range []string{"INITIAL_INTERVAL", "MAX_INTERVAL", "MAX_ELAPSED_TIME"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("REDIS_URL", "a:1")
+			t.Setenv("REDIS_STARTUP_"+name, "-1s")
+			_, err := Read("weir")
+			if err == nil || !strings.Contains(err.Error(), "REDIS_STARTUP_"+name+"=-1s: it cannot be negative") {
+				t.Errorf("got %v; want an error that names the variable", err)
+			}
+		})
+	}
+}
+
+func TestVariablesOfARedisThatIsNotUsedAreNotChecked(t *testing.T) {
+	t.Setenv("REDIS_PERSECOND_POOL_SIZE", "-1")
+	t.Setenv("REDIS_URL", "a:1")
+	if _, err := Read("weir"); err != nil {
+		t.Errorf("without REDIS_PERSECOND: %v", err)
+	}
+	t.Setenv("BACKEND_TYPE", "memory")
+	t.Setenv("REDIS_POOL_SIZE", "-1")
+	if _, err := Read("weir"); err != nil {
+		t.Errorf("in memory: %v", err)
+	}
+}
+
+func TestAPipelineWindowIsToldToHaveNoEffect(t *testing.T) {
+	for window, want := range map[time.Duration]int{0: 0, 150 * time.Microsecond: 1} {
+		var log strings.Builder
+		s := Redis{PipelineWindow: window}
+		s.Warn("REDIS_PERSECOND", slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Count(log.String(), "variable=REDIS_PERSECOND_PIPELINE_WINDOW"); got != want {
+			t.Errorf("a window of %v gives %d warnings, want %d: %s", window, got, want, &log)
+		}
+	}
+}

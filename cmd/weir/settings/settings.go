@@ -1,0 +1,203 @@
+// Package settings reads weir's settings from the environment, and turns them into what its parts are configured by.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// Settings are the environment variables that weir reads. Names and meanings are envoyproxy/ratelimit's wherever it has
+// the variable; the documents list them with their defaults.
+type Settings struct {
+	Host      string `envconfig:"HOST" default:"0.0.0.0"`
+	Port      uint16 `envconfig:"PORT" default:"8080"`
+	GRPCHost  string `envconfig:"GRPC_HOST" default:"0.0.0.0"`
+	GRPCPort  uint16 `envconfig:"GRPC_PORT" default:"8081"`
+	GRPCUnix  string `envconfig:"GRPC_UDS"`
+	DebugHost string `envconfig:"DEBUG_HOST" default:"0.0.0.0"`
+	DebugPort uint16 `envconfig:"DEBUG_PORT" default:"6070"`
+	Profiles  bool   `envconfig:"DEBUG_PPROF"`
+	TokenFile string `envconfig:"ADMIN_TOKEN_FILE"`
+
+	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
+	MaxConnectionAgeGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h"`
+
+	RuntimeRoot         string `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current"`
+	RuntimeSubdirectory string `envconfig:"RUNTIME_SUBDIRECTORY"`
+	RuntimeAppdirectory string `envconfig:"RUNTIME_APPDIRECTORY" default:"config"`
+
+	Files
+	BackendType string `envconfig:"BACKEND_TYPE"`
+
+	Redis     Redis     `envconfig:"REDIS"`
+	PerSecond Redis     `envconfig:"REDIS_PERSECOND"`
+	BothRedis BothRedis `envconfig:"REDIS"`
+	NodeLoss  nodeLoss  `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
+
+	KeyPrefix  string  `envconfig:"CACHE_KEY_PREFIX"`
+	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
+	ShadowMode bool    `envconfig:"SHADOW_MODE" default:"false"`
+	QuotaMode  bool    `envconfig:"QUOTA_MODE" default:"false"`
+	Spare      bool    `envconfig:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false"`
+
+	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
+	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
+	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
+	ResetHeader     string `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false"`
+	RetryAfter      bool   `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
+
+	KeepHistory bool    `envconfig:"HISTORY" default:"true"`
+	HistoryURL  string  `envconfig:"REDIS_HISTORY_URL"`
+	History     History `envconfig:"HISTORY"`
+
+	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
+	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
+	DataSaveInterval time.Duration `envconfig:"DATA_SAVE_INTERVAL" default:"60s"`
+
+	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" default:"5s"`
+	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" default:"20s"`
+
+	LogLevel  logLevel `envconfig:"LOG_LEVEL" default:"info"`
+	LogFormat string   `envconfig:"LOG_FORMAT" default:"text"`
+
+	GOGC string `envconfig:"GOGC"`
+}
+
+// Files are the variables that say how descriptor files are read.
+type Files struct {
+	Algorithm    algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+	MergeDomains bool      `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
+}
+
+// Read reads the environment of a program that was started by this name. Its error names the variable and what it may
+// hold.
+func Read(as Program) (Settings, error) {
+	var s Settings
+	if err := process(&s); err != nil {
+		return s, err
+	}
+	if as == dropIn {
+		s.asRatelimit()
+	}
+	return s, s.check()
+}
+
+// ReadFiles reads only the variables that say how descriptor files are read, for a tool that does nothing else.
+func ReadFiles() (yaml.Options, error) {
+	var f Files
+	err := process(&f)
+	return yaml.Options{Algorithm: descriptors.Algorithm(f.Algorithm), Merge: f.MergeDomains}, err
+}
+
+// process fills a struct from the environment. It puts envconfig's errors in the words of someone who sets variables.
+func process(into any) error {
+	err := envconfig.Process("", into)
+	wrong, ok := err.(*envconfig.ParseError)
+	if !ok {
+		if err != nil {
+			err = fmt.Errorf("environment: %w", err)
+		}
+		return err
+	}
+	if os.Getenv(wrong.KeyName) == "" { // envconfig names the part that the variable belongs to as well
+		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
+	}
+	use := wrong.Err
+	switch {
+	case wrong.TypeName == "uint16":
+		use = errors.New("a port is a number from 0 to 65535")
+	case strings.HasSuffix(wrong.TypeName, "bool"):
+		use = errors.New("use true or false")
+	case wrong.TypeName == "time.Duration":
+		use = errors.New("use a number with its unit, as in 15s, 10m or 24h, up to 2562047h")
+	case wrong.TypeName == "int":
+		use = errors.New("use a whole number")
+	}
+	return fmt.Errorf("environment variable %s=%q: %w", wrong.KeyName, wrong.Value, use)
+}
+
+func (s *Settings) check() error {
+	for _, check := range []func() error{s.checkBackend, s.checkGuard, s.History.check, s.checkAnswers} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if s.MemoryMaxKeys < 1 {
+		return fmt.Errorf("environment variable MEMORY_MAX_KEYS=%d: at least 1 is needed", s.MemoryMaxKeys)
+	}
+	if s.LogFormat != "text" && s.LogFormat != "json" {
+		return fmt.Errorf("environment variable LOG_FORMAT=%q: use text or json", s.LogFormat)
+	}
+	return notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
+		"DATA_SAVE_INTERVAL": s.DataSaveInterval, "GRPC_MAX_CONNECTION_AGE": s.MaxConnectionAge,
+		"GRPC_MAX_CONNECTION_AGE_GRACE": s.MaxConnectionAgeGrace})
+}
+
+// checkGuard returns an error if the file of the token that guards admin writes holds none.
+func (s *Settings) checkGuard() error {
+	if err := s.Guard().Check(); err != nil {
+		return fmt.Errorf("environment variable %w", err)
+	}
+	return nil
+}
+
+// durations are values by their variables.
+type durations map[string]time.Duration
+
+// notNegative refuses the first duration, in the order of names, that is below 0. The names begin with prefix.
+func notNegative(prefix string, all durations) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name] < 0 {
+			return fmt.Errorf("environment variable %s%s=%v: it cannot be negative", prefix, name, all[name])
+		}
+	}
+	return nil
+}
+
+// ConfigDir returns the directory that holds the descriptor files, unless --config names another.
+func (s *Settings) ConfigDir() string {
+	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
+}
+
+// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+func (s *Settings) Logger(to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// logLevel is a slog.Level that envconfig can read.
+type logLevel slog.Level
+
+// Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) Decode(value string) error {
+	switch strings.ToLower(value) {
+	case "trace", "debug":
+		*l = logLevel(slog.LevelDebug)
+	case "info":
+		*l = logLevel(slog.LevelInfo)
+	case "warn", "warning":
+		*l = logLevel(slog.LevelWarn)
+	case "error", "fatal", "panic":
+		*l = logLevel(slog.LevelError)
+	default:
+		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Printable replaces line ends and whatever a terminal could obey as a command by U+FFFD: text from elsewhere is shown,
+// not obeyed.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD:
+// asking about that would answer another question.
+func CheckUTF8(argument string) error {
+	if strings.ContainsRune(argument, unicode.ReplacementChar) {
+		return fmt.Errorf("%q is not UTF-8 (or holds U+FFFD), and gRPC carries nothing else", argument)
+	}
+	return nil
+}
+
+// Span writes seconds as 41s, 9m 12s, 3h 5m or 2d 4h.
+func Span(seconds int64) string {
+	parts := []struct {
+		length int64
+		letter string
+	}{{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}}
+	for i, p := range parts[:3] {
+		if seconds < p.length {
+			continue
+		}
+		next := parts[i+1]
+		if rest := seconds % p.length / next.length; rest > 0 {
+			return fmt.Sprintf("%d%s %d%s", seconds/p.length, p.letter, rest, next.letter)
+		}
+		return fmt.Sprintf("%d%s", seconds/p.length, p.letter)
+	}
+	return fmt.Sprintf("%ds", seconds)
+}
+
+// Thousands writes 1234567 as 1,234,567.
+func Thousands(n uint64) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Count writes how many there are of what: 1 hit, 2 hits.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,85 @@
+package curves
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+)
+
+// What answers hold is tested through the port that gives them, in server/admin.
+
+// someHistory holds a hit a day of one series, over three months.
+func someHistory(t *testing.T) *History {
+	t.Helper()
+	noon := time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
+	clock := func() time.Time { return noon }
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	id := history.ID{Domain: "shop", Path: "user", Outcome: history.Within}
+	b := history.Batch{Writer: "test", Seq: 1}
+	for day := range int64(90) {
+		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: noon.Unix()/60 - day*1440, Hits: 1})
+	}
+	if receipt, err := store.Apply(t.Context(), id.Partition(), b); err != nil || receipt.Landing != history.Landed {
+		t.Fatalf("applying a batch: %+v, %v", receipt, err)
+	}
+	if _, err := store.Roll(t.Context(), history.Job{Now: noon}); err != nil {
+		t.Fatal(err)
+	}
+	return NewHistory(store, clock)
+}
+
+func TestQuestionsWaitForTheirTurn(t *testing.T) {
+	h := someHistory(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if a, err := h.Show(t.Context(), Question{From: "-90d", Points: 50}); err != nil || len(a.Series) != 1 {
+				t.Errorf("one of many questions got %+v, %v; it has only to wait", a, err)
+			}
+		})
+	}
+	all.Wait()
+	if len(h.turns) != 0 {
+		t.Errorf("%d turns are never given back", len(h.turns))
+	}
+}
+
+// The port refuses these before it asks; a command asks by itself.
+func TestNumbersOutOfRangeAreRefused(t *testing.T) {
+	h := someHistory(t)
+	for _, points := range []int{-1, MaxPoints + 1} {
+		_, err := h.Show(t.Context(), Question{Points: points})
+		want := fmt.Sprintf("points must be a whole number from 1 to 10000, not \"%d\".", points)
+		if refused := Refusal(""); !errors.As(err, &refused) || err.Error() != want {
+			t.Errorf("%d points gave %v, want the refusal %s", points, err, want)
+		}
+	}
+	for _, rows := range []int{-1, 0, MaxRows + 1} {
+		_, err := h.Top(t.Context(), Question{Rows: rows})
+		if refused := Refusal(""); !errors.As(err, &refused) || !strings.HasPrefix(err.Error(), "n must be a whole number from 1 to 1000, not ") {
+			t.Errorf("%d rows gave %v, want a refusal that names the range", rows, err)
+		}
+	}
+}
+
+func TestWarningsOfDamageAreBounded(t *testing.T) {
+	var u unreadable
+	for n := range 1000 {
+		u.leftOut(&history.Series{ID: history.ID{Path: fmt.Sprint(n)}, Err: fmt.Errorf("reason %d", n)})
+	}
+	all := u.appendTo([]string{"first"})
+	if len(all) != maxUnreadable+2 || all[0] != "first" || u.count != 1000 ||
+		all[len(all)-1] != "980 more series are left out, as they cannot be read: weir history verify names them." {
+		t.Errorf("1000 damaged series give %d warnings, the last %q", len(all), all[len(all)-1])
+	}
+}

@@ -1,0 +1,90 @@
+package curves
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// maxRounds is how often a question is asked anew because what is stored turned out to be coarser than was thought.
+// Each tier can be a surprise at each end of the range, and the downsampling job may bring one more.
+const maxRounds = 12
+
+// shape is the range that an answer is about, and how it is cut: nil as stored.
+type shape struct {
+	history.Range
+	cut *history.Cut
+}
+
+// shape returns how the question is answered if the stored buckets are those met.
+func (q *query) shape(met *history.Met) shape {
+	if q.points == 0 {
+		return shape{Range: met.Widen(q.wanted)}
+	}
+	cut := met.Cut(q.wanted, q.points, q.zone)
+	return shape{cut.Range(), &cut}
+}
+
+func (s *shape) equal(other *shape) bool {
+	return s.Range == other.Range && (s.cut == nil || s.cut.Equal(other.cut))
+}
+
+// gather asks the store for all series of a question in one shape. What is stored says which shapes are possible, so
+// the first one is a guess, and begin is called anew for each further one: what its visitor was shown before is void.
+func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (
+	shape, error) {
+	select {
+	case h.turns <- struct{}{}:
+		defer func() { <-h.turns }()
+	case <-ctx.Done():
+		return shape{}, ctx.Err()
+	}
+	var met history.Met
+	for range maxRounds {
+		try := q.shape(&met)
+		if err := h.look(ctx, q, try, &met, begin(try)); err != nil {
+			return shape{}, err
+		}
+		if now := q.shape(&met); now.equal(&try) {
+			return try, nil
+		}
+	}
+	return shape{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+}
+
+// look shows the visitor all series of a question, and remembers what it met. If no path is as asked for, the path asked
+// for is understood as people are shown it, which is not escaped. A series without a name is shown once.
+func (h *History) look(ctx context.Context, q *query, as shape, met *history.Met,
+	visit func(history.Series) error) error {
+	query, found := q.Query, false
+	query.From, query.To = as.From, as.To
+	unnamed := make(map[string]bool) // by their errors
+	meet := func(s history.Series) error {
+		switch {
+		case s.Unnamed && unnamed[s.Err.Error()]:
+			return nil
+		case s.Unnamed:
+			unnamed[s.Err.Error()] = true
+		default:
+			found = true
+		}
+		if s.Err == nil {
+			met.Add(s.Points)
+		}
+		return visit(s)
+	}
+	err := h.store.Query(ctx, query, meet)
+	if err != nil || found || query.Path == nil {
+		return err
+	}
+	path := *query.Path
+	query.Path = nil
+	return h.store.Query(ctx, query, func(s history.Series) error {
+		if !s.Unnamed && descriptors.ReadablePath(s.ID.Path) != path {
+			return nil
+		}
+		return meet(s)
+	})
+}

@@ -1,0 +1,155 @@
+package curves
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// maxHeld is how many points and series an answer may have: it is held while it is made, some 50 MB then.
+const maxHeld = 1_000_000
+
+// HistoryAnswer is what GET /api/v1/history answers. All times are Unix seconds.
+type HistoryAnswer struct {
+	From       int64          `json:"from"` // of the range that the answer is about: that asked for, widened to whole buckets
+	To         int64          `json:"to"`   // exclusive
+	Warnings   []string       `json:"warnings"`
+	Unreadable int            `json:"unreadable"` // series that were asked for and cannot be read: warnings name the first 20
+	Series     []SeriesAnswer `json:"series"`     // the others, by domain, path, value and outcome
+}
+
+// SeriesAnswer is one series.
+type SeriesAnswer struct {
+	SeriesName
+	Total    uint64        `json:"total"`    // of the points
+	Lifetime uint64        `json:"lifetime"` // all that was ever counted, whether it is still stored or not
+	Points   []PointAnswer `json:"points"`   // oldest first
+
+	id history.ID // what they are ordered by
+}
+
+// SeriesName says which series one is.
+type SeriesName struct {
+	Domain  string `json:"domain"`
+	Path    string `json:"path"` // escaped, as it is stored
+	Outcome string `json:"outcome"`
+	Value   string `json:"value"`
+}
+
+// PointAnswer is the hits of a bucket.
+type PointAnswer struct {
+	Start int64  `json:"start"`
+	Width int64  `json:"width"` // seconds
+	Sum   uint64 `json:"sum"`
+	Peak  uint64 `json:"peak"`           // the largest minute in it that is known
+	Tier  string `json:"tier,omitempty"` // the coarsest that it was made of; none if it is empty
+}
+
+func nameOf(id history.ID) SeriesName {
+	return SeriesName{id.Domain, id.Path, id.Outcome.String(), id.Value}
+}
+
+// Show answers how many hits there were over time.
+func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, error) {
+	q, err := h.read(&asked)
+	if err != nil {
+		return HistoryAnswer{}, err
+	}
+	var all []SeriesAnswer
+	var lost unreadable
+	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
+		clear(all)
+		all, lost = all[:0], unreadable{}
+		holds := 0
+		return func(s history.Series) error {
+			if lost.leftOut(&s) {
+				return nil
+			}
+			one := seriesAnswer(&s, as.cut)
+			if holds += 1 + len(one.Points); holds > maxHeld {
+				return refuse("The answer would have more than %d points: ask for a domain, a path or an "+
+					"outcome, for a shorter time, or for fewer points.", maxHeld)
+			}
+			all = append(all, one)
+			return nil
+		}
+	})
+	if err != nil {
+		return HistoryAnswer{}, err
+	}
+	slices.SortFunc(all, func(a, b SeriesAnswer) int { return a.id.Compare(b.id) })
+	return HistoryAnswer{From: used.From, To: used.To, Warnings: lost.appendTo(warningsOf(used.cut, q.zone)),
+		Unreadable: lost.count, Series: all}, nil
+}
+
+// seriesAnswer returns a series as it is stored, or cut.
+func seriesAnswer(s *history.Series, cut *history.Cut) SeriesAnswer {
+	a := SeriesAnswer{SeriesName: nameOf(s.ID), Lifetime: s.Lifetime, id: s.ID}
+	if cut == nil {
+		a.Points = make([]PointAnswer, len(s.Points))
+		for i, p := range s.Points {
+			a.Points[i] = PointAnswer{p.Start, p.Tier.Width(), p.Sum, p.Peak, p.Tier.String()}
+			a.Total += p.Sum
+		}
+		return a
+	}
+	buckets := cut.Fill(s.Points)
+	a.Points = make([]PointAnswer, len(buckets))
+	for i, b := range buckets {
+		a.Points[i] = PointAnswer{Start: b.Start, Width: b.End - b.Start, Sum: b.Sum, Peak: b.Peak}
+		if b.Sum > 0 {
+			a.Points[i].Tier = b.Tier.String()
+		}
+		a.Total += b.Sum
+	}
+	return a
+}
+
+// WriteJSON writes the answer one series at a time: as a whole its JSON may be large.
+func (a HistoryAnswer) WriteJSON(w io.Writer) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	var warnings bytes.Buffer
+	if err := writeJSON(&warnings, a.Warnings); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, `{"from":%d,"to":%d,"warnings":%s,"unreadable":%d,"series":[`, a.From, a.To,
+		bytes.TrimSpace(warnings.Bytes()), a.Unreadable)
+	for i := range a.Series {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if err := writeJSON(out, &a.Series[i]); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "]}")
+	return out.Flush()
+}
+
+// warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.
+func warningsOf(cut *history.Cut, zone *time.Location) []string {
+	warnings := []string{}
+	if cut == nil {
+		return warnings
+	}
+	for _, t := range []struct {
+		tier history.Tier
+		text string
+	}{
+		{history.Days, "Until %s only whole UTC days are stored, so each local day there is shown as the UTC day nearest " +
+			"to it."},
+		{history.Hours, "Until %s only whole hours are stored, so local days there begin at the full hour of UTC nearest " +
+			"to midnight."},
+	} {
+		if at := cut.Moved[t.tier]; at > 0 {
+			warnings = append(warnings, fmt.Sprintf(t.text, time.Unix(at, 0).In(zone).Format(time.RFC3339)))
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,124 @@
+package curves
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+const (
+	// maxRanked is how many rules and values are ranked at most: some 200 MB.
+	maxRanked = 1_000_000
+	// byHits ranks by all hits: those within, over and degraded.
+	byHits = "hits"
+)
+
+// TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
+type TopAnswer struct {
+	From       int64    `json:"from"` // Unix seconds; the range asked for, widened to whole buckets
+	To         int64    `json:"to"`   // exclusive
+	Warnings   []string `json:"warnings"`
+	Unreadable int      `json:"unreadable"` // series that cannot be read, and are not in what follows: warnings name the first 20
+	By         string   `json:"by"`         // hits, or an outcome
+	Found      int      `json:"found"`
+	Total      uint64   `json:"total"` // by the same, of all that were found
+	Top        []TopRow `json:"top"`   // the most first
+}
+
+// TopRow is a rule, or one value of it.
+type TopRow struct {
+	Domain   string `json:"domain"`
+	Path     string `json:"path"` // escaped, as it is stored
+	Value    string `json:"value"`
+	Hits     uint64 `json:"hits"` // within, over and degraded
+	Within   uint64 `json:"within"`
+	Over     uint64 `json:"over"`
+	Degraded uint64 `json:"degraded"`
+	Near     uint64 `json:"near"`   // part of within
+	Shadow   uint64 `json:"shadow"` // part of over
+}
+
+// by returns where a row keeps what it is ranked by; nil for an outcome of a later version.
+func (r *TopRow) by(what string) *uint64 {
+	return map[string]*uint64{byHits: &r.Hits, "within": &r.Within, "over": &r.Over, "degraded": &r.Degraded,
+		"near": &r.Near, "shadow": &r.Shadow}[what]
+}
+
+func (r *TopRow) add(o history.Outcome, hits uint64) {
+	if n := r.by(o.String()); n != nil {
+		*n += hits
+		r.Hits = r.Within + r.Over + r.Degraded
+	}
+}
+
+// WriteJSON writes the answer as a line of JSON.
+func (a TopAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
+
+// Top answers which rules, and values where a rule counts them each by itself, had the most hits.
+func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
+	asked.By = cmp.Or(asked.By, byHits)
+	q, err := h.read(&asked)
+	switch {
+	case err != nil:
+		return TopAnswer{}, err
+	case asked.Rows < 1 || asked.Rows > MaxRows:
+		return TopAnswer{}, RefuseNumber("n", strconv.Itoa(asked.Rows), MaxRows)
+	case (&TopRow{}).by(asked.By) == nil:
+		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", asked.By)
+	}
+	rows := make(map[history.ID]*TopRow)
+	var lost unreadable
+	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
+		clear(rows)
+		lost = unreadable{}
+		return func(s history.Series) error {
+			if lost.leftOut(&s) {
+				return nil
+			}
+			hits := s.Stored()
+			if hits == 0 {
+				return nil
+			}
+			rule := s.ID
+			rule.Outcome = 0
+			row := rows[rule]
+			if row == nil {
+				if len(rows) == maxRanked {
+					return refuse("More than %d rules and values were hit: ask for a domain, a path, or a "+
+						"shorter time.", maxRanked)
+				}
+				row = &TopRow{Domain: rule.Domain, Path: rule.Path, Value: rule.Value}
+				rows[rule] = row
+			}
+			row.add(s.ID.Outcome, hits)
+			return nil
+		}
+	})
+	if err != nil {
+		return TopAnswer{}, err
+	}
+	a := rank(rows, asked)
+	a.From, a.To, a.Warnings, a.Unreadable = used.From, used.To, lost.appendTo([]string{}), lost.count
+	return a, nil
+}
+
+func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {
+	a := TopAnswer{By: asked.By, Top: []TopRow{}}
+	for _, row := range rows {
+		if hits := *row.by(asked.By); hits > 0 {
+			a.Found++
+			a.Total += hits
+			a.Top = append(a.Top, *row)
+		}
+	}
+	slices.SortFunc(a.Top, func(x, y TopRow) int {
+		return cmp.Or(cmp.Compare(*y.by(asked.By), *x.by(asked.By)), cmp.Compare(x.Domain, y.Domain),
+			cmp.Compare(x.Path, y.Path), cmp.Compare(x.Value, y.Value))
+	})
+	a.Top = slices.Clip(a.Top[:min(len(a.Top), asked.Rows)])
+	return a
+}

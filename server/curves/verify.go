@@ -1,0 +1,77 @@
+package curves
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// maxBroken is how many series that are not exact are named; further ones are only counted.
+const maxBroken = 1000
+
+// VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
+type VerifyAnswer struct {
+	Series int            `json:"series"` // looked at
+	Points int            `json:"points"` // in them
+	Broken int            `json:"broken"` // series that are not exact, or cannot be read
+	Named  []BrokenSeries `json:"named"`  // of these, the first 1,000 that were met, in order
+}
+
+// BrokenSeries is a series whose stored and expired hits do not make its lifetime, or of which some cannot be read; its
+// numbers then are what could be. One whose name cannot be read has an empty one, and an empty outcome.
+type BrokenSeries struct {
+	SeriesName
+	Stored   uint64 `json:"stored"`          // sum of all points; 10^18 stands for that and more
+	Expired  uint64 `json:"expired"`         // dropped with the retention
+	Lifetime uint64 `json:"lifetime"`        // all that was ever counted
+	Error    string `json:"error,omitempty"` // why it cannot be read, with the key at fault
+
+	id history.ID // what they are ordered by
+}
+
+func brokenOf(s *history.Series) BrokenSeries {
+	b := BrokenSeries{SeriesName: nameOf(s.ID), Stored: s.Stored(), Expired: s.Expired, Lifetime: s.Lifetime, id: s.ID}
+	if s.Unnamed {
+		b.SeriesName = SeriesName{}
+	}
+	if s.Err != nil {
+		b.Error = s.Err.Error()
+	}
+	return b
+}
+
+// WriteJSON writes the answer as a line of JSON.
+func (a VerifyAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
+
+// Verify looks at all that is stored of each series, and names those that are not exact.
+func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, error) {
+	q, err := h.read(&asked)
+	if err != nil {
+		return VerifyAnswer{}, err
+	}
+	q.wanted = history.Always()
+	var a VerifyAnswer
+	_, err = h.gather(ctx, q, func(shape) func(history.Series) error {
+		a = VerifyAnswer{Named: []BrokenSeries{}}
+		return func(s history.Series) error {
+			a.Series++
+			a.Points += len(s.Points)
+			if s.Exact() {
+				return nil
+			}
+			if a.Broken++; len(a.Named) < maxBroken {
+				a.Named = append(a.Named, brokenOf(&s))
+			}
+			return nil
+		}
+	})
+	if err != nil {
+		return VerifyAnswer{}, err
+	}
+	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
+	return a, nil
+}
