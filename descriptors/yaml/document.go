@@ -158,15 +158,13 @@ func (p *parser) unchecked(n *yaml.Node, in place, path string) (mapping, bool) 
 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
 func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
-	if depth > maxDepth {
-		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
-		return
-	}
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := follow(n.Content[i]), follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			p.merge(m, value, path, depth+1)
+			for _, source := range p.merged(value, path, depth+1) {
+				p.collect(m, source, path, depth+1)
+			}
 		case m.in.has(key):
 			m.set(field{key, value, depth > 0})
 		default:
@@ -175,19 +173,25 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 }
 
-// merge adds what a merge key names: a mapping, or a list of them of which the first wins.
-func (p *parser) merge(m *mapping, n *yaml.Node, path string, depth int) {
-	sources := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		sources = p.list(n, "<<", path)
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first wins,
+// and so comes last. Depth counts the merge keys, and what else n is nested in.
+func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
+	if depth > maxDepth {
+		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		return nil
 	}
-	for _, source := range slices.Backward(sources) {
+	named := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		named = p.list(n, "<<", path)
+	}
+	for _, source := range slices.Backward(named) {
 		if source = follow(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
-		p.collect(m, source, path, depth)
+		sources = append(sources, source)
 	}
+	return sources
 }
 
 // list is the items of n; a message calls it name.
