@@ -125,7 +125,7 @@ func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.
 	return renewed
 }
 
-// complain says what was not put in force, and what is instead. The config is nil if nothing new is in force.
+// complain logs what was not put in force, and what is instead. The config is nil if nothing new is in force.
 func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renewal) {
 	message, inForce := "configuration loaded only in part", "what has no errors"
 	switch {
@@ -144,7 +144,7 @@ func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renew
 	}
 }
 
-// tell logs each problem. Its error counts those that are not warnings and repeats the first.
+// tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
 func (d *Dir) tell(problems yaml.Problems) error {
 	var first error
 	wrong := 0

@@ -160,7 +160,7 @@ func (w *walk) problem(name string, err error) {
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 
-// problem says of a file, or of a directory below the first, why it cannot be used.
+// problem returns why a file, or a directory below the first, cannot be used.
 func problem(name string, err error) yaml.Problem {
 	var at *fs.PathError
 	if errors.As(err, &at) {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// metadata reads what a rule tells Envoy about the requests that it lets pass. It is nil if the rule tells nothing.
+// metadata reads what a rule tells Envoy about the requests that it lets pass. It returns nil if the rule tells nothing.
 func (p *parser) metadata(m mapping, path string) map[string]any {
 	n := m.get("metadata")
 	if n == nil || isNull(n) {
