@@ -12,7 +12,7 @@ type Entry struct{ Key, Value string }
 // Descriptor is an ordered list of entries, as Envoy sends it.
 type Descriptor []Entry
 
-// String shows a descriptor as weir call takes it, for people: user=ann,path=/pay. A comma is written \, and a
+// String returns a descriptor as weir call reads it, for people: user=ann,path=/pay. A comma is written \, and a
 // backslash \\, so the text reads back as the same descriptor unless a key holds an =.
 func (d Descriptor) String() string {
 	var b strings.Builder

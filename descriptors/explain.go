@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// exactly is why a child was taken whose key and value are those of the entry.
+// exactly is why a child was chosen whose key and value are those of the entry.
 const exactly = "exact"
 
-// spelledNearly is why a child was not taken whose key looks like a slip of the entry's.
+// spelledNearly is why a child was not chosen whose key looks like a slip of the entry's.
 const spelledNearly = "another key, spelled nearly so"
 
 // Explanation is the account of how [Config.Match] treats a descriptor.
@@ -26,7 +26,7 @@ type Explanation struct {
 // Step is what happened to one entry of the descriptor.
 type Step struct {
 	Entry  Entry
-	Taken  *Child  // nil if no child fits
+	Chosen *Child  // nil if no child fits
 	Others []Child // those that fit but were passed over, then those that come nearest
 	More   int     // children that are not listed
 }
@@ -36,13 +36,13 @@ type Child struct {
 	Entry        // the value is "" if the descriptor has none
 	Where string // file:line
 	Fits  bool
-	Why   string // why it was taken, or why not
+	Why   string // why it was chosen, or why not
 }
 
-// String is the entry as people write it: user=ann.
+// String returns the entry as people write it: user=ann.
 func (e Entry) String() string { return e.Key + "=" + e.Value }
 
-// String is the child as a file has it: user=ann, or user alone.
+// String returns the child as a file has it: user=ann, or user alone.
 func (c Child) String() string {
 	if c.Value == "" {
 		return c.Key
@@ -50,7 +50,7 @@ func (c Child) String() string {
 	return c.Key + "=" + c.Value
 }
 
-// Explain says how a descriptor is matched, level by level, and why it ends on a rule or on none.
+// Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
 	configured := c.domains[domain]
@@ -88,13 +88,13 @@ func (c *Config) unknownDomain(domain string) string {
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", Shown(domain), Listed(names))
 }
 
-// noChild says why entry e cannot go on from n.
+// noChild returns why entry e cannot go on from n.
 func (x *Explanation) noChild(n *Node, e Entry) string {
 	entry := Shown(e.String())
 	if len(x.Steps) == 1 {
 		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", Shown(x.Domain), entry) + x.outOfOrder(n)
 	}
-	last := x.Steps[len(x.Steps)-2].Taken
+	last := x.Steps[len(x.Steps)-2].Chosen
 	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", Shown(last.String()), last.Where, entry)
 	if n.children() == 0 {
 		reason = fmt.Sprintf("No rule applies: %s (%s) has no descriptors below it, so nothing can fit %s.",
@@ -106,7 +106,7 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 	return reason + x.passedOver() + x.outOfOrder(n)
 }
 
-// outOfOrder tells of a later entry that would have gone on from n, where none fitted.
+// outOfOrder names a later entry that would have gone on from n, where none fitted.
 func (x *Explanation) outOfOrder(n *Node) string {
 	for _, later := range x.Descriptor[len(x.Steps):] {
 		if n.step(&later) != nil {
@@ -116,7 +116,7 @@ func (x *Explanation) outOfOrder(n *Node) string {
 	return ""
 }
 
-// passedOver tells of children that would have fitted an earlier entry: matching never goes back to them.
+// passedOver names children that would have fitted an earlier entry: matching never goes back to them.
 func (x *Explanation) passedOver() string {
 	for _, s := range x.Steps[:len(x.Steps)-1] {
 		for _, o := range s.Others {
@@ -129,12 +129,12 @@ func (x *Explanation) passedOver() string {
 	return ""
 }
 
-// ended says what it means that the descriptor ends on n.
+// ended returns what it means that the descriptor ends on n.
 func (x *Explanation) ended(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}
-	last := x.Steps[len(x.Steps)-1].Taken
+	last := x.Steps[len(x.Steps)-1].Chosen
 	switch {
 	case n.rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.rule.Path)), n.rule.Where)
@@ -154,13 +154,13 @@ func (n *Node) explain(e Entry, next *Node) Step {
 		c := Child{Entry: id, Where: child.where}
 		if child == next {
 			c.Fits, c.Why = true, how(c, e)
-			s.Taken = &c
+			s.Chosen = &c
 		} else {
 			others = append(others, c)
 		}
 	}
 	for i := range others {
-		others[i].compare(e, s.Taken)
+		others[i].compare(e, s.Chosen)
 	}
 	slices.SortFunc(others, func(a, b Child) int {
 		return cmp.Or(cmp.Compare(a.rank(e), b.rank(e)), compareWhere(a.Where, b.Where),
@@ -171,7 +171,7 @@ func (n *Node) explain(e Entry, next *Node) Step {
 	return s
 }
 
-// how says by which step of the order entry e was led to child c.
+// how returns by which step of the order entry e was led to child c.
 func how(c Child, e Entry) string {
 	switch {
 	case c.Key == e.Key && c.Value == e.Value && (c.Value != "" || c.isPattern()):
@@ -182,12 +182,12 @@ func how(c Child, e Entry) string {
 	return "any value"
 }
 
-// compare sets whether c fits e, and why it was not taken.
-func (c *Child) compare(e Entry, taken *Child) {
+// compare sets whether c fits e, and why it was not chosen.
+func (c *Child) compare(e Entry, chosen *Child) {
 	c.Fits = c.Entry.Fits(e)
 	keyFits := glob(c.Key, e.Key)
 	switch {
-	case c.Fits && taken.Why == exactly:
+	case c.Fits && chosen.Why == exactly:
 		c.Why = "fits too, but the exact value goes first"
 	case c.Fits && c.isPattern():
 		c.Why = "fits too, but comes later"
@@ -210,7 +210,7 @@ func (c *Child) compare(e Entry, taken *Child) {
 	}
 }
 
-// nearlyNamed says whether c's key looks like a slip of e's. The shortest keys all look alike, and long ones take time.
+// nearlyNamed reports whether c's key looks like a slip of e's. The shortest keys all look alike, and long ones cost time.
 func (c *Child) nearlyNamed(e Entry) bool {
 	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Nearest(e.Key, []string{c.Key}) != ""
 }
@@ -226,5 +226,5 @@ func (c *Child) rank(e Entry) int {
 	return 2
 }
 
-// compareWhere orders places in one file: line 9 comes before line 12.
+// compareWhere orders lines of one file: 9 comes before 12.
 func compareWhere(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// String is the account as a terminal shows it, over several lines:
+// String returns the account as a terminal shows it, over several lines:
 //
 //	domain shop (shop.yaml:1)
 //	  user=ann
@@ -33,8 +33,8 @@ func (s *Step) write(b *strings.Builder) {
 	row := func(mark string, c *Child) {
 		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), c.Why)
 	}
-	if s.Taken != nil {
-		row("→", s.Taken)
+	if s.Chosen != nil {
+		row("→", s.Chosen)
 	}
 	for i := range s.Others {
 		row("·", &s.Others[i])
@@ -42,7 +42,7 @@ func (s *Step) write(b *strings.Builder) {
 	if s.More > 0 {
 		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)
 	}
-	if s.Taken == nil && len(s.Others) == 0 {
+	if s.Chosen == nil && len(s.Others) == 0 {
 		fmt.Fprintf(table, "    ·\tnothing is configured here\n")
 	}
 	table.Flush() // a strings.Builder takes every write

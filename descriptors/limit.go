@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Algorithm says how a limit's window moves.
+// Algorithm is how a limit's window moves.
 type Algorithm uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	TokenBucket
 )
 
-// AlgorithmNames lists what [ParseAlgorithm] takes, for error messages.
+// AlgorithmNames lists what [ParseAlgorithm] accepts, for error messages.
 const AlgorithmNames = "sliding_window, fixed_window, sliding_log, token_bucket"
 
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
@@ -43,7 +43,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
 }
 
-// String is the algorithm's name in files.
+// String returns the algorithm's name in files.
 func (a Algorithm) String() string {
 	switch a {
 	case SlidingWindow:
@@ -58,7 +58,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
 
-// Charge says which checks are counted.
+// Charge is which checks are counted.
 type Charge uint8
 
 const (
@@ -70,7 +70,7 @@ const (
 	ChargeAlways
 )
 
-// ChargeNames lists what [ParseCharge] takes, for error messages.
+// ChargeNames lists what [ParseCharge] accepts, for error messages.
 const ChargeNames = "admitted, always"
 
 // ParseCharge reads a rule's charge key.
@@ -84,7 +84,7 @@ func ParseCharge(name string) (Charge, error) {
 	return 0, fmt.Errorf("%s is not a charge: use one of %s", Quoted(name), ChargeNames)
 }
 
-// Always says whether a check against l is counted even when it is denied, given its rule's charge.
+// Always reports whether a check against l is counted even when it is denied, given its rule's charge.
 func (c Charge) Always(l *Limit) bool {
 	if c == ChargeByAlgorithm {
 		return l.Algorithm == FixedWindow
@@ -111,7 +111,7 @@ const (
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
 	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token bucket,
-	// which a Redis script tells exactly.
+	// which a Redis script computes exactly.
 	maxExactWindow = 73_000 * day
 )
 
@@ -142,7 +142,7 @@ func ParsePrecision(text string) (time.Duration, error) {
 	return width, nil
 }
 
-// NewLimit builds a limit of requests per multiplier units. A precision of 0 takes the default for that window.
+// NewLimit builds a limit of requests per multiplier units. A precision of 0 is the default for that window.
 // Its errors name what is wrong and what would be right, for a configuration file.
 func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) (Limit, error) {
 	if !u.Known() {
@@ -202,7 +202,7 @@ func (l Limit) WithBurst(burst uint64) (Limit, error) {
 	return l, nil
 }
 
-// Capacity is how many hits fit at once where nothing counts: the Burst of a token bucket, else the Requests.
+// Capacity returns how many hits fit at once where nothing counts: the Burst of a token bucket, else the Requests.
 func (l *Limit) Capacity() uint64 {
 	if l.Algorithm == TokenBucket {
 		return l.Burst
@@ -210,7 +210,7 @@ func (l *Limit) Capacity() uint64 {
 	return l.Requests
 }
 
-// checkExact refuses a precision, and a window in which a microsecond is not told exactly.
+// checkExact refuses a precision, and a window in which a microsecond cannot be told exactly.
 func (l *Limit) checkExact(precision time.Duration) error {
 	if precision != 0 {
 		return fmt.Errorf("precision has no meaning for %s, which is exact to the microsecond: leave it out", l.Algorithm)
@@ -258,13 +258,13 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// SameState says whether l and m would count in the same state under one key.
+// SameState reports whether l and m would count in the same state under one key.
 func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Mixed says whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are kept
-// apart from all counts, and no store decides over two places at once.
+// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are kept
+// apart from all counts, and no store decides over two keys at once.
 func Mixed(limits []Limit) bool {
 	for i := range limits {
 		if (limits[i].Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog) {
@@ -282,7 +282,7 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
 }
 
-// Levels are the bucket widths of the limit, finest first. Of a sliding window the first is the precision; a fixed
+// Levels returns the bucket widths of the limit, finest first. Of a sliding window the first is the precision; a fixed
 // window has one level, the window itself, and a log has the microseconds that it tells instants by. The result is
 // shared: do not change it.
 func (l *Limit) Levels() []time.Duration {
@@ -298,10 +298,10 @@ func (l *Limit) Levels() []time.Duration {
 	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]
 }
 
-// WindowName is the window as people write it: 1m, 7d.
+// WindowName returns the window as people write it: 1m, 7d.
 func (l *Limit) WindowName() string { return brief(l.Window) }
 
-// LevelNames are the levels as people write them: 1s, 1m.
+// LevelNames returns the levels as people write them: 1s, 1m.
 func (l *Limit) LevelNames() []string {
 	var names []string
 	for _, width := range l.Levels() {
@@ -312,7 +312,7 @@ func (l *Limit) LevelNames() []string {
 
 type levelRange struct{ finest, coarsest int }
 
-// defaultLevels are the indexes into the ladder of a window's finest and coarsest level.
+// defaultLevels returns the indexes into the ladder of a window's finest and coarsest level.
 func defaultLevels(window time.Duration) levelRange {
 	switch {
 	case window <= 10*time.Second:
@@ -327,7 +327,7 @@ func defaultLevels(window time.Duration) levelRange {
 	return levelRange{4, 4}
 }
 
-// levelOf is the ladder's index of a bucket width, -1 if it is not on the ladder.
+// levelOf returns the ladder's index of a bucket width, -1 if it is not on the ladder.
 func levelOf(width time.Duration) int {
 	for i, w := range ladder {
 		if w == width {
@@ -337,7 +337,7 @@ func levelOf(width time.Duration) int {
 	return -1
 }
 
-// finestFor is the finest precision that a window may have.
+// finestFor returns the finest precision that a window may have.
 func finestFor(window time.Duration) time.Duration {
 	for _, w := range ladder {
 		if (window-1)/w < maxPrecisions {

@@ -27,7 +27,7 @@ func (d *Domain) Where() string { return d.where }
 // Root returns the node below which the first entries of descriptors stand.
 func (d *Domain) Root() *Node { return &d.root }
 
-// SetRule makes r, whose path and place in a file are known, the rule of a node of the domain. It gives r its domain and
+// SetRule makes r, which has a path already, the rule of a node of the domain. It gives r its domain and
 // number: rules are numbered, and listed, in the order in which they are set.
 func (d *Domain) SetRule(n *Node, r *Rule) {
 	r.Domain, r.Number = d.name, len(d.rules)

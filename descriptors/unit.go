@@ -34,7 +34,7 @@ var units = [...]struct {
 	Week:   {"week", 7 * 24 * time.Hour},
 }
 
-// UnitNames lists what [ParseUnit] takes, shortest unit first, for error messages.
+// UnitNames lists what [ParseUnit] accepts, shortest unit first, for error messages.
 const UnitNames = "second, minute, hour, day, week, month, year"
 
 // ParseUnit reads a unit's name, in any case.
@@ -47,10 +47,10 @@ func ParseUnit(name string) (Unit, error) {
 	return 0, fmt.Errorf("%s is not a unit: use one of %s", Quoted(name), UnitNames)
 }
 
-// Known says whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.
+// Known reports whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.
 func (u Unit) Known() bool { return u >= Second && u <= Week }
 
-// Duration is the length of one unit, 0 for an unknown one.
+// Duration returns the length of one unit, 0 for an unknown one.
 func (u Unit) Duration() time.Duration {
 	if !u.Known() {
 		return 0
@@ -58,7 +58,7 @@ func (u Unit) Duration() time.Duration {
 	return units[u].length
 }
 
-// String is the unit's name as configuration files write it.
+// String returns the unit's name as configuration files write it.
 func (u Unit) String() string {
 	if !u.Known() {
 		return fmt.Sprintf("unit(%d)", uint8(u))

@@ -19,8 +19,11 @@ const (
 	// interval is how often the directory is looked at. A change is loaded once two looks running see the same, so it
 	// is in force about one second after its last byte.
 	interval = 500 * time.Millisecond
-	// patience is how many looks a directory may keep changing before it is loaded as it is.
-	patience = 20
+	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within two
+	// seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
+	restless, patience = 2, 20
+	// attempts is how often a restless directory is read in one look, until nothing changes meanwhile.
+	attempts = 5
 )
 
 var _ descriptors.Source = (*Dir)(nil)
@@ -57,7 +60,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	defer ticker.Stop()
 	var tried snapshot // what was last loaded, in force or not; the zero snapshot is like no other
 	last, waited := scan(d.path), 0
-	if d.load(last, apply, false) {
+	if d.load(&last, apply, restless) {
 		tried = last
 	}
 	for {
@@ -67,11 +70,10 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 		case <-ticker.C:
 		}
 		now := scan(d.path)
-		impatient := waited >= patience
 		switch {
 		case now.same(tried):
 			waited = 0
-		case (impatient || now.same(last)) && d.load(now, apply, impatient):
+		case (now.same(last) || waited >= now.patience(last)) && d.load(&now, apply, waited):
 			tried, waited = now, 0
 		default:
 			waited++
@@ -80,13 +82,14 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	}
 }
 
-// load tries what s lists. It says false, and has done nothing, if the directory changed meanwhile, unless it is to be
-// tried anyway.
-func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, anyway bool) bool {
-	renewed := d.renew(s)
-	if !anyway && !scan(d.path).same(s) {
+// load tries what s lists, after the directory has been waited for during so many looks. It reports false, and has done
+// nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read.
+func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int) bool {
+	files, problems, whole := s.readWhole(d.path, waited)
+	if !whole {
 		return false
 	}
+	renewed := d.renew(*s, files, problems)
 	err := s.err
 	if err == nil {
 		err = d.tell(renewed.Problems)
@@ -108,12 +111,11 @@ func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, anyway boo
 	return true
 }
 
-// renew reads what s lists, beside what is held.
-func (d *Dir) renew(s snapshot) yaml.Renewal {
+// renew parses what was read of s, beside what is held.
+func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Renewal {
 	if s.err != nil {
 		return yaml.Renewal{Held: d.held}
 	}
-	files, problems := s.read(d.path)
 	unreadable := make([]string, 0, len(problems))
 	for _, p := range problems {
 		unreadable = append(unreadable, p.File)
@@ -123,7 +125,7 @@ func (d *Dir) renew(s snapshot) yaml.Renewal {
 	return renewed
 }
 
-// complain says what was not put in force, and what is instead. The config is nil if nothing new is in force.
+// complain logs what was not put in force, and what is instead. The config is nil if nothing new is in force.
 func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renewal) {
 	message, inForce := "configuration loaded only in part", "what has no errors"
 	switch {
@@ -142,7 +144,7 @@ func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renew
 	}
 }
 
-// tell logs each problem. Its error counts those that are not warnings and repeats the first.
+// tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
 func (d *Dir) tell(problems yaml.Problems) error {
 	var first error
 	wrong := 0

@@ -123,6 +123,13 @@ func (w *watched) expect(applied, rules int, why string) {
 	}
 }
 
+// inForce returns how many configurations were applied, and how many rules the last one has.
+func (w *watched) inForce() (applied, rules int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.applied), len(w.applied[len(w.applied)-1].Rules())
+}
+
 // expectLogged fails unless a text was logged that many times.
 func (w *watched) expectLogged(text string, times int) {
 	w.t.Helper()
@@ -314,6 +321,121 @@ func TestAConfigMapMountIsReadOnceAndFollowed(t *testing.T) {
 		w.expect(3, 2, "the link was swapped to a version of the same size")
 		w.expectLogged("level=ERROR", 0)
 	})
+}
+
+// swaps are ways to put another version in the place of a directory's content, all of it at one moment.
+var swaps = map[string]func(t *testing.T, root string, version int) (dir string){
+	"a ConfigMap mount": func(t *testing.T, root string, version int) string {
+		mount(t, root, fmt.Sprint("version_", version), config("shop", version))
+		return root
+	},
+	"a directory that is a link": func(t *testing.T, root string, version int) string {
+		write(t, config("shop", version), root, fmt.Sprint(version), "shop.yaml")
+		dir := filepath.Join(root, "current")
+		must(t, os.Symlink(fmt.Sprint(version), dir+"_next"))
+		must(t, os.Rename(dir+"_next", dir))
+		return dir
+	},
+	"a file that is replaced": func(t *testing.T, root string, version int) string {
+		write(t, config("shop", version), root, fmt.Sprint(version)) // it stays: no two files may have one inode
+		dir := filepath.Join(root, "dir")
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.Link(filepath.Join(root, fmt.Sprint(version)), filepath.Join(dir, ".next")))
+		must(t, os.Rename(filepath.Join(dir, ".next"), filepath.Join(dir, "shop.yaml")))
+		return dir
+	},
+}
+
+// A version is in force within two seconds of being there, or else one that has come after it.
+func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
+	const pause = 100 * time.Millisecond
+	for name, swap := range swaps {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			watch(t, swap(t, root, 1), func(t *testing.T, w *watched) {
+				for version := 2; version <= 150; version++ {
+					swap(t, root, version)
+					w.pass(pause)
+					old := version - int(promised/pause) + 1
+					if _, rules := w.inForce(); rules < old {
+						t.Fatalf("version %d is still in force, where %d was there two seconds ago, and %d is now", rules, old, version)
+					}
+				}
+				if applied, _ := w.inForce(); applied > 1+150*int(pause)/int(interval) {
+					t.Errorf("%d configurations were applied: more than there were looks", applied)
+				}
+				w.pass(promised)
+				w.expectLogged("level=ERROR", 0)
+			})
+		})
+	}
+}
+
+// All files of a version have the same number of rules. A swapper that never pauses meets many of the reads, as they take
+// about as long as a swap.
+func TestNoTwoVersionsAreMixed(t *testing.T) {
+	const files, loads = 40, 100
+	root := t.TempDir()
+	swap := func(version int) error {
+		data := filepath.Join(root, fmt.Sprint("..", version))
+		err := os.Mkdir(data, 0o755)
+		for i := range files {
+			text := config(fmt.Sprint("d", i), version%9+1)
+			err = errors.Join(err, os.WriteFile(filepath.Join(data, fmt.Sprint(i)), []byte(text), 0o644))
+		}
+		return errors.Join(err, os.Symlink(filepath.Base(data), filepath.Join(root, "..next")),
+			os.Rename(filepath.Join(root, "..next"), filepath.Join(root, "..data")),
+			os.RemoveAll(filepath.Join(root, fmt.Sprint("..", version-1))))
+	}
+	must(t, swap(0))
+	for i := range files {
+		must(t, os.Symlink(filepath.Join("..data", fmt.Sprint(i)), filepath.Join(root, fmt.Sprint(i))))
+	}
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for version := 1; ; version++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := swap(version); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer swapper.Wait()
+	defer close(stop)
+
+	d := New(root, yaml.Options{}, slog.New(slog.DiscardHandler))
+	apply := func(c *descriptors.Config) error {
+		rules := make(map[string]int)
+		for _, r := range c.Rules() {
+			rules[r.Domain]++
+		}
+		for domain, n := range rules {
+			if n != rules["d0"] || len(rules) != files {
+				t.Errorf("two versions are mixed: %d of %d domains have rules, d0 has %d, %s has %d", len(rules), files,
+					rules["d0"], domain, n)
+				break
+			}
+		}
+		return nil
+	}
+	loaded, refused := 0, 0
+	for began := time.Now(); loaded < loads; {
+		if s := scan(root); d.load(&s, apply, patience) {
+			loaded++
+		} else {
+			refused++
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("a directory that is swapped all the time was read only %d times in a minute", loaded)
+		}
+	}
+	t.Logf("read %d times; changed in each of %d attempts %d times", loaded, attempts, refused)
 }
 
 func TestADirectoryThatIsALinkIsFollowed(t *testing.T) {

@@ -23,6 +23,8 @@ const (
 
 // snapshot is what a directory held at one moment, as far as can be told without reading its files.
 type snapshot struct {
+	dir      fs.FileInfo // the directory itself, links followed
+	version  string      // what the link ..data of a ConfigMap mount names, "" if there is none
 	files    []found
 	problems yaml.Problems // files that cannot be used
 	err      error         // why the directory cannot be used
@@ -34,19 +36,45 @@ type found struct {
 	info fs.FileInfo
 }
 
-// same says whether nothing seems to have changed between two snapshots.
+// same reports whether nothing seems to have changed between two snapshots.
 func (s snapshot) same(t snapshot) bool {
 	if s.err != nil || t.err != nil {
 		return s.err != nil && t.err != nil && s.err.Error() == t.err.Error()
 	}
-	return slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, func(a, b found) bool {
-		return a.name == b.name && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime()) &&
-			changed(a.info) == changed(b.info) && os.SameFile(a.info, b.info)
-	})
+	return !s.swapped(t) && slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, found.same)
+}
+
+// swapped reports whether a link to the whole directory, or to the whole content of a ConfigMap, has changed between two
+// snapshots.
+func (s snapshot) swapped(t snapshot) bool {
+	return s.version != t.version || !os.SameFile(s.dir, t.dir)
+}
+
+// patience returns for how many looks the directory is waited for, last being the snapshot of the look before.
+func (s snapshot) patience(last snapshot) int {
+	before := make(map[string]found, len(last.files))
+	for _, f := range last.files {
+		before[f.name] = f
+	}
+	beingWritten := func(f found) bool {
+		old, there := before[f.name]
+		return there && os.SameFile(f.info, old.info) && !f.same(old)
+	}
+	if !s.swapped(last) && slices.ContainsFunc(s.files, beingWritten) {
+		return patience
+	}
+	return restless
+}
+
+// same reports whether a file of that name seems to be unchanged.
+func (f found) same(g found) bool {
+	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
+		changed(f.info) == changed(g.info) && os.SameFile(f.info, g.info)
 }
 
 // scan lists the files below a directory. A snapshot without an error holds at least one file or problem.
 func scan(path string) snapshot {
+	version, _ := os.Readlink(filepath.Join(path, "..data")) // where there is none, nothing is swapped
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -56,7 +84,7 @@ func scan(path string) snapshot {
 	case !info.IsDir():
 		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", path)}
 	}
-	w := walk{root: path}
+	w := walk{root: path, seen: snapshot{dir: info, version: version}}
 	w.dir("", []fs.FileInfo{info})
 	switch {
 	case w.seen.err != nil:
@@ -132,7 +160,7 @@ func (w *walk) problem(name string, err error) {
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 
-// problem says of a file, or of a directory below the first, why it cannot be used.
+// problem returns why a file, or a directory below the first, cannot be used.
 func problem(name string, err error) yaml.Problem {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -149,8 +177,28 @@ func load(s snapshot, path string, o yaml.Options) (*descriptors.Config, yaml.Pr
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	renewed := New(path, o, nil).renew(s)
+	files, problems := s.read(path)
+	renewed := New(path, o, nil).renew(s, files, problems)
 	return renewed.Config, renewed.Problems, nil
+}
+
+// readWhole reads what s lists below path, and reports whether that is what was there at one moment: nothing changed
+// meanwhile. If it has been waited for so many looks that it is restless, it reads again what s then becomes; and once
+// patience has run out, a file may change meanwhile, but still nothing may be swapped.
+func (s *snapshot) readWhole(path string, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
+	left := 1
+	if waited >= restless {
+		left = attempts
+	}
+	for ; left > 0 && !whole; left-- {
+		files, problems = s.read(path)
+		now := scan(path)
+		whole = now.same(*s) || waited >= patience && !now.swapped(*s)
+		if !whole {
+			*s = now
+		}
+	}
+	return files, problems, whole
 }
 
 // read reads what s lists below path. There is a problem for each file and directory that cannot be read.

@@ -117,7 +117,7 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 		t.Errorf("got %v, %v, %v", c, problems, err)
 	}
 	d := New(dir, yaml.Options{}, nil)
-	if d.load(s, nil, false) {
+	if d.load(&s, nil, 0) {
 		t.Error("a directory that has changed while it was read must be left alone until it rests")
 	}
 }

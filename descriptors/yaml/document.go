@@ -65,7 +65,7 @@ func marks(data []byte) int {
 	return n
 }
 
-// syntaxError takes the line out of an error of the YAML library.
+// syntaxError splits an error of the YAML library into its line and its text.
 func syntaxError(err error) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -78,7 +78,7 @@ func syntaxError(err error) (line int, text string) {
 	return line, descriptors.Shown(text)
 }
 
-// spend counts what has been read. It says false, after one error, once the files unfold to more than can be meant.
+// spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.
 func (p *parser) spend(at *yaml.Node, cost int) bool {
 	within := p.unfolded <= maxUnfolded
 	p.unfolded += cost
@@ -88,11 +88,11 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 	return p.unfolded <= maxUnfolded
 }
 
-// mapping is a YAML mapping, read for one place of a file.
+// mapping is a YAML mapping, read as one of its kind.
 type mapping struct {
 	node   *yaml.Node
-	in     place
-	fields []field         // keys that the place has, once
+	in     kind
+	fields []field         // keys that the kind has, once
 	strays []*yaml.Node    // all other keys
 	again  [][2]*yaml.Node // keys that hold instead of one that was given before
 }
@@ -102,7 +102,7 @@ type field struct {
 	merged     bool // by <<
 }
 
-// set makes value that of key. The last that a file gives holds, as in envoyproxy/ratelimit, even if << gives it.
+// set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
 	for i := range m.fields {
 		if old := &m.fields[i]; old.key.Value == f.key.Value {
@@ -116,7 +116,7 @@ func (m *mapping) set(f field) {
 	m.fields = append(m.fields, f)
 }
 
-// get is the value of a key, nil if the mapping has none.
+// get returns the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
 	for i := range m.fields {
 		if m.fields[i].key.Value == name {
@@ -126,7 +126,7 @@ func (m *mapping) get(name string) *yaml.Node {
 	return nil
 }
 
-// at is where a message about a key points to: the key, or the mapping that lacks it.
+// at returns where a message about a key points to: the key, or the mapping that lacks it.
 func (m *mapping) at(name string) *yaml.Node {
 	for i := range m.fields {
 		if m.fields[i].key.Value == name {
@@ -136,16 +136,16 @@ func (m *mapping) at(name string) *yaml.Node {
 	return m.node
 }
 
-// mapping reads n as a mapping and reports each key that is unknown there or given twice. It says false if there is
-// nothing to go on with.
-func (p *parser) mapping(n *yaml.Node, in place, path string) (mapping, bool) {
+// mapping reads n as a mapping and complains of each key that is unknown there or given twice. It reports false if there
+// is nothing to go on with.
+func (p *parser) mapping(n *yaml.Node, in kind, path string) (mapping, bool) {
 	m, ok := p.unchecked(n, in, path)
 	p.checkKeys(&m, path)
 	return m, ok
 }
 
-// unchecked is mapping before it reports keys, for a mapping that has to be read before its path is known.
-func (p *parser) unchecked(n *yaml.Node, in place, path string) (mapping, bool) {
+// unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
+func (p *parser) unchecked(n *yaml.Node, in kind, path string) (mapping, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n, path, "%s must be a mapping (key: value), not %s", in.name, describe(n))
@@ -158,15 +158,13 @@ func (p *parser) unchecked(n *yaml.Node, in place, path string) (mapping, bool) 
 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
 func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
-	if depth > maxDepth {
-		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
-		return
-	}
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := follow(n.Content[i]), follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			p.merge(m, value, path, depth+1)
+			for _, source := range p.merged(value, path, depth+1) {
+				p.collect(m, source, path, depth+1)
+			}
 		case m.in.has(key):
 			m.set(field{key, value, depth > 0})
 		default:
@@ -175,22 +173,28 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 }
 
-// merge adds what a merge key names: a mapping, or a list of them of which the first wins.
-func (p *parser) merge(m *mapping, n *yaml.Node, path string, depth int) {
-	sources := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		sources = p.list(n, "<<", path)
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first wins,
+// and so comes last. Depth counts the merge keys, and what else n is nested in.
+func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
+	if depth > maxDepth {
+		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		return nil
 	}
-	for _, source := range slices.Backward(sources) {
+	named := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		named = p.list(n, "<<", path)
+	}
+	for _, source := range slices.Backward(named) {
 		if source = follow(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
-		p.collect(m, source, path, depth)
+		sources = append(sources, source)
 	}
+	return sources
 }
 
-// list is the items of n; a message calls it name.
+// list returns the items of n; a message calls it name.
 func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
 		p.errorf(n, path, "%s must be a list, not %s", name, describe(n))
@@ -202,7 +206,7 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 	return n.Content
 }
 
-// text is a field's text as it is written: 404 and true are texts, null and a missing field are "".
+// text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
 func (p *parser) text(m mapping, name, path string, limit int) string {
 	n := m.get(name)
 	switch {
@@ -223,13 +227,14 @@ func (p *parser) text(m mapping, name, path string, limit int) string {
 	return n.Value
 }
 
-// plainText says whether a scalar is no fraction and no number beyond 64 bits: YAML's numbers that are no text.
+// plainText reports whether a scalar is neither a fraction nor a number beyond 64 bits, which are no text to
+// envoyproxy/ratelimit.
 func plainText(n *yaml.Node) bool {
 	var whole int64
 	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&whole) == nil)
 }
 
-// needed is a text that cannot be left out; missing says so.
+// needed returns a text that cannot be left out; missing is the error if it is.
 func (p *parser) needed(m mapping, name, path, missing string) string {
 	before := p.errors
 	text := p.text(m, name, path, maxName)
@@ -239,7 +244,7 @@ func (p *parser) needed(m mapping, name, path, missing string) string {
 	return text
 }
 
-// word is a field that parse understands, the zero value if it is missing or wrong.
+// word returns a field as parse understands it, the zero value if it is missing or wrong.
 func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) T {
 	var zero T
 	n := m.get(name)
@@ -259,7 +264,7 @@ func word[T any](p *parser, m mapping, name, path string, parse func(string) (T,
 	return v
 }
 
-// flag is a field that is true or false, or one of the words that YAML 1.1 has for these. Without it, it is false.
+// flag returns a field that is true or false, or one of the words that YAML 1.1 has for these; false if it is missing.
 func (p *parser) flag(m mapping, name, path string) bool {
 	n := m.get(name)
 	switch {
@@ -289,7 +294,7 @@ var (
 
 const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 
-// whole is a field that is a whole number of 32 bits and at least least. Without it, it is 0.
+// whole returns a field that is a whole number of 32 bits and at least least; 0 if it is missing.
 func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	n := m.get(name)
 	if n == nil || (isNull(n) && least == 0) {
@@ -307,7 +312,7 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	return v
 }
 
-// follow is what an alias stands for, or n itself.
+// follow returns what an alias stands for, or n itself.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -318,7 +323,7 @@ func follow(n *yaml.Node) *yaml.Node {
 func isNull(n *yaml.Node) bool  { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!merge" }
 
-// describe says for a message what stands at n.
+// describe returns what stands at n, for a message.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

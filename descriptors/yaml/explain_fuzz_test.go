@@ -24,7 +24,7 @@ func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *
 	n := tree.Root()
 	for i, s := range x.Steps {
 		listed, children := len(s.Others)+s.More, 0
-		if s.Taken != nil {
+		if s.Chosen != nil {
 			listed++
 		}
 		for range n.Children() {
@@ -37,12 +37,12 @@ func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *
 			if fits := fitsByDefinition(o.Entry, d[i]); fits != o.Fits {
 				t.Fatalf("%v: step %d says %v of whether %v fits:\n%v", d, i, o.Fits, o, x)
 			}
-			if o.Fits && s.Taken == nil {
+			if o.Fits && s.Chosen == nil {
 				t.Fatalf("%v: step %d takes none, though %v fits:\n%v", d, i, o, x)
 			}
 		}
 		next := stepByDefinition(n, d[i])
-		if next == nil != (s.Taken == nil) || next != nil && next.Where() != s.Taken.Where {
+		if next == nil != (s.Chosen == nil) || next != nil && next.Where() != s.Chosen.Where {
 			t.Fatalf("%v: step %d takes another child than Match:\n%v", d, i, x)
 		}
 		if next == nil {

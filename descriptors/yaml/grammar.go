@@ -10,30 +10,30 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// place is a kind of mapping in a file: what messages call it, and the keys that it may have.
-type place struct {
+// kind is a kind of mapping in a file: what messages call it, and the keys that it may have.
+type kind struct {
 	name string
 	keys []string
 }
 
-func (in place) has(key *yaml.Node) bool {
+func (in kind) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
 var (
-	inFile       = place{"the file", []string{"domain", "descriptors"}}
-	inDescriptor = place{"a descriptor", []string{
+	inFile       = kind{"the file", []string{"domain", "descriptors"}}
+	inDescriptor = kind{"a descriptor", []string{
 		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
 		"metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
-	inRateLimit = place{"rate_limit", []string{
+	inRateLimit = kind{"rate_limit", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces", "unlimited"}}
-	inListItem = place{"an item of rate_limits", []string{
+	inListItem = kind{"an item of rate_limits", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces"}}
 )
 
-// belongs says where a key goes that stands in the wrong place. A key of several places has the first.
+// belongs says where a key goes that is in a mapping of the wrong kind. A key of several kinds has the first.
 var belongs = []struct {
-	in    place
+	in    kind
 	where string
 }{
 	{inDescriptor, "in a descriptor, beside its key"},
@@ -42,11 +42,11 @@ var belongs = []struct {
 	{inRateLimit, "only in rate_limit: a descriptor is unlimited or has limits"},
 }
 
-// borrowed are the keys of envoyproxy/ratelimit, which takes any of them anywhere and ignores it where it means nothing.
+// borrowed are the keys of envoyproxy/ratelimit, which accepts any of them anywhere and ignores it where it means nothing.
 var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// checkKeys reports the keys of m that cannot stand there, or stand there twice.
+// checkKeys complains of the keys of m that cannot be there, or are there twice.
 func (p *parser) checkKeys(m *mapping, path string) {
 	for _, key := range m.strays {
 		switch name := key.Value; {
@@ -63,13 +63,14 @@ func (p *parser) checkKeys(m *mapping, path string) {
 	}
 }
 
-// misplaced is a key that cannot stand in a place. A file may have a million of them, so its text is made only if told.
+// misplaced is a key that a kind of mapping does not have. A file may have a million of them, so its text is made only if
+// it is told.
 type misplaced struct {
 	key string
-	in  place
+	in  kind
 }
 
-// String says where the key belongs, or what can stand in its place.
+// String says where the key belongs, or which keys the mapping can have.
 func (m misplaced) String() string {
 	for _, b := range belongs {
 		if slices.Contains(b.in.keys, m.key) {

@@ -46,7 +46,7 @@ type Renewal struct {
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. Only
-// what has changed takes time: a domain whose files are those of its last good form is not read again.
+// what has changed costs time: a domain whose files are those of its last good form is not read again.
 func (h *Held) Renew(files []File, unreadable []string) Renewal {
 	return h.renew(h.read(files), unreadable)
 }

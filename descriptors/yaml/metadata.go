@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// metadata reads what a rule tells Envoy about the requests that it lets pass. It is nil if the rule tells nothing.
+// metadata reads what a rule tells Envoy about the requests that it lets pass. It returns nil if the rule tells nothing.
 func (p *parser) metadata(m mapping, path string) map[string]any {
 	n := m.get("metadata")
 	if n == nil || isNull(n) {
@@ -30,7 +30,9 @@ func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]an
 		key, value := follow(n.Content[i]), follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			p.mergeFree(all, value, path, depth+1)
+			for _, source := range p.merged(value, path, depth+1) {
+				maps.Copy(all, p.freeMapping(source, path, depth+1))
+			}
 		case key.Kind != yaml.ScalarNode || isNull(key):
 			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
 		default:
@@ -41,24 +43,6 @@ func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]an
 		}
 	}
 	return all
-}
-
-func (p *parser) mergeFree(into map[string]any, n *yaml.Node, path string, depth int) {
-	if depth > maxDepth {
-		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
-		return
-	}
-	sources := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		sources = p.list(n, "<<", path)
-	}
-	for _, source := range slices.Backward(sources) { // the first of a list wins
-		if source = follow(source); source.Kind != yaml.MappingNode {
-			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
-			continue
-		}
-		maps.Copy(into, p.freeMapping(source, path, depth))
-	}
 }
 
 // free reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.

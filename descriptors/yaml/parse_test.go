@@ -45,7 +45,8 @@ func read(files []File, o Options) (*descriptors.Config, map[string]*descriptors
 }
 
 // limit is a limit that must be right.
-func limit(t testing.TB, requests uint64, u descriptors.Unit, multiplier uint32, a descriptors.Algorithm, precision time.Duration) descriptors.Limit {
+func limit(t testing.TB, requests uint64, u descriptors.Unit, multiplier uint32, a descriptors.Algorithm,
+	precision time.Duration) descriptors.Limit {
 	t.Helper()
 	l, err := descriptors.NewLimit(requests, u, multiplier, a, precision)
 	if err != nil {
@@ -88,7 +89,8 @@ descriptors:
 	burst := limit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0)
 	burst.Name = "burst"
 	want := []descriptors.Rule{
-		{Domain: "shop", Path: "user", Where: "shop.yaml:4", Limits: []descriptors.Limit{burst, limit(t, 500, descriptors.Hour, 1, descriptors.FixedWindow, 0)}},
+		{Domain: "shop", Path: "user", Where: "shop.yaml:4",
+			Limits: []descriptors.Limit{burst, limit(t, 500, descriptors.Hour, 1, descriptors.FixedWindow, 0)}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
 			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n",
@@ -115,8 +117,11 @@ descriptors:
 func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
 	for option, want := range map[descriptors.Algorithm]descriptors.Algorithm{
-		0: descriptors.SlidingWindow, descriptors.SlidingWindow: descriptors.SlidingWindow, descriptors.FixedWindow: descriptors.FixedWindow, descriptors.SlidingLog: descriptors.SlidingLog,
-		descriptors.TokenBucket: descriptors.TokenBucket,
+		0:                         descriptors.SlidingWindow,
+		descriptors.SlidingWindow: descriptors.SlidingWindow,
+		descriptors.FixedWindow:   descriptors.FixedWindow,
+		descriptors.SlidingLog:    descriptors.SlidingLog,
+		descriptors.TokenBucket:   descriptors.TokenBucket,
 	} {
 		c, problems := Parse([]File{file}, Options{Algorithm: option})
 		if len(problems) > 0 {

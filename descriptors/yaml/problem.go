@@ -19,7 +19,7 @@ type Problem struct {
 	Warning bool   // the file can be used, but does hardly what its author meant
 }
 
-// Error is the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
+// Error returns the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -41,7 +41,7 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// String is the same as [Problem.Error].
+// String returns the same as [Problem.Error].
 func (p Problem) String() string { return p.Error() }
 
 // Problems are what [Parse] found, by file and line.

@@ -1,6 +1,7 @@
 package yaml
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -55,8 +56,10 @@ func (c *choices) text() string {
 
 // spelled returns the choices that a number stands for.
 func spelled(number uint32) choices {
-	random, c := rand.NewChaCha8([32]byte{byte(number), byte(number >> 8), byte(number >> 16), byte(number >> 24)}), make(choices, 32)
-	random.Read(c) // never fails
+	var seed [32]byte
+	binary.LittleEndian.PutUint32(seed[:], number)
+	c := make(choices, 32)
+	rand.NewChaCha8(seed).Read(c) // never fails
 	return c
 }
 

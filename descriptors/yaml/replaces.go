@@ -7,7 +7,7 @@ import (
 )
 
 // inReplaces is an item of a rate_limit's replaces.
-var inReplaces = place{"an item of replaces", []string{"name"}}
+var inReplaces = kind{"an item of replaces", []string{"name"}}
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {

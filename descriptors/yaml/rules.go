@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// rule reads what a descriptor says about the requests that end on it. It is nil if the descriptor has no limit.
+// rule reads what a descriptor says about the requests that end on it. It returns nil if the descriptor has no limit.
 func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	path := at.path
 	r := &descriptors.Rule{
@@ -169,11 +169,12 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 		}
 	}
 	if i := slices.IndexFunc(r.Limits, func(l descriptors.Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
-		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits", descriptors.Shown(r.Limits[i].Name))
+		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits",
+			descriptors.Shown(r.Limits[i].Name))
 	}
 }
 
-// fits reports a limit that cannot stand in one rule with those before it.
+// fits complains of a limit that cannot be in one rule with those before it.
 func (p *parser) fits(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
 	for i := range all {
 		if all[i].SameState(&l) {

@@ -22,7 +22,7 @@ type composite struct {
 	name   string
 }
 
-// add hangs a child below parent, and reports one that is there already, or that others hide.
+// add hangs a child below parent, and complains of one that is there already, or that others hide.
 func (p *parser) add(n *yaml.Node, parent *descriptors.Node, key, value, path string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, p.where(n))
 	if !fresh {
@@ -34,7 +34,7 @@ func (p *parser) add(n *yaml.Node, parent *descriptors.Node, key, value, path st
 		name += "_" + value
 	}
 	id := composite{parent, name}
-	if other, taken := p.composites[id]; taken {
+	if other, known := p.composites[id]; known {
 		p.warnf(n, path, "envoyproxy/ratelimit takes this for the descriptor at %s given twice, and refuses the "+
 			"file: weir compares keys and values apart", descriptors.Printable(other))
 	} else {
@@ -70,7 +70,7 @@ func isPlain(e descriptors.Entry) bool {
 	return len(e.Key)+len(e.Value) <= maxComparedBytes && strings.Count(e.Key, "*")+strings.Count(e.Value, "*") <= maxComparedStars
 }
 
-// warnOfValue warns of a value that looks like one, but lets any value match.
+// warnOfValue warns of a value that is there, but lets any value match.
 func (p *parser) warnOfValue(m mapping, path string) {
 	switch v := m.get("value"); {
 	case v == nil || v.Kind != yaml.ScalarNode:
@@ -88,10 +88,10 @@ func (p *parser) warnOfName(m mapping, name, path string) {
 	}
 	at := m.get("name")
 	id := descriptors.Entry{Key: p.file.domain, Value: name}
-	switch other, taken := p.names[id]; {
-	case !taken:
+	switch other, known := p.names[id]; {
+	case !known:
 		p.names[id] = p.where(at)
-	case other != p.where(at): // an alias is the same place again
+	case other != p.where(at): // an alias is the same line again
 		p.warnf(at, path, "the name %s is already that of the limit at %s", descriptors.Shown(name), descriptors.Printable(other))
 	}
 }
