@@ -10,5 +10,5 @@ import (
 // A store that is nothing but ledgers: the arithmetic alone is right.
 func TestLedgersPassTheSuite(t *testing.T) {
 	historytest.Run(t, func(_ *testing.T, o historytest.Options) history.Store { return historytest.NewLedgers(o) },
-		historytest.Walk{Steps: 20_000, Seed: 1})
+		historytest.Depth{Steps: 20_000, Seed: 1})
 }

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if err := flag.Set("test.parallel", "6"); err != nil { // the tests wait for others more than they work
+		panic(err)
+	}
 	flag.Parse()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())

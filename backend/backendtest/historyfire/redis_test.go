@@ -31,6 +31,9 @@ type round struct {
 	disturb     func()        // may be nil
 }
 
+// roundsOf returns how many of a test's rounds there are: all if -kills is large, fewer so that a round has its kills.
+func roundsOf(all int) int { return max(1, min(all, all*(*kills)/240)) }
+
 // burn runs a round, and compares every series when all its writers have ended. The clock goes on all the while, but
 // never so far that a store could forget a writer that is alive, or whose account has not been settled.
 func (f *fire) burn(r round) {
@@ -172,7 +175,8 @@ func TestARedisThatIsKilledHoldsEachHitOnce(t *testing.T) {
 	proxy := redistest.Proxy(t, server.Addr)
 	f := newFire(t, place{URL: proxy.Addr}, 10)
 	store := f.opened()
-	const rounds, serverKills = 4, 3
+	const serverKills = 3
+	rounds := roundsOf(4)
 	for range rounds {
 		f.burn(round{survivors: 2, writerKills: *kills * 9 / 100 / rounds, jobKills: *kills * 16 / 100 / rounds, store: store,
 			disturb: func() {
@@ -210,7 +214,7 @@ func TestAFailoverThatForgetsIsMadeGoodByTheWriters(t *testing.T) {
 	set := redistest.Sentinel(t)
 	f := newFire(t, place{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}, 11)
 	store := f.opened()
-	const rounds = 2
+	rounds := roundsOf(2)
 	for range rounds {
 		f.burn(round{survivors: 2, writerKills: *kills * 3 / 100 / rounds, jobKills: *kills * 4 / 100 / rounds, store: store})
 		f.burn(round{survivors: 2, jobKills: *kills * 4 / 100 / rounds, store: store,
@@ -250,7 +254,8 @@ func TestNothingIsLostWhileSlotsMoveUnderFire(t *testing.T) {
 	set := redistest.Cluster(t)
 	f := newFire(t, place{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, 12)
 	store := f.opened()
-	const rounds, moves = 2, 5
+	const moves = 5
+	rounds := roundsOf(2)
 	for range rounds {
 		f.burn(round{survivors: 1, writerKills: *kills * 3 / 100 / rounds, jobKills: *kills * 5 / 100 / rounds, store: store,
 			disturb: func() {

@@ -29,19 +29,25 @@ type Options struct {
 // Open gives an empty store that lasts until its t ends.
 type Open func(t *testing.T, o Options) history.Store
 
-// Walk says how long the random walks are.
-type Walk struct {
-	Steps int    // of all walks together
+// Depth is how long the suite goes on.
+type Depth struct {
+	Steps int    // of all random walks together
 	Seed  uint64 // the same seed gives the same walks
+	// JobEvery is how many jobs there are to each that is run, in the tests in which months go by; all are run for 0 and 1.
+	// It is for stores whose jobs take long.
+	JobEvery int
 }
 
 // Run puts a store to the test.
-func Run(t *testing.T, open Open, w Walk) {
+func Run(t *testing.T, open Open, d Depth) {
 	for _, c := range slices.Concat(batchCases, tierCases, crowdCases, stepCases) {
 		t.Run(c.promise, func(t *testing.T) { c.test(t, open) })
 	}
-	t.Run("AWalkAgreesWithTheOracle", func(t *testing.T) { testWalk(t, open, w.Steps/2, w.Seed) })
-	t.Run("AWalkUnderEarlyRollsStaysExact", func(t *testing.T) { testEarlyWalk(t, open, w.Steps-w.Steps/2, w.Seed) })
+	every := max(d.JobEvery, 1)
+	t.Run("EveryMoveIsExact", func(t *testing.T) { testMoves(t, open, every) })
+	t.Run("DaysAreDroppedOneByOneAndCounted", func(t *testing.T) { testRetention(t, open, every) })
+	t.Run("AWalkAgreesWithTheOracle", func(t *testing.T) { testWalk(t, open, d.Steps/2, d.Seed) })
+	t.Run("AWalkUnderEarlyRollsStaysExact", func(t *testing.T) { testEarlyWalk(t, open, d.Steps-d.Steps/2, d.Seed) })
 }
 
 // promiseCase is one promise and its test.

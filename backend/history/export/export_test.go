@@ -21,7 +21,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
-// recorder is where the exporter of a test takes its hits from, and what it has been given in all.
+// recorder is what the exporter of a test drains, and knows all that it has been given.
 type recorder struct {
 	mu      sync.Mutex
 	waiting map[history.ID]uint64
@@ -39,11 +39,11 @@ func (r *recorder) record(id history.ID, hits uint64) {
 	r.all[id] += hits
 }
 
-func (r *recorder) Drain(_ time.Time, take func(history.ID, uint64)) {
+func (r *recorder) Drain(_ time.Time, yield func(history.ID, uint64)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, hits := range r.waiting {
-		take(id, hits)
+		yield(id, hits)
 	}
 	clear(r.waiting)
 }
@@ -255,6 +255,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 }
 
 func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStation(t, nil)
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") })
@@ -361,6 +362,7 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 }
 
 func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		to   int // batches that the store has after the failover
@@ -394,6 +396,7 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 
 // A store forgets writers that it has not heard for a week. That is no loss.
 func TestALongIdleWriterBeginsAnew(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStation(t, func(c *export.Config) { c.Interval = time.Minute })
 		for range 3 {
@@ -414,12 +417,14 @@ func TestALongIdleWriterBeginsAnew(t *testing.T) {
 
 // Whatever a store does that may happen to one, all that was recorded is in it or accounted for, to the integer.
 func TestNothingIsLostThatIsNotCounted(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		back  time.Duration // how far a failover may go back
 		exact bool          // nothing may be lost
 	}{{"failovers of less than a minute", 40 * time.Second, true}, {"failovers of half an hour", 30 * time.Minute, false}} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			for seed := range uint64(3) {
 				synctest.Test(t, func(t *testing.T) { walk(t, seed, tc.back, tc.exact) })
 			}
@@ -466,6 +471,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 
 // The embedded file, under the same trouble but for failovers, which a file has not.
 func TestAFileHasAllThatWasRecorded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		file, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Keep: history.DefaultKeep()})
 		if err != nil {

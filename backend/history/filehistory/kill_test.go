@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // victimSeries are those that the victim writes to, all of one partition.
-func victimSeries() []history.ID {
+var victimSeries = func() []history.ID {
 	all := []history.ID{{Domain: "victim"}}
 	for n := 0; len(all) < 6; n++ {
 		if id := (history.ID{Domain: "victim", Path: fmt.Sprint(n)}); id.Partition() == all[0].Partition() {
@@ -46,11 +46,11 @@ func victimSeries() []history.ID {
 		}
 	}
 	return all
-}
+}()
 
 // victimBatch is the batch of a number: the same in each process. Its hits are of the last hundred days.
 func victimBatch(seq uint64) history.Batch {
-	r, ids := rand.New(rand.NewPCG(seq, 5)), victimSeries()
+	r, ids := rand.New(rand.NewPCG(seq, 5)), victimSeries
 	b := history.Batch{Writer: "victim", Seq: seq, After: seq - 1}
 	for n := range int64(20) {
 		age := r.Int64N(1 << r.IntN(18))
@@ -60,7 +60,7 @@ func victimBatch(seq uint64) history.Batch {
 	return b
 }
 
-// writeForEver sends batches one after the other, from where the store is, says the number of each that has landed, and
+// writeForEver sends batches one after the other, from where the store is, prints the number of each that has landed, and
 // runs the job beside. A store that is full waits for a line of in.
 func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
 	signal.Ignore(syscall.SIGXFSZ)
@@ -80,7 +80,7 @@ func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
-	p, lines := victimSeries()[0].Partition(), bufio.NewReader(in)
+	p, lines := victimSeries[0].Partition(), bufio.NewReader(in)
 	at, err := s.Apply(context.Background(), p, history.Batch{Writer: "victim"})
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
 	}
 }
 
-// limitFiles is how a process of its own gets a full disk: no file may grow beyond a size; 0 changes nothing.
+// limitFiles gives a process of its own a full disk: no file may grow beyond a size. 0 changes nothing.
 func limitFiles(size uint64) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &now); err != nil || size == 0 {
@@ -137,15 +137,15 @@ func startVictim(t *testing.T, dir string, more ...string) (c *exec.Cmd, in io.W
 	return c, in, bufio.NewScanner(pipe)
 }
 
-// exactly says whether the file holds the victim's first batches, all that it was told of and at most one more, and each
-// series of them to the integer.
-func exactly(t *testing.T, dir string, told uint64) {
+// holds fails the test unless the file holds the victim's first batches, all that were acknowledged and at most one more,
+// and each series of them to the integer.
+func holds(t *testing.T, dir string, told uint64) {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return benchStart }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := s.Apply(context.Background(), victimSeries()[0].Partition(), history.Batch{Writer: "victim"})
+	at, err := s.Apply(context.Background(), victimSeries[0].Partition(), history.Batch{Writer: "victim"})
 	if err != nil || at.Last < told || at.Last > told+1 {
 		t.Fatalf("the file holds batch %d (%v), and %d was acknowledged: it must hold that, and the one under way at "+
 			"most", at.Last, err, told)
@@ -178,6 +178,7 @@ func exactly(t *testing.T, dir string, told uint64) {
 
 // The victim writes and rolls when it is killed; the file must be right to the integer each time.
 func TestAKilledProcessLeavesEveryHitOnce(t *testing.T) {
+	t.Parallel()
 	dir, told := t.TempDir(), uint64(0)
 	r := rand.New(rand.NewPCG(*seed, 6))
 	for range *kills {
@@ -191,12 +192,13 @@ func TestAKilledProcessLeavesEveryHitOnce(t *testing.T) {
 			}
 		}
 		_ = c.Wait() // it was killed
-		exactly(t, dir, told)
+		holds(t, dir, told)
 	}
 	t.Logf("%d kills, %d batches, exact after each", *kills, told)
 }
 
 func TestAFullDiskLosesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c, in, out := startVictim(t, dir, "-limit", fmt.Sprint(64<<10))
 	told, fulls := uint64(0), 0
@@ -227,5 +229,5 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	if fulls == 0 {
 		t.Fatal("the disk never ran full")
 	}
-	exactly(t, dir, told)
+	holds(t, dir, told)
 }

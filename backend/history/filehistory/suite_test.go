@@ -14,20 +14,19 @@ import (
 var (
 	steps   = flag.Int("steps", 2000, "steps of the random walks")
 	damages = flag.Int("damages", 100, "how many files are damaged")
-
-	seed = flag.Uint64("seed", 0, "seed of the random walks; 0 for the clock")
+	seed    = flag.Uint64("seed", 0, "seed of the random walks; 0 for the clock")
 )
 
 // everything is a query for all there is.
 var everything = history.Query{From: math.MinInt64, To: math.MaxInt64}
 
-func walk(t *testing.T) historytest.Walk {
-	w := historytest.Walk{Steps: *steps, Seed: *seed}
-	if w.Seed == 0 {
-		w.Seed = uint64(time.Now().UnixNano())
+func depth(t *testing.T) historytest.Depth {
+	d := historytest.Depth{Steps: *steps, Seed: *seed}
+	if d.Seed == 0 {
+		d.Seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("walks with -seed %d", w.Seed)
-	return w
+	t.Logf("walks with -seed %d", d.Seed)
+	return d
 }
 
 // ready closes a store when its test ends.
@@ -49,13 +48,15 @@ func config(dir string, o historytest.Options) Config {
 }
 
 func TestFilePassesTheSuite(t *testing.T) {
+	t.Parallel()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		s, err := Open(config(t.TempDir(), o))
 		return ready(t, s, err)
-	}, walk(t))
+	}, depth(t))
 }
 
 func TestMemoryPassesTheSuite(t *testing.T) {
+	t.Parallel()
 	before, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func TestMemoryPassesTheSuite(t *testing.T) {
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		s, err := InMemory(config("/nowhere", o))
 		return ready(t, s, err)
-	}, walk(t))
+	}, depth(t))
 	if after, err := os.ReadDir("."); err != nil || len(after) != len(before) {
 		t.Errorf("the directory had %d entries and has %d (%v): a store in memory leaves no file",
 			len(before), len(after), err)

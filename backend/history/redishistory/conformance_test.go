@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	walkSteps = flag.Int("steps", 800, "random steps of the conformance suite, on each topology")
-	walkSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+	steps    = flag.Int("steps", 400, "random steps of the conformance suite, on each topology")
+	seed     = flag.Uint64("seed", 1, "seed of the conformance suite")
+	jobEvery = flag.Int("job-every", 10, "how many jobs of months there are to each that the conformance suite runs; 1 for all")
 )
 
 // clock is a store's, which also reads it in the background.
@@ -112,7 +113,7 @@ func TestConformance(t *testing.T) {
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.empty(t)
 				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
-			}, historytest.Walk{Steps: *walkSteps, Seed: *walkSeed})
+			}, historytest.Depth{Steps: *steps, Seed: *seed, JobEvery: *jobEvery})
 		})
 	}
 }
