@@ -178,25 +178,23 @@ func (r *reporter) drawTimeline() {
 	if l.used < 3 {
 		return
 	}
-	columns := l.columns[:l.used]
 	var peak uint64
-	for _, m := range columns {
-		peak = max(peak, m.ok, m.over, m.failed)
+	for _, c := range l.columns[:l.used] {
+		peak = max(peak, c.ok, c.over, c.failed)
 	}
-	row := func(label string, colour func(string) string, of func(moment) uint64) {
+	row := func(label string, colour func(string) string, total uint64, of func(outcomes) uint64) {
+		if total == 0 {
+			return
+		}
 		var bar strings.Builder
-		some := false
-		for _, m := range columns {
-			some = some || of(m) > 0
-			bar.WriteByte(shadeOf(of(m), peak))
+		for _, c := range l.columns[:l.used] {
+			bar.WriteByte(shadeOf(of(c), peak))
 		}
-		if some {
-			fmt.Fprintf(r.out, "%-6s |%s|\n", label, colour(bar.String()))
-		}
+		fmt.Fprintf(r.out, "%-6s |%s|\n", label, colour(bar.String()))
 	}
-	row("OK", r.paint.Green, func(m moment) uint64 { return m.ok })
-	row("over", r.paint.Red, func(m moment) uint64 { return m.over })
-	row("errors", r.paint.Yellow, func(m moment) uint64 { return m.failed })
+	row("OK", r.paint.Green, r.tally.ok, func(c outcomes) uint64 { return c.ok })
+	row("over", r.paint.Red, r.tally.over, func(c outcomes) uint64 { return c.over })
+	row("errors", r.paint.Yellow, r.tally.failed, func(c outcomes) uint64 { return c.failed })
 	fmt.Fprintf(r.out, "        each column %v; blank is none, %c is %d\n", l.width, shades[len(shades)-1], peak)
 }
 

@@ -75,8 +75,9 @@ func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 func TestTimelineIsDrawnInShades(t *testing.T) {
 	var out bytes.Buffer
 	r := reporter{out: &out, question: &question{keys: 1}}
-	for second, m := range []moment{{ok: 20}, {ok: 10, over: 10}, {over: 20}, {over: 20, failed: 1}, {}, {ok: 1}} {
+	for second, m := range []outcomes{{ok: 20}, {ok: 10, over: 10}, {over: 20}, {over: 20, failed: 1}, {}, {ok: 1}} {
 		*r.tally.timeline.at(time.Duration(second) * time.Second) = m
+		r.tally.ok, r.tally.over, r.tally.failed = r.tally.ok+m.ok, r.tally.over+m.over, r.tally.failed+m.failed
 	}
 	r.drawTimeline()
 	want := strings.Join([]string{
