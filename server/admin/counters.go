@@ -19,7 +19,7 @@ const maxGrant = 1<<53 - 1
 // /grant gives hits back. All fields are needed.
 type Counters struct {
 	Rules     Rules
-	Counter   backend.Counter // takes hits back
+	Counter   backend.Counter // gives hits back
 	Inspector backend.Inspector
 	Guard     Guard
 	Log       *slog.Logger // hears of every change
@@ -63,7 +63,7 @@ func (c *Counters) handler(what string, change func(context.Context, *question) 
 				log = log.With("hits", q.hits)
 			}
 			if err = change(r.Context(), q); err != nil {
-				log.Warn("counters may not have changed", "error", err)
+				log.Warn("counters may not have changed: the store failed", "error", err)
 			} else {
 				log.Info("counters changed")
 			}

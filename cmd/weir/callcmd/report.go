@@ -33,7 +33,7 @@ func newReporter(c *Command, q *question, w io.Writer) *reporter {
 		tally: tally{errors: make(map[string]*failure)}}
 }
 
-// begin says what is about to happen.
+// begin announces the calls.
 func (r *reporter) begin(c *Command) {
 	if r.json {
 		return

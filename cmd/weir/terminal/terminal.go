@@ -37,8 +37,8 @@ func Width(w io.Writer) int {
 	return 80
 }
 
-// Rewrite writes a line in the place of the last one that Rewrite wrote. One that is too long is cut, not wrapped, so
-// that it can be rewritten.
+// Rewrite writes a line over the last one that it wrote. One that is too long is cut, not wrapped, so that it can be
+// overwritten.
 func Rewrite(w io.Writer, text string) { fmt.Fprintf(w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", text) }
 
 // Clear clears the line that Rewrite wrote.
