@@ -25,18 +25,22 @@ type failure struct {
 }
 
 // outcomes counts what became of calls.
-type outcomes struct{ ok, over, failed uint64 }
+type outcomes struct {
+	OK     uint64 `json:"ok"`
+	Over   uint64 `json:"over"`
+	Failed uint64 `json:"errors"`
+}
 
-func (c *outcomes) sent() uint64 { return c.ok + c.over + c.failed }
+func (c *outcomes) sent() uint64 { return c.OK + c.Over + c.Failed }
 
 func (c *outcomes) count(o *outcome) {
 	switch {
 	case o.err != nil:
-		c.failed++
+		c.Failed++
 	case o.over():
-		c.over++
+		c.Over++
 	default:
-		c.ok++
+		c.OK++
 	}
 }
 
@@ -133,7 +137,7 @@ func (l *timeline) join() {
 	half := len(l.columns) / 2
 	for i := range half {
 		a, b := l.columns[2*i], l.columns[2*i+1]
-		l.columns[i] = outcomes{a.ok + b.ok, a.over + b.over, a.failed + b.failed}
+		l.columns[i] = outcomes{a.OK + b.OK, a.Over + b.Over, a.Failed + b.Failed}
 	}
 	clear(l.columns[half:])
 	l.used = (l.used + 1) / 2
