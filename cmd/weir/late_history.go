@@ -39,7 +39,7 @@ func openServedHistory(set *settings.Settings, log *slog.Logger) (closingStore, 
 	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
 		return nil, err
 	}
-	log.Warn("the history is kept in memory, and ends with this process", "error", err)
+	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
 	return filehistory.InMemory(c)
 }
 

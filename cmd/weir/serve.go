@@ -119,7 +119,7 @@ func (c *serveCommand) watch(ctx context.Context, set *settings.Settings, l *lim
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		log.Error("the configuration is watched no more", "error", err)
+		log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
 	}
 }
 

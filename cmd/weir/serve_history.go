@@ -36,7 +36,7 @@ type measuring struct {
 }
 
 // newMeasuring opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on without.
-// A Redis that is away is found out later, so what fails here for one is what the variables say of it.
+// Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
 func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*measuring, error) {
 	m := &measuring{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
@@ -130,7 +130,7 @@ func (m *measuring) export(metrics *stats.Metrics) {
 		func() float64 { return sinceOrZero(st().Oldest) })
 	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.",
 		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
-	metrics.Gauge("weir_history_up", "1 if the history is open and takes hits, 0 if hits wait.", func() float64 {
+	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", func() float64 {
 		if m.store.opened.Load() == nil || st().Down {
 			return 0
 		}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,7 +19,7 @@ const maxGrant = 1<<53 - 1
 // /grant gives hits back. All fields are needed.
 type Counters struct {
 	Rules     Rules
-	Counter   backend.Counter // takes hits back
+	Counter   backend.Counter // gives hits back
 	Inspector backend.Inspector
 	Guard     Guard
 	Log       *slog.Logger // hears of every change
@@ -39,63 +40,66 @@ type question struct {
 }
 
 func (c *Counters) register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /api/v1/counters", c.get)
-	mux.HandleFunc("DELETE /api/v1/counters", c.change("reset", func(r *http.Request, q *question) error {
-		return c.Inspector.Reset(r.Context(), q.key)
-	}))
-	mux.HandleFunc("POST /api/v1/counters/grant", c.change("grant", c.grant, "hits"))
+	mux.HandleFunc("GET /api/v1/counters", c.handler("", nil, "domain", "descriptor"))
+	mux.HandleFunc("DELETE /api/v1/counters", c.handler("reset", c.reset, "domain", "descriptor"))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.handler("grant", c.grant, "domain", "descriptor", "hits"))
 }
 
-func (c *Counters) get(w http.ResponseWriter, r *http.Request) {
-	q, err := c.read(r)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	c.show(w, r, q)
-}
-
-// change is a handler that changes counters and then shows them. It takes the parameters given beside those of get.
-func (c *Counters) change(what string, do func(*http.Request, *question) error, parameters ...string) http.HandlerFunc {
+// handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
+func (c *Counters) handler(what string, change func(context.Context, *question) error, names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := c.Guard.allow(r); err != nil {
-			fail(w, err)
-			return
+		var err error
+		if change != nil {
+			err = c.Guard.allow(r)
 		}
-		q, err := c.read(r, parameters...)
+		var q *question
+		if err == nil {
+			q, err = c.read(r, names)
+		}
+		if err == nil && change != nil {
+			log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path,
+				"descriptor", q.descriptor.String())
+			if what == "grant" {
+				log = log.With("hits", q.hits)
+			}
+			if err = change(r.Context(), q); err != nil {
+				log.Warn("counters may not have changed: the store failed", "error", err)
+			} else {
+				log.Info("counters changed")
+			}
+		}
+		var a CountersAnswer
+		if err == nil {
+			a, err = c.answer(r.Context(), q)
+		}
 		if err != nil {
 			fail(w, err)
 			return
 		}
-		log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path,
-			"descriptor", q.descriptor.String())
-		if what == "grant" {
-			log = log.With("hits", q.hits)
-		}
-		if err := do(r, q); err != nil {
-			log.Warn("counters may not have changed", "error", err)
-			fail(w, err)
-			return
-		}
-		log.Info("counters changed")
-		c.show(w, r, q)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = encode(w, a) // the client is gone if this fails
 	}
 }
 
-func (c *Counters) grant(r *http.Request, q *question) error {
+func (c *Counters) reset(ctx context.Context, q *question) error {
+	return c.Inspector.Reset(ctx, q.key)
+}
+
+func (c *Counters) grant(ctx context.Context, q *question) error {
 	var out [1]backend.Decision
-	return backend.DecideAll(r.Context(), c.Counter, []backend.Check{{
+	return backend.DecideAll(ctx, c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
 	}}, out[:])
 }
 
 // read finds out what a request is about.
-func (c *Counters) read(r *http.Request, more ...string) (*question, error) {
+func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	values, err := queryOf(r)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = checkNames(values, names...)
 	}
-	if err := checkNames(values, append([]string{"domain", "descriptor"}, more...)...); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	q := &question{domain: values.Get("domain"), hits: 1}
@@ -134,17 +138,6 @@ func (c *Counters) match(q *question) error {
 	return nil
 }
 
-func (c *Counters) show(w http.ResponseWriter, r *http.Request, q *question) {
-	counts, err := c.Inspector.Inspect(r.Context(), q.key, q.rule.Limits)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = encode(w, answerTo(q, counts)) // the client is gone if this fails
-}
-
 // fail answers with an error; those that are no refusals are the store's.
 func fail(w http.ResponseWriter, err error) {
 	var known *refusal
@@ -155,7 +148,7 @@ func fail(w http.ResponseWriter, err error) {
 	http.Error(w, "The counters cannot be reached: "+err.Error(), http.StatusServiceUnavailable)
 }
 
-// CountersAnswer is what /api/v1/counters says of a descriptor.
+// CountersAnswer is what /api/v1/counters answers about a descriptor.
 type CountersAnswer struct {
 	Domain     string        `json:"domain"`
 	Descriptor string        `json:"descriptor"`
@@ -188,7 +181,9 @@ type BucketAnswer struct {
 	Hits  uint64  `json:"hits"`
 }
 
-func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
+// answer looks at what is counted.
+func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
+	counts, err := c.Inspector.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
 	for i := range counts {
 		n := &counts[i]
@@ -206,5 +201,5 @@ func answerTo(q *question, counts []backend.LimitCount) CountersAnswer {
 		}
 		a.Limits = append(a.Limits, l)
 	}
-	return a
+	return a, err
 }

@@ -35,7 +35,7 @@ type Guard struct {
 	Host string
 }
 
-// Check says whether there is a token in the file, if there is a file.
+// Check returns an error if there is a TokenFile that holds no token.
 func (g Guard) Check() error {
 	if g.TokenFile == "" {
 		return nil
@@ -44,7 +44,7 @@ func (g Guard) Check() error {
 	return err
 }
 
-// allow says why a request may change nothing, nil if it may. The error is a refusal.
+// allow returns a refusal unless a request may change something.
 func (g Guard) allow(r *http.Request) error {
 	if g.TokenFile != "" {
 		return g.checkToken(r.Header.Get("Authorization"))
@@ -69,7 +69,7 @@ func (g Guard) checkToken(header string) error {
 		return refuse(http.StatusForbidden, noToken, err)
 	}
 	scheme, got, _ := strings.Cut(header, " ")
-	// Of equal length whatever the tokens are: the time that comparing takes says nothing about them.
+	// Of equal length whatever the tokens are: the time of a comparison tells nothing about them.
 	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
 	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
 		return refuse(http.StatusForbidden, badToken)
@@ -77,7 +77,7 @@ func (g Guard) checkToken(header string) error {
 	return nil
 }
 
-// token is what the file holds now, without the space around it. Its error names the file.
+// token returns what the file holds now, without the space around it. Its error names the file.
 func (g Guard) token() (string, error) {
 	f, err := os.Open(g.TokenFile)
 	if err != nil {
@@ -94,7 +94,7 @@ func (g Guard) token() (string, error) {
 	return token, nil
 }
 
-// hostOf is host:port without the port.
+// hostOf returns host:port without the port.
 func hostOf(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host

@@ -15,7 +15,7 @@ import (
 // maxHistoryTime bounds a question about the history, and the reading of its answer.
 const maxHistoryTime = 5 * time.Minute
 
-// registerHistory serves /api/v1/history, or says there that there is none if h is nil.
+// registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *curves.History) {
 	mux.HandleFunc("GET /api/v1/history", serveHistory(h, (*curves.History).Show,
 		"domain", "path", "outcome", "value", "from", "to", "points", "tz"))
@@ -31,7 +31,7 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
 		defer cancel()
-		// A server that bounds how long answers may take is meant for small ones. One that cannot be told keeps its bound.
+		// The server's bound on the time of an answer is meant for small ones. A server that cannot be told keeps it.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

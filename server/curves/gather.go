@@ -31,7 +31,7 @@ func (s *shape) equal(other *shape) bool {
 	return s.Range == other.Range && (s.cut == nil || s.cut.Equal(other.cut))
 }
 
-// gather asks the store for all series of a question in one shape. What is stored says which shapes are possible, so
+// gather asks the store for all series of a question in one shape. What is stored decides which shapes are possible, so
 // the first one is a guess, and begin is called anew for each further one: what its visitor was shown before is void.
 func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (
 	shape, error) {

@@ -34,7 +34,7 @@ type SeriesAnswer struct {
 	id history.ID // what they are ordered by
 }
 
-// SeriesName says which series one is.
+// SeriesName identifies a series.
 type SeriesName struct {
 	Domain  string `json:"domain"`
 	Path    string `json:"path"` // escaped, as it is stored

@@ -42,14 +42,27 @@ type TopRow struct {
 	Shadow   uint64 `json:"shadow"` // part of over
 }
 
-// by returns where a row keeps what it is ranked by; nil for an outcome of a later version.
-func (r *TopRow) by(what string) *uint64 {
-	return map[string]*uint64{byHits: &r.Hits, "within": &r.Within, "over": &r.Over, "degraded": &r.Degraded,
-		"near": &r.Near, "shadow": &r.Shadow}[what]
+// By returns where a row keeps what it is ranked by: hits, or those of an outcome; nil for anything else.
+func (r *TopRow) By(what string) *uint64 {
+	switch what {
+	case byHits:
+		return &r.Hits
+	case "within":
+		return &r.Within
+	case "over":
+		return &r.Over
+	case "degraded":
+		return &r.Degraded
+	case "near":
+		return &r.Near
+	case "shadow":
+		return &r.Shadow
+	}
+	return nil
 }
 
 func (r *TopRow) add(o history.Outcome, hits uint64) {
-	if n := r.by(o.String()); n != nil {
+	if n := r.By(o.String()); n != nil {
 		*n += hits
 		r.Hits = r.Within + r.Over + r.Degraded
 	}
@@ -67,7 +80,7 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 		return TopAnswer{}, err
 	case asked.Rows < 1 || asked.Rows > MaxRows:
 		return TopAnswer{}, RefuseNumber("n", strconv.Itoa(asked.Rows), MaxRows)
-	case (&TopRow{}).by(asked.By) == nil:
+	case (&TopRow{}).By(asked.By) == nil:
 		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", asked.By)
 	}
 	rows := make(map[history.ID]*TopRow)
@@ -109,14 +122,14 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {
 	a := TopAnswer{By: asked.By, Top: []TopRow{}}
 	for _, row := range rows {
-		if hits := *row.by(asked.By); hits > 0 {
+		if hits := *row.By(asked.By); hits > 0 {
 			a.Found++
 			a.Total += hits
 			a.Top = append(a.Top, *row)
 		}
 	}
 	slices.SortFunc(a.Top, func(x, y TopRow) int {
-		return cmp.Or(cmp.Compare(*y.by(asked.By), *x.by(asked.By)), cmp.Compare(x.Domain, y.Domain),
+		return cmp.Or(cmp.Compare(*y.By(asked.By), *x.By(asked.By)), cmp.Compare(x.Domain, y.Domain),
 			cmp.Compare(x.Path, y.Path), cmp.Compare(x.Value, y.Value))
 	})
 	a.Top = slices.Clip(a.Top[:min(len(a.Top), asked.Rows)])

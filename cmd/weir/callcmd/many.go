@@ -35,9 +35,9 @@ func (c *Command) callMany(ctx context.Context, q *question, target *caller, w i
 		return err
 	}
 	switch {
-	case t.failed > 0:
+	case t.Failed > 0:
 		return exit.Failed
-	case t.over > 0:
+	case t.Over > 0:
 		return exit.No
 	}
 	return nil

@@ -31,7 +31,7 @@ func summaryOf(ctx context.Context, t *testing.T, addr string, args ...string) (
 	return s, got.code
 }
 
-func TestSeriesKeepsItsRate(t *testing.T) {
+func TestManyCallsKeepsItsRate(t *testing.T) {
 	t.Parallel()
 	fake, addr := serveFake(t, always(answered(perMinute(1000, 900, time.Minute))))
 	s, code := summaryOf(t.Context(), t, addr, "--rate", "50", "--for", "1s")
@@ -59,7 +59,7 @@ func TestSeriesKeepsItsRate(t *testing.T) {
 	}
 }
 
-func TestSeriesWithoutARateUsesAllWorkers(t *testing.T) {
+func TestManyCallsWithoutARateUsesAllWorkers(t *testing.T) {
 	t.Parallel()
 	_, addr := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		time.Sleep(20 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestSeriesWithoutARateUsesAllWorkers(t *testing.T) {
 	}
 }
 
-func TestSeriesTellsWhatItCouldNotSend(t *testing.T) {
+func TestManyCallsTellsWhatItCouldNotSend(t *testing.T) {
 	t.Parallel()
 	_, addr := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		time.Sleep(100 * time.Millisecond)
@@ -84,7 +84,7 @@ func TestSeriesTellsWhatItCouldNotSend(t *testing.T) {
 	}
 }
 
-func TestSeriesTakesTurnsAmongKeys(t *testing.T) {
+func TestManyCallsTakesTurnsAmongKeys(t *testing.T) {
 	t.Parallel()
 	fake, addr := serveFake(t, always(answered()))
 	s, _ := summaryOf(t.Context(), t, addr, "--rate", "60", "--for", "500ms", "--keys", "3", "--descriptor", "ip=::1")
@@ -108,7 +108,7 @@ var tookAtRate = regexp.MustCompile(`in \d\.\ds \([\d.]+/s\):`)
 
 var clocks = regexp.MustCompile(`(?m)^ +[\d.]+s  `)
 
-func TestSeriesShowsALimitBeingHit(t *testing.T) {
+func TestManyCallsShowsALimitBeingHit(t *testing.T) {
 	t.Parallel()
 	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		switch {
@@ -150,7 +150,7 @@ func TestSeriesShowsALimitBeingHit(t *testing.T) {
 	}
 }
 
-func TestSeriesCountsErrorsByCode(t *testing.T) {
+func TestManyCallsCountsErrorsByCode(t *testing.T) {
 	t.Parallel()
 	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		switch n % 4 {
@@ -170,13 +170,13 @@ func TestSeriesCountsErrorsByCode(t *testing.T) {
 			t.Errorf("%s is summed up as %+v, want %+v: its count and its first message", name, got, w)
 		}
 	}
-	if s.Errors != 10 || s.OK != 5 || s.Over != 5 || code != 2 {
+	if s.Failed != 10 || s.OK != 5 || s.Over != 5 || code != 2 {
 		t.Errorf("%d errors, %d OK, %d over and exit code %d, want 10, 5, 5 and 2: an error outweighs all",
-			s.Errors, s.OK, s.Over, code)
+			s.Failed, s.OK, s.Over, code)
 	}
 }
 
-func TestSeriesOutlivesAServiceThatIsAway(t *testing.T) {
+func TestManyCallsOutlivesAServiceThatIsAway(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -193,7 +193,7 @@ func TestSeriesOutlivesAServiceThatIsAway(t *testing.T) {
 	}
 }
 
-func TestSeriesEndsEarlyWithItsSummary(t *testing.T) {
+func TestManyCallsEndsEarlyWithItsSummary(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
@@ -204,8 +204,8 @@ func TestSeriesEndsEarlyWithItsSummary(t *testing.T) {
 		return answered(), nil
 	})
 	s, code := summaryOf(ctx, t, addr, "--rate", "100", "--concurrency", "1")
-	if s.Sent != 5 || s.OK != 5 || s.Errors != 0 || code != 0 {
+	if s.Sent != 5 || s.OK != 5 || s.Failed != 0 || code != 0 {
 		t.Errorf("interrupted in its fifth call, weir call says %d sent, %d OK, %d errors, exit code %d, "+
-			"want 5, 5, 0, 0: a call under way is not cut short", s.Sent, s.OK, s.Errors, code)
+			"want 5, 5, 0, 0: a call under way is not cut short", s.Sent, s.OK, s.Failed, code)
 	}
 }

@@ -33,7 +33,7 @@ func newReporter(c *Command, q *question, w io.Writer) *reporter {
 		tally: tally{errors: make(map[string]*failure)}}
 }
 
-// begin says what is about to happen.
+// begin announces the calls.
 func (r *reporter) begin(c *Command) {
 	if r.json {
 		return
@@ -144,8 +144,8 @@ func (r *reporter) counts() string {
 		}
 		return text
 	}
-	return shade(t.ok, "OK", r.paint.Green) + ", " + shade(t.over, "over", r.paint.Red) + ", " +
-		shade(t.failed, "errors", r.paint.Yellow)
+	return shade(t.OK, "OK", r.paint.Green) + ", " + shade(t.Over, "over", r.paint.Red) + ", " +
+		shade(t.Failed, "errors", r.paint.Yellow)
 }
 
 // end prints the summary of calls that went on for this long.
@@ -178,25 +178,23 @@ func (r *reporter) drawTimeline() {
 	if l.used < 3 {
 		return
 	}
-	columns := l.columns[:l.used]
 	var peak uint64
-	for _, m := range columns {
-		peak = max(peak, m.ok, m.over, m.failed)
+	for _, c := range l.columns[:l.used] {
+		peak = max(peak, c.OK, c.Over, c.Failed)
 	}
-	row := func(label string, colour func(string) string, of func(moment) uint64) {
+	row := func(label string, colour func(string) string, total uint64, of func(outcomes) uint64) {
+		if total == 0 {
+			return
+		}
 		var bar strings.Builder
-		some := false
-		for _, m := range columns {
-			some = some || of(m) > 0
-			bar.WriteByte(shadeOf(of(m), peak))
+		for _, c := range l.columns[:l.used] {
+			bar.WriteByte(shadeOf(of(c), peak))
 		}
-		if some {
-			fmt.Fprintf(r.out, "%-6s |%s|\n", label, colour(bar.String()))
-		}
+		fmt.Fprintf(r.out, "%-6s |%s|\n", label, colour(bar.String()))
 	}
-	row("OK", r.paint.Green, func(m moment) uint64 { return m.ok })
-	row("over", r.paint.Red, func(m moment) uint64 { return m.over })
-	row("errors", r.paint.Yellow, func(m moment) uint64 { return m.failed })
+	row("OK", r.paint.Green, r.tally.OK, func(c outcomes) uint64 { return c.OK })
+	row("over", r.paint.Red, r.tally.Over, func(c outcomes) uint64 { return c.Over })
+	row("errors", r.paint.Yellow, r.tally.Failed, func(c outcomes) uint64 { return c.Failed })
 	fmt.Fprintf(r.out, "        each column %v; blank is none, %c is %d\n", l.width, shades[len(shades)-1], peak)
 }
 
@@ -213,10 +211,8 @@ func shadeOf(n, peak uint64) byte {
 
 // summary is what came of many calls, as --json prints it. Latencies are in microseconds.
 type summary struct {
-	Sent      uint64              `json:"sent"`
-	OK        uint64              `json:"ok"`
-	Over      uint64              `json:"over"`
-	Errors    uint64              `json:"errors"`
+	Sent uint64 `json:"sent"`
+	outcomes
 	Unsent    uint64              `json:"unsent"`
 	Changes   uint64              `json:"changes"`
 	Seconds   float64             `json:"seconds"`
@@ -243,16 +239,16 @@ type columns struct {
 func (t *tally) summary(took time.Duration) summary {
 	quantile := func(q float64) int64 { return t.latency.quantile(q).Microseconds() }
 	s := summary{
-		Sent: t.sent(), OK: t.ok, Over: t.over, Errors: t.failed, Unsent: t.unsent, Changes: t.changes,
+		Sent: t.sent(), outcomes: t.outcomes, Unsent: t.unsent, Changes: t.changes,
 		Seconds: took.Seconds(), Rate: float64(t.sent()) / took.Seconds(),
 		Latency:   percentiles{quantile(0.5), quantile(0.9), quantile(0.99), t.latency.max.Microseconds()},
 		ErrorCode: t.errors,
 		Timeline:  columns{t.timeline.width.Seconds(), []uint64{}, []uint64{}, []uint64{}},
 	}
 	for _, m := range t.timeline.columns[:t.timeline.used] {
-		s.Timeline.OK = append(s.Timeline.OK, m.ok)
-		s.Timeline.Over = append(s.Timeline.Over, m.over)
-		s.Timeline.Errors = append(s.Timeline.Errors, m.failed)
+		s.Timeline.OK = append(s.Timeline.OK, m.OK)
+		s.Timeline.Over = append(s.Timeline.Over, m.Over)
+		s.Timeline.Errors = append(s.Timeline.Errors, m.Failed)
 	}
 	return s
 }

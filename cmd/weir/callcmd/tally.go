@@ -10,12 +10,12 @@ import (
 
 // tally adds up many calls, however many. It is not for concurrent use.
 type tally struct {
-	ok, over, failed uint64
-	unsent           uint64 // due, but all workers were waiting for answers
-	changes          uint64 // from OK to over or back
-	errors           map[string]*failure
-	latency          histogram // of answered calls
-	timeline         timeline
+	outcomes
+	unsent   uint64 // due, but all workers were waiting for answers
+	changes  uint64 // from OK to over or back
+	errors   map[string]*failure
+	latency  histogram // of answered calls
+	timeline timeline
 }
 
 // failure is what one gRPC code stands for among many calls.
@@ -24,25 +24,35 @@ type failure struct {
 	Message string `json:"message"` // the first one
 }
 
-func (t *tally) sent() uint64 { return t.ok + t.over + t.failed }
+// outcomes counts what became of calls.
+type outcomes struct {
+	OK     uint64 `json:"ok"`
+	Over   uint64 `json:"over"`
+	Failed uint64 `json:"errors"`
+}
+
+func (c *outcomes) sent() uint64 { return c.OK + c.Over + c.Failed }
+
+func (c *outcomes) count(o *outcome) {
+	switch {
+	case o.err != nil:
+		c.Failed++
+	case o.over():
+		c.Over++
+	default:
+		c.OK++
+	}
+}
 
 // add counts an outcome that came at an offset from the start.
 func (t *tally) add(at time.Duration, o *outcome) {
-	moment := t.timeline.at(at)
+	t.count(o)
+	t.timeline.at(at).count(o)
 	if o.err != nil {
-		t.failed++
-		moment.failed++
 		t.addError(o.err)
-		return
+	} else {
+		t.latency.add(o.latency)
 	}
-	t.latency.add(o.latency)
-	if o.over() {
-		t.over++
-		moment.over++
-		return
-	}
-	t.ok++
-	moment.ok++
 }
 
 func (t *tally) addError(err error) {
@@ -105,15 +115,13 @@ func (h *histogram) quantile(q float64) time.Duration {
 // timeline counts outcomes in columns of equal width. When it is full, neighbours are joined and the width doubles,
 // so any length of time fits one line of a terminal.
 type timeline struct {
-	columns [60]moment
+	columns [60]outcomes
 	used    int
 	width   time.Duration // 0 before the first outcome
 }
 
-type moment struct{ ok, over, failed uint64 }
-
 // at returns the column of an offset from the start. It stays valid until the next call.
-func (l *timeline) at(offset time.Duration) *moment {
+func (l *timeline) at(offset time.Duration) *outcomes {
 	if l.width == 0 {
 		l.width = time.Second
 	}
@@ -129,7 +137,7 @@ func (l *timeline) join() {
 	half := len(l.columns) / 2
 	for i := range half {
 		a, b := l.columns[2*i], l.columns[2*i+1]
-		l.columns[i] = moment{a.ok + b.ok, a.over + b.over, a.failed + b.failed}
+		l.columns[i] = outcomes{a.OK + b.OK, a.Over + b.Over, a.Failed + b.Failed}
 	}
 	clear(l.columns[half:])
 	l.used = (l.used + 1) / 2

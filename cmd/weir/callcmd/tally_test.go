@@ -61,11 +61,11 @@ func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 	var l timeline
 	const calls = 100_000
 	for i := range calls {
-		l.at(time.Duration(i)*977*time.Millisecond).ok++ // 27 hours
+		l.at(time.Duration(i)*977*time.Millisecond).OK++ // 27 hours
 	}
 	var sum uint64
 	for _, m := range l.columns[:l.used] {
-		sum += m.ok
+		sum += m.OK
 	}
 	if sum != calls || l.width != 2048*time.Second || l.used != 48 {
 		t.Errorf("27 hours give %d calls in %d columns of %v, want %d in 48 of 2048 s", sum, l.used, l.width, calls)
@@ -75,8 +75,9 @@ func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 func TestTimelineIsDrawnInShades(t *testing.T) {
 	var out bytes.Buffer
 	r := reporter{out: &out, question: &question{keys: 1}}
-	for second, m := range []moment{{ok: 20}, {ok: 10, over: 10}, {over: 20}, {over: 20, failed: 1}, {}, {ok: 1}} {
+	for second, m := range []outcomes{{OK: 20}, {OK: 10, Over: 10}, {Over: 20}, {Over: 20, Failed: 1}, {}, {OK: 1}} {
 		*r.tally.timeline.at(time.Duration(second) * time.Second) = m
+		r.tally.OK, r.tally.Over, r.tally.Failed = r.tally.OK+m.OK, r.tally.Over+m.Over, r.tally.Failed+m.Failed
 	}
 	r.drawTimeline()
 	want := strings.Join([]string{

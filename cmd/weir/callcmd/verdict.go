@@ -73,7 +73,7 @@ type headerToSend struct {
 // over reports whether Envoy would deny the request.
 func (o *outcome) over() bool { return o.resp.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT }
 
-// verdict puts the service's answer beside the descriptors that were asked about.
+// verdict returns the service's answer beside the descriptors that were asked about.
 func (q *question) verdict(o outcome) verdict {
 	v := verdict{
 		Overall:   o.resp.GetOverallCode().String(),
@@ -142,7 +142,7 @@ func (d *descVerdict) limit() string {
 	return d.Limit
 }
 
-// left is what remains, "" where nothing limits.
+// left returns what remains, "" where nothing limits.
 func (d *descVerdict) left() string {
 	if d.Limit == "" {
 		return ""

@@ -72,7 +72,7 @@ func roundColumn(length, finest, most int64) int64 {
 	return ceilDiv(length, (most-1)*finest) * finest
 }
 
-// ceilDiv is a/b rounded up, for b above 0.
+// ceilDiv returns a/b rounded up, for b above 0.
 func ceilDiv(a, b int64) int64 {
 	q := a / b
 	if a%b > 0 {

@@ -52,32 +52,16 @@ type topView struct {
 // topBar is the length of the longest bar, in columns.
 const topBar = 20
 
-// topColumn is hits of one kind.
-type topColumn struct {
-	name string
-	of   func(*curves.TopRow) uint64
-}
-
-// topColumns are what rows are ranked by. The first three are shown whenever there are any.
-var topColumns = []topColumn{
-	{"hits", func(r *curves.TopRow) uint64 { return r.Hits }},
-	{"over", func(r *curves.TopRow) uint64 { return r.Over }},
-	{"degraded", func(r *curves.TopRow) uint64 { return r.Degraded }},
-	{"within", func(r *curves.TopRow) uint64 { return r.Within }},
-	{"near", func(r *curves.TopRow) uint64 { return r.Near }},
-	{"shadow", func(r *curves.TopRow) uint64 { return r.Shadow }},
-}
-
-// columns returns the kinds that are worth showing, that of the ranking first.
-func (v *topView) columns() []topColumn {
-	var columns []topColumn
-	for i, column := range topColumns {
-		some := slices.ContainsFunc(v.answer.Top, func(r curves.TopRow) bool { return column.of(&r) > 0 })
-		switch {
-		case column.name == v.answer.By:
-			columns = slices.Insert(columns, 0, column)
-		case some && i < 3:
-			columns = append(columns, column)
+// columns returns the kinds of hits that are worth showing, that of the ranking first.
+func (v *topView) columns() []string {
+	var columns []string
+	if new(curves.TopRow).By(v.answer.By) != nil { // else it is of a later version
+		columns = append(columns, v.answer.By)
+	}
+	for _, kind := range []string{"hits", "over", "degraded"} {
+		some := slices.ContainsFunc(v.answer.Top, func(r curves.TopRow) bool { return *r.By(kind) > 0 })
+		if some && kind != v.answer.By {
+			columns = append(columns, kind)
 		}
 	}
 	return columns
@@ -101,20 +85,20 @@ func (v *topView) String() string {
 }
 
 // table appends a line for each row.
-func (v *topView) table(b *strings.Builder, columns []topColumn) {
+func (v *topView) table(b *strings.Builder, columns []string) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, column := range columns {
-		fmt.Fprintf(table, "%s\t", column.name)
+		fmt.Fprintf(table, "%s\t", column)
 	}
 	fmt.Fprintln(table)
 	var shown uint64
-	most := columns[0].of(&v.answer.Top[0])
+	most := *v.answer.Top[0].By(columns[0])
 	for i := range v.answer.Top {
 		row := &v.answer.Top[i]
 		for _, column := range columns {
-			fmt.Fprintf(table, "%s\t", terminal.Thousands(column.of(row)))
+			fmt.Fprintf(table, "%s\t", terminal.Thousands(*row.By(column)))
 		}
-		hits := columns[0].of(row)
+		hits := *row.By(columns[0])
 		shown += hits
 		bar := int(math.Ceil(topBar * float64(hits) / float64(most)))
 		fmt.Fprintf(table, "  %s%s  %s\n", v.paint.Dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),

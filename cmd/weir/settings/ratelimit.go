@@ -11,7 +11,7 @@ import (
 )
 
 // Program is the name that weir was started by, without its folder. It decides the defaults: whoever starts weir as
-// ratelimit has put it in the place of envoyproxy/ratelimit.
+// ratelimit has replaced envoyproxy/ratelimit by it.
 type Program string
 
 // ProgramOf returns the name in a process's argument 0.
@@ -50,7 +50,7 @@ func (s *Settings) asRatelimit() {
 // for a socket of that name and never serve.
 func (s *Redis) asRatelimit(socket string) {
 	if s.URLFile != "" {
-		return // the file is weir's own idea, and says which it is
+		return // such a file is weir's own: its URL tells a socket from an address
 	}
 	if s.URL == "" {
 		s.URL = socket
@@ -60,7 +60,7 @@ func (s *Redis) asRatelimit(socket string) {
 	}
 }
 
-// Warn logs what somebody who has put weir in the place of another program does not expect.
+// Warn logs what somebody who has replaced envoyproxy/ratelimit does not expect.
 func (p Program) Warn(s *Settings, log *slog.Logger) {
 	if p != dropIn {
 		return

@@ -58,10 +58,6 @@ func (s *Redis) check(prefix string) error {
 		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
 	case s.PoolSize < 0:
 		return fmt.Errorf("environment variable %s_POOL_SIZE=%d: it cannot be negative", prefix, s.PoolSize)
-	case s.Timeout < 0:
-		return fmt.Errorf("environment variable %s_TIMEOUT=%v: it cannot be negative", prefix, s.Timeout)
-	case s.PipelineWindow < 0:
-		return fmt.Errorf("environment variable %s_PIPELINE_WINDOW=%v: it cannot be negative", prefix, s.PipelineWindow)
 	case s.ClusterPipelineParallelism < 0:
 		return fmt.Errorf("environment variable %s_CLUSTER_PIPELINE_PARALLELISM=%d: it cannot be negative; weir asks all "+
 			"servers at the same time, whatever it says", prefix, s.ClusterPipelineParallelism)
@@ -69,7 +65,7 @@ func (s *Redis) check(prefix string) error {
 		return fmt.Errorf("environment variable %s_POOL_ON_EMPTY_BEHAVIOR=%q: use WAIT; weir opens no more than "+
 			"%[1]s_POOL_SIZE connections, and waits for one at most %[1]s_TIMEOUT", prefix, s.PoolOnEmptyBehavior)
 	}
-	return nil
+	return notNegative(prefix+"_", durations{"TIMEOUT": s.Timeout, "PIPELINE_WINDOW": s.PipelineWindow})
 }
 
 // checkBackend decides where to count, and checks the variables of Redis if it is there.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
@@ -182,8 +183,13 @@ func (s *Settings) Logger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, options))
 }
 
-// logLevel is a slog.Level that envconfig can read.
-type logLevel slog.Level
+// Types of other packages that envconfig reads by their names.
+type (
+	logLevel  slog.Level
+	algorithm descriptors.Algorithm
+	redisType redis.Type
+	nodeLoss  redis.NodeLoss
+)
 
 // Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
 func (l *logLevel) Decode(value string) error {
@@ -200,4 +206,25 @@ func (l *logLevel) Decode(value string) error {
 		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
 	}
 	return nil
+}
+
+// Decode reads the name of an algorithm.
+func (a *algorithm) Decode(value string) error {
+	parsed, err := descriptors.ParseAlgorithm(value)
+	*a = algorithm(parsed)
+	return err
+}
+
+// Decode reads the name of a type.
+func (t *redisType) Decode(value string) error {
+	parsed, err := redis.ParseType(value)
+	*t = redisType(parsed)
+	return err
+}
+
+// Decode reads remap or pin.
+func (n *nodeLoss) Decode(value string) error {
+	parsed, err := redis.ParseNodeLoss(value)
+	*n = nodeLoss(parsed)
+	return err
 }

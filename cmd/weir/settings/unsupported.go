@@ -32,7 +32,7 @@ func Unsupported(value func(name string) string, log *slog.Logger) error {
 		case v.refuse != "":
 			return fmt.Errorf("environment variable %s=%q: %s", v.name, set, v.refuse)
 		default:
-			log.Warn("this version of weir does not read a variable that is set", "variable", v.name, "value", set)
+			log.Warn("a variable has no effect: this version of weir does not read it", "variable", v.name, "value", set)
 		}
 	}
 	return nil

@@ -37,8 +37,33 @@ func Width(w io.Writer) int {
 	return 80
 }
 
-// Rewrite writes a line in the place of the last one that Rewrite wrote. One that is too long is cut, not wrapped, so
-// that it can be rewritten.
+// Paint colours text for a terminal. Where it is off, as its zero value is, text stays as it is.
+type Paint struct{ On bool }
+
+// PaintFor returns a Paint that is on if w is a terminal whose user has not asked for plain text.
+func PaintFor(w io.Writer) Paint { return Paint{On: Is(w) && os.Getenv("NO_COLOR") == ""} }
+
+// Green returns s in green.
+func (p Paint) Green(s string) string { return p.wrap("32", s) }
+
+// Red returns s in red.
+func (p Paint) Red(s string) string { return p.wrap("31", s) }
+
+// Yellow returns s in yellow.
+func (p Paint) Yellow(s string) string { return p.wrap("33", s) }
+
+// Dim returns s in a fainter colour.
+func (p Paint) Dim(s string) string { return p.wrap("2", s) }
+
+func (p Paint) wrap(colour, s string) string {
+	if !p.On {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+}
+
+// Rewrite writes a line over the last one that it wrote. One that is too long is cut, not wrapped, so that it can be
+// overwritten.
 func Rewrite(w io.Writer, text string) { fmt.Fprintf(w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", text) }
 
 // Clear clears the line that Rewrite wrote.
