@@ -18,7 +18,7 @@ type Call struct {
 	pending   []pending
 	checks    []backend.Check
 	decisions []backend.Decision
-	round     round
+	round     backend.Part // what the store is asked at once, where it is asked in rounds
 	keys      []byte
 	overrides []descriptors.Limit
 	replaced  []string // names of limits that others replace
@@ -115,7 +115,7 @@ func (c *Call) Reset() {
 	clear(c.decisions)
 	clear(c.checks)
 	clear(c.Statuses)
-	c.round.reset()
+	c.round.Reset()
 	*c = Call{
 		Request:   Request{Descriptors: c.Descriptors[:0]},
 		Verdict:   Verdict{Statuses: c.Statuses[:0]},

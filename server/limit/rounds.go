@@ -3,17 +3,9 @@ package limit
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/weirproxy/weir/backend"
 )
-
-// round is what the store is asked at once of a call's checks.
-type round struct {
-	checks    []backend.Check
-	decisions []backend.Decision
-	at        []int // where they stand in the call
-}
 
 // needsLook says whether the answer to one check may keep another from being counted.
 func (c *Call) needsLook() bool {
@@ -55,12 +47,12 @@ func (l *Limiter) askInRounds(ctx context.Context, c *Call) {
 
 // look finds out what each check would be told now. Refunds, which it leaves out, are always allowed.
 func (l *Limiter) look(ctx context.Context, c *Call) error {
-	c.round.reset()
+	c.round.Reset()
 	for i := range c.checks {
 		c.decisions[i] = backend.Decision{Allowed: true}
 		if c.checks[i].Op != backend.Refund {
-			c.round.add(c, i)
-			c.round.checks[len(c.round.checks)-1].Op = backend.Look
+			c.round.Add(c.checks, i)
+			c.round.Checks[len(c.round.Checks)-1].Op = backend.Look
 		}
 	}
 	err := l.askRound(ctx, c)
@@ -74,10 +66,10 @@ func (l *Limiter) look(ctx context.Context, c *Call) error {
 
 // askAgain asks the checks that are spared, or those that are not.
 func (l *Limiter) askAgain(ctx context.Context, c *Call, spared bool) error {
-	c.round.reset()
+	c.round.Reset()
 	for i := range c.checks {
 		if c.pending[i].spared == spared {
-			c.round.add(c, i)
+			c.round.Add(c.checks, i)
 		}
 	}
 	return l.askRound(ctx, c)
@@ -86,13 +78,11 @@ func (l *Limiter) askAgain(ctx context.Context, c *Call, spared bool) error {
 // askRound has the store decide the round, and puts the decisions where they belong in the call. Its error is the first
 // of theirs.
 func (l *Limiter) askRound(ctx context.Context, c *Call) (undecided error) {
-	r := &c.round
-	r.decisions = slices.Grow(r.decisions[:0], len(r.checks))[:len(r.checks)]
-	l.ask(ctx, r.checks, r.decisions)
-	for i, at := range r.at {
-		c.decisions[at] = r.decisions[i]
-		undecided = cmp.Or(undecided, r.decisions[i].Err)
+	l.ask(ctx, c.round.Checks, c.round.Out)
+	for i := range c.round.Out {
+		undecided = cmp.Or(undecided, c.round.Out[i].Err)
 	}
+	c.round.HandOver(c.decisions)
 	return undecided
 }
 
@@ -104,16 +94,4 @@ func (l *Limiter) wouldRefuse(c *Call) bool {
 	}
 	refused, _ := l.refused(c.Statuses)
 	return refused
-}
-
-func (r *round) add(c *Call, i int) {
-	r.checks = append(r.checks, c.checks[i])
-	r.at = append(r.at, i)
-}
-
-// reset empties the round. It keeps no reference to what the request and the rules held.
-func (r *round) reset() {
-	clear(r.checks)
-	clear(r.decisions)
-	r.checks, r.decisions, r.at = r.checks[:0], r.decisions[:0], r.at[:0]
 }

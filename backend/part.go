@@ -1,0 +1,31 @@
+package backend
+
+// Part is those checks of a call that are decided apart from the others: by another store, or at another time. Add the
+// checks, have Checks decided into Out, and HandOver the decisions. The zero Part is empty. A Part is for one goroutine
+// at a time; one that is reused allocates nothing.
+type Part struct {
+	Checks []Check
+	Out    []Decision // Out[i] answers Checks[i]
+	at     []int      // the index in the call of each check
+}
+
+// Add appends a copy of checks[i], and room for its decision.
+func (p *Part) Add(checks []Check, i int) {
+	p.Checks = append(p.Checks, checks[i])
+	p.Out = append(p.Out, Decision{})
+	p.at = append(p.at, i)
+}
+
+// HandOver copies each decision to the index in out that its check has in the call.
+func (p *Part) HandOver(out []Decision) {
+	for i, at := range p.at {
+		out[at] = p.Out[i]
+	}
+}
+
+// Reset empties the part and keeps its room, but no reference to what its checks and decisions held.
+func (p *Part) Reset() {
+	clear(p.Checks)
+	clear(p.Out)
+	p.Checks, p.Out, p.at = p.Checks[:0], p.Out[:0], p.at[:0]
+}
