@@ -21,6 +21,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -66,7 +67,7 @@ func openStore(t testing.TB, now func() time.Time) *memory.Store {
 }
 
 // startOn is startWith on a store of the caller's.
-func startOn(t testing.TB, c Config, store *memory.Store, limits limit.Options, answers rls.Options) *running {
+func startOn(t testing.TB, c Config, store backend.Counter, limits limit.Options, answers rls.Options) *running {
 	t.Helper()
 	c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
 	if c.GRPCAddress == "" {
