@@ -66,11 +66,11 @@ bench: ## server CPU per request beside a floor server, calls while 10,000 rules
 
 ARCHES ?= amd64 arm64
 
-image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64; needs no container engine
+image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the Dockerfile adds; needs no container engine
 	@for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
 			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
-	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar $(ARCHES)
+	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
 
 chart-docs: ## the table of values in helm/weir/README.md, from values.yaml
 	cd helm/charttest && $(GO) run ./docs
