@@ -1,8 +1,11 @@
-# The image of `make image`, for who has a container engine: first `make build`, then `docker build -t weir .`
+# The image of `make image`, for those who have a container engine: first `make image`, then `docker build -t weir .`
+# What it adds is the layer of that image: /bin/weir, /bin/ratelimit as a link to it, and its bill of materials in
+# /usr/share/weir/sbom.cdx.json. BuildKit, the builder of Docker since 23, fills in TARGETARCH.
 FROM scratch
-COPY bin/weir /bin/weir
-COPY bin/weir /bin/ratelimit
+ARG TARGETARCH
+ADD dist/linux-${TARGETARCH}.tar /
 ENV PATH=/bin
+WORKDIR /
 USER 65532:65532
 EXPOSE 8080 8081 6070
 ENTRYPOINT ["/bin/weir"]

@@ -45,9 +45,10 @@ type Decision struct {
 	Before    uint64 // hits that counted just before this check
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
-	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves, or the next hit leaks (0 if
-	// nothing counts); for a denied one it is RetryIn. Where that is Never, a limit whose number the check exceeds makes
-	// wait until all that counts now is gone, or for its window if nothing counts.
+	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves, or the next hit leaks; where
+	// nothing counts, until a fixed window ends, and 0 by other algorithms. For a denied check it is RetryIn. Where that
+	// is Never, a limit whose number the check exceeds makes wait until all that counts now is gone, or for its window if
+	// nothing counts.
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, to the
 	// microsecond, or Never. It is that of all limits, also of one that admitted this check and is full now.

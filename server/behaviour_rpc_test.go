@@ -137,7 +137,7 @@ var limitBehaviours = []behaviour{{
 }, {
 	name: "a descriptor's hits_addend of 0 looks and counts nothing", rules: fewRules,
 	steps: []step{
-		{ask: "path=/ hits:0", want: "OK | OK 5/MINUTE, 5 left, 1s"}, // nothing counts that could leave
+		{ask: "path=/ hits:0", want: "OK | OK 5/MINUTE, 5 left, 1m0s"},
 		{ask: "path=/ hits:5", want: "OK | OK 5/MINUTE, 0 left, 1m0s"},
 		{ask: "path=/ hits:0", want: "OK | OK 5/MINUTE, 0 left, 1m0s"},
 		{ask: "path=/ hits:1", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m0s"},
@@ -155,9 +155,29 @@ var limitBehaviours = []behaviour{{
 	steps: []step{
 		{ask: "path=/ hits:5", want: "OK | OK 5/MINUTE, 0 left, 1m0s"},
 		{ask: "path=/ hits:2 refund:", want: "OK | OK 5/MINUTE, 2 left, 1m0s"},
-		{ask: "path=/ hits:9 refund:", want: "OK | OK 5/MINUTE, 5 left, 1s"},
+		{ask: "path=/ hits:9 refund:", want: "OK | OK 5/MINUTE, 5 left, 1m0s"},
 	},
 	recorded: "shop path 5 within",
+}, {
+	name: "looks and refunds on an empty key tell the rest of the window", rules: fewRules,
+	steps: []step{
+		{at: "12:34:56", ask: "path=/ hits:0 + user=ann hits:0", want: "OK | OK 5/MINUTE, 5 left, 4s | OK 2/HOUR few, 2 left, 25m4s"},
+		{ask: "path=/ refund: + user=ann hits:3 refund:", want: "OK | OK 5/MINUTE, 5 left, 4s | OK 2/HOUR few, 2 left, 25m4s"},
+		{ask: "closed=x hits:0", want: "OK | OK 0/DAY, 0 left, 11h25m4s"},
+		{at: "12:35:00", ask: "path=/ hits:0", want: "OK | OK 5/MINUTE, 5 left, 1m0s"},
+	},
+}, {
+	name: "and by rolling windows a second, as nothing counts that could leave", rules: `
+- {key: window, rate_limit: {requests_per_unit: 5, unit: minute}}
+- {key: log, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: sliding_log}}
+- {key: bucket, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: token_bucket}}
+`, algorithm: descriptors.SlidingWindow,
+	steps: []step{
+		{ask: "window=x hits:0 + log=x hits:0 + bucket=x hits:0",
+			want: "OK | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s"},
+		{ask: "window=x refund: + log=x refund: + bucket=x refund:",
+			want: "OK | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s"},
+	},
 }, {
 	name: "a request's own limit goes before the rule's, and has no name", rules: fewRules,
 	steps: []step{

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
@@ -44,11 +50,13 @@ type step struct {
 	want string // as inWords writes it
 }
 
-// run starts a server with the rules and takes the steps.
-func (b *behaviour) run(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+// run starts a server with the rules on a store that open makes, and goes through the steps.
+func (b *behaviour) run(t *testing.T, open func(t *testing.T, now func() time.Time) backend.Counter) {
+	var micros atomic.Int64
+	micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
 	b.limits.Algorithm = cmp.Or(b.algorithm, descriptors.FixedWindow)
-	r := startOn(t, Config{}, openStore(t, func() time.Time { return now }), b.limits, b.answers)
+	store := open(t, func() time.Time { return time.UnixMicro(micros.Load()) })
+	r := startOn(t, Config{}, store, b.limits, b.answers)
 	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte("domain: shop\ndescriptors:\n" + b.rules)}},
 		yaml.Options{Algorithm: b.limits.Algorithm})
 	if err := problems.Err(); err != nil {
@@ -62,7 +70,7 @@ func (b *behaviour) run(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now = at
+			micros.Store(at.UnixMicro())
 		}
 		answer, err := client.ShouldRateLimit(t.Context(), ask(t, s.ask))
 		got := inWords(answer)
@@ -194,14 +202,38 @@ func recordedIn(r *hits.Recorder) string {
 	return strings.Join(all, "; ")
 }
 
-// TestTheServiceBehavesAsRatelimitDoes goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour.
-// Where weir differs, the row says so, and descriptors/FORMAT.md too.
+// TestTheServiceBehavesAsRatelimitDoes goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour,
+// in memory and on Redis. Where weir differs, the row says so, and descriptors/FORMAT.md too.
 func TestTheServiceBehavesAsRatelimitDoes(t *testing.T) {
+	inMemory := func(t *testing.T, now func() time.Time) backend.Counter { return openStore(t, now) }
+	server := redistest.Single(t)
+	inRedis := func(t *testing.T, now func() time.Time) backend.Counter {
+		if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return openRedis(t, server, now)
+	}
 	for _, rows := range [][]behaviour{rpcBehaviours, limitBehaviours, ruleBehaviours, matchBehaviours} {
 		for _, b := range rows {
-			t.Run(b.name, b.run)
+			t.Run("memory/"+b.name, func(t *testing.T) { b.run(t, inMemory) })
+			t.Run("redis/"+b.name, func(t *testing.T) { b.run(t, inRedis) })
 		}
 	}
+}
+
+// openRedis makes a store that counts in a Redis, by this clock, and waits until it can be asked.
+func openRedis(t *testing.T, server *redistest.Server, now func() time.Time) *counter.Store {
+	t.Helper()
+	store, err := counter.Open(counter.Config{
+		Redis: redis.Config{URL: server.Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		Now:   func() string { return strconv.FormatInt(now().UnixMicro(), 10) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	redistest.Eventually(t, "the Redis can be used", store.Health().Ready)
+	return store
 }
 
 func TestNoAnswerIsUnavailable(t *testing.T) {

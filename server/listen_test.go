@@ -27,7 +27,7 @@ func socketPath(t *testing.T) string {
 
 func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	path := socketPath(t)
-	r := start(t, Config{GRPCAddress: "unix:" + path, DrainDelay: 200 * time.Millisecond, DrainTimeout: 5 * time.Second})
+	r := start(t, Config{GRPCAddress: "unix:" + path, DrainDelay: time.Hour, DrainTimeout: time.Hour})
 	r.configure(t)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != socketMode {
@@ -45,7 +45,8 @@ func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Errorf("in the drain: %v; want answers until its delay is over", err)
 	}
-	if err := <-r.ended; err != nil {
+	r.kill()
+	if err := await(t, "the server ends", r.ended); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -24,6 +24,7 @@ func testRulings(t *testing.T, open func(t *testing.T) Store) {
 			testRulingsOf(t, open, limit, limit.Window+limit.Precision)
 		})
 	}
+	t.Run(descriptors.FixedWindow.String(), func(t *testing.T) { testRulingsOfAFixedWindow(t, open) })
 	t.Run(descriptors.TokenBucket.String(), func(t *testing.T) { testRulingsOfABucket(t, open) })
 }
 

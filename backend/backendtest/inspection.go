@@ -297,8 +297,12 @@ func (i *inspection) agree(t *testing.T, step int, c *backend.LimitCount) {
 		t.Errorf("step %d: %v shows %d hits, %d remaining; a look says %d and %d", step, c.Limit, c.Hits, c.Remaining(),
 			out[0].Before, out[0].Remaining)
 	}
-	if out[0].Allowed && out[0].ResetIn != c.ResetIn {
-		t.Errorf("step %d: %v resets in %v; a look says %v", step, c.Limit, c.ResetIn, out[0].ResetIn)
+	reset := out[0].ResetIn
+	if c.Hits == 0 {
+		reset = 0 // nothing is listed that could leave, though a look tells when an empty fixed window ends
+	}
+	if out[0].Allowed && c.ResetIn != reset {
+		t.Errorf("step %d: %v resets in %v, want %v; a look says %v", step, c.Limit, c.ResetIn, reset, out[0].ResetIn)
 	}
 	for level, buckets := range c.Levels {
 		var sum uint64

@@ -104,13 +104,16 @@ func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
 func (m *model) admission(before []uint64, now window.Instant) backend.Decision {
 	all := make([]backend.Decision, len(m.counts))
 	for i, b := range m.counts {
-		after := b.Sum(now)
+		l, after := &m.rule.limits[i], b.Sum(now)
 		d := backend.Decision{Allowed: true, Strictest: i, Before: before[i]}
-		if after < m.rule.limits[i].Capacity() {
-			d.Remaining = m.rule.limits[i].Capacity() - after
+		if after < l.Capacity() {
+			d.Remaining = l.Capacity() - after
 		}
-		if after > 0 {
+		switch width := window.Instant(l.Window.Microseconds()); {
+		case after > 0:
 			d.ResetIn = span(now, b.Until(now, after-1))
+		case l.Algorithm == descriptors.FixedWindow:
+			d.ResetIn = span(now%width, width)
 		}
 		all[i] = d
 	}

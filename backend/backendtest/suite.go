@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 			t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t), a) })
 		})
 	}
+	t.Run("AnEmptyFixedWindowTellsItsEnd", func(t *testing.T) { testEmptyFixedWindow(t, open(t)) })
 	t.Run("LogsAreExactWhateverTheirLength", func(t *testing.T) { testLongLog(t, open(t)) })
 	t.Run("AStepBackLocksNobodyOutOfABucket", func(t *testing.T) { testStepBackOfABucket(t, open(t)) })
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })

@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", defaultSteps, "random steps of the conformance suite")
+	steps = flag.Int("steps", 20_000, "random steps of the conformance suite; make soak walks a million")
 	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+	flood = flag.Int("flood", 200_000, "how many keys flood a store that has room for a tenth of them; make soak sends ten million")
 )
 
 // clock is a clock that stands still until it is set.

@@ -95,9 +95,13 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 	after, capacity := c.Sum(now), l.Capacity()
 	if remaining := capacity - min(after, capacity); s.Strictest < 0 || remaining < s.Remaining {
 		s.Strictest, s.Before, s.Remaining = i, before, remaining
-		s.ResetIn = 0
-		if after > 0 {
+		switch {
+		case after > 0:
 			s.ResetIn = now.until(c.Until(now, after-1))
+		case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
+			s.ResetIn = now.untilNext(micros(l.Window))
+		default:
+			s.ResetIn = 0
 		}
 	}
 }
@@ -127,6 +131,11 @@ func lookSize(l *descriptors.Limit) uint64 {
 		return 0
 	}
 	return 1
+}
+
+// untilNext is the time until the bucket of this width that holds t ends.
+func (t Instant) untilNext(width Instant) time.Duration {
+	return t.until(Instant(t.index(width)+1) * width)
 }
 
 // until is the time from t to a later moment.

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var steps = flag.Int("steps", 300_000, "random steps of the agreement test")
+var steps = flag.Int("steps", 100_000, "random steps of the agreement test; make soak walks three million")
 
 // The running sum of State and the literal reading of Buckets must agree after every step, whatever the clock does.
 func TestStateAgreesWithBuckets(t *testing.T) {

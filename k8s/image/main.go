@@ -41,21 +41,29 @@ func main() {
 	bin := flag.String("bin", "bin", "where the binaries are, as linux-ARCH/weir")
 	out := flag.String("out", "dist/weir-image.tar", "the archive to write")
 	name := flag.String("name", "weir", "the image's name, for who loads the archive")
+	roots := flag.String("roots", "dist", "where to write each platform's files, as linux-ARCH.tar, for the Dockerfile")
 	flag.Parse()
-	if err := run(*version, *bin, *out, *name, flag.Args()); err != nil {
+	if err := run(*version, *bin, *out, *name, *roots, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
 // run packs the binaries of these architectures.
-func run(version, bin, out, name string, arches []string) error {
+func run(version, bin, out, name, roots string, arches []string) error {
 	if len(arches) == 0 {
 		return errors.New("name at least one architecture: image amd64 arm64")
 	}
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
 	for _, arch := range arches {
-		img, err := build(filepath.Join(bin, "linux-"+arch, "weir"), version, arch)
+		files, err := pack(filepath.Join(bin, "linux-"+arch, "weir"), version)
+		if err != nil {
+			return fmt.Errorf("the files for %s: %w", arch, err)
+		}
+		if err := write(filepath.Join(roots, "linux-"+arch+".tar"), files); err != nil {
+			return err
+		}
+		img, err := build(files, version, arch)
 		if err != nil {
 			return fmt.Errorf("the image for %s: %w", arch, err)
 		}
@@ -84,17 +92,18 @@ func labels(version string) map[string]string {
 	}
 }
 
-// build makes the image of one platform from its binary.
-func build(binary, version, arch string) (v1.Image, error) {
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
+// write makes a file, and its directory if that is missing.
+func write(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	bill, err := materials(binary, version)
-	if err != nil {
-		return nil, err
-	}
-	layer, err := pack(data, bill)
+	return os.WriteFile(path, data, 0o644)
+}
+
+// build makes the image of one platform from its files, a tar archive.
+func build(files []byte, version, arch string) (v1.Image, error) {
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }
+	layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +128,17 @@ func build(binary, version, arch string) (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// pack is the image's only layer. The name by which weir is started decides its defaults, so the binary has two.
-func pack(binary, bill []byte) (v1.Layer, error) {
+// pack returns the image's files, its only layer, as a tar archive. The name by which weir is started decides its defaults,
+// so the binary has two.
+func pack(path, version string) ([]byte, error) {
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	bill, err := materials(path, version)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, dir := range []string{"bin/", "usr/", "usr/share/", "usr/share/weir/"} {
@@ -143,11 +161,8 @@ func pack(binary, bill []byte) (v1.Layer, error) {
 		}
 	}
 	link := &tar.Header{Typeflag: tar.TypeLink, Name: "bin/ratelimit", Linkname: "bin/weir", Mode: 0o755, ModTime: epoch}
-	if err := errors.Join(w.WriteHeader(link), w.Close()); err != nil {
-		return nil, err
-	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer))
+	err = errors.Join(w.WriteHeader(link), w.Close())
+	return b.Bytes(), err
 }
 
 // archive writes an OCI layout as a tar file whose entries are in the order of their names.

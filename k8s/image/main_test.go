@@ -45,7 +45,7 @@ func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
 	bin, dir := built(t), t.TempDir()
 	var sums [2][sha256.Size]byte
 	for i, name := range []string{"a.tar", "b.tar"} {
-		if err := run("v0", bin, filepath.Join(dir, name), "weir", []string{runtime.GOARCH, other()}); err != nil {
+		if err := run("v0", bin, filepath.Join(dir, name), "weir", dir, []string{runtime.GOARCH, other()}); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
@@ -80,6 +80,7 @@ func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
 		t.Errorf("the image runs as %q, want a number that is not root's, as runAsNonRoot asks for", config.Config.User)
 	}
 	inImage(t, img)
+	fromDockerfile(t, config, img, dir)
 }
 
 // inImage runs what the image holds, under both names.
@@ -110,12 +111,37 @@ func inImage(t *testing.T, img v1.Image) {
 	if err := json.Unmarshal(data, &bill); err != nil {
 		t.Fatal(err)
 	}
+	listed := make(map[string]bool)
 	for _, c := range bill.Components {
-		if c.Name == "google.golang.org/grpc" && c.Version != "" {
-			return
+		listed[c.Name+" "+c.Version] = true
+	}
+	modules := modulesOf(t, filepath.Join(root, "bin", "weir"))
+	if len(modules) < 10 {
+		t.Errorf("go version -m lists %q: this test does not know its format any more", modules)
+	}
+	for _, m := range modules {
+		if !listed[m] {
+			t.Errorf("the bill of materials lacks %s, which go version -m lists: %v", m, listed)
 		}
 	}
-	t.Errorf("the bill of materials lists %d parts, and not gRPC among them", len(bill.Components))
+}
+
+// modulesOf lists what go version -m says that a binary was built from, but for its own module, as "path version".
+func modulesOf(t *testing.T, binary string) (modules []string) {
+	t.Helper()
+	out, err := exec.Command("go", "version", "-m", binary).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		switch words := strings.Fields(line); {
+		case len(words) >= 3 && words[0] == "dep":
+			modules = append(modules, words[1]+" "+words[2])
+		case len(words) >= 3 && words[0] == "=>": // what it says of the module before
+			modules[len(modules)-1] = words[1] + " " + words[2]
+		}
+	}
+	return modules
 }
 
 func unpacked(t *testing.T, archive string) v1.ImageIndex {
@@ -173,10 +199,10 @@ func untar(t *testing.T, from io.Reader, dir string) {
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "x.tar")
-	if err := run("v0", dir, out, "weir", nil); err == nil || !strings.Contains(err.Error(), "architecture") {
+	if err := run("v0", dir, out, "weir", dir, nil); err == nil || !strings.Contains(err.Error(), "architecture") {
 		t.Errorf("no architecture gives %v, want to be told to name one", err)
 	}
-	if err := run("v0", dir, out, "weir", []string{"amd64"}); err == nil || !strings.Contains(err.Error(), "linux-amd64") {
+	if err := run("v0", dir, out, "weir", dir, []string{"amd64"}); err == nil || !strings.Contains(err.Error(), "linux-amd64") {
 		t.Errorf("no binary gives %v, want the file that is missing", err)
 	}
 }

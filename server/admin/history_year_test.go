@@ -24,7 +24,7 @@ import (
 )
 
 // yearSeries are few where the race detector makes a year long.
-var yearSeries = flag.Int("year-series", 2, "how many series the year of traffic has: make test has 20; with 200 it takes some minutes")
+var yearSeries = flag.Int("year-series", 2, "how many series the year of traffic has: make soak has 20; with 200 it takes some minutes")
 
 const (
 	daySeconds = 24 * 60 * 60

@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 )
 
 func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
@@ -35,7 +34,7 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
 		args := []string{"call", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}
 		args = append(args, c.flags...)
 		p := start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
-		if got := p.exitCode(t, 30*time.Second); got != c.want {
+		if got := p.exitCode(t); got != c.want {
 			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, p.log.String())
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
@@ -28,10 +27,10 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 		t.Helper()
 		args = append(append([]string{"history"}, args...), "--admin", port)
 		p := start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
-		code := p.exitCode(t, 30*time.Second)
+		code := p.exitCode(t)
 		return p.log.String(), code
 	}
-	eventually(t, 30*time.Second, "hits are in the history one flush after they came", func() error {
+	eventually(t, "hits are in the history one flush after they came", func() error {
 		printed, code := history("show", "--json", "--path", "plan=basic/1/user")
 		var a struct {
 			Series []struct {
@@ -66,7 +65,7 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 		}
 	}
 	p := start(t, "weir downsample", nil, weirBinary, "downsample", "--once")
-	if code := p.exitCode(t, 30*time.Second); code != 2 || !strings.Contains(p.log.String(), "belongs to its weir serve") {
+	if code := p.exitCode(t); code != 2 || !strings.Contains(p.log.String(), "belongs to its weir serve") {
 		t.Errorf("weir downsample beside an embedded history ended with %d and printed\n%s", code, p.log.String())
 	}
 }

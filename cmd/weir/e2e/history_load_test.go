@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-var historyLoad = flag.Duration("history-load", 20*time.Second, "how long four replicas are asked 2,000 times a second")
+var historyLoad = flag.Duration("history-load", 6*time.Second, "how long four replicas are asked 2,000 times a second; make soak asks for a minute")
 
 // TestFourReplicasSendAFewBatchesASecondAndLoseNoRequest asks four replicas 2,000 times a second, or as often as this
 // machine can, and drains them. What reaches the store does not grow with requests: at each flush every replica sends one

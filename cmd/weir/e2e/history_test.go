@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -98,7 +97,7 @@ func expectHits(t *testing.T, w *weir, n int) {
 // expectLifetime wants the history to hold so many hits of the rule, exactly, within some flushes.
 func expectLifetime(t *testing.T, w *weir, want uint64) {
 	t.Helper()
-	eventually(t, time.Minute, fmt.Sprintf("the history holds %d hits", want), func() error {
+	eventually(t, fmt.Sprintf("the history holds %d hits", want), func() error {
 		c, err := w.history()
 		if err != nil || c.Error != "" || len(c.Series) != 1 || c.Series[0].Lifetime != want {
 			return fmt.Errorf("it answers %+.300v, %v", c, err)
@@ -117,10 +116,8 @@ func expectLifetime(t *testing.T, w *weir, want uint64) {
 // drain ends weir as Kubernetes does, and wants it to end well.
 func (w *weir) drain(t *testing.T) {
 	t.Helper()
-	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if code := w.exitCode(t, time.Minute); code != 0 {
+	w.terminate(t)
+	if code := w.exitCode(t); code != 0 {
 		t.Errorf("weir ended with exit code %d after its drain, want 0", code)
 	}
 }
@@ -128,7 +125,7 @@ func (w *weir) drain(t *testing.T) {
 // says wants weir to have logged something.
 func (w *weir) says(t *testing.T, want ...string) {
 	t.Helper()
-	eventually(t, time.Minute, fmt.Sprintf("weir logs %q", want), func() error {
+	eventually(t, fmt.Sprintf("weir logs %q", want), func() error {
 		log := w.log.String()
 		for _, text := range want {
 			if !strings.Contains(log, text) {
@@ -143,7 +140,7 @@ func (w *weir) says(t *testing.T, want ...string) {
 func command(t *testing.T, env []string, args ...string) (printed string, code int) {
 	t.Helper()
 	p := start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
-	code = p.exitCode(t, 2*time.Minute)
+	code = p.exitCode(t)
 	return p.log.String(), code
 }
 

@@ -46,7 +46,7 @@ func TestWhenWeirIsKilledMidRunEnvoyDoesAsItWasTold(t *testing.T) {
 				e.get(t, "/", "", "large", "ann").wants(t, c.promise, answer{status: c.want}, -1, -1)
 			}
 			w.start(t)
-			eventually(t, 10*time.Second, "once weir is back, Envoy asks it again", limited)
+			eventually(t, "once weir is back, Envoy asks it again", limited)
 		})
 	}
 }
@@ -93,7 +93,7 @@ func TestASpentKeyIsStillDeniedAfterKillAndRestartOnceItWasSaved(t *testing.T) {
 func awaitSave(t *testing.T, w *weir, c *client) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, 10*time.Second, "the counters are saved every DATA_SAVE_INTERVAL", func() error {
+	eventually(t, "the counters are saved every DATA_SAVE_INTERVAL", func() error {
 		if _, err := c.hit("large", "bob"); err != nil {
 			return err
 		}

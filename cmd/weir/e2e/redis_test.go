@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,12 +30,14 @@ func TestAnAnswerComesInTimeWhetherOrNotRedisIsThere(t *testing.T) {
     rate_limit: { unit: hour, requests_per_unit: 100000 }
 `, "REDIS_URL="+server.Addr)
 	c := w.client(t)
+	longest := time.Duration(0)
 	wants := func(when string, want codes.Code) func() error {
 		return func() error {
 			began := time.Now()
 			_, err := c.hit("basic", "ann")
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("%s: a call took %v: nobody waits for that", when, took)
+			longest = max(longest, time.Since(began))
+			if status.Code(err) == codes.DeadlineExceeded {
+				t.Fatalf("%s: a call was not answered within %v: it waits for a Redis that hangs", when, hang)
 			}
 			if status.Code(err) != want {
 				return fmt.Errorf("%s: a call was answered %v, want %v", when, err, want)
@@ -41,18 +45,19 @@ func TestAnAnswerComesInTimeWhetherOrNotRedisIsThere(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, 10*time.Second, "Redis counts", wants("with Redis", codes.OK))
+	eventually(t, "Redis counts", wants("with Redis", codes.OK))
 	server.Kill()
-	eventually(t, 10*time.Second, "Redis is gone", wants("without Redis", codes.Unavailable))
+	eventually(t, "Redis is gone", wants("without Redis", codes.Unavailable))
 	if err := wantStatus(w.admin+"/livez", 200); err != nil {
 		t.Errorf("without Redis weir is alive, and must not be restarted: %v", err)
 	}
 	server.Restart(t)
-	eventually(t, 10*time.Second, "Redis is back", wants("with Redis again", codes.OK))
+	eventually(t, "Redis is back", wants("with Redis again", codes.OK))
 	server.Stop()
-	eventually(t, 10*time.Second, "Redis hangs", wants("while Redis hangs", codes.Unavailable))
+	eventually(t, "Redis hangs", wants("while Redis hangs", codes.Unavailable))
 	server.Cont()
-	eventually(t, 10*time.Second, "Redis goes on", wants("when Redis goes on", codes.OK))
+	eventually(t, "Redis goes on", wants("when Redis goes on", codes.OK))
+	t.Logf("with REDIS_TIMEOUT as it is unasked, 500ms, the longest call took %v", longest.Round(time.Millisecond))
 }
 
 func TestWeirStartsAndWaitsWhereThereIsNoRedis(t *testing.T) {
@@ -71,7 +76,7 @@ func TestWeirStartsAndWaitsWhereThereIsNoRedis(t *testing.T) {
 		t.Errorf("without Redis a call is answered %v, want UNAVAILABLE", err)
 	}
 	server.Restart(t)
-	eventually(t, 10*time.Second, "weir finds Redis when it comes", func() error {
+	eventually(t, "weir finds Redis when it comes", func() error {
 		_, err := c.hit("basic", "ann")
 		return err
 	})
@@ -88,10 +93,10 @@ func TestAPrefixKeepsTheCountersOfTwoWeirsApart(t *testing.T) {
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1 }
 `
-	plain := startWeir(t, rules, "REDIS_URL="+server.Addr).client(t)
-	prefixed := startWeir(t, rules, "REDIS_URL="+server.Addr, "CACHE_KEY_PREFIX=blue:").client(t)
+	plain := startWeir(t, rules, "REDIS_URL="+server.Addr, patientRedis).client(t)
+	prefixed := startWeir(t, rules, "REDIS_URL="+server.Addr, patientRedis, "CACHE_KEY_PREFIX=blue:").client(t)
 	for name, c := range map[string]*client{"plain": plain, "prefixed": prefixed} {
-		eventually(t, 10*time.Second, "Redis counts", func() error {
+		eventually(t, "Redis counts", func() error {
 			_, err := c.look("basic", "ann")
 			return err
 		})
@@ -107,10 +112,12 @@ func TestAPrefixKeepsTheCountersOfTwoWeirsApart(t *testing.T) {
 	}
 }
 
+var ringKeys = flag.Int("ring-keys", 6_000, "how many keys a ring has that a node joins; make soak has 30,000")
+
 // A fourth node joins a ring of three through the file, under load.
 func TestANodeJoinsTheRingUnderLoadAndOnlyItsKeysMove(t *testing.T) {
 	t.Parallel()
-	const keys = 30_000
+	keys := *ringKeys
 	nodes := redistest.Ring(t, 4)
 	var addrs []string
 	for _, n := range nodes {
@@ -134,11 +141,11 @@ func TestANodeJoinsTheRingUnderLoadAndOnlyItsKeysMove(t *testing.T) {
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1000000 }
 `, "REDIS_TYPE=ring", "REDIS_URL_FILE="+list, patientRedis)
-	eventually(t, 10*time.Second, "the ring answers", func() error {
+	eventually(t, "the ring answers", func() error {
 		_, err := w.client(t).hit("large", "first")
 		return err
 	})
-	hitAll := func() {
+	hitAll := func(keys int) {
 		var workers sync.WaitGroup
 		for worker := range 32 {
 			c := w.client(t)
@@ -153,29 +160,37 @@ func TestANodeJoinsTheRingUnderLoadAndOnlyItsKeysMove(t *testing.T) {
 		}
 		workers.Wait()
 	}
-	hitAll()
+	hitAll(keys)
 	running := startLoad(t, w, 4, func(c *client) error {
 		_, err := c.hit("large", "load")
 		return err
 	})
 	write(4)
-	time.Sleep(2500 * time.Millisecond) // the file is looked at every second, the new node pinged
-	hitAll()
-	running.wantNoFailures(t, "a node that joins the ring")
-	moved, err := nodes[3].Client().DBSize(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("a fourth node took over %d of %d keys (a quarter is %d)", moved, keys, keys/4)
-	if moved == 0 || moved > keys*13/40 {
-		t.Errorf("%d of %d keys moved to the new node, want about a quarter and at most 1.3 quarters", moved, keys)
-	}
-	for i, n := range nodes[:3] {
+	size := func(n *redistest.Server) int {
+		t.Helper()
 		held, err := n.Client().DBSize(t.Context()).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spread := float64(held)/(keys/3) - 1; spread > 0.15 || spread < -0.15 {
+		return int(held)
+	}
+	joined := eventually(t, "the new node is given keys", func() error {
+		if hitAll(100); size(nodes[3]) == 0 { // a quarter of them is to move there
+			return errors.New("it holds none")
+		}
+		return nil
+	})
+	hitAll(keys)
+	running.wantNoFailures(t, "a node that joins the ring")
+	moved := size(nodes[3])
+	t.Logf("a fourth node took over %d of %d keys (a quarter is %d), the first of them %v after the file had it", moved, keys,
+		keys/4, joined.Round(time.Millisecond))
+	if moved == 0 || moved > keys*13/40 {
+		t.Errorf("%d of %d keys moved to the new node, want about a quarter and at most 1.3 quarters", moved, keys)
+	}
+	for i, n := range nodes[:3] {
+		held := size(n)
+		if spread := float64(held)/float64(keys/3) - 1; spread > 0.15 || spread < -0.15 {
 			t.Errorf("node %d held %d of %d keys in a ring of three, want a third within 15 %%", i, held, keys)
 		}
 	}

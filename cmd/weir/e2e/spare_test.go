@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -31,7 +30,7 @@ func TestARefusedRequestCountsOnlyWhereItIsOverIfToldTo(t *testing.T) {
 `
 	sparing := startWeir(t, rules, "REDIS_URL="+server.Addr, patientRedis, "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true")
 	plain := startWeir(t, rules, "REDIS_URL="+server.Addr, patientRedis)
-	eventually(t, 10*time.Second, "Redis counts", func() error {
+	eventually(t, "Redis counts", func() error {
 		_, err := sparing.client(t).look("wide", "ann")
 		return err
 	})
@@ -65,7 +64,7 @@ func TestARefusedRequestCountsOnlyWhereItIsOverIfToldTo(t *testing.T) {
 // askBoth asks for a hit of ann under both plans.
 func (w *weir) askBoth(t *testing.T) *rlspb.RateLimitResponse {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	answer, err := w.client(t).rls.ShouldRateLimit(ctx, &rlspb.RateLimitRequest{
 		Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{describe("tight", "ann"), describe("wide", "ann")},
@@ -84,7 +83,7 @@ func (w *weir) hits(t *testing.T, plan string) uint64 {
 	t.Helper()
 	counters := start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
 		"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
-	code := counters.exitCode(t, 10*time.Second)
+	code := counters.exitCode(t)
 	var said struct{ Limits []struct{ Hits uint64 } }
 	if err := json.Unmarshal([]byte(counters.log.String()), &said); err != nil || code != 0 || len(said.Limits) != 1 {
 		t.Fatalf("weir counters of plan %s ended with exit code %d and %q (%v), want one limit", plan, code, counters.log.String(), err)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -104,9 +103,9 @@ func (c *client) refund(hits uint64, plan, user string) (*rlspb.RateLimitRespons
 	return c.ask(d)
 }
 
-// ask sends one descriptor. A call that takes longer than Envoy's patience in these tests has failed.
+// ask sends one descriptor.
 func (c *client) ask(d *descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	answer, err := c.rls.ShouldRateLimit(ctx, &rlspb.RateLimitRequest{
 		Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{d},

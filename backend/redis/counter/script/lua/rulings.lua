@@ -39,7 +39,7 @@ local function weigh(v, i, state, l, before, size, now)
 	local remaining = max(0, l.requests - after)
 	if not v.strictest or remaining < v.remaining then
 		v.strictest, v.before, v.remaining = i, before, remaining
-		v.reset = after > 0 and state:hold(now, after - 1) - now or 0
+		v.reset = after > 0 and state:hold(now, after - 1) - now or l.algorithm == FIXED and state:expires() - now or 0
 	end
 end
 

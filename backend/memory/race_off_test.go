@@ -1,8 +1,0 @@
-//go:build !race
-
-package memory
-
-const (
-	raceEnabled  = false
-	defaultSteps = 1_000_000
-)

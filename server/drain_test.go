@@ -1,0 +1,191 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
+)
+
+// hang bounds what would otherwise hold up the tests for ever. Nothing here takes a part of it.
+const hang = time.Minute
+
+// held is a store that answers a check only when it is let: what asks it is under way until then.
+type held struct {
+	backend.Counter
+	asked  chan struct{} // has a token for each call that has come
+	answer chan struct{} // closed to answer them all
+}
+
+func (h *held) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	h.asked <- struct{}{}
+	select {
+	case <-h.answer:
+		return h.Counter.Decide(ctx, checks, out)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// startHeld starts a server whose store holds its answers back.
+func startHeld(t *testing.T, c Config) (*running, *held) {
+	t.Helper()
+	store := &held{openStore(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
+	r := startOn(t, c, store, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{})
+	r.configure(t)
+	return r, store
+}
+
+// callInBackground makes a call over gRPC and one over HTTP, and returns when both have come to the store, with where their ends will
+// be told.
+func (r *running) callInBackground(t *testing.T, store *held) (overGRPC, overHTTP <-chan error) {
+	t.Helper()
+	rpc, web := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := ratelimit.NewRateLimitServiceClient(r.conn).ShouldRateLimit(context.Background(), request("shop", "ann"))
+		rpc <- err
+	}()
+	go func() {
+		const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}]}]}`
+		answer, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", bytes.NewBufferString(body))
+		if err == nil {
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				err = fmt.Errorf("answered %s", answer.Status)
+			}
+		}
+		web <- err
+	}()
+	for range 2 {
+		await(t, "a call comes to the store", store.asked)
+	}
+	return rpc, web
+}
+
+// await receives what is promised.
+func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(hang):
+		t.Fatalf("not within %v: %s", hang, promise)
+	}
+	return got
+}
+
+// awaitClosedDoor returns when new connections are refused: the drain's delay is over.
+func awaitClosedDoor(t *testing.T, lis net.Listener) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < hang; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("tcp", lis.Addr().String())
+		if err != nil {
+			return
+		}
+		conn.Close()
+	}
+	t.Fatalf("not within %v: the listener is closed", hang)
+}
+
+func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
+	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
+	rpc, web := r.callInBackground(t, store)
+	r.stop()
+	awaitClosedDoor(t, r.grpcLis)
+	awaitClosedDoor(t, r.httpLis)
+	select {
+	case err := <-r.ended:
+		t.Fatalf("the server has ended (%v) while two calls were under way", err)
+	case err := <-rpc:
+		t.Fatalf("the call over gRPC has ended with %v before its store answered", err)
+	case err := <-web:
+		t.Fatalf("the call over HTTP has ended with %v before its store answered", err)
+	default:
+	}
+	close(store.answer)
+	if err := await(t, "the call over gRPC ends", rpc); err != nil {
+		t.Errorf("a call over gRPC that was under way when the drain began: %v; want its answer", err)
+	}
+	if err := await(t, "the call over HTTP ends", web); err != nil {
+		t.Errorf("a call over HTTP that was under way when the drain began: %v; want its answer", err)
+	}
+	if err := await(t, "the server ends once its last call has", r.ended); err != nil {
+		t.Errorf("the drain ended with %v", err)
+	}
+}
+
+func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
+	for name, cut := range map[string]struct {
+		config Config
+		kill   bool
+	}{
+		"when DrainTimeout is over": {Config{DrainTimeout: time.Millisecond}, false},
+		"by a second signal":        {Config{DrainTimeout: time.Hour}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, store := startHeld(t, cut.config)
+			rpc, web := r.callInBackground(t, store)
+			r.stop()
+			awaitClosedDoor(t, r.grpcLis)
+			if cut.kill {
+				r.kill()
+			}
+			if err := await(t, "the call over gRPC is cut off", rpc); status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
+				t.Errorf("the call over gRPC got %v; want it cut off, so that Envoy's failure_mode_deny decides", err)
+			}
+			if err := await(t, "the call over HTTP is cut off", web); err == nil {
+				t.Error("the call over HTTP was answered, though its store never did")
+			}
+			if err := await(t, "the server ends though a call does not", r.ended); err != nil {
+				t.Errorf("the drain ended with %v; want no error: the process exits 0", err)
+			}
+		})
+	}
+}
+
+func TestASecondSignalEndsTheDelay(t *testing.T) {
+	r := start(t, Config{DrainDelay: time.Hour, DrainTimeout: time.Hour})
+	r.configure(t)
+	r.stop()
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	for begin := time.Now(); r.health.Ready() == nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > hang {
+			t.Fatalf("not within %v: the server drains", hang)
+		}
+	}
+	if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+		t.Errorf("in the delay a call got %v; want it answered as before: clients have yet to hear of the drain", err)
+	}
+	r.kill()
+	if err := await(t, "the server ends, an hour early", r.ended); err != nil {
+		t.Errorf("the drain ended with %v", err)
+	}
+}
+
+// An open watch of health lasts as long as its client, and must not hold up the end.
+func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
+	r := start(t, Config{DrainTimeout: time.Hour})
+	watch, err := healthpb.NewHealthClient(r.conn).Watch(context.Background(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := await(t, "the server ends though a client watches its health", r.ended); err != nil {
+		t.Errorf("the drain ended with %v", err)
+	}
+}
