@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 		hint = "; grant all that weir needs: " + s.aclLine(from)
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
-	case misplaced:
+	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
 		hint = "; it is part of a cluster: set the type to cluster"
 	case goredis.IsReadOnlyError(err):
 		hint = "; it is a replica: name the primary, or use sentinels"
@@ -45,20 +46,19 @@ func (s *Servers) aclLine(from Server) string {
 	return line
 }
 
-// diagnose is Diagnose for who knows the client only.
-func (s *Servers) diagnose(at At, client *goredis.Client, command string, err error) error {
-	from := Server{Name: client.Options().Addr}
+// describe describes the server behind a client.
+func (s *Servers) describe(client *goredis.Client) Server {
 	switch t := s.topology.(type) {
-	case *ring:
-		if n := t.named(at.Node); n != nil {
-			from = t.describe(n)
-		}
 	case one:
-		from = t.Server
+		return t.Server
 	case *cluster:
-		from = t.describe(from.Name, client)
+		return t.describe(client.Options().Addr, client)
+	case *ring:
+		if n := t.find(func(n *node) bool { return n.client == client }); n != nil {
+			return t.describe(n)
+		}
 	}
-	return s.Diagnose(from, command, err)
+	return Server{Name: client.Options().Addr}
 }
 
 // all lists every server that should answer.

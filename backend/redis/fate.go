@@ -7,10 +7,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-var (
-	errMisrouted = errors.New("the server is part of a cluster and another one owns the key: set the type to cluster")
-	errNoReply   = errors.New("no answer in time")
-)
+var errMisrouted = errors.New("the server is part of a cluster and another one owns the key: set the type to cluster")
 
 // Fate is what a reply proves about a command.
 type Fate struct {
@@ -29,6 +26,12 @@ const (
 	asked                // it did not run: another server owns it, for this once
 	answered             // there is an answer
 )
+
+// refusals are the errors by which a server proves that a command did not run.
+var refusals = map[string]kind{
+	"TRYAGAIN": again, "CLUSTERDOWN": again, "LOADING": again, "MASTERDOWN": again, "READONLY": demoted,
+	"NOSCRIPT": unloaded, "MOVED": moved, "ASK": asked,
+}
 
 // Judge returns the fate of a command that must run at most once and that failed with err. Only what proves that it did
 // not run allows to send it again: the server's own word, or that nothing of it was written.
@@ -61,25 +64,13 @@ func judgeSafe(err error) Fate {
 // which may begin with a dash.
 func JudgeText(text string) Fate {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
-	var f Fate
-	switch code {
-	case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN":
-		return Fate{kind: again}
-	case "READONLY":
-		return Fate{kind: demoted}
-	case "NOSCRIPT":
-		return Fate{kind: unloaded}
-	case "MOVED":
-		f.kind = moved
-	case "ASK":
-		f.kind = asked
-	default:
-		return f
+	f := Fate{kind: refusals[code]}
+	if f.kind == moved || f.kind == asked {
+		_, addr, found := strings.Cut(rest, " ") // after the slot
+		if !found {
+			return Fate{}
+		}
+		f.addr = strings.TrimSpace(addr)
 	}
-	_, addr, found := strings.Cut(rest, " ") // after the slot
-	if !found {
-		return Fate{}
-	}
-	f.addr = strings.TrimSpace(addr)
 	return f
 }

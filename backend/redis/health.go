@@ -44,6 +44,7 @@ type Health struct {
 	counted  atomic.Bool   // a server has shown once that it can count
 	latest   atomic.Pointer[error]
 	decided  chan struct{} // closed once a server can count, or giveUp is over
+	decide   func()        // closes it
 
 	// The goroutine's own: what was logged last, with "" for a server that can count.
 	known   map[string]string
@@ -60,6 +61,7 @@ func (s *Servers) Watch(probe Probe) *Health {
 		pause: s.config.ProbePause, longest: s.config.LongestProbePause, giveUp: s.config.GiveUp,
 		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}), known: make(map[string]string),
 	}
+	h.decide = sync.OnceFunc(func() { close(h.decided) })
 	h.latest.Store(&errNotProbed)
 	h.done.Go(func() { h.run(ctx) })
 	return h
@@ -122,15 +124,17 @@ func (h *Health) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		probed := time.Now()
+		next := time.Now().Add(min(probeGap, h.pause)) // at the earliest
 		if h.note(found, err) {
 			pause = h.pause
 		}
-		h.release()
-		if !h.wait(ctx, pause) {
-			return
+		if h.counted.Load() || h.giveUp > 0 && time.Since(h.began) >= h.giveUp {
+			h.decide()
 		}
-		if rest := time.Until(probed.Add(min(probeGap, h.pause))); !sleep(ctx, rest) {
+		h.wait(ctx, pause)
+		select {
+		case <-time.After(time.Until(next)):
+		case <-ctx.Done():
 			return
 		}
 		pause = min(2*pause, h.longest)
@@ -140,50 +144,22 @@ func (h *Health) run(ctx context.Context) {
 	}
 }
 
-// release lets those go on who wait for the first server, if there is one or no more time.
-func (h *Health) release() {
-	if !h.counted.Load() && (h.giveUp == 0 || time.Since(h.began) < h.giveUp) {
-		return
-	}
-	select {
-	case <-h.decided:
-	default:
-		close(h.decided)
-	}
-}
-
 // wait waits until a probe is worth its while: while all servers can count, until a check got no answer; else for about
 // a pause, or until one got an answer. The last probe before giving up is not before its time, so that a server that
 // came late is found.
-func (h *Health) wait(ctx context.Context, pause time.Duration) bool {
-	if !h.troubled.Load() {
-		select {
-		case <-h.news:
-			return true
-		case <-ctx.Done():
-			return false
+func (h *Health) wait(ctx context.Context, pause time.Duration) {
+	var over <-chan time.Time
+	if h.troubled.Load() {
+		pause = pause/2 + rand.N(pause/2+1)
+		if left := h.giveUp - time.Since(h.began); h.giveUp > 0 && left > 0 {
+			pause = min(pause, left)
 		}
-	}
-	pause = pause/2 + rand.N(pause/2+1)
-	if left := h.giveUp - time.Since(h.began); h.giveUp > 0 && left > 0 {
-		pause = min(pause, left)
+		over = time.After(pause)
 	}
 	select {
 	case <-h.news:
-		return true
-	case <-time.After(pause):
-		return true
+	case <-over:
 	case <-ctx.Done():
-		return false
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

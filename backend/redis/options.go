@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// options make the options of go-redis. Its own defaults would count twice, since it repeats commands whose replies it
+// options makes the options of go-redis. Its own defaults would count twice, since it repeats commands whose replies it
 // did not see, and would ignore a caller's deadline.
 type options struct {
 	pool    int
@@ -41,16 +40,16 @@ const never = -1
 // messages on it.
 const protocol = 2
 
-// client gives the options for one server.
-func (o *options) client(t target) *goredis.Options {
-	return &goredis.Options{
-		Network:                    t.network,
-		Addr:                       t.addr,
-		DB:                         t.db,
-		Dialer:                     o.dial(t.tls),
-		CredentialsProviderContext: o.login.of(t).credentials,
+// shared returns what all kinds of clients have in common, for servers that are reached as one of them is.
+func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions {
+	return &goredis.UniversalOptions{
+		Addrs:                      addrs,
+		DB:                         like.db,
+		Dialer:                     o.dialer.dial(like.tls),
+		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 
+		MaxRedirects:    never, // redirects are followed, and repeats decided, where counting is understood
 		MaxRetries:      never,
 		MinRetryBackoff: never,
 		MaxRetryBackoff: never,
@@ -65,92 +64,36 @@ func (o *options) client(t target) *goredis.Options {
 		PoolSize:         o.pool,
 		PipelinePoolSize: never, // pipelines would have a pool of their own, beside the limit
 
-		// A new connection says HELLO and nothing else.
+		// A new connection says HELLO and nothing else: only a managed service sends notifications.
 		DisableIdentity:          true,
-		MaintNotificationsConfig: quiet(),
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// failover gives the options for a primary that sentinels name.
+// client returns the options for one server.
+func (o *options) client(t target) *goredis.Options {
+	c := o.shared(t, t.addr).Simple()
+	c.Network = t.network
+	return c
+}
+
+// failover returns the options for a primary that sentinels name.
 func (o *options) failover(primary string, sentinels []string, user, password string) *goredis.FailoverOptions {
-	c := o.client(target{})
-	return &goredis.FailoverOptions{
-		MasterName:       primary,
-		SentinelAddrs:    sentinels,
-		SentinelUsername: user,
-		SentinelPassword: password,
-
-		Dialer:                     c.Dialer,
-		CredentialsProviderContext: c.CredentialsProviderContext,
-		Protocol:                   c.Protocol,
-
-		MaxRetries:      c.MaxRetries,
-		MinRetryBackoff: c.MinRetryBackoff,
-		MaxRetryBackoff: c.MaxRetryBackoff,
-		DialerRetries:   c.DialerRetries,
-
-		DialTimeout:           c.DialTimeout,
-		ReadTimeout:           c.ReadTimeout,
-		WriteTimeout:          c.WriteTimeout,
-		PoolTimeout:           c.PoolTimeout,
-		ContextTimeoutEnabled: c.ContextTimeoutEnabled,
-
-		PoolSize:         c.PoolSize,
-		PipelinePoolSize: c.PipelinePoolSize,
-		DisableIdentity:  c.DisableIdentity,
-	}
+	c := o.shared(target{}, sentinels...).Failover()
+	c.MasterName, c.SentinelUsername, c.SentinelPassword = primary, user, password
+	return c
 }
 
-// cluster gives the options for a cluster that some of its nodes tell about.
+// cluster returns the options for a cluster of which some nodes are known.
 func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
-	c := o.client(seeds[0])
 	addrs := make([]string, len(seeds))
 	for i, s := range seeds {
 		addrs[i] = s.addr
 	}
-	return &goredis.ClusterOptions{
-		Addrs: addrs,
-
-		Dialer:                     c.Dialer,
-		CredentialsProviderContext: c.CredentialsProviderContext,
-		Protocol:                   c.Protocol,
-
-		MaxRedirects:    never, // redirects are followed, and repeats decided, where counting is understood
-		MaxRetries:      c.MaxRetries,
-		MinRetryBackoff: c.MinRetryBackoff,
-		MaxRetryBackoff: c.MaxRetryBackoff,
-		DialerRetries:   c.DialerRetries,
-
-		DialTimeout:           c.DialTimeout,
-		ReadTimeout:           c.ReadTimeout,
-		WriteTimeout:          c.WriteTimeout,
-		PoolTimeout:           c.PoolTimeout,
-		ContextTimeoutEnabled: c.ContextTimeoutEnabled,
-
-		PoolSize:                 c.PoolSize,
-		PipelinePoolSize:         c.PipelinePoolSize,
-		DisableIdentity:          c.DisableIdentity,
-		MaintNotificationsConfig: quiet(),
-
-		// Errors lead to a new map sooner; this is for a primary that died, of which nobody tells.
-		ClusterStateReloadInterval: time.Second,
-	}
-}
-
-// quiet keeps go-redis from asking for notifications that only a managed service sends.
-func quiet() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-// dial gives what opens a connection, with TLS if the configuration or the server's URL wants it. What unix sockets
-// carry does not leave the machine, so it is not encrypted.
-func (o *options) dial(secure bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if network != "unix" && (secure || o.dialer.files.Enabled) {
-			return o.dialer.secure(ctx, network, addr)
-		}
-		return o.dialer.plain(ctx, network, addr)
-	}
+	c := o.shared(seeds[0], addrs...).Cluster()
+	// Errors lead to a new map sooner; this is for a primary that died without any error to show it.
+	c.ClusterStateReloadInterval = time.Second
+	return c
 }
 
 // libraryLog takes what go-redis would write to stderr by itself. It repeats what the errors of calls say, once for

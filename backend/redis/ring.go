@@ -148,11 +148,11 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
-// named returns the node of a name, whether it lives or not; nil if the ring has none.
-func (r *ring) named(name string) *node {
+// find returns the first node that is looked for, whether it lives or not; nil if the ring has none.
+func (r *ring) find(is func(*node) bool) *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at := slices.IndexFunc(r.nodes, func(n *node) bool { return n.name == name }); at >= 0 {
+	if at := slices.IndexFunc(r.nodes, is); at >= 0 {
 		return r.nodes[at]
 	}
 	return nil

@@ -43,17 +43,12 @@ type Errand struct {
 // Base returns the errand itself. It lets a Sender reach the errand in what embeds it.
 func (e *Errand) Base() *Errand { return e }
 
-// Answered says that the errand has its answer.
-func (e *Errand) Answered() { e.fate, e.err = Fate{kind: answered}, nil }
+// Answered notes that the errand has its answer.
+func (e *Errand) Answered() { e.Unanswered(Fate{kind: answered}, nil) }
 
-// Unanswered says that the errand was sent and got no answer, with its fate and the reason.
+// Unanswered notes that the errand has no answer, with its fate and the reason. The zero Fate is that of an errand that
+// must not be sent again.
 func (e *Errand) Unanswered(f Fate, err error) { e.fate, e.err = f, err }
-
-// Fail says that the errand must not be sent again, and why.
-func (e *Errand) Fail(err error) { e.fate, e.err = Fate{}, err }
-
-// Late says that the errand was not sent, since making a connection took too long; it may be sent again.
-func (e *Errand) Late() { e.fate, e.err = Fate{kind: again}, errNoReply }
 
 // Courier is what a Sender needs to know of the errands that it sends.
 type Courier[E any] interface {
@@ -223,13 +218,12 @@ func (s *Sender[E]) aim(ctx context.Context, e *Errand, mended map[*goredis.Clie
 
 // find gives an errand the route to its owner. While a cluster is not known yet, it has none, and may be sent later.
 func (s *Servers) find(e *Errand) error {
-	owner, err := s.at(e.At)
+	owner, err := s.client(e.At)
+	e.Route = Route{Client: owner}
 	if errors.Is(err, errUnknownCluster) {
-		e.Route = Route{}
 		e.Unanswered(Fate{kind: again}, err)
 		return nil
 	}
-	e.Route = Route{Client: owner}
 	return err
 }
 

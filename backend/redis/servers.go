@@ -107,13 +107,13 @@ func (s *Servers) NodeOf(key []byte) string {
 	return ""
 }
 
-// at returns the client of the server that an errand is for.
-func (s *Servers) at(at At) (*goredis.Client, error) {
+// client returns the client of the server that an errand is for, nil with an error.
+func (s *Servers) client(at At) (*goredis.Client, error) {
 	if at.Node == "" {
 		return s.topology.Owner(at.Key)
 	}
 	if r, is := s.topology.(*ring); is {
-		if n := r.named(at.Node); n != nil {
+		if n := r.find(func(n *node) bool { return n.name == at.Node }); n != nil {
 			return n.client, nil
 		}
 	}
@@ -195,7 +195,8 @@ type safeErrand struct {
 	Errand
 	servers  *Servers
 	commands []goredis.Cmder
-	lost     int // answers
+	failed   string // the name of the command that had no answer last
+	lost     int    // answers
 	failure  error
 }
 
@@ -214,11 +215,6 @@ func (q *safeErrand) Exchange(ctx context.Context, r Route, _ []*safeErrand) {
 		_ = pipe.BatchProcess(ctx, q.commands...)
 		_, _ = pipe.Exec(ctx)
 	}
-	q.judge()
-}
-
-// judge finds out what became of the commands.
-func (q *safeErrand) judge() {
 	at := slices.IndexFunc(q.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
 		q.Answered()
@@ -232,9 +228,7 @@ func (q *safeErrand) judge() {
 			fate = Fate{}
 		}
 	}
-	if fate.kind != moved && fate.kind != asked { // what those mean is said where they cannot be followed
-		err = q.servers.diagnose(q.At, q.Route.Client, q.commands[at].Name(), err)
-	}
+	q.failed = q.commands[at].Name()
 	q.Unanswered(fate, err)
 }
 
@@ -242,4 +236,8 @@ func (q *safeErrand) judge() {
 func (q *safeErrand) Gone(*safeErrand, time.Time) bool { return false }
 
 // Done keeps the reason for the caller.
-func (q *safeErrand) Done(_ *safeErrand, err error) { q.failure = err }
+func (q *safeErrand) Done(_ *safeErrand, err error) {
+	if q.failure = err; q.Route.Client != nil {
+		q.failure = q.servers.Diagnose(q.servers.describe(q.Route.Client), q.failed, err)
+	}
+}

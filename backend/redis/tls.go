@@ -50,9 +50,15 @@ func newDialer(files TLSConfig, timeout time.Duration) (*dialer, error) {
 	return d, err
 }
 
-// plain and secure have the form that go-redis wants.
-func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, error) {
-	return d.net.DialContext(ctx, network, addr)
+// dial returns what opens a connection, with TLS if the configuration or the server's URL wants it. What unix sockets
+// carry does not leave the machine, so it is not encrypted.
+func (d *dialer) dial(secure bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if network != "unix" && (secure || d.files.Enabled) {
+			return d.secure(ctx, network, addr)
+		}
+		return d.net.DialContext(ctx, network, addr)
+	}
 }
 
 func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -65,7 +71,7 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 	if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("redis: TLS to %s: %w", addr, err)
 	}
-	raw, err := d.plain(ctx, network, addr)
+	raw, err := d.net.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

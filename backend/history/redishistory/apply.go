@@ -32,8 +32,8 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 			return history.Receipt{}, err
 		}
 		s.step("applied")
-		if status(reply) == "hour" {
-			latest = number(reply, 1)
+		if item[string](reply, 0) == "hour" {
+			latest = item[int64](reply, 1)
 			continue
 		}
 		r, crowded, err := receipt(reply, &b)
@@ -70,12 +70,12 @@ func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch,
 
 // receipt reads what the script answered. Crowded are the series that now hold too many points.
 func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
-	last, failed := strconv.ParseUint(text(reply, 1), 10, 64)
+	last, failed := strconv.ParseUint(item[string](reply, 1), 10, 64)
 	if failed != nil {
 		return r, nil, errUnreadable
 	}
 	r.Last = last
-	switch status(reply) {
+	switch item[string](reply, 0) {
 	case "known":
 		r.Landing = history.Known
 		return r, nil, nil
@@ -117,7 +117,7 @@ func numbered(reply redis.Reply, at int, b *history.Batch) ([]history.Increment,
 	}
 	var found []history.Increment
 	for i := range list {
-		n := number(list, i)
+		n := item[int64](list, i)
 		if n < 1 || n > int64(len(b.Increments)) {
 			return nil, errUnreadable
 		}

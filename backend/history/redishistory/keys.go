@@ -40,19 +40,20 @@ func seriesKey(p history.Partition, name string) string {
 	return partitionKey(p) + base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// parseName reads what seriesName writes.
-func parseName(name string) (id history.ID, err error) {
+// parseName reads what seriesName wrote into a partition's set of those due.
+func parseName(p history.Partition, name string) (id history.ID, err error) {
+	damaged := fmt.Errorf("%w: %s: %q is no name of a series", ErrDamaged, dueKey(p), name)
 	rest := name
 	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
 		length, text, _ := strings.Cut(rest, ":")
 		n, err := strconv.Atoi(length)
 		if err != nil || n < 0 || n > len(text) {
-			return id, fmt.Errorf("%q is no name of a series", name)
+			return id, damaged
 		}
 		*part, rest = text[:n], text[n:]
 	}
 	if len(rest) != 1 || rest[0] < '0' || int(rest[0]-'0') >= history.Outcomes {
-		return id, fmt.Errorf("%q is no name of a series", name)
+		return id, damaged
 	}
 	id.Outcome = history.Outcome(rest[0] - '0')
 	return id, nil

@@ -90,6 +90,20 @@ func (s *Store) reread(ctx context.Context, p history.Partition, r *record) erro
 // errEarly means that a server's clock is behind the one that a move was planned by.
 var errEarly = errors.New("the server's clock went back")
 
+// change has a script change a series as it was planned. The reply is nil if the series' list of chunks is another one by
+// now.
+func (s *Store) change(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
+	redis.Reply, error) {
+	reply, err := s.run(ctx, p, script, keys, args...)
+	switch {
+	case err != nil || item[string](reply, 0) == "stale":
+		return nil, err
+	case item[string](reply, 0) == "early":
+		return nil, errEarly
+	}
+	return reply, nil
+}
+
 // move moves a chunk that is due from a second on. It is false if the series' list of chunks is another one by now.
 func (s *Store) move(ctx context.Context, p history.Partition, v *visit, c history.Chunk, from int64) (
 	points int, ok bool, err error) {
@@ -115,109 +129,76 @@ func (s *Store) move(ctx context.Context, p history.Partition, v *visit, c histo
 		args = append(args, to[0].Places(), chunkName(to[1]))
 	}
 	s.step("roll " + c.Tier.String())
-	reply, err := s.run(ctx, p, s.scripts.roll, keys, args...)
-	if err != nil {
+	reply, err := s.change(ctx, p, s.scripts.roll, keys, args...)
+	if reply == nil {
 		return 0, false, err
 	}
 	s.step("rolled " + c.Tier.String())
-	switch status(reply) {
-	case "early":
-		return 0, false, errEarly
-	case "stale":
-		return 0, false, nil
-	}
 	if v.became(left); len(to) > 1 { // all may have gone to one of them
 		err = s.reread(ctx, p, v.record)
 	}
-	return int(number(reply, 1)), true, err
+	return int(item[int64](reply, 1)), true, err
 }
 
-// advance does what is due of a chunk, and says what it did; nil if the series' list of chunks is another one by now.
-func (w *worker) advance(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (
-	did *history.Rolled, err error) {
+// advance does what is due of a chunk. It is not done if the series' list of chunks is another one by now.
+func (w *worker) advance(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
 	if c.Tier == history.Days {
 		return w.expire(ctx, p, v, c, now)
 	}
-	err = w.paced(ctx, func() error {
-		points, ok, err := w.move(ctx, p, v, c, w.keep.Due(c, 0))
-		if ok {
-			did = &history.Rolled{Series: 1}
-			did.Moved(c, points)
-		}
-		return err
-	})
-	return did, err
+	points, done, err := w.move(ctx, p, v, c, w.keep.Due(c, 0))
+	if done {
+		w.did.Series++
+		w.did.Moved(c, points)
+	}
+	return done, err
 }
 
-// expire drops the days of a chunk that are older than the retention.
-func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (
-	did *history.Rolled, err error) {
-	err = w.paced(ctx, func() error {
-		ledger, err := w.loadPieces(ctx, p, v.record, [][]history.Chunk{{c}})
-		if ledger == nil {
-			return err
-		}
-		if v.damage != nil {
-			return v.damage
-		}
-		cells := ledger.Get(c)
-		gone, stay := w.keep.Expire(c, cells, now)
+// expire drops the days of a chunk that are older than the retention. It is not done if the series' list of chunks is
+// another one by now.
+func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
+	ledger, err := w.loadPieces(ctx, p, v.record, [][]history.Chunk{{c}})
+	if ledger == nil {
+		return false, err
+	}
+	if v.damage != nil {
+		return false, v.damage
+	}
+	gone, stay := w.keep.Expire(c, ledger.Get(c), now)
+	left := v.chunks
+	if len(stay) == 0 {
+		left = v.without(c)
+	} else {
 		if v.exact == nil {
 			v.exact = make(map[history.Chunk]int64)
 		}
-		left := v.chunks
-		if len(stay) > 0 {
-			v.exact[c] = w.keep.Due(c, c.At(stay[0].Place))
-		} else {
-			left = v.without(c)
+		if v.exact[c] = w.keep.Due(c, c.At(stay[0].Place)); len(gone) == 0 {
+			return true, nil
 		}
-		did = &history.Rolled{}
-		if len(gone) == 0 && len(stay) > 0 {
-			return nil
-		}
-		reply, err := w.drop(ctx, p, v, c, gone, v.score(left))
-		if did = nil; err != nil || status(reply) == "stale" {
-			return err
-		}
-		v.became(left)
-		did = &history.Rolled{Expired: gone.Sum()}
-		if len(gone) > 0 {
-			did.Series = 1
-			did.Moved(c, len(gone))
-		}
-		return nil
-	})
-	return did, err
-}
-
-// drop removes the first days of a chunk.
-func (w *worker) drop(ctx context.Context, p history.Partition, v *visit, c history.Chunk, gone history.Cells,
-	score string) (redis.Reply, error) {
+	}
 	first, from := 0, int64(0)
 	if n := len(gone); n > 0 {
 		first, from = gone[n-1].Place+1, w.keep.Due(c, c.At(gone[n-1].Place))
 	}
 	w.step("expire")
-	reply, err := w.run(ctx, p, w.scripts.expire, append([]string{dueKey(p), v.key}, keysOf(v.key, c)...),
-		from, v.version, v.name, score, chunkName(c), first)
-	if err != nil {
-		return nil, err
+	reply, err := w.change(ctx, p, w.scripts.expire, append([]string{dueKey(p), v.key}, keysOf(v.key, c)...),
+		from, v.version, v.name, v.score(left), chunkName(c), first)
+	if reply == nil {
+		return false, err
 	}
 	w.step("expired")
-	if status(reply) == "early" {
-		return nil, errEarly
+	v.became(left)
+	if w.did.Expired += gone.Sum(); len(gone) > 0 {
+		w.did.Series++
+		w.did.Moved(c, len(gone))
 	}
-	return reply, nil
+	return true, nil
 }
 
-// reschedule says when a series is due next that needs nothing now. It is false if its list of chunks is another one by
-// now; then the record is fresh.
+// reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another one
+// by now.
 func (w *worker) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
-	reply, err := w.run(ctx, p, w.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
-	if err != nil || status(reply) == "due" {
-		return true, err
-	}
-	return false, w.reread(ctx, p, v.record)
+	reply, err := w.change(ctx, p, w.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
+	return reply != nil, err
 }
 
 // shrink rolls a series early until it holds no more points finer than a day than it may.
@@ -243,43 +224,33 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 			tries++
 		}
 	}
-	return fmt.Errorf("partition %d of the history: series %+v changes quicker than it can be rolled", p, id)
+	return unsteady(p, id)
 }
 
 // forget forgets the positions of writers that have not been heard of for long.
 func (w *worker) forget(ctx context.Context, p history.Partition, now int64) error {
 	const forgetAfter = int64(history.ForgetAfter / time.Second)
-	for cursor, begun := "0", false; !begun || cursor != "0"; begun = true {
-		answer, err := w.do(ctx, p, "hscan", writersKey(p), cursor, "count", scanned)
-		if err != nil {
-			return err
+	var old []any
+	err := w.scan(ctx, p, func(writer, position string) {
+		if at, known := heard(position); known && now-at >= forgetAfter {
+			old = append(old, writer)
 		}
-		reply, _ := answer.([]any)
-		if len(reply) != 2 {
-			return errUnreadable
-		}
-		fields, _ := reply[1].([]any)
-		old := []any{forgetAfter}
-		for i := 0; i+1 < len(fields); i += 2 {
-			if at, known := heard(text(fields, i+1)); known && now-at >= forgetAfter {
-				old = append(old, text(fields, i))
-			}
-		}
-		cursor = text(reply, 0)
-		if w.job.DryRun {
-			w.did.Forgotten += uint64(len(old) - 1)
-			continue
-		}
-		if len(old) == 1 {
-			continue
-		}
+	}, "hscan", writersKey(p))
+	if err != nil {
+		return err
+	}
+	if w.job.DryRun {
+		w.did.Forgotten += uint64(len(old))
+		return nil
+	}
+	for writers := range slices.Chunk(old, scanned) {
 		w.step("forget")
-		done, err := w.run(ctx, p, w.scripts.forget, []string{writersKey(p)}, old...)
+		reply, err := w.run(ctx, p, w.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {
 			return err
 		}
 		w.step("forgot")
-		w.did.Forgotten += uint64(number(done, 1))
+		w.did.Forgotten += uint64(item[int64](reply, 1))
 	}
 	return nil
 }

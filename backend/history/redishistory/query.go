@@ -20,33 +20,29 @@ const (
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	partitions := make(chan history.Partition)
-	found := make(chan history.Series)
+	partitions := make(chan history.Partition, history.Partitions)
 	exact := byPartition(q.IDs())
+	for p := range history.Partitions {
+		if exact == nil || exact[history.Partition(p)] != nil {
+			partitions <- history.Partition(p)
+		}
+	}
+	close(partitions)
+	found := make(chan history.Series)
 	var reading sync.WaitGroup
 	for range readers {
 		reading.Go(func() {
 			for p := range partitions {
 				if err := s.queryPartition(ctx, p, &q, exact, found); err != nil {
 					cancel(err)
+					return
 				}
 			}
 		})
 	}
 	go func() {
-		defer close(found)
-		defer reading.Wait()
-		defer close(partitions)
-		for p := range history.Partitions {
-			if exact != nil && exact[history.Partition(p)] == nil {
-				continue
-			}
-			select {
-			case partitions <- history.Partition(p):
-			case <-ctx.Done():
-				return
-			}
-		}
+		reading.Wait()
+		close(found)
 	}()
 	var err error
 	for series := range found { // to its end, so that nothing goes on when this returns
@@ -118,8 +114,8 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names are the series of a partition that a query is about, nil for all, and what in the set of those due is no name of
-// a series, or why there is no such set.
+// names returns the series of a partition that a query is about, nil for all, and what in the set of those due is no name
+// of a series, or why there is no such set.
 func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
 	ids []history.ID, damage []error, err error) {
 	pattern := "*"
@@ -127,35 +123,46 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 		pattern = glob(q)
 	}
 	seen := make(map[string]bool) // a scan may name one twice
-	for cursor, begun := "0", false; !begun || cursor != "0"; begun = true {
-		answer, err := s.do(ctx, p, "zscan", dueKey(p), cursor, "match", pattern, "count", scanned)
-		if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
-			return nil, []error{fmt.Errorf("%w: %s, the names of a partition's series: %w", ErrDamaged, dueKey(p), err)}, nil
+	err = s.scan(ctx, p, func(name, _ string) {
+		if seen[name] {
+			return
 		}
+		seen[name] = true
+		id, err := parseName(p, name)
+		switch {
+		case err != nil:
+			damage = append(damage, err)
+		case q == nil || q.Matches(id):
+			ids = append(ids, id)
+		}
+	}, "zscan", dueKey(p), "match", pattern)
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		return nil, []error{fmt.Errorf("%w: %s, the names of a partition's series: %w", ErrDamaged, dueKey(p), err)}, nil
+	}
+	return ids, damage, err
+}
+
+// scan calls each with all that a scanning command finds in a key: fields with their values, or members with their
+// scores, some of them maybe twice.
+func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, value string),
+	command, key string, options ...any) error {
+	for cursor := "0"; ; {
+		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanned}, options...)...)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		reply, _ := answer.([]any)
 		if len(reply) != 2 {
-			return nil, nil, errUnreadable
+			return errUnreadable
 		}
-		members, _ := reply[1].([]any)
-		for i := 0; i < len(members); i += 2 {
-			name := text(members, i)
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			id, err := parseName(name)
-			if err != nil {
-				damage = append(damage, fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err))
-			} else if q == nil || q.Matches(id) {
-				ids = append(ids, id)
-			}
+		items, _ := reply[1].([]any)
+		for i := 0; i+1 < len(items); i += 2 {
+			each(item[string](items, i), item[string](items, i+1))
 		}
-		cursor = text(reply, 0)
+		if cursor = item[string](reply, 0); cursor == "0" {
+			return nil
+		}
 	}
-	return ids, damage, nil
 }
 
 // glob is a pattern for the names of all series that a query is about, and maybe some others.

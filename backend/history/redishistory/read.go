@@ -83,10 +83,10 @@ func parseCount(value string) (uint64, error) {
 func fields(reply redis.Reply, i int, f func(name, value string) error) (first error) {
 	if i < len(reply) {
 		if failed, is := reply[i].([]any); is {
-			return errors.New(text(failed, 0))
+			return errors.New(item[string](failed, 0))
 		}
 	}
-	count, rest, some := strings.Cut(text(reply, i), " ")
+	count, rest, some := strings.Cut(item[string](reply, i), " ")
 	if !some {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 		list[i].parse(reply, 2+i)
 		found = append(found, list[i])
 	}
-	return found, number(reply, 1), nil
+	return found, item[int64](reply, 1), nil
 }
 
 // load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
@@ -149,7 +149,7 @@ func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs 
 			return ledger, err
 		}
 	}
-	return nil, fmt.Errorf("partition %d of the history: series %+v changes quicker than it can be read", p, r.id)
+	return nil, unsteady(p, r.id)
 }
 
 // loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.

@@ -82,11 +82,11 @@ func (s *Store) findPlacement(ctx context.Context) error {
 	return s.ring.adopt(stored)
 }
 
-// placements are what the nodes that answer have stored, by name.
+// placements returns what the nodes that answer have stored, by name.
 func (s *Store) placements(ctx context.Context) (stored map[string]string, silent, err error) {
 	stored = make(map[string]string)
 	for _, name := range s.ring.names {
-		text, failed := s.placementOn(ctx, name)
+		text, failed := s.placed(ctx, name)
 		switch {
 		case failed != nil && ctx.Err() != nil:
 			return nil, nil, failed
@@ -99,42 +99,34 @@ func (s *Store) placements(ctx context.Context) (stored map[string]string, silen
 	return stored, silent, nil
 }
 
-// placementOn is what a node has stored, "" for nothing.
-func (s *Store) placementOn(ctx context.Context, name string) (string, error) {
-	answer, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey})
-	if err != nil {
-		return "", err
-	}
-	return text(answer, 0), nil
+// placed returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.
+func (s *Store) placed(ctx context.Context, name string, content ...any) (string, error) {
+	reply, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey}, content...)
+	return item[string](reply, 0), err
 }
 
 // makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process was
 // quicker on some, what it stored is found to be the same, or reported.
 func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 	made := placement{Format: Format, Of: make(map[string][]int)}
+	for _, name := range s.ring.names {
+		made.Of[name] = []int{} // one without any partition is a node too
+	}
 	for p := range history.Partitions {
 		node := s.servers.NodeOf([]byte(partitionKey(history.Partition(p))))
 		made.Of[node] = append(made.Of[node], p)
-	}
-	for _, name := range s.ring.names { // one without any partition is a node too
-		made.Of[name] = append([]int{}, made.Of[name]...)
 	}
 	content, err := json.Marshal(made)
 	if err != nil {
 		return nil, err
 	}
+	stored := make(map[string]string)
 	for _, name := range s.ring.names {
-		if err := s.storePlacement(ctx, name, string(content)); err != nil {
+		if stored[name], err = s.placed(ctx, name, string(content)); err != nil {
 			return nil, err
 		}
 	}
-	stored, silent, err := s.placements(ctx)
-	return stored, errors.Join(silent, err)
-}
-
-func (s *Store) storePlacement(ctx context.Context, name, content string) error {
-	_, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey}, content)
-	return err
+	return stored, nil
 }
 
 // adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.
@@ -189,14 +181,12 @@ func (r *ring) adopt(stored map[string]string) error {
 	return nil
 }
 
-// verify looks whether a node that was away before has the same placement. One that has none has lost what it held.
+// verify checks that a node that was away before has the same placement. One that has none has lost what it held.
 func (s *Store) verify(ctx context.Context, name string) error {
-	content, err := s.placementOn(ctx, name)
+	content, err := s.placed(ctx, name)
 	if err == nil && content == "" {
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
-		if err = s.storePlacement(ctx, name, s.ring.stored); err == nil {
-			content, err = s.placementOn(ctx, name)
-		}
+		content, err = s.placed(ctx, name, s.ring.stored)
 	}
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package redishistory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,15 +134,15 @@ func (w *worker) due(ctx context.Context, p history.Partition, now int64) error 
 		members, _ := answer.([]any)
 		var page []history.ID
 		for i := range members {
-			name := text(members, i)
-			id, err := parseName(name)
+			name := item[string](members, i)
+			id, err := parseName(p, name)
 			if w.job.DryRun || err != nil || seen[name] { // what comes again will come again: late hits came between
 				skip++
 			}
 			switch {
 			case seen[name]:
 			case err != nil:
-				w.fail(fmt.Errorf("%w: %s: %w", ErrDamaged, dueKey(p), err))
+				w.fail(err)
 			default:
 				page = append(page, id)
 			}
@@ -181,7 +182,7 @@ func (w *worker) tolerate(err error) error {
 	return err
 }
 
-// one does what is due of a series, or says what that would be.
+// one does what is due of a series, or counts what that would be.
 func (w *worker) one(ctx context.Context, p history.Partition, r *record, now int64) error {
 	if r.damage != nil {
 		return r.damage
@@ -190,50 +191,43 @@ func (w *worker) one(ctx context.Context, p history.Partition, r *record, now in
 		return w.roll(ctx, p, r, now)
 	}
 	ledger, err := w.load(ctx, p, r, func(history.Chunk) bool { return true })
-	if err == nil {
-		err = r.damage
-	}
-	if err == nil {
+	if err = cmp.Or(err, r.damage); err == nil {
 		w.did.Add(ledger.Roll(&w.keep, now))
 	}
 	return err
 }
 
 // roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old.
-func (w *worker) roll(ctx context.Context, p history.Partition, r *record, now int64) error {
-	moved := false
-	defer func() {
-		if moved {
-			w.did.Series++
-		}
-	}()
-	plan := visit{record: r, ages: &w.keep}
-	for tries := 0; tries < maxReads; {
+func (w *worker) roll(ctx context.Context, p history.Partition, r *record, now int64) (err error) {
+	plan, others := visit{record: r, ages: &w.keep}, w.did.Series
+	for stale := 0; stale < maxReads; {
+		var done bool
 		c, found := plan.next(now)
-		if !found {
-			done, err := w.reschedule(ctx, p, &plan)
-			if err != nil || done {
+		if found {
+			err = w.paced(ctx, func() (err error) {
+				done, err = w.advance(ctx, p, &plan, c, now)
 				return err
-			}
-			tries++
-			continue
+			})
+			w.did.Series = min(w.did.Series, others+1) // however many of its chunks have moved
+		} else {
+			done, err = w.reschedule(ctx, p, &plan)
 		}
-		did, err := w.advance(ctx, p, &plan, c, now)
-		if err != nil {
+		if err != nil || done && !found {
 			return err
 		}
-		if did == nil {
-			tries++
+		if !done {
+			stale++
 			if err := w.reread(ctx, p, r); err != nil {
 				return err
 			}
-			continue
 		}
-		moved = moved || did.Series > 0
-		did.Series = 0
-		w.did.Add(*did)
 	}
-	return fmt.Errorf("partition %d of the history: series %+v changes quicker than it can be rolled", p, r.id)
+	return unsteady(p, r.id)
+}
+
+// unsteady is the error of a series that was changed again and again while it was read or moved.
+func unsteady(p history.Partition, id history.ID) error {
+	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
 }
 
 // paced calls f and then rests, so that the server works for the job in no more than its part of the time.

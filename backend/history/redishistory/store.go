@@ -180,35 +180,22 @@ var errUnreadable = errors.New("the reply is not the script's")
 
 // refusal is the error that a reply of any script may be.
 func refusal(reply redis.Reply) error {
-	switch status(reply) {
+	switch item[string](reply, 0) {
 	case "":
 		return errUnreadable
 	case "format":
 		return fmt.Errorf("%w: %s, and this weir knows %s: use the weir that wrote it, or another database",
-			ErrFormat, text(reply, 1), Format)
+			ErrFormat, item[string](reply, 1), Format)
 	case "damaged":
-		return fmt.Errorf("%w: %s: %s", ErrDamaged, text(reply, 1), text(reply, 2))
+		return fmt.Errorf("%w: %s: %s", ErrDamaged, item[string](reply, 1), item[string](reply, 2))
 	}
 	return nil
 }
 
-// status is what a reply begins with.
-func status(reply redis.Reply) string { return text(reply, 0) }
-
-// text is an item of a reply, "" if it is no text.
-func text(reply redis.Reply, i int) string {
+// item returns an item of a reply, the zero T if it is no T.
+func item[T any](reply redis.Reply, i int) (v T) {
 	if i < len(reply) {
-		s, _ := reply[i].(string)
-		return s
+		v, _ = reply[i].(T)
 	}
-	return ""
-}
-
-// number is an item of a reply, 0 if it is no number.
-func number(reply redis.Reply, i int) int64 {
-	if i < len(reply) {
-		n, _ := reply[i].(int64)
-		return n
-	}
-	return 0
+	return v
 }

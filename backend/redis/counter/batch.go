@@ -123,27 +123,25 @@ func (b *batch) exchangeEach(ctx context.Context, r redis.Route, group []*ask) {
 	}
 }
 
-// read tells a check what the i-th item of a reply is to it.
+// read notes what the i-th item of a reply is to a check.
 func (b *batch) read(a *ask, e *evalsha, i int) {
-	items, _ := e.Val().([]any)
 	switch err := e.Err(); {
 	case err != nil:
 		a.Unanswered(redis.Judge(err, e.written), err)
+		return
 	case !e.written: // making a connection took too long
-		a.Late()
-	case len(items) != e.checks:
-		a.Fail(errUnreadable)
-	default:
-		b.readItem(a, items[i])
+		a.Unanswered(redis.Judge(errLate, false), errLate)
+		return
 	}
-}
-
-// readItem reads the script's answer to a check.
-func (b *batch) readItem(a *ask, item any) {
-	text, ok := item.(string)
+	var text string
+	items, _ := e.Val().([]any)
+	ok := len(items) == e.checks
+	if ok {
+		text, ok = items[i].(string)
+	}
 	switch {
 	case !ok:
-		a.Fail(errUnreadable)
+		a.Unanswered(redis.Fate{}, errUnreadable)
 	case strings.HasPrefix(text, "!"): // what went wrong with a check that was not counted
 		a.Unanswered(redis.JudgeText(text[1:]), errors.New(text[1:]))
 	default:
