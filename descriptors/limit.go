@@ -28,34 +28,25 @@ const (
 // AlgorithmNames lists what [ParseAlgorithm] accepts, for error messages.
 const AlgorithmNames = "sliding_window, fixed_window, sliding_log, token_bucket"
 
+var algorithmNames = [...]string{SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log",
+	TokenBucket: "token_bucket"}
+
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	switch name {
-	case "sliding_window":
-		return SlidingWindow, nil
-	case "fixed_window":
-		return FixedWindow, nil
-	case "sliding_log":
-		return SlidingLog, nil
-	case "token_bucket":
-		return TokenBucket, nil
+	for a := SlidingWindow; a <= TokenBucket; a++ {
+		if name == algorithmNames[a] {
+			return a, nil
+		}
 	}
 	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
 }
 
 // String returns the algorithm's name in files.
 func (a Algorithm) String() string {
-	switch a {
-	case SlidingWindow:
-		return "sliding_window"
-	case FixedWindow:
-		return "fixed_window"
-	case SlidingLog:
-		return "sliding_log"
-	case TokenBucket:
-		return "token_bucket"
+	if a < SlidingWindow || a > TokenBucket {
+		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
+	return algorithmNames[a]
 }
 
 // Charge is which checks are counted.
