@@ -31,7 +31,8 @@ type serveCommand struct {
 // Help returns what weir serve --help shows below the first sentence.
 func (*serveCommand) Help() string {
 	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
-DATA_DIR, DRAIN_DELAY and more; the documentation lists them. SIGTERM drains and exits 0; a second one ends at once.`
+DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
+once.`
 }
 
 // errGaveUp is why a weir drains that never found what it needs; it has logged what that is.
