@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	if err != nil {
 		return err
 	}
+	c.Config = cmp.Or(c.Config, set.ConfigDir())
 	log := set.Logger(out.Err)
 	if err := settings.Unsupported(os.Getenv, log); err != nil {
 		return err
@@ -70,7 +72,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 		return errors.Join(err, measure.close(ctx), store.Close())
 	}
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
-		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.dir(&set))
+		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.Config)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -101,16 +103,9 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	return nil
 }
 
-func (c *serveCommand) dir(set *settings.Settings) string {
-	if c.Config != "" {
-		return c.Config
-	}
-	return set.ConfigDir()
-}
-
 // watch applies the directory's configurations until ctx ends.
 func (c *serveCommand) watch(ctx context.Context, set *settings.Settings, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	source := file.New(c.dir(set), set.Rules(), log)
+	source := file.New(c.Config, set.Rules(), log)
 	source.OnError = func(error) { m.ConfigLoaded(false) }
 	err := source.Run(ctx, func(config *descriptors.Config) error {
 		l.Apply(config)

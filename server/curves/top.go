@@ -44,21 +44,11 @@ type TopRow struct {
 
 // By returns where a row keeps what it is ranked by: hits, or those of an outcome; nil for anything else.
 func (r *TopRow) By(what string) *uint64 {
-	switch what {
-	case byHits:
-		return &r.Hits
-	case "within":
-		return &r.Within
-	case "over":
-		return &r.Over
-	case "degraded":
-		return &r.Degraded
-	case "near":
-		return &r.Near
-	case "shadow":
-		return &r.Shadow
+	i := slices.Index([]string{byHits, "within", "over", "degraded", "near", "shadow"}, what)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return [...]*uint64{&r.Hits, &r.Within, &r.Over, &r.Degraded, &r.Near, &r.Shadow}[i]
 }
 
 func (r *TopRow) add(o history.Outcome, hits uint64) {

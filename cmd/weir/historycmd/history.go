@@ -162,9 +162,9 @@ func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*
 	return nil, fmt.Errorf("opening the history: %w", err)
 }
 
-// complete returns nil if all series that were asked for could be read. Else what was shown is not all.
-func complete(unreadable int) error {
-	if unreadable > 0 {
+// sound returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
+func sound(broken int) error {
+	if broken > 0 {
 		return exit.No
 	}
 	return nil

@@ -45,7 +45,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.
 			return err
 		}
 	}
-	return complete(a.Unreadable)
+	return sound(a.Unreadable)
 }
 
 // showView shows series to people, each as a curve on the same axis of time:

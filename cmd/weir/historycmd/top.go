@@ -36,7 +36,7 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.P
 			return err
 		}
 	}
-	return complete(a.Unreadable)
+	return sound(a.Unreadable)
 }
 
 // topView is a table of rules:

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/curves"
@@ -38,10 +37,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as setting
 			return err
 		}
 	}
-	if a.Broken > 0 {
-		return exit.No
-	}
-	return nil
+	return sound(a.Broken)
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.
