@@ -75,8 +75,8 @@ func (c Chunk) next(cells Cells) []part {
 	return parts
 }
 
-// Expire splits the cells of a chunk of days into those that are older than the retention, and those that stay. Both lie
-// in cells.
+// Expire splits the cells of a chunk of days into those that are older than the retention, and those that stay. Both
+// lie in cells.
 func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 	n := 0
 	for n < len(cells) && k.Due(c, c.At(cells[n].Place)) <= now {
@@ -86,7 +86,8 @@ func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 }
 
 // Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the
-// finer of two, and the hour that is being written only where nothing else is left. It returns false if all are of days.
+// finer of two, and the hour that is being written only where nothing else is left. It returns false if all are of
+// days.
 func (k *Keep) Early(chunks []Chunk, now int64) (Chunk, bool) {
 	present, best, found := ChunkOf(Minutes, now), Chunk{}, false
 	for _, c := range chunks {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Met is which stored buckets a range has met, in all series that are asked for. It decides where the range can be
+// Met is the stored buckets that a range has met, in all series that are asked for. It decides where the range can be
 // cut so that no stored bucket is split: only then are sums of what lies between two cuts integers. The zero value
 // has met none.
 type Met struct {
@@ -25,7 +25,7 @@ func (m *Met) Add(points []Point) {
 	}
 }
 
-// Coarsest is the coarsest tier that was met, minutes if none was.
+// Coarsest returns the coarsest tier that was met, minutes if none was.
 func (m *Met) Coarsest() Tier {
 	for t := Days; t > Minutes; t-- {
 		if m.until[t] > 0 {
@@ -44,7 +44,7 @@ func (m *Met) Widen(r Range) Range {
 	return Range{min(r.From, m.first), max(r.To, m.end)}
 }
 
-// Cut says how a range is cut into buckets of one width.
+// Cut is a range cut into buckets of one width.
 type Cut struct {
 	// Borders are where the buckets begin, and where the last one ends, in Unix seconds.
 	Borders []int64
@@ -53,10 +53,10 @@ type Cut struct {
 	Moved [Tiers]int64
 }
 
-// Range is from the first border to the last.
+// Range returns the range from the first border to the last.
 func (c *Cut) Range() Range { return Range{c.Borders[0], c.Borders[len(c.Borders)-1]} }
 
-// Equal says whether two cuts are the same.
+// Equal reports whether two cuts are the same.
 func (c *Cut) Equal(other *Cut) bool {
 	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
 }
@@ -71,7 +71,7 @@ var (
 // Cut cuts a range, widened, into at most n buckets, n at least 1, of the smallest width that will do. The width is
 // at least that of the coarsest tier met, and no stored bucket is split. Buckets of a day or more are whole days of
 // the zone, 23 to 25 hours each, wherever what is stored is fine enough. If round widths would more than double the
-// range, an odd one is taken that begins where the range does.
+// range, an odd one is used that begins where the range does.
 func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 	r = r.widen(minute)
 	coarsest := m.Coarsest().Width()
@@ -109,7 +109,7 @@ func even(r Range, width int64) Cut {
 // fewDays cuts a range into at most n buckets of as few days as possible, which begin where the range does.
 func (m *Met) fewDays(r Range, n int, zone *time.Location) Cut {
 	first := dayOf(r.From, zone)
-	if border, _ := m.settle(midnight(first, zone)); border > r.From {
+	if border, _ := m.snap(midnight(first, zone)); border > r.From {
 		first--
 	}
 	for each := max(r.Length()/day/int64(n), 1); ; each++ {
@@ -125,7 +125,7 @@ func (m *Met) days(r Range, zone *time.Location, first, each int64) Cut {
 	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
 	for i := floorDiv(dayOf(r.From, zone)-first, each) - 1; ; i++ {
 		at := midnight(first+i*each, zone)
-		border, in := m.settle(at)
+		border, in := m.snap(at)
 		switch last := len(c.Borders) - 1; {
 		case border <= r.From:
 			c = Cut{Borders: []int64{border}}
@@ -143,10 +143,10 @@ func (m *Met) days(r Range, zone *time.Location, first, each int64) Cut {
 	}
 }
 
-// settle moves a midnight to the nearest border that splits no stored bucket, and says in which tier's it lay.
-// Between the buckets of a tier it is treated as in one of them, so that days without hits are as long as those
+// snap moves a midnight to the nearest border that splits no stored bucket, and returns the tier of the one that it lay
+// in. Between the buckets of a tier it is treated as in one of them, so that days without hits are as long as those
 // around them.
-func (m *Met) settle(midnight int64) (int64, Tier) {
+func (m *Met) snap(midnight int64) (int64, Tier) {
 	for t := Days; t > Minutes; t-- {
 		if midnight < m.until[t] {
 			width := t.Width()
@@ -156,14 +156,14 @@ func (m *Met) settle(midnight int64) (int64, Tier) {
 	return midnight, Minutes
 }
 
-// dayOf is the local date of a moment, in days since 1970.
+// dayOf returns the local date of a moment, in days since 1970.
 func dayOf(at int64, zone *time.Location) int64 {
 	_, offset := time.Unix(at, 0).In(zone).Zone()
 	return floorDiv(at+int64(offset), day)
 }
 
-// midnight is the first minute of a local date or, if the zone left it out, of the next one. It is searched for, as
-// there are zones that skip midnight when their clocks go forward.
+// midnight returns the first minute of a local date or, if the zone left it out, of the next one. It is searched for,
+// as there are zones that skip midnight when their clocks go forward.
 func midnight(date int64, zone *time.Location) int64 {
 	first := date*day - day // zones are at most 14 hours from UTC
 	return first + minute*int64(sort.Search(2*day/minute, func(i int) bool {
@@ -201,7 +201,7 @@ func (c *Cut) Fill(points []Point) []Bucket {
 	return buckets
 }
 
-// Stored is the sum of a series' points. It is exact up to MaxTotal, which no sound series exceeds, and never
+// Stored returns the sum of a series' points. It is exact up to MaxTotal, which no sound series exceeds, and never
 // overflows.
 func (s *Series) Stored() uint64 {
 	var sum uint64
@@ -213,8 +213,8 @@ func (s *Series) Stored() uint64 {
 	return sum
 }
 
-// Exact says whether a series that was asked for always holds what it ever counted: what is stored and what has expired
-// make its lifetime. One that is damaged does not, whatever could be read of it.
+// Exact reports whether a series that was asked for always holds what it ever counted: what is stored and what has
+// expired make its lifetime. One that is damaged does not, whatever could be read of it.
 func (s *Series) Exact() bool {
 	return s.Err == nil && s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
 }

@@ -1,7 +1,7 @@
-// Package history is the contract between what counts hits, what keeps them, and who looks at the curve: series of hits,
-// numbered batches, tiers that grow coarser with age, and the arithmetic that moves counts from one tier to the next.
-// It is pure: time is an argument, and no store is here. The stores are filehistory and redishistory below it, and export
-// brings hits to them. README.md says what is promised.
+// Package history is the contract between what counts hits, what keeps them, and who looks at the curve: series of
+// hits, numbered batches, tiers that grow coarser with age, and the arithmetic that moves counts from one tier to the
+// next. It is pure: time is an argument, and no store is here. The stores are filehistory and redishistory below it,
+// and export brings hits to them. README.md says what is promised.
 package history
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Outcome says what became of hits. Within, Over and Degraded add up to all hits of a rule; Near is a part of Within,
+// Outcome is what became of hits. Within, Over and Degraded add up to all hits of a rule; Near is a part of Within,
 // Shadow a part of Over.
 type Outcome uint8
 
@@ -30,7 +30,7 @@ const (
 
 var outcomeNames = [Outcomes]string{"within", "over", "degraded", "near", "shadow"}
 
-// String is the outcome's name in queries and metrics.
+// String returns the outcome's name in queries and metrics.
 func (o Outcome) String() string {
 	if int(o) < Outcomes {
 		return outcomeNames[o]
@@ -74,10 +74,10 @@ func (id ID) Compare(other ID) int {
 // Partitions is how many parts all series fall into. It is fixed for the life of the data.
 const Partitions = 256
 
-// Partition is one of them. What it holds lies in one place, so that a batch lands whole or not at all.
+// Partition is one of them. What it holds is kept together, so that a batch lands whole or not at all.
 type Partition uint8
 
-// Partition is the series' partition, by FNV-1a over the parts of its ID.
+// Partition returns the series' partition, by FNV-1a over the parts of its ID.
 func (id ID) Partition() Partition {
 	h := fnv.New64a()
 	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
@@ -89,7 +89,7 @@ func (id ID) Partition() Partition {
 	return Partition(sum ^ sum>>8 ^ sum>>16 ^ sum>>24 ^ sum>>32 ^ sum>>40 ^ sum>>48 ^ sum>>56)
 }
 
-// MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and say how much.
+// MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and report how much.
 const MaxTotal = 1_000_000_000_000_000_000 - 1
 
 // Increment is hits of one series in one minute.
@@ -112,10 +112,11 @@ type Batch struct {
 	Increments []Increment
 }
 
-// ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever take it.
+// ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever accept it.
 var ErrBadBatch = errors.New("not a batch of this partition")
 
-// Check says what is wrong with a batch for a partition, nil if nothing is. Its error wraps [ErrBadBatch].
+// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, nil if nothing
+// is.
 func (b *Batch) Check(p Partition) error {
 	switch {
 	case b.Writer == "":
@@ -145,7 +146,7 @@ func (b *Batch) Check(p Partition) error {
 // maxMinute is in the year 9999.
 const maxMinute = 253402300799 / minute
 
-// Landing says what became of a batch.
+// Landing is what became of a batch.
 type Landing uint8
 
 const (
@@ -154,7 +155,7 @@ const (
 	Gap                   // the store holds less of this writer than the batch follows; nothing was done
 )
 
-// Landing says what is to become of the batch in a partition that holds this writer's batches up to last.
+// Landing returns what is to become of the batch in a partition that holds this writer's batches up to last.
 func (b *Batch) Landing(last uint64) Landing {
 	switch {
 	case last >= b.Seq:
@@ -176,22 +177,23 @@ type Receipt struct {
 // Store keeps series. All its methods may be called by any number of goroutines and processes.
 type Store interface {
 	// Apply lands a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
-	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or may
-	// not have landed, unless it wraps ErrBadBatch.
+	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
+	// may not have landed, unless it wraps ErrBadBatch.
 	Apply(ctx context.Context, p Partition, b Batch) (Receipt, error)
 	// Roll moves what is old enough to coarser tiers, and drops what is older than the retention. It may be killed
 	// anywhere, run twice and run in parallel.
 	Roll(ctx context.Context, job Job) (Rolled, error)
-	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those that
-	// overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends with the
-	// first error of yield, and with any other trouble: a store that does not answer, a file whose pages are damaged.
+	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
+	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
+	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
+	// damaged.
 	Query(ctx context.Context, q Query, yield func(Series) error) error
 }
 
 // Job is one run of the downsampling job.
 type Job struct {
-	Now    time.Time // never taken to be later than the store's own clock
-	DryRun bool      // only say what would be done
+	Now    time.Time // the store's own clock, if that is earlier
+	DryRun bool      // only report what would be done
 	// Progress, if not nil, is called now and then with what has been done so far.
 	Progress func(Rolled)
 }
@@ -213,7 +215,7 @@ type Query struct {
 	From, To            int64 // Unix seconds; From inclusive, To exclusive
 }
 
-// Matches says whether the query asks for a series.
+// Matches reports whether the query asks for a series.
 func (q *Query) Matches(id ID) bool {
 	for _, want := range [...]struct {
 		is  *string
@@ -231,7 +233,7 @@ func (q *Query) Matches(id ID) bool {
 	return len(q.Outcomes) == 0
 }
 
-// IDs are the only series that the query can be about, each once; nil if it does not name them.
+// IDs returns the only series that the query can be about, each once; nil if it does not name them.
 func (q *Query) IDs() []ID {
 	if q.Domain == nil || q.Path == nil || q.Value == nil {
 		return nil
@@ -245,17 +247,17 @@ func (q *Query) IDs() []ID {
 	return ids
 }
 
-// Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end, and
-// Expired make Lifetime.
+// Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end,
+// and Expired make Lifetime.
 type Series struct {
 	ID       ID
 	Lifetime uint64 // all hits that ever landed
 	Expired  uint64 // of these, dropped with the retention
 	Points   []Point
-	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several reasons,
-	// the first; nil if all could be. The other fields then are what could be read.
+	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several
+	// reasons, the first; nil if all could be. The other fields then are what could be read.
 	Err error
-	// Unnamed says that the ID could not be read either: it is empty, and Err names the key. It may stand for several
+	// Unnamed is set if the ID could not be read either: it is empty, and Err names the key. It may stand for several
 	// series, and for one that the query is not about.
 	Unnamed bool
 }
@@ -268,5 +270,5 @@ type Point struct {
 	Peak  uint64 // the largest minute in it that was known when it was rolled; of a minute, Sum
 }
 
-// End is where the bucket ends, in Unix seconds.
+// End returns where the bucket ends, in Unix seconds.
 func (p Point) End() int64 { return p.Start + p.Tier.Width() }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Ledger is one series in memory: all its chunks, or those that a query wants. It may be used by one goroutine at a time.
-// The zero value is an empty series.
+// Ledger is one series in memory: all its chunks, or those that a query wants. It may be used by one goroutine at a
+// time. The zero value is an empty series.
 type Ledger struct {
 	Totals
 	chunks chunkMap
@@ -98,7 +98,7 @@ func (r *Rolled) Add(more Rolled) {
 	r.Forgotten += more.Forgotten
 }
 
-// Series is what a reader is shown who asks for a range, in Unix seconds; from inclusive, to exclusive.
+// Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.
 func (l *Ledger) Series(id ID, from, to int64) Series {
 	var points []Point
 	for c, cells := range l.chunks {
@@ -111,7 +111,7 @@ func (l *Ledger) Series(id ID, from, to int64) Series {
 }
 
 // Fold puts points in order, and adds those of late hits, which lie inside the stored bucket of a coarser tier, to that
-// bucket: it is where they will end. It takes possession of points.
+// bucket: it is where they will end. It owns points from then on.
 func Fold(points []Point) []Point {
 	slices.SortFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Tier, a.Tier))
@@ -128,8 +128,8 @@ func Fold(points []Point) []Point {
 	return folded
 }
 
-// Needs says whether a chunk may hold anything of the answer to the query: its range is widened to whole days, because
-// late hits of a day belong to a bucket that overlaps the range wherever in the day they lie.
+// Needs reports whether a chunk may hold anything of the answer to the query: its range is widened to whole days,
+// because late hits of a day belong to a bucket that overlaps the range wherever in the day they lie.
 func (q *Query) Needs(c Chunk) bool {
 	const earliest, latest = -week, (maxMinute + 1) * minute
 	from, to := max(q.From, earliest), min(q.To, latest)

@@ -27,7 +27,7 @@ func (t Tier) Pack(dst []byte, cells Cells) []byte {
 
 var errPacked = errors.New("it ends in the middle of a number, or a number is too large")
 
-// Unpack reads the packed cells of the chunk. An error says what cannot be in them.
+// Unpack reads the packed cells of the chunk. Its error names what cannot be in them.
 func (c Chunk) Unpack(src []byte) (Cells, error) {
 	places := c.Places()
 	cells := make(Cells, 0, min(len(src), places)+1) // one more, as a cell is often added

@@ -9,7 +9,7 @@ import (
 // Range is a half-open range of time, in Unix seconds.
 type Range struct{ From, To int64 }
 
-// Always is the range that holds every point of every series.
+// Always returns the range that holds every point of every series.
 func Always() Range { return Range{0, (maxMinute + 1) * minute} }
 
 // widen moves both ends outwards to multiples of a width.
@@ -17,7 +17,7 @@ func (r Range) widen(width int64) Range {
 	return Range{floorDiv(r.From, width) * width, -floorDiv(-r.To, width) * width}
 }
 
-// Length is in seconds.
+// Length returns the range's length in seconds.
 func (r Range) Length() int64 { return r.To - r.From }
 
 // ParseMoment reads a moment: Unix seconds, RFC 3339, or a time before now, such as -90m, -12h, -30d or -2w. It

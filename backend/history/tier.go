@@ -25,8 +25,8 @@ const (
 	week   = 7 * day
 )
 
-// tiers says of each tier how wide its buckets are and how much time a chunk of them spans, in seconds. The widths divide
-// each other, and a chunk of one tier lies in one chunk of the next, but for weeks, which may lie in two years.
+// tiers has, for each tier, how wide its buckets are and how much time a chunk of them spans, in seconds. The widths
+// divide each other, and a chunk of one tier lies in one chunk of the next, but for weeks, which may lie in two years.
 var tiers = [Tiers]struct {
 	name        string
 	width, span int64
@@ -35,10 +35,10 @@ var tiers = [Tiers]struct {
 // monday is the first Monday after the beginning of Unix time, where weeks are counted from.
 const monday = 4 * day
 
-// Width is the width of the tier's buckets, in seconds.
+// Width returns the width of the tier's buckets, in seconds.
 func (t Tier) Width() int64 { return tiers[t].width }
 
-// String is the tier's name: 1m, 5m, 1h or 1d.
+// String returns the tier's name: 1m, 5m, 1h or 1d.
 func (t Tier) String() string {
 	if int(t) < Tiers {
 		return tiers[t].name
@@ -46,14 +46,14 @@ func (t Tier) String() string {
 	return fmt.Sprintf("tier(%d)", uint8(t))
 }
 
-// Chunk is what a store keeps and moves as one: the minutes of an hour, the 5 minutes of a day, the hours of a week that
-// begins on Monday, the days of a year. All are in UTC.
+// Chunk is what a store keeps and moves as one: the minutes of an hour, the 5 minutes of a day, the hours of a week
+// that begins on Monday, the days of a year. All are in UTC.
 type Chunk struct {
 	Tier   Tier
 	Number int64 // since 1970; for days the year itself
 }
 
-// ChunkOf is the chunk of a tier that holds a moment, in Unix seconds.
+// ChunkOf returns the chunk of a tier that holds a moment, in Unix seconds.
 func ChunkOf(t Tier, at int64) Chunk {
 	switch t {
 	case Days:
@@ -64,7 +64,7 @@ func ChunkOf(t Tier, at int64) Chunk {
 	return Chunk{t, floorDiv(at, tiers[t].span)}
 }
 
-// Start is the chunk's first moment, in Unix seconds.
+// Start returns the chunk's first moment, in Unix seconds.
 func (c Chunk) Start() int64 {
 	switch c.Tier {
 	case Days:
@@ -75,7 +75,7 @@ func (c Chunk) Start() int64 {
 	return c.Number * tiers[c.Tier].span
 }
 
-// End is the first moment after the chunk, in Unix seconds.
+// End returns the first moment after the chunk, in Unix seconds.
 func (c Chunk) End() int64 {
 	if c.Tier == Days {
 		return Chunk{Days, c.Number + 1}.Start()
@@ -83,13 +83,13 @@ func (c Chunk) End() int64 {
 	return c.Start() + tiers[c.Tier].span
 }
 
-// Place is the index in its chunk of the bucket that holds a moment, in Unix seconds.
+// Place returns the index in its chunk of the bucket that holds a moment, in Unix seconds.
 func (c Chunk) Place(at int64) int { return int((at - c.Start()) / c.Tier.Width()) }
 
-// At is the first moment of a bucket of the chunk, in Unix seconds.
+// At returns the first moment of a bucket of the chunk, in Unix seconds.
 func (c Chunk) At(place int) int64 { return c.Start() + int64(place)*c.Tier.Width() }
 
-// Places is how many buckets the chunk has: at most 366.
+// Places returns how many buckets the chunk has: at most 366.
 func (c Chunk) Places() int { return c.Place(c.End()) }
 
 func floorDiv(a, b int64) int64 {
@@ -104,22 +104,23 @@ func floorDiv(a, b int64) int64 {
 // later than that could count twice.
 const ForgetAfter = week * time.Second
 
-// Keep says how long buckets stay as fine as they are.
+// Keep is how long buckets stay as fine as they are.
 type Keep struct {
-	// Ages are how old a bucket of each tier gets before it moves to the next; of days, before it is dropped. A chunk moves
-	// as a whole, when all of it is that old.
+	// Ages are how old a bucket of each tier gets before it moves to the next; of days, before it is dropped. A chunk
+	// moves as a whole, when all of it is that old.
 	Ages [Tiers]time.Duration
 	// MaxPoints is how many points finer than a day a series may hold before it is rolled early.
 	MaxPoints int
 }
 
-// DefaultKeep keeps minutes for a day, 5 minutes for a week, hours for a month and days for ten years.
+// DefaultKeep returns a Keep that keeps minutes for a day, 5 minutes for a week, hours for a month and days for ten
+// years.
 func DefaultKeep() Keep {
 	const d = 24 * time.Hour
 	return Keep{Ages: [Tiers]time.Duration{d, 7 * d, 30 * d, 3650 * d}, MaxPoints: 5000}
 }
 
-// Check says what is wrong with it, nil if nothing is.
+// Check returns an error that names what is wrong with it, nil if nothing is.
 func (k *Keep) Check() error {
 	for t := range Tiers {
 		if k.Ages[t] < time.Hour {
@@ -136,8 +137,8 @@ func (k *Keep) Check() error {
 	return nil
 }
 
-// Due is the moment, in Unix seconds, from which a chunk is to be moved on. Of days it is when the first of them, the one
-// that begins at first, is to be dropped.
+// Due returns the moment, in Unix seconds, from which a chunk is to be moved on. Of days it is when the first of them,
+// the one that begins at first, is to be dropped.
 func (k *Keep) Due(c Chunk, first int64) int64 {
 	age := int64(k.Ages[c.Tier] / time.Second)
 	if c.Tier == Days {

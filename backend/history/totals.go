@@ -21,8 +21,8 @@ type Chunks interface {
 	Fine() ([]Chunk, error)
 }
 
-// Count adds hits to a minute since 1970. It reports whether they fit: otherwise the series would have more than MaxTotal,
-// and nothing is changed.
+// Count adds hits to a minute since 1970. It reports whether they fit: otherwise the series would have more than
+// MaxTotal, and nothing is changed.
 func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err error) {
 	if hits > MaxTotal-min(t.Lifetime, MaxTotal) {
 		return false, nil
@@ -40,8 +40,8 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 	return true, in.SetCells(c, cells)
 }
 
-// Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its days
-// that are older than the retention.
+// Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
+// days that are older than the retention.
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *Rolled) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)

@@ -62,7 +62,7 @@ func (b *board) now() time.Time               { return time.UnixMicro(b.words[wo
 func (b *board) advance(d time.Duration)      { b.words[wordClock].Add(d.Microseconds()) }
 func (b *board) at(slot, w int) *atomic.Int64 { return &b.words[wordSlots+slot*slotWords+w] }
 
-// stepOf is the name of a step that a child's slot holds.
+// stepOf returns the name of a step that a child's slot holds.
 func (b *board) stepOf(slot, w int) string { return stepNames[b.at(slot, w).Load()] }
 
 func numberOf(step string) int64 { return int64(max(0, slices.Index(stepNames, step))) }

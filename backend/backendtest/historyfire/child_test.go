@@ -30,7 +30,7 @@ type orders struct {
 	Seed          uint64
 	Die           string // the step at which it kills itself, or anyStep
 	Nth           int64  // when it comes there for the nth time
-	Place         place
+	Site          site
 }
 
 // anyStep stands for each step.
@@ -38,8 +38,8 @@ const anyStep = "*"
 
 const ordersVariable = "HISTORYFIRE"
 
-// place is where a history is: in a folder, or in Redis.
-type place struct {
+// site is where a history is: in a folder, or in Redis.
+type site struct {
 	Dir  string
 	Type redis.Type
 	URL  string
@@ -58,7 +58,7 @@ func keep() history.Keep {
 }
 
 // open opens the history with the board's clock.
-func (p place) open(b *board, step func(string)) (closing, error) {
+func (p site) open(b *board, step func(string)) (closing, error) {
 	if p.Dir != "" {
 		return filehistory.Open(filehistory.Config{Dir: p.Dir, Keep: keep(), Now: b.now, Step: step})
 	}
@@ -97,7 +97,7 @@ func runChild(text string) error {
 		}
 		told()
 	}()
-	store, err := c.Place.open(c.board, c.step)
+	store, err := c.Site.open(c.board, c.step)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 
 var fileSteps = []string{"apply: before", "apply: counted", "apply: after", "apply: rolled early", "roll: moved", "roll: after"}
 
-// TestAFileWhoseOwnerIsKilledHoldsEachHitOnce kills the process that has the file, which writes to it and rolls it twice
-// at once, again and again. After each death the file is opened and compared, to the integer.
+// TestAFileWhoseOwnerIsKilledHoldsEachHitOnce kills the process that has the file, which writes to it and rolls it
+// twice at once, again and again. After each death the file is opened and compared, to the integer.
 func TestAFileWhoseOwnerIsKilledHoldsEachHitOnce(t *testing.T) {
 	t.Parallel()
 	for n := range 2 {
@@ -23,10 +23,10 @@ func TestAFileWhoseOwnerIsKilledHoldsEachHitOnce(t *testing.T) {
 }
 
 func burnFile(t *testing.T, deaths int, n uint64) {
-	f := newFire(t, place{Dir: t.TempDir()}, n)
+	f := newFire(t, site{Dir: t.TempDir()}, n)
 	for range deaths {
 		f.killOne("owner", fileSteps)
-		store, err := f.place.open(f.board, func(string) {})
+		store, err := f.site.open(f.board, func(string) {})
 		if err != nil {
 			t.Fatalf("-seed %d: a file whose owner was killed does not open: %v", *seed, err)
 		}
@@ -39,7 +39,7 @@ func burnFile(t *testing.T, deaths int, n uint64) {
 	last := f.start("owner", "", 0)
 	f.awaitSteps(20)
 	f.stop(last)
-	store, err := f.place.open(f.board, func(string) {})
+	store, err := f.site.open(f.board, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

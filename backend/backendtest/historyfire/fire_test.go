@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 type fire struct {
 	t     *testing.T
 	dir   string
-	place place
+	site  site
 	board *board
 	seed  uint64
 	slots atomic.Int64
@@ -71,9 +71,9 @@ type fire struct {
 // start is where the clock begins: some weeks before the end of a year, so that weeks are split between two.
 var start = time.Date(2026, 12, 1, 11, 59, 48, 700_000_000, time.UTC)
 
-func newFire(t *testing.T, where place, n uint64) *fire {
+func newFire(t *testing.T, where site, n uint64) *fire {
 	dir := t.TempDir()
-	f := &fire{t: t, dir: dir, place: where, board: mustBoard(t, filepath.Join(dir, "board")), tally: make(map[string]int),
+	f := &fire{t: t, dir: dir, site: where, board: mustBoard(t, filepath.Join(dir, "board")), tally: make(map[string]int),
 		random: rand.New(rand.NewPCG(*seed, n)), living: make(map[*running]bool)}
 	f.seed = *seed + n<<32
 	f.board.words[wordClock].Store(start.UnixMicro())
@@ -86,7 +86,7 @@ func newFire(t *testing.T, where place, n uint64) *fire {
 	return f
 }
 
-// chance is a random number below n.
+// chance returns a random number below n.
 func (f *fire) chance(n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,7 @@ type running struct {
 func (f *fire) start(role, die string, nth int) *running {
 	r := &running{ended: make(chan struct{})}
 	r.orders = orders{Role: role, Board: filepath.Join(f.dir, "board"), Slot: int(f.slots.Add(1)), Die: die, Nth: int64(nth),
-		Place: f.place, Seed: f.seed}
+		Site: f.site, Seed: f.seed}
 	r.Seed += uint64(r.Slot)
 	r.Ledger = filepath.Join(f.dir, fmt.Sprint("ledger", r.Slot))
 	f.board.at(r.Slot, slotHeard).Store(f.board.now().UnixMicro())
@@ -258,11 +258,11 @@ func conserved(s history.Series) error {
 	return nil
 }
 
-// exact settles the accounts of the writers of a round, all of which have ended, and compares each series with them.
+// exact audits the writers of a round, all of which have ended, and compares each series with them.
 func (f *fire) exact(store history.Store) {
 	f.t.Helper()
 	for _, r := range f.writers {
-		if err := f.settle(store, r); err != nil {
+		if err := f.audit(store, r); err != nil {
 			f.t.Errorf("slot %d: %v", r.Slot, err)
 		}
 		_ = os.Remove(r.Ledger) // the folder goes in the end
@@ -288,8 +288,8 @@ func (f *fire) exact(store history.Store) {
 	}
 }
 
-// settle asks how far a writer's batches have landed, and adds them to what the series must hold.
-func (f *fire) settle(store history.Store, r *running) error {
+// audit asks how far a writer's batches have landed, and adds them to what the series must hold.
+func (f *fire) audit(store history.Store, r *running) error {
 	a, err := readLedger(r.Ledger)
 	if errors.Is(err, os.ErrNotExist) && r.cmd.ProcessState.ExitCode() != 0 {
 		return nil // killed before it began

@@ -65,7 +65,7 @@ func parseHits(text string) (h hits, err error) {
 	return h, nil
 }
 
-// sender is a writer's series of batches in a partition.
+// sender is a writer in a partition, where its batches have numbers of their own.
 type sender struct {
 	writer string
 	p      history.Partition

@@ -35,7 +35,7 @@ type round struct {
 func roundsOf(all int) int { return max(1, min(all, all*(*kills)/240)) }
 
 // burn runs a round, and compares every series when all its writers have ended. The clock goes on all the while, but
-// never so far that a store could forget a writer that is alive, or whose account has not been settled.
+// never so far that a store could forget a writer that is alive, or that has not been audited.
 func (f *fire) burn(r round) {
 	f.t.Helper()
 	const far = history.ForgetAfter * 5 / 7
@@ -99,7 +99,7 @@ func (f *fire) burn(r round) {
 	f.exact(r.store)
 }
 
-// heard is when the store last answered the living writer that has waited longest.
+// heard returns when the store last answered the living writer that has waited longest.
 func (f *fire) heard() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +128,7 @@ func (f *fire) finish(store history.Store) {
 
 // opened is the tests' own store.
 func (f *fire) opened() history.Store {
-	store, err := f.place.open(f.board, func(string) {})
+	store, err := f.site.open(f.board, func(string) {})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -167,13 +167,13 @@ func (f *fire) rewritten(server *redistest.Server) {
 	f.t.Error("a server that was restarted has not written its append-only file anew within a minute: the store asks for it")
 }
 
-// TestARedisThatIsKilledHoldsEachHitOnce kills writers, jobs and the server, whose append-only file is synced always, and
-// loses replies all the while.
+// TestARedisThatIsKilledHoldsEachHitOnce kills writers, jobs and the server, whose append-only file is synced always,
+// and loses replies all the while.
 func TestARedisThatIsKilledHoldsEachHitOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "appendfsync always"))
 	proxy := redistest.Proxy(t, server.Addr)
-	f := newFire(t, place{URL: proxy.Addr}, 10)
+	f := newFire(t, site{URL: proxy.Addr}, 10)
 	store := f.opened()
 	const serverKills = 3
 	rounds := roundsOf(4)
@@ -207,12 +207,12 @@ func (f *fire) count(what string) {
 	f.tally[what]++
 }
 
-// TestAFailoverThatForgetsIsMadeGoodByTheWriters lets a replica take over that misses batches which the primary, killed
-// then, had acknowledged. Writers that live send them again.
+// TestAFailoverThatForgetsIsMadeGoodByTheWriters has a replica become the primary that misses batches which the old
+// one, killed then, had acknowledged. Writers that live send them again.
 func TestAFailoverThatForgetsIsMadeGoodByTheWriters(t *testing.T) {
 	t.Parallel()
 	set := redistest.Sentinel(t)
-	f := newFire(t, place{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}, 11)
+	f := newFire(t, site{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}, 11)
 	store := f.opened()
 	rounds := roundsOf(2)
 	for range rounds {
@@ -252,7 +252,7 @@ func (f *fire) forgetfulFailover(set *redistest.SentinelSet) {
 func TestNothingIsLostWhileSlotsMoveUnderFire(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
-	f := newFire(t, place{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, 12)
+	f := newFire(t, site{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, 12)
 	store := f.opened()
 	const moves = 5
 	rounds := roundsOf(2)

@@ -10,13 +10,13 @@ import (
 )
 
 // TestATornAppendOnlyFileIsMadeGoodByTheWriters kills a server and cuts its append-only file at a random byte, as a
-// machine's crash does. What was acknowledged and is gone its writers send again. Redis before the fix of 2026 leaves the
-// beginning of a torn transaction open, so that the next restart but one counts it with what was written later, unless the
-// file is written anew before: the stores ask for that.
+// machine's crash does. What was acknowledged and is gone its writers send again. Redis before the fix of 2026 leaves
+// the beginning of a torn transaction open, so that the next restart but one counts it with what was written later,
+// unless the file is written anew before: the stores ask for that.
 func TestATornAppendOnlyFileIsMadeGoodByTheWriters(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "appendfsync always"))
-	f := newFire(t, place{URL: server.Addr}, 13)
+	f := newFire(t, site{URL: server.Addr}, 13)
 	store := f.opened()
 	rounds := roundsOf(2)
 	torn := 0

@@ -11,8 +11,8 @@ import (
 )
 
 // witness stands between an exporter and its store. It writes into the ledger what is recorded, sent and acknowledged,
-// before anything else happens, and gives hits minutes by the board's clock, many of them late, as the exporter knows only
-// the machine's.
+// before anything else happens, and gives hits minutes by the board's clock, many of them late, as the exporter knows
+// only the machine's.
 type witness struct {
 	history.Store
 	child  *child
@@ -31,7 +31,7 @@ func (w *witness) note(format string, args ...any) {
 }
 
 // drain records hits of some series.
-func (w *witness) drain(_ time.Time, take func(history.ID, uint64)) {
+func (w *witness) drain(_ time.Time, yield func(history.ID, uint64)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var h hits
@@ -44,7 +44,7 @@ func (w *witness) drain(_ time.Time, take func(history.ID, uint64)) {
 	w.note("R %v\n", &h)
 	for n, count := range h {
 		if count > 0 {
-			take(seriesOf(n), count)
+			yield(seriesOf(n), count)
 		}
 	}
 }
@@ -83,14 +83,14 @@ func (w *witness) made(p history.Partition, b history.Batch) history.Batch {
 		made = history.Batch{Writer: b.Writer, Seq: b.Seq}
 		var h hits
 		real, now := time.Now().Unix()/60, w.child.board.now().Unix()/60
-		taken := make(map[history.Increment]bool) // no series and minute may come twice
+		used := make(map[history.Increment]bool) // no series and minute may come twice
 		for _, i := range b.Increments {
 			h[numbers[i.ID]] += i.Hits
 			i.Minute = now - (real - i.Minute) - w.late()
-			for taken[history.Increment{ID: i.ID, Minute: i.Minute}] {
+			for used[history.Increment{ID: i.ID, Minute: i.Minute}] {
 				i.Minute--
 			}
-			taken[history.Increment{ID: i.ID, Minute: i.Minute}] = true
+			used[history.Increment{ID: i.ID, Minute: i.Minute}] = true
 			made.Increments = append(made.Increments, i)
 		}
 		w.note("S %s %d %d %v\n", b.Writer, p, b.Seq, &h)

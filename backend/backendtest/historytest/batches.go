@@ -27,7 +27,7 @@ var batchCases = []promiseCase{
 // shop is a series for tests that need no more than one.
 var shop = history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}
 
-// sibling is another series of the same partition.
+// sibling returns another series of the same partition.
 func sibling(of history.ID) history.ID {
 	for n := 0; ; n++ {
 		id := history.ID{Domain: of.Domain, Path: fmt.Sprintf("sibling/%d", n), Outcome: history.Over}
@@ -105,7 +105,7 @@ func testBadBatches(t *testing.T, open Open) {
 	} {
 		_, err := b.store.Apply(context.Background(), p, bad)
 		if !errors.Is(err, history.ErrBadBatch) {
-			t.Errorf("%s: the error is %v, want one that is ErrBadBatch: a writer must know that no store will take it",
+			t.Errorf("%s: the error is %v, want one that is ErrBadBatch: a writer must know that no store will accept it",
 				promise, err)
 		}
 	}
@@ -207,7 +207,7 @@ func testMaxTotal(t *testing.T, open Open) {
 		{"almost all", most - 10, 0, most - 10},
 		{"what does not fit is refused as a whole", 11, 11, most - 10},
 		{"much more than fits", most, most, most - 10},
-		{"what fits is taken", 10, 0, most},
+		{"what fits is counted", 10, 0, most},
 		{"then it is full", 1, 1, most},
 	} {
 		got := b.apply(p, history.Batch{Writer: "ann", Seq: uint64(n) + 1, After: uint64(n),

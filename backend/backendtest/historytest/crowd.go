@@ -18,8 +18,8 @@ var crowdCases = []promiseCase{
 	{"ManyWritersSendTheSameBatchAtOnce", testSameBatch},
 }
 
-// testCrowd has writers with lost answers, two jobs and readers at work while days go by. Each answer that a reader gets
-// must keep P1, and at the end no hit may be missing.
+// testCrowd has writers with lost answers, two jobs and readers at work while days go by. Each answer that a reader
+// gets must keep P1, and at the end no hit may be missing.
 func testCrowd(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	const writers, batches = 4, 150
@@ -84,7 +84,7 @@ func (b *bench) write(writer string, batches int, seed uint64) (all []history.In
 	return all
 }
 
-// p1 says whether each series that a store has keeps P1 in the answer to one query.
+// p1 returns an error unless each series that a store has keeps P1 in the answer to one query.
 func p1(store history.Store) error {
 	return store.Query(context.Background(), everything(), conserved)
 }

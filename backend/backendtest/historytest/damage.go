@@ -13,8 +13,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed. The
-// history then no longer holds what it counted.
+// LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed.
+// The history then no longer holds what it counted.
 func LoseChunk(t testing.TB, path string) {
 	t.Helper()
 	changeRow(t, path, 't', func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
@@ -64,9 +64,9 @@ type Damage struct {
 	Kind string
 	// Do does it to a series, and returns a part of the key at fault as people are told it.
 	Do func(t *testing.T, store history.Store, id history.ID) (key string)
-	// Unnamed says that only a query that names the series can know whose damage it is.
+	// Unnamed is set if only a query that names the series can know whose damage it is.
 	Unnamed bool
-	// Lost says that not even a query that names the series comes upon it, as it needs no list of names.
+	// Lost is set if not even a query that names the series comes upon it, as it needs no list of names.
 	Lost bool
 }
 
@@ -94,7 +94,7 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	if len(broken) != 1 {
 		t.Fatalf("a query for all gives %d damaged series, want 1", len(broken))
 	}
-	b.explains(broken[0], key, victim, d.Unnamed)
+	b.blames(broken[0], key, victim, d.Unnamed)
 	b.agreeWith(sound, everything(), victim)
 
 	named := only(victim)
@@ -105,7 +105,7 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	case len(broken) != 1 || len(sound) > 0:
 		t.Errorf("a query for the series alone gives %d damaged and %d sound ones, want 1 and none", len(broken), len(sound))
 	default:
-		b.explains(broken[0], key, victim, false)
+		b.blames(broken[0], key, victim, false)
 	}
 	for _, id := range ids[1:] {
 		broken, sound = b.queryDamaged(only(id))
@@ -116,7 +116,7 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	}
 }
 
-// queryDamaged is what the store answers, damaged series apart.
+// queryDamaged returns what the store answers, damaged series apart.
 func (b *bench) queryDamaged(q history.Query) (broken []history.Series, sound map[history.ID]history.Series) {
 	b.t.Helper()
 	sound = make(map[history.ID]history.Series)
@@ -137,8 +137,8 @@ func (b *bench) queryDamaged(q history.Query) (broken []history.Series, sound ma
 	return broken, sound
 }
 
-// explains wants a damaged series to say which it is and why, and to hold nothing that was never counted.
-func (b *bench) explains(s history.Series, key string, victim history.ID, unnamed bool) {
+// blames wants a damaged series to name itself and the reason, and to hold nothing that was never counted.
+func (b *bench) blames(s history.Series, key string, victim history.ID, unnamed bool) {
 	b.t.Helper()
 	if s.Unnamed != unnamed || unnamed && s.ID != (history.ID{}) || !unnamed && s.ID != victim {
 		b.t.Errorf("the damaged series comes as %v, unnamed %v, want %v, unnamed %v", short(s.ID), s.Unnamed, short(victim), unnamed)
@@ -147,7 +147,7 @@ func (b *bench) explains(s history.Series, key string, victim history.ID, unname
 		b.t.Errorf("the reason is %q, want %q in it: people must know where to look", s.Err, key)
 	}
 	if s.Exact() {
-		b.t.Error("a series of which some cannot be read is taken for exact")
+		b.t.Error("a series of which some cannot be read counts as exact")
 	}
 	whole := b.naive.query(only(victim))[victim]
 	for _, p := range s.Points {

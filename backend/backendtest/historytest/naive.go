@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// naive is the oracle. It keeps every minute of every series for ever, and beside each minute only how far its hits have
+// naive is the oracle. It keeps every minute of every series forever, and beside each minute only how far its hits have
 // been moved. It knows calendars from package time and nothing of the chunks of package history.
 type naive struct {
 	keep   history.Keep
@@ -54,10 +54,10 @@ func (n *naive) apply(increments []history.Increment, now time.Time) (clamped ui
 
 var naiveWidths = [history.Tiers]int64{60, 300, 3600, 86400}
 
-// floor is the start of the bucket of a tier that holds a minute. Minutes are never before 1970.
+// floor returns the start of the bucket of a tier that holds a minute. Minutes are never before 1970.
 func floor(t history.Tier, minute int64) int64 { return minute * 60 / naiveWidths[t] * naiveWidths[t] }
 
-// due is when a minute's hits leave a tier, in Unix seconds, and which chunk they leave it with.
+// due returns when a minute's hits leave a tier, in Unix seconds, and which chunk they leave it with.
 func (n *naive) due(t history.Tier, minute int64) (chunk, when int64) {
 	at := time.Unix(minute*60, 0).UTC()
 	age := int64(n.keep.Ages[t].Seconds())
@@ -80,13 +80,13 @@ func (n *naive) due(t history.Tier, minute int64) (chunk, when int64) {
 	return from.Unix(), to.Unix() + age
 }
 
-// place is a chunk or a bucket of a tier.
-type place struct {
+// span is the time of a chunk or a bucket of a tier.
+type span struct {
 	tier  history.Tier
 	start int64
 }
 
-// roll moves all that is due, as far as it goes, and says what it did.
+// roll moves all that is due, as far as it goes, and returns what it did.
 func (n *naive) roll(now int64) history.Rolled {
 	var all history.Rolled
 	for _, s := range n.series {
@@ -103,7 +103,7 @@ func (n *naive) roll(now int64) history.Rolled {
 
 func (n *naive) rollSeries(s *naiveSeries, now int64) history.Rolled {
 	var did history.Rolled
-	chunks, points := make(map[place]bool), make(map[place]bool)
+	chunks, points := make(map[span]bool), make(map[span]bool)
 	for t := history.Minutes; t <= history.Days; t++ {
 		for minute, hits := range s.minutes[t] {
 			chunk, when := n.due(t, minute)
@@ -111,7 +111,7 @@ func (n *naive) rollSeries(s *naiveSeries, now int64) history.Rolled {
 				continue
 			}
 			delete(s.minutes[t], minute)
-			chunks[place{t, chunk}], points[place{t, floor(t, minute)}] = true, true
+			chunks[span{t, chunk}], points[span{t, floor(t, minute)}] = true, true
 			if t == history.Days {
 				s.expired += hits.sum
 				did.Expired += hits.sum
@@ -131,7 +131,7 @@ func (n *naive) rollSeries(s *naiveSeries, now int64) history.Rolled {
 	return did
 }
 
-// query is what a store should answer.
+// query returns what a store should answer.
 func (n *naive) query(q history.Query) map[history.ID]history.Series {
 	got := make(map[history.ID]history.Series)
 	for id, s := range n.series {
@@ -142,21 +142,21 @@ func (n *naive) query(q history.Query) map[history.ID]history.Series {
 	return got
 }
 
-// points are the buckets that overlap a range. Where a bucket of a coarser tier is stored, what is stored of finer ones
-// inside it belongs to it.
+// points returns the buckets that overlap a range. Where a bucket of a coarser tier is stored, what is stored of finer
+// ones inside it belongs to it.
 func (s *naiveSeries) points(from, to int64) []history.Point {
-	stored := make(map[place]bool)
+	stored := make(map[span]bool)
 	for t := history.Minutes; t <= history.Days; t++ {
 		for minute := range s.minutes[t] {
-			stored[place{t, floor(t, minute)}] = true
+			stored[span{t, floor(t, minute)}] = true
 		}
 	}
-	found := make(map[place]history.Point)
+	found := make(map[span]history.Point)
 	for t := history.Minutes; t <= history.Days; t++ {
 		for minute, hits := range s.minutes[t] {
-			home := place{t, floor(t, minute)}
+			home := span{t, floor(t, minute)}
 			for coarser := t + 1; coarser <= history.Days; coarser++ {
-				if c := (place{coarser, floor(coarser, minute)}); stored[c] {
+				if c := (span{coarser, floor(coarser, minute)}); stored[c] {
 					home = c
 				}
 			}
@@ -170,7 +170,7 @@ func (s *naiveSeries) points(from, to int64) []history.Point {
 	return slices.SortedFunc(maps.Values(found), func(a, b history.Point) int { return cmp.Compare(a.Start, b.Start) })
 }
 
-// sums are all hits that lie in each of some points, however the oracle keeps them.
+// sums returns all hits that lie in each of some points, however the oracle keeps them.
 func (s *naiveSeries) sums(points []history.Point) []uint64 {
 	out := make([]uint64, len(points))
 	for t := range s.minutes {

@@ -31,7 +31,7 @@ func prepare(t *testing.T, open Open) *bench {
 	return b
 }
 
-// crowded is a batch that brings a prepared series above its points.
+// crowded returns a batch that brings a prepared series above its points.
 func (b *bench) crowded() history.Batch {
 	batch := history.Batch{Writer: "crowded", Seq: 1}
 	for n := range int64(40) {

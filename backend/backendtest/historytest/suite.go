@@ -1,6 +1,6 @@
 // Package historytest is the conformance suite that every history store passes: batches land once, moves between tiers
-// are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a naive oracle
-// that keeps every minute for ever.
+// are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a naive
+// oracle that keeps every minute forever.
 package historytest
 
 import (
@@ -15,26 +15,26 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Options say how a store under test is to be set up.
+// Options are how a store under test is to be set up.
 type Options struct {
 	Keep history.Keep
 	// Now is the store's clock. It is called from many goroutines.
 	Now func() time.Time
-	// Step is to be called by the goroutine of Apply, Roll or Query with the name of each step, before and after the places
-	// where the store would be found half-way by another process if this one died there. It may query the store, and it may
-	// end the goroutine. It must not be called while the store cannot be read.
+	// Step is to be called by the goroutine of Apply, Roll or Query with the name of each step, before and after all
+	// that another process would find half done if this one died in it. It may query the store, and it may end the
+	// goroutine. It must not be called while the store cannot be read.
 	Step func(name string)
 }
 
-// Open gives an empty store that lasts until its t ends.
+// Open returns an empty store that lasts until its t ends.
 type Open func(t *testing.T, o Options) history.Store
 
 // Depth is how long the suite goes on.
 type Depth struct {
 	Steps int    // of all random walks together
 	Seed  uint64 // the same seed gives the same walks
-	// JobEvery is how many jobs there are to each that is run, in the tests in which months go by; all are run for 0 and 1.
-	// It is for stores whose jobs take long.
+	// JobEvery is how many jobs there are to each that is run, in the tests in which months go by; all are run for 0
+	// and 1. It is for stores whose jobs take long.
 	JobEvery int
 }
 
@@ -67,7 +67,8 @@ type bench struct {
 	step  atomic.Pointer[func(name string)]
 	naive *naive
 
-	// The writer that land uses, since when, and its positions. No writer of the suite grows so old that it is forgotten.
+	// The writer that land uses, since when, and its positions. No writer of the suite grows so old that it is
+	// forgotten.
 	writer string
 	since  time.Time
 	seqs   map[history.Partition]uint64
@@ -95,7 +96,7 @@ func (b *bench) wait(d time.Duration)       { b.clock.Add(int64(d)) }
 func (b *bench) minute() int64              { return b.now().Unix() / 60 }
 func (b *bench) onStep(f func(name string)) { b.step.Store(&f) }
 
-// apply sends a batch, which must be taken.
+// apply sends a batch, which the store must accept.
 func (b *bench) apply(p history.Partition, batch history.Batch) history.Receipt {
 	b.t.Helper()
 	receipt, err := b.store.Apply(context.Background(), p, batch)
@@ -160,17 +161,17 @@ func (b *bench) rollOnly(job history.Job) history.Rolled {
 	return rolled
 }
 
-// everything is a query for all there is.
+// everything returns a query for all there is.
 func everything() history.Query { return history.Query{From: math.MinInt64, To: math.MaxInt64} }
 
-// only is a query for all there is of one series.
+// only returns a query for all there is of one series.
 func only(id history.ID) history.Query {
 	q := everything()
 	q.Domain, q.Path, q.Value, q.Outcomes = &id.Domain, &id.Path, &id.Value, []history.Outcome{id.Outcome}
 	return q
 }
 
-// query is what the store answers, by series. No series may come twice.
+// query returns what the store answers, by series. No series may come twice.
 func (b *bench) query(q history.Query) map[history.ID]history.Series {
 	b.t.Helper()
 	got, err := ask(b.store, q)
@@ -225,7 +226,7 @@ func (b *bench) agreeOn(q history.Query) {
 	}
 }
 
-// difference says where two lists of points part.
+// difference returns where two lists of points part.
 func difference(got, want []history.Point) string {
 	at := 0
 	for at < len(got) && at < len(want) && got[at] == want[at] {
@@ -242,11 +243,11 @@ func difference(got, want []history.Point) string {
 	return fmt.Sprintf("point %d of %d is %s; want, of %d, %s", at, len(got), show(got), len(want), show(want))
 }
 
-// short is a series for messages; some IDs of the suite are long.
+// short returns a series for messages; some IDs of the suite are long.
 func short(id history.ID) string { return fmt.Sprintf("%.200q", fmt.Sprintf("%+v", id)) }
 
-// conserved says whether a series keeps P1: its points, as a query for all of them gives them, and what has expired make
-// its lifetime, and they are in order.
+// conserved returns an error unless a series keeps P1: its points, as a query for all of them gives them, and what has
+// expired make its lifetime, and they are in order.
 func conserved(s history.Series) error {
 	if s.Err != nil {
 		return fmt.Errorf("%v cannot be read: %w", short(s.ID), s.Err)

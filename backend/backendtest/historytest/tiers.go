@@ -190,7 +190,7 @@ func testJobsClock(t *testing.T, open Open) {
 	}
 }
 
-// finer is how many points finer than a day a series has, for a reader.
+// finer returns how many points finer than a day a series has, for a reader.
 func finer(s history.Series) int {
 	n := 0
 	for _, p := range s.Points {
@@ -242,7 +242,7 @@ func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.
 		}
 	}
 	if points := finer(got); points > keep.MaxPoints {
-		t.Fatalf("%v has %d points finer than a day, at most %d are allowed: without a job it would grow for ever",
+		t.Fatalf("%v has %d points finer than a day, at most %d are allowed: without a job it would grow forever",
 			short(got.ID), points, keep.MaxPoints)
 	}
 }

@@ -101,16 +101,17 @@ func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
 	}
 }
 
-// randomIncrements are mostly of the present, some late and a few ahead of the clock. None is twice there.
+// randomIncrements returns increments mostly of the present, some late and a few ahead of the clock. None is there
+// twice.
 func (w *walker) randomIncrements(series []history.ID) []history.Increment {
-	type place struct {
+	type minuteOf struct {
 		id     history.ID
 		minute int64
 	}
-	taken := make(map[place]bool)
+	used := make(map[minuteOf]bool)
 	var out []history.Increment
 	for range 1 + w.r.IntN(8) {
-		at := place{series[w.r.IntN(len(series))], w.minute() - w.r.Int64N(3)}
+		at := minuteOf{series[w.r.IntN(len(series))], w.minute() - w.r.Int64N(3)}
 		switch w.r.IntN(12) {
 		case 0:
 			at.minute -= w.r.Int64N(1440)
@@ -121,10 +122,10 @@ func (w *walker) randomIncrements(series []history.ID) []history.Increment {
 		case 3:
 			at.minute += w.r.Int64N(100)
 		}
-		if taken[at] {
+		if used[at] {
 			continue
 		}
-		taken[at] = true
+		used[at] = true
 		hits := 1 + w.r.Uint64N(20)
 		if w.r.IntN(50) == 0 {
 			hits = 1 << w.r.IntN(40)
@@ -134,7 +135,7 @@ func (w *walker) randomIncrements(series []history.ID) []history.Increment {
 	return out
 }
 
-// randomWait is minutes as a rule, hours and days now and then, and seldom a year.
+// randomWait returns minutes as a rule, hours and days now and then, and seldom a year.
 func (w *walker) randomWait() time.Duration {
 	longest := 20 * time.Minute
 	switch n := w.r.IntN(100); {

@@ -35,8 +35,8 @@ func (e *Exporter) countCells() (cells int) {
 	return cells
 }
 
-// add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to hours;
-// after that, hits that need another cell are dropped.
+// add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to
+// hours; after that, hits that need another cell are dropped.
 func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 	o := &e.outboxes[c.id.Partition()]
 	for {

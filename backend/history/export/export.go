@@ -1,5 +1,5 @@
-// Package export brings recorded hits to a store of the history, exactly once. Package history says what is promised; this
-// package has the goroutines and the clock.
+// Package export brings recorded hits to a store of the history, exactly once. Package history says what is promised;
+// this package has the goroutines and the clock.
 package export
 
 import (
@@ -28,12 +28,13 @@ type Config struct {
 	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
 }
 
-// Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and sent
-// again until the store has answered. While the store is away hits wait, in wider and wider cells if they become too
-// many, and are dropped and counted last of all.
+// Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and
+// sent again until the store has answered. While the store is away hits wait, in wider and wider cells if they become
+// too many, and are dropped and counted last of all.
 //
-// Once nothing waits, the hits of all series in the store, of what this exporter recorded, are Recorded less Dropped, Lost
-// and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes began.
+// Once nothing waits, the hits of all series in the store, of what this exporter recorded, are Recorded less Dropped,
+// Lost and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes
+// began.
 type Exporter struct {
 	c         Config
 	calls     context.Context // of all calls of the store

@@ -93,8 +93,8 @@ func (s *station) close(patience time.Duration) export.Stats {
 	return s.Stats()
 }
 
-// settled checks that nothing waits, long after the last trouble.
-func (s *station) settled() {
+// idle checks that nothing waits, long after the last trouble.
+func (s *station) idle() {
 	s.t.Helper()
 	if st := s.Stats(); st.Waiting != 0 || !st.Oldest.IsZero() {
 		s.t.Errorf("%d cells wait, the oldest since %v; want none: the store takes all\n%+v", st.Waiting, st.Oldest, st)
@@ -239,7 +239,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 			}
 		}
 		time.Sleep(14 * time.Second) // a second before a flush
-		for range 20 {               // the first time that each outbox hangs takes its turn
+		for range 20 {               // the first time that each outbox hangs comes one after the other
 			record()
 			time.Sleep(15 * time.Second)
 		}
@@ -383,7 +383,7 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 				s.store.Restore(then)
 				s.recorder.record(series(0), 1)
 				time.Sleep(30 * time.Second)
-				s.settled()
+				s.idle()
 				st := s.close(time.Second)
 				s.holdP2(st)
 				if st.Lost == 0 || st.Lost > uint64(3000-tc.to)*7 {
@@ -458,7 +458,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	}
 	s.store.behave()
 	time.Sleep(3 * time.Minute)
-	s.settled()
+	s.idle()
 	st := s.close(time.Minute)
 	s.holdP2(st)
 	if exact && !maps.Equal(s.total(), s.recorder.all) {
@@ -490,7 +490,7 @@ func TestAFileHasAllThatWasRecorded(t *testing.T) {
 		}
 		s.store.behave()
 		time.Sleep(time.Minute)
-		s.settled()
+		s.idle()
 		st := s.close(time.Second)
 		s.holdP2(st)
 		if !maps.Equal(s.total(), s.recorder.all) || st.Errors == 0 {

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// keepSent is how long a batch is kept after the store has acknowledged it: a failover may bring up a server that never
-	// had it.
+	// keepSent is how long a batch is kept after the store has acknowledged it: a failover may bring up a server that
+	// never had it.
 	keepSent = time.Minute
-	// maxSums is how many of the batches before them are remembered by their sums, to say what a store has lost of them.
+	// maxSums is how many of the batches before them are remembered by their sums, to say what a store has lost of
+	// them.
 	maxSums = 1024
 	// maxGaps is how often in a row a store may say that it misses what it was just sent, before it is given time.
 	maxGaps = 3
@@ -106,8 +107,9 @@ func (o *outbox) cut(now time.Time) {
 	o.sent = append(o.sent, s)
 }
 
-// renew begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer that
-// it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given up.
+// renew begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer
+// that it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given
+// up.
 func (o *outbox) renew(st *Stats) {
 	for _, s := range o.sent[o.ahead:] {
 		st.Lost += s.hits - s.refused
@@ -158,7 +160,8 @@ func (o *outbox) dropBatch() (hits uint64) {
 	return hits
 }
 
-// rewind goes back to the last batch that the store has. What is kept of those after it is sent again, the rest is lost.
+// rewind goes back to the last batch that the store has. What is kept of those after it is sent again, the rest is
+// lost.
 func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
 	if o.ahead < 0 {
@@ -199,8 +202,8 @@ func (o *outbox) forget(now time.Time) {
 }
 
 // lose forgets the sums of batches after last, which are not kept any more, and returns their hits. Of the oldest sum,
-// which may be of many batches, it counts the share that is after last: all of it if the store has lost everything, else
-// an estimate.
+// which may be of many batches, it counts the share that is after last: all of it if the store has lost everything,
+// else an estimate.
 func (o *outbox) lose(last uint64) (hits uint64) {
 	for n := len(o.sums) - 1; n >= 0 && o.sums[n].seq > last; n-- {
 		s := &o.sums[n]
@@ -240,8 +243,8 @@ func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
 	return beyond
 }
 
-// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are lost
-// for all that is known.
+// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are
+// lost for all that is known.
 func (o *outbox) giveUp() (dropped, lost uint64) {
 	for hits := range maps.Values(o.pending) {
 		dropped += hits

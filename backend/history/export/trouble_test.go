@@ -14,7 +14,7 @@ import (
 // trouble is a store that all can happen to that happens to stores.
 type trouble struct {
 	*historytest.Ledgers
-	behind history.Store // if not nil, takes hits in place of the ledgers
+	behind history.Store // if not nil, gets the hits instead of the ledgers
 	mu     sync.Mutex
 	first  func(context.Context, history.Partition) error // if not nil, decides first
 	random *rand.Rand                                     // if not nil, things go wrong
@@ -38,7 +38,7 @@ func (t *trouble) behave() {
 	t.random = nil
 }
 
-// fate is what becomes of a call, and how long it takes.
+// fate returns what becomes of a call, and how long it takes.
 func (t *trouble) fate() (kind int, delay time.Duration, first func(context.Context, history.Partition) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

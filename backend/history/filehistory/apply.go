@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// arrival is a batch that waits to land. Who has the turn lands all that wait, because most of what a transaction costs
-// is the wait for the disk. Its last three fields belong to whoever has the turn.
+// arrival is a batch that waits to land. Whoever has the turn lands all that wait, because most of what a transaction
+// costs is the wait for the disk. The last three fields belong to whoever has the turn.
 type arrival struct {
 	p       history.Partition
 	batch   history.Batch
@@ -47,7 +47,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	return own.receipt, own.err
 }
 
-// landUntil lands what waits, in its order, until own has landed, and gives the turn away.
+// landUntil lands what waits, in its order, until own has landed, and passes the turn on.
 func (s *Store) landUntil(own *arrival) {
 	defer func() { <-s.turn }()
 	for !own.done {
@@ -107,7 +107,7 @@ func (s *Store) landTogether(together []*arrival) error {
 	return err
 }
 
-// count counts a batch in its partition, unless the position of its writer says otherwise.
+// count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
 func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 	was, err := t.position(b.Writer)
 	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last}

@@ -76,7 +76,7 @@ func (m *metered) roll() history.Rolled {
 	return did
 }
 
-// cpu is what this process has used so far. On a machine that others use too, it says more than the clock.
+// cpu returns what this process has used so far. On a machine that others use too, it tells more than the clock.
 func cpu(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used unix.Rusage
@@ -129,19 +129,19 @@ func BenchmarkApply(b *testing.B) {
 // BenchmarkFlush lands what a replica with 1,000 busy series sends every 15 seconds, several batches at a time.
 func BenchmarkFlush(b *testing.B) {
 	ids := seriesOf(1000)
-	for _, lanes := range []int{1, 8} {
-		b.Run(fmt.Sprintf("%d at a time", lanes), func(b *testing.B) {
+	for _, senders := range []int{1, 8} {
+		b.Run(fmt.Sprintf("%d at a time", senders), func(b *testing.B) {
 			inBoth(b, func(b *testing.B, m *metered) {
 				for n := uint64(1); b.Loop(); n++ {
 					m.clock.Add(15)
-					m.flush(ids, lanes, n)
+					m.flush(ids, senders, n)
 				}
 			})
 		})
 	}
 }
 
-func (m *metered) flush(ids []history.ID, lanes int, seq uint64) {
+func (m *metered) flush(ids []history.ID, senders int, seq uint64) {
 	batches := make([][]history.Increment, history.Partitions)
 	for _, id := range ids {
 		p := id.Partition()
@@ -152,8 +152,8 @@ func (m *metered) flush(ids []history.ID, lanes int, seq uint64) {
 		todo <- history.Partition(p)
 	}
 	close(todo)
-	done := make(chan error, lanes)
-	for range lanes {
+	done := make(chan error, senders)
+	for range senders {
 		go func() {
 			for p := range todo {
 				_, err := m.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: seq, Increments: batches[p]})
@@ -165,7 +165,7 @@ func (m *metered) flush(ids []history.ID, lanes int, seq uint64) {
 			done <- nil
 		}()
 	}
-	for range lanes {
+	for range senders {
 		if err := <-done; err != nil {
 			m.tb.Error(err)
 		}
@@ -217,8 +217,8 @@ func BenchmarkIdleRoll(b *testing.B) {
 	})
 }
 
-// fillYear brings a year of busy series into the store: minute by minute for the last 45 days, hour by hour before, where
-// days are all that is left. Counts are 500 a minute in the mean. It does not wait for the disk.
+// fillYear brings a year of busy series into the store: minute by minute for the last 45 days, hour by hour before,
+// where days are all that is left. Counts are 500 a minute in the mean. It does not wait for the disk.
 func (m *metered) fillYear(ids []history.ID) {
 	m.db.NoSync = true
 	defer func() { m.db.NoSync = false }()
@@ -245,7 +245,7 @@ func (m *metered) fillYear(ids []history.ID) {
 	m.roll()
 }
 
-// BenchmarkYear says how large a year of a busy series is, and how long its curve takes.
+// BenchmarkYear measures how large a year of a busy series is, and how long its curve takes.
 func BenchmarkYear(b *testing.B) {
 	m := meter(b, true)
 	ids := seriesOf(20)
@@ -277,7 +277,7 @@ func BenchmarkYear(b *testing.B) {
 	}
 }
 
-// sizes are the bytes of all rows with their keys, and those of the file.
+// sizes returns the bytes of all rows with their keys, and those of the file.
 func (m *metered) sizes() (rows, file float64) {
 	err := m.view(func(tx *bolt.Tx) error {
 		file = float64(tx.Size())

@@ -14,8 +14,8 @@ import (
 )
 
 // guard runs an operation on the database. bbolt panics where a page is not what it should be, and where the file is
-// shorter than its map, or has moved under it, touching it is a fault. Neither may end the process: the limiter is in it.
-// After such a thing bbolt's locks may be held for ever, so nothing is asked of it any more.
+// shorter than its map, or has moved under it, touching it is a fault. Neither may end the process: the limiter is in
+// it. After such a thing bbolt's locks may be held forever, so nothing is asked of it any more.
 func (s *Store) guard(operation func() error) (err error) {
 	if broken := s.damaged.Load(); broken != nil {
 		return *broken
@@ -30,8 +30,8 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// update runs a transaction that writes, when it is its turn. Turns are taken in the order in which they were asked for,
-// so that a job of many transactions does not keep others out.
+// update runs a transaction that writes, when it is its turn. Turns are taken in the order in which they were asked
+// for, so that a job of many transactions does not keep others out.
 func (s *Store) update(ctx context.Context, write func(*bolt.Tx) error) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -83,9 +83,9 @@ func (s *Store) inspect(path string) error {
 	})
 }
 
-// isFarAway says whether a page was written where no file can have one: its number came from a damaged list of free
-// pages. Linux says EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that has become too
-// large for its file system fails before, when it is to grow.)
+// isFarAway reports whether a page was written where no file can have one: its number came from a damaged list of free
+// pages. Linux answers EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that has become
+// too large for its file system fails before, when it is to grow.)
 func isFarAway(err error) bool {
 	var write *fs.PathError
 	if !errors.As(err, &write) {

@@ -69,8 +69,8 @@ func work(s *Store) []error {
 	return []error{rollErr, applyErr, queryErr}
 }
 
-// explained says whether an error tells an operator which file it is about and what to do.
-func explained(t *testing.T, what string, err error, dir string) {
+// instructs wants an error to tell an operator which file it is about and what to do.
+func instructs(t *testing.T, what string, err error, dir string) {
 	t.Helper()
 	if err == nil {
 		return
@@ -101,7 +101,7 @@ func TestATornFileIsAnErrorAndLeftAlone(t *testing.T) {
 		}
 		errs := use(dir)
 		for _, err := range errs {
-			explained(t, fmt.Sprintf("cut to %d of %d bytes", size, len(bytesOf)), err, dir)
+			instructs(t, fmt.Sprintf("cut to %d of %d bytes", size, len(bytesOf)), err, dir)
 		}
 		if errs[0] == nil || size == 0 {
 			opened++
@@ -139,7 +139,7 @@ func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
 		for _, err := range use(dir) {
 			saw = saw || err != nil
 			if err != nil && !errors.Is(err, ErrFormat) {
-				explained(t, fmt.Sprint("damage ", n), err, dir)
+				instructs(t, fmt.Sprint("damage ", n), err, dir)
 			}
 		}
 		if saw {
@@ -175,7 +175,7 @@ func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
 		}
 		errs := use(dir)
 		for _, err := range errs {
-			explained(t, fmt.Sprintf("free pages from %d on", far), err, dir)
+			instructs(t, fmt.Sprintf("free pages from %d on", far), err, dir)
 		}
 		if lists == 0 || errors.Join(errs...) == nil {
 			t.Errorf("%d lists of free pages that point at page %d gave no error: the test damages nothing", lists, far)
@@ -225,7 +225,7 @@ func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 			if err == nil {
 				t.Errorf("operation %d found nothing wrong in a file that lost its pages", i)
 			}
-			explained(t, "a file that shrank", err, dir)
+			instructs(t, "a file that shrank", err, dir)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -267,13 +267,13 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 			if a.err == nil {
 				t.Error("a row that cannot be read was counted on")
 			}
-			explained(t, "a row that cannot be read", a.err, dir)
+			instructs(t, "a row that cannot be read", a.err, dir)
 		case a.err != nil || a.receipt.Landing != history.Landed:
 			t.Errorf("%v: %+v, %v, want it landed though a row of another series is damaged", a.id, a.receipt, a.err)
 		}
 	}
 	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
-	explained(t, "the job over a damaged row", err, dir)
+	instructs(t, "the job over a damaged row", err, dir)
 	if rolled.Chunks[history.Minutes] < 299 {
 		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)
 	}
@@ -310,7 +310,7 @@ func TestDamagedRowsKeepNoOtherSeriesFromBeingRead(t *testing.T) {
 	}, damages...)
 }
 
-// chunkOf is the key of a chunk of a tier that a series has.
+// chunkOf returns the key of a chunk of a tier that a series has.
 func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) (key []byte) {
 	t.Helper()
 	err := s.view(func(tx *bolt.Tx) error {

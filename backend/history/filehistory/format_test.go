@@ -13,7 +13,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// TestFormatsExampleIsReal replays the example of FORMAT.md and compares the rows, byte by byte, before the job and after.
+// TestFormatsExampleIsReal replays the example of FORMAT.md and compares the rows, byte by byte, before the job and
+// after.
 func TestFormatsExampleIsReal(t *testing.T) {
 	clock := time.Date(2026, 11, 21, 12, 3, 30, 0, time.UTC)
 	s, err := Open(Config{Dir: t.TempDir(), Keep: history.DefaultKeep(), Now: func() time.Time { return clock }})
@@ -50,7 +51,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 	compare("after the job of the next day")
 }
 
-// dump is all rows, the parts of their keys apart.
+// dump returns all rows, the parts of their keys apart.
 func (s *Store) dump(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder

@@ -48,7 +48,7 @@ var victimSeries = func() []history.ID {
 	return all
 }()
 
-// victimBatch is the batch of a number: the same in each process. Its hits are of the last hundred days.
+// victimBatch returns the batch of a number: the same in each process. Its hits are of the last hundred days.
 func victimBatch(seq uint64) history.Batch {
 	r, ids := rand.New(rand.NewPCG(seq, 5)), victimSeries
 	b := history.Batch{Writer: "victim", Seq: seq, After: seq - 1}
@@ -60,8 +60,8 @@ func victimBatch(seq uint64) history.Batch {
 	return b
 }
 
-// writeForEver sends batches one after the other, from where the store is, prints the number of each that has landed, and
-// runs the job beside. A store that is full waits for a line of in.
+// writeForEver sends batches one after the other, from where the store is, prints the number of each that has landed,
+// and runs the job beside. A store that is full waits for a line of in.
 func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	if err := limitFiles(limit); err != nil {
@@ -137,8 +137,8 @@ func startVictim(t *testing.T, dir string, more ...string) (c *exec.Cmd, in io.W
 	return c, in, bufio.NewScanner(pipe)
 }
 
-// holds fails the test unless the file holds the victim's first batches, all that were acknowledged and at most one more,
-// and each series of them to the integer.
+// holds fails the test unless the file holds the victim's first batches, all that were acknowledged and at most one
+// more, and each series of them to the integer.
 func holds(t *testing.T, dir string, told uint64) {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return benchStart }})

@@ -33,7 +33,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	return nil
 }
 
-// partitions are those in which the query may find something.
+// partitions returns those in which the query may find something.
 func partitions(q *history.Query) iter.Seq[history.Partition] {
 	var wanted [history.Partitions]bool
 	for _, id := range q.IDs() {
@@ -78,8 +78,8 @@ func (s *Store) read(p history.Partition, q *history.Query) (all map[name]*found
 	return all, err
 }
 
-// find is all series of the partition that a query asks for, without their chunks. One whose row does not say which it is
-// has a key that says whether it is one of those that the query names, and may else be any.
+// find returns all series of the partition that a query asks for, without their chunks. The key of one whose row cannot
+// be read tells whether the query names it; where the query names none, it may be any.
 func (t *table) find(q *history.Query) (map[name]*found, error) {
 	named := make(map[name]history.ID)
 	for _, id := range q.IDs() {

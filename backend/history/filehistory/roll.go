@@ -16,7 +16,7 @@ import (
 const maxMoves = 100
 
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
-// partition is damaged it goes on with the next, and says so at the end.
+// partition is damaged it goes on with the next, and reports it at the end.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
 	now := job.Now
 	if clock := s.now(); now.After(clock) {
@@ -144,7 +144,7 @@ type dueChunk struct {
 	chunk history.Chunk
 }
 
-// due are the due chunks of the tier, oldest first, as many as may still be moved.
+// due returns the due chunks of the tier, oldest first, as many as may still be moved.
 func (r *roller) due() (found []dueChunk, err error) {
 	chunks, err := r.table.chunks(r.tier)
 	if err != nil {

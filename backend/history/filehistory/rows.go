@@ -43,7 +43,7 @@ func begin(tx *bolt.Tx) error {
 	return err
 }
 
-// checkFormat takes this version's files, and those that are still empty.
+// checkFormat accepts this version's files, and those that are still empty.
 func checkFormat(tx *bolt.Tx) error {
 	if first, _ := tx.Cursor().First(); first == nil {
 		return nil
@@ -83,8 +83,8 @@ func seriesKey(p history.Partition, n name) []byte {
 	return append([]byte{byte(p), seriesRow}, n[:]...)
 }
 
-// chunksKey is where the rows of a chunk begin: one for each series that has it. A number may be negative; its top bit is
-// turned so that rows come in the order of time.
+// chunksKey returns where the rows of a chunk begin: one for each series that has it. A number may be negative; its top
+// bit is turned so that rows come in the order of time.
 func chunksKey(p history.Partition, c history.Chunk) []byte {
 	return binary.BigEndian.AppendUint32([]byte{byte(p), chunkRow, byte(c.Tier)}, uint32(c.Number)^1<<31)
 }

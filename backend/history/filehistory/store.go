@@ -1,5 +1,5 @@
-// Package filehistory keeps the history of hits in one file of this machine, or in memory where no file can be written. One
-// process holds the file; the others ask that process.
+// Package filehistory keeps the history of hits in one file of this machine, or in memory where no file can be written.
+// One process holds the file; the others ask that process.
 package filehistory
 
 import (
@@ -34,12 +34,13 @@ var (
 	ErrFormat = errors.New("was not written by this version of weir")
 )
 
-// Config says how a store is to be opened.
+// Config is how a store is to be opened.
 type Config struct {
 	Dir  string // holds the file; made if it is missing
 	Keep history.Keep
 	Now  func() time.Time // the store's clock; nil for time.Now
-	// Step, if not nil, is called by tests' wish before and after each step at which a crash could matter, with its name.
+	// Step, if not nil, is called before and after each step at which a crash could matter, with its name. It is for
+	// tests.
 	Step func(name string)
 }
 
@@ -123,7 +124,7 @@ func (s *Store) open(path string, o bolt.Options) error {
 	return s.wrap(err)
 }
 
-// release gives the file and its lock free, whatever state the database is in.
+// release frees the file and its lock, whatever state the database is in.
 func (s *Store) release(f *os.File) error {
 	if s.db != nil && s.damaged.Load() == nil {
 		return s.db.Close()
@@ -139,7 +140,7 @@ func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	if s.damaged.Load() != nil {
-		return nil // its locks may be held for ever; the process will let go of the file
+		return nil // its locks may be held forever; the process will let go of the file
 	}
 	return s.wrap(s.db.Close())
 }

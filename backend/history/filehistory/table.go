@@ -103,7 +103,7 @@ func (t *table) chunks(tier history.Tier) (found []history.Chunk, err error) {
 	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); {
 		c, _, err := readChunkKey(key)
 		if n := len(found); err == nil && n > 0 && c.Number <= found[n-1].Number {
-			err = errors.New("rows are out of order") // and going on would go round for ever
+			err = errors.New("rows are out of order") // and going on would go round forever
 		}
 		if err != nil {
 			return nil, t.damaged(key, err)
