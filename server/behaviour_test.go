@@ -229,7 +229,7 @@ func openRedis(t *testing.T, server *redistest.Server, now func() time.Time) *re
 	}
 	t.Cleanup(func() { store.Close() })
 	for begin := time.Now(); store.Ready() != nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > hang {
 			t.Fatalf("the Redis cannot be used: %v", store.Ready())
 		}
 	}
@@ -305,7 +305,7 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 	r := start(t, Config{MaxConnectionAge: 50 * time.Millisecond, MaxConnectionAgeGrace: time.Minute})
 	r.configure(t)
 	client := ratelimit.NewRateLimitServiceClient(r.conn)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	for range 2 {
 		if _, err := client.ShouldRateLimit(ctx, ask(t, "user=ann")); err != nil {

@@ -270,7 +270,7 @@ descriptors:
 `
 	there, gone := redistest.Single(t), redistest.Single(t)
 	open := func(addr string) *redis.Store {
-		store, err := redis.Open(t.Context(), redis.Config{Type: redis.Single, URL: addr, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)})
+		store, err := redis.Open(t.Context(), redis.Config{Type: redis.Single, URL: addr, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -132,7 +132,8 @@ func (s *Server) newClient(settings settings) *redis.Client {
 	}
 	return redis.NewClient(&redis.Options{
 		Addr: s.Addr, Username: user, Password: password, TLSConfig: config,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: askTime, ContextTimeoutEnabled: true,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		// Nothing that a test did not ask for shall be in the server's counts.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -18,6 +18,7 @@ var ctx = context.Background()
 func client(t *testing.T, options *redis.Options) *redis.Client {
 	t.Helper()
 	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = hang, hang, hang
 	c := redis.NewClient(options)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
