@@ -34,7 +34,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-// counted is what the store holds of a key, under the first of its limits.
+// counted returns what the store holds of a key, under the first of its limits.
 func counted(t *testing.T, store backend.Inspector, l *limit.Limiter, d limit.Descriptor) uint64 {
 	t.Helper()
 	m := l.Config().Match("shop", d.Entries)
@@ -226,7 +226,7 @@ func spare(t *testing.T, l *limit.Limiter, c *limit.Call) {
 	}
 }
 
-// sameAnswer says whether two statuses say the same.
+// sameAnswer reports whether two statuses say the same.
 func sameAnswer(a, b limit.Status) bool {
 	return see(a) == see(b) && a.ResetIn == b.ResetIn && a.RetryIn == b.RetryIn && a.Quota == b.Quota
 }

@@ -29,8 +29,8 @@ import (
 )
 
 // Whatever bytes come as a request, under whatever settings, they get an answer that follows from it by the rules of
-// README.md, or an error that is theirs. Each message comes three times, so that limits are reached, and seconds pass in
-// between. The same message as protobuf writes it gets the same answer, byte for byte.
+// README.md, or an error that is theirs. Each message comes three times, so that limits are reached, and seconds pass
+// in between. The same message as protobuf writes it gets the same answer, byte for byte.
 func FuzzAnswer(f *testing.F) {
 	config := everything(f)
 	for _, r := range append(requests(), shopping()...) {
@@ -99,7 +99,7 @@ func (s settings) algorithm() descriptors.Algorithm {
 	return descriptors.SlidingWindow
 }
 
-// everything is the configuration that has a rule of each kind.
+// everything returns the configuration that has a rule of each kind.
 func everything(t testing.TB) *descriptors.Config {
 	t.Helper()
 	data, err := os.ReadFile("testdata/everything.yaml")

@@ -43,7 +43,7 @@ func TestNoServerOutlivesItsTests(t *testing.T) {
 		}
 	}
 	if addr == "" {
-		t.Fatal("the tests that shall be killed have started no server")
+		t.Fatal("the tests that are to be killed have started no server")
 	}
 	if err := tests.Process.Kill(); err != nil {
 		t.Fatal(err)

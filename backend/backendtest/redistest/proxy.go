@@ -105,7 +105,7 @@ func (p *FaultProxy) Counts() Counts {
 	return counts
 }
 
-// Requests is how many requests of a command, such as EVALSHA, clients have sent.
+// Requests returns how many requests of a command, such as EVALSHA, clients have sent.
 func (p *FaultProxy) Requests(command string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

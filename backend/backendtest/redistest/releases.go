@@ -12,8 +12,8 @@ import (
 )
 
 // Releases returns the servers that weir is tested on beside the one on PATH, for WithRelease: the oldest Redis that it
-// supports, and a Valkey. make tools installs them, on Linux on x86-64 only. Elsewhere it returns the one on PATH, "", so
-// that no test goes over nothing and proves nothing, and the test's log says what it lacks.
+// supports, and a Valkey. make tools installs them, on Linux on x86-64 only. Elsewhere it returns the one on PATH, "",
+// so that no test goes over nothing and proves nothing, and the test's log says what it lacks.
 func Releases(t testing.TB) []string {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
