@@ -46,16 +46,16 @@ type Decision struct {
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
 	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves, or the next hit leaks; where
-	// nothing counts, until a fixed window ends, and 0 by other algorithms. For a denied check it is RetryIn. Where that
-	// is Never, a limit whose number the check exceeds makes wait until all that counts now is gone, or for its window if
-	// nothing counts.
+	// nothing counts, until a fixed window ends, and 0 by other algorithms. For a denied check it is RetryIn. Where
+	// that is Never, a limit whose number the check exceeds makes wait until all that counts now is gone, or for its
+	// window if nothing counts.
 	ResetIn time.Duration
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, to the
 	// microsecond, or Never. It is that of all limits, also of one that admitted this check and is full now.
 	RetryIn time.Duration
 
-	// Err is why a store that is away gave no answer; nothing else is then filled in, and whether the check was counted is
-	// unknown: at most once. Other checks of the call have their own fate.
+	// Err is why a store that is away gave no answer; nothing else is then filled in, and whether the check was counted
+	// is unknown: at most once. Other checks of the call have their own fate.
 	Err error
 }
 
@@ -86,7 +86,7 @@ func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) e
 	return nil
 }
 
-// Valid says what is wrong with a call of Decide, nil if nothing is.
+// Valid returns what is wrong with a call of Decide, nil if nothing is.
 func Valid(checks []Check, out []Decision) error {
 	if len(out) < len(checks) {
 		return errors.New("backend: fewer decisions than checks")

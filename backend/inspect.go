@@ -18,7 +18,8 @@ type Inspector interface {
 	Reset(ctx context.Context, key []byte) error
 }
 
-// MaxInstants is how many instants of a log are listed, the newest: one that holds a million must not hold up its store.
+// MaxInstants is how many instants of a log are listed, the newest: one that holds a million must not hold up its
+// store.
 const MaxInstants = 10_000
 
 // LimitCount is what a key holds of one limit.
@@ -50,8 +51,8 @@ func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitC
 	return c
 }
 
-// NewLogCount sums up a sliding log: the newest of its instants, at most MaxInstants, then the hits before these and the
-// instant of the oldest hit of all. All of them count at now.
+// NewLogCount sums up a sliding log: the newest of its instants, at most MaxInstants, then the hits before these and
+// the instant of the oldest hit of all. All of them count at now.
 func NewLogCount(l descriptors.Limit, newest []Bucket, earlier uint64, oldest, now time.Time) LimitCount {
 	c := LimitCount{Limit: l, Levels: [][]Bucket{newest}, Hits: earlier, Earlier: earlier}
 	for _, b := range newest {
@@ -68,5 +69,5 @@ func (c *LimitCount) leave(oldest, now time.Time) {
 	c.ResetIn = max(0, oldest.Add(c.Limit.Window+c.Limit.Precision).Sub(now))
 }
 
-// Remaining is how many more hits fit.
+// Remaining returns how many more hits fit.
 func (c *LimitCount) Remaining() uint64 { return c.Limit.Capacity() - min(c.Limit.Capacity(), c.Hits) }

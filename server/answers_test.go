@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/server/rls"
 )
 
-// serving is a client of a server that answers by these options from these rules of the domain shop.
+// serving returns a client of a server that answers by these options from these rules of the domain shop.
 func serving(t *testing.T, options rls.Options, rules string) ratelimit.RateLimitServiceClient {
 	t.Helper()
 	r := startWith(t, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow}, options)
@@ -52,7 +52,8 @@ func asked(t *testing.T, c ratelimit.RateLimitServiceClient, r *ratelimit.RateLi
 	return answer
 }
 
-// headersOf are an answer's headers by name; those of times only say whether they are from 1 to an hour and a minute.
+// headersOf returns an answer's headers by name; those of times only tell whether they are from 1 to an hour and a
+// minute.
 func headersOf(t *testing.T, answer *ratelimit.RateLimitResponse) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

@@ -305,7 +305,7 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 	r := start(t, Config{MaxConnectionAge: 50 * time.Millisecond, MaxConnectionAgeGrace: time.Minute})
 	r.configure(t)
 	client := ratelimit.NewRateLimitServiceClient(r.conn)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	for range 2 {
 		if _, err := client.ShouldRateLimit(ctx, ask(t, "user=ann")); err != nil {

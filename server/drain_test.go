@@ -49,8 +49,8 @@ func startHeld(t *testing.T, c Config) (*running, *held) {
 	return r, store
 }
 
-// callInBackground makes a call over gRPC and one over HTTP, and returns when both have come to the store, with where their ends will
-// be told.
+// callInBackground makes a call over gRPC and one over HTTP, and returns when both have come to the store, with where
+// their ends will be told.
 func (r *running) callInBackground(t *testing.T, store *held) (overGRPC, overHTTP <-chan error) {
 	t.Helper()
 	rpc, web := make(chan error, 1), make(chan error, 1)

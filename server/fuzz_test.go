@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -52,7 +51,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 	f.Add([]byte("\n\x04shop\x12\x00\x12\x02\n\x00"))
 	f.Add([]byte("\n\x04shop\x12\x16\n\x09\n\x04user\x12\x01a\x12\x09\x08\x01\x10\x06\x1a\x03\x08\xa5\x02"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
 		defer cancel()
 		var answer []byte
 		err := r.conn.Invoke(ctx, "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", data, &answer, grpc.ForceCodecV2(rawCodec{}))

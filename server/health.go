@@ -28,7 +28,7 @@ type Health struct {
 	away  error      // why its counters cannot be had
 }
 
-// NewHealth is the health of a process that has no configuration yet.
+// NewHealth returns the health of a process that has no configuration yet.
 func NewHealth() *Health {
 	h := &Health{grpc: health.NewServer(), state: errUnconfigured}
 	h.tell()
@@ -45,7 +45,7 @@ func (h *Health) Configured() {
 	}
 }
 
-// Counting says whether the counters can be had. A process that never hears of it does not depend on them.
+// Counting reports whether the counters can be had. A process that never hears of it does not depend on them.
 func (h *Health) Counting(can bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +67,7 @@ func (h *Health) Drain() {
 	h.tell()
 }
 
-// Ready is why the process should get no traffic, nil if it should.
+// Ready returns why the process should get no traffic, nil if it should.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -52,5 +52,5 @@ type boundStream struct {
 	ctx context.Context
 }
 
-// Context is the stream's context, which ends with the server as well.
+// Context returns the stream's context, which ends with the server as well.
 func (s boundStream) Context() context.Context { return s.ctx }

@@ -94,7 +94,7 @@ func shorten(h History, step int, play Player) string {
 	return fmt.Sprintf("These alone, on a new key, end with %s in place of the last:\n%s", answer, short)
 }
 
-// rewritten is a history of asks on one new key, with what is now wanted.
+// rewritten returns a history of asks on one new key, with what is now wanted.
 func rewritten(name string, asks []Ask) History {
 	h := History{Name: name, Asks: slices.Clone(asks)}
 	m := newModel(rule{limits: asks[0].Check.Limits, charge: asks[0].Check.Charge})

@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// forgetful is a player whose store takes no refunds.
+// forgetful returns a player whose store takes no refunds.
 func forgetful(h History) (out []backend.Decision, err error) {
 	models := make(map[string]*model)
 	for _, a := range h.Asks {

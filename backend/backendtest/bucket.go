@@ -10,9 +10,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// leaking is a token bucket as it is defined: a level that falls evenly, by the requests of a window in each window, and
-// never below 0. It is a fraction of which a window's microseconds are the denominator; what counts is the level rounded
-// up, as a part of a hit takes the room of one.
+// leaking is a token bucket as it is defined: a level that falls evenly, by the requests of a window in each window,
+// and never below 0. It is a fraction of which a window's microseconds are the denominator; what counts is the level
+// rounded up, as a part of a hit takes the room of one.
 type leaking struct {
 	window   *big.Int // microseconds
 	requests int64    // by which the level falls in a window: so many window-ths of a hit in a microsecond
@@ -24,12 +24,12 @@ func newLeaking(l *descriptors.Limit) *leaking {
 	return &leaking{window: big.NewInt(l.Window.Microseconds()), requests: leak(l), level: new(big.Int)}
 }
 
-// leak is how many hits of a limit leak in a window. Those of one that blocks everything do as if it were one of a single
-// hit.
+// leak returns how many hits of a limit leak in a window. Those of one that blocks everything do as if it were one of a
+// single hit.
 func leak(l *descriptors.Limit) int64 { return int64(max(1, l.Requests)) }
 
-// follow is called before each check. Under another number of requests, what counts at now leaks by that from then on. The
-// share of the next hit that has leaked stays, in whole microseconds of leaking.
+// follow is called before each check. Under another number of requests, what counts at now leaks by that from then on.
+// The share of the next hit that has leaked stays, in whole microseconds of leaking.
 func (g *leaking) follow(l *descriptors.Limit, now window.Instant) {
 	if leak(l) == g.requests {
 		return
@@ -46,13 +46,13 @@ func (g *leaking) follow(l *descriptors.Limit, now window.Instant) {
 	g.level.Sub(g.level, took.Mul(took, big.NewInt(g.requests)))
 }
 
-// hits is a level of whole hits.
+// hits returns a level of whole hits.
 func (g *leaking) hits(n uint64) *big.Int {
 	level := new(big.Int).SetUint64(n)
 	return level.Mul(level, g.window)
 }
 
-// at is the level at now. A clock that steps back takes the time of the level with it.
+// at returns the level at now. A clock that steps back takes the time of the level with it.
 func (g *leaking) at(now window.Instant) *big.Int {
 	g.last = min(g.last, now)
 	level := new(big.Int).Mul(big.NewInt(g.requests), big.NewInt(int64(now-g.last)))
@@ -63,7 +63,7 @@ func (g *leaking) at(now window.Instant) *big.Int {
 	return level
 }
 
-// Sum is how many hits count at now.
+// Sum returns how many hits count at now.
 func (g *leaking) Sum(now window.Instant) uint64 { return upwards(g.at(now), g.window).Uint64() }
 
 // upwards divides and rounds up.
@@ -91,7 +91,7 @@ func (g *leaking) Add(now window.Instant, delta int64) {
 	g.last = now
 }
 
-// Until is when the level has fallen to keep, rounded up to a microsecond.
+// Until returns when the level has fallen to keep, rounded up to a microsecond.
 func (g *leaking) Until(now window.Instant, keep uint64) window.Instant {
 	if g.Sum(now) <= keep {
 		return now
@@ -104,7 +104,7 @@ func (g *leaking) Until(now window.Instant, keep uint64) window.Instant {
 	return window.Instant(moment.Int64())
 }
 
-// drained is how long a bucket takes at most until nothing of its level is left, at least a window.
+// drained returns how long a bucket takes at most until nothing of its level is left, at least a window.
 func drained(l *descriptors.Limit, level uint64) time.Duration {
 	wait := float64(l.Window) * (float64(level)/float64(max(1, l.Requests)) + 1)
 	if wait >= float64(backend.Never) {
@@ -113,8 +113,8 @@ func drained(l *descriptors.Limit, level uint64) time.Duration {
 	return time.Duration(wait)
 }
 
-// overflows says whether more hits than its size and what leaks meanwhile were admitted by a token bucket in any interval
-// that ends now. What leaks is rounded up.
+// overflows reports whether more hits than its size and what leaks meanwhile were admitted by a token bucket in any
+// interval that ends now. What leaks is rounded up.
 func (g *exactLog) overflows(l *descriptors.Limit) bool {
 	held := uint64(0)
 	for i := len(g.hits) - 1; i >= 0; i-- {

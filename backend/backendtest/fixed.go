@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testRulingsOfAFixedWindow holds 5 a minute to what envoyproxy/ratelimit does: a denied hit counts, a look is over only
-// above the limit, and each answer tells the rest of the window.
+// testRulingsOfAFixedWindow holds 5 a minute to what envoyproxy/ratelimit does: a denied hit counts, a look is over
+// only above the limit, and each answer tells the rest of the window.
 func testRulingsOfAFixedWindow(t *testing.T, open func(t *testing.T) Store) {
 	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)
 	runRulings(t, open, []ruling{

@@ -37,8 +37,8 @@ const (
 )
 
 // newHistory draws a history of at most so many keys. While it is played, the clocks of servers go on, and these drop
-// keys by them. With patience, the time that playing may take, no key is asked again that would have less to live, until
-// it is gone by the history's clock, and windows are so long that few keys ever come to that.
+// keys by them. With patience, the time that playing may take, no key is asked again that would have less to live,
+// until it is gone by the history's clock, and windows are so long that few keys ever come to that.
 func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Duration) History {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	h := History{Name: fmt.Sprintf("%d/%d", seed, round)}
@@ -93,7 +93,7 @@ func (m *model) ask(r *rand.Rand, now window.Instant) Ask {
 	return a
 }
 
-// gone is when nothing of the key counts any more, if that is less than patience from now; else 0.
+// gone returns when nothing of the key counts any more, if that is less than patience from now; else 0.
 func (m *model) gone(now window.Instant, patience time.Duration) window.Instant {
 	if patience == 0 {
 		return 0
@@ -124,7 +124,7 @@ func (h History) Calls() iter.Seq[[]Ask] {
 	}
 }
 
-// wrong is the first step that is not answered as wanted, and the answer; -1 if there is none.
+// wrong returns the first step that is not answered as wanted, and the answer; -1 if there is none.
 func (h History) wrong(got []backend.Decision, err error) (step int, answer string) {
 	for i := range h.Asks {
 		switch {

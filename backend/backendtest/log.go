@@ -57,7 +57,7 @@ func (g *exactLog) takeBack(n uint64) {
 	}
 }
 
-// least is how many hits the last window holds exactly; a store must count them all.
+// least returns how many hits the last window holds exactly; a store must count them all.
 func (g *exactLog) least() (sum uint64) {
 	for _, h := range g.hits {
 		if g.passed-h.passed < g.window {
@@ -67,7 +67,7 @@ func (g *exactLog) least() (sum uint64) {
 	return sum
 }
 
-// most is how many hits may still count: those less than a window and a precision behind now on the clock.
+// most returns how many hits may still count: those less than a window and a precision behind now on the clock.
 func (g *exactLog) most() (sum uint64) {
 	for _, h := range g.hits {
 		if g.clock-h.stamp < g.window+g.precision {
@@ -93,7 +93,7 @@ func newInstants(l *descriptors.Limit) *instants {
 	return &instants{window: window.Instant(l.Window.Microseconds())}
 }
 
-// Sum is how many hits count at now. What has left is forgotten; what is later than now moves to it.
+// Sum returns how many hits count at now. What has left is forgotten; what is later than now moves to it.
 func (g *instants) Sum(now window.Instant) (sum uint64) {
 	var kept []instant
 	for _, h := range g.hits {

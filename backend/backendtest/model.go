@@ -42,8 +42,8 @@ func newModel(r rule) *model {
 	return m
 }
 
-// follow changes the requests of some limits, as another configuration does. What a token bucket admitted under the last
-// one is no matter of this one's promise.
+// follow changes the requests of some limits, as another configuration does. What a token bucket admitted under the
+// last one is no matter of this one's promise.
 func (m *model) follow(limits []descriptors.Limit) {
 	for i := range limits {
 		if limits[i].Algorithm == descriptors.TokenBucket && limits[i] != m.rule.limits[i] {
@@ -53,8 +53,8 @@ func (m *model) follow(limits []descriptors.Limit) {
 	m.rule.limits = limits
 }
 
-// decide is the decision that the store should come to, said as plainly as the rulings are. It takes the hits into the
-// counts and the logs.
+// decide returns the decision that the store should come to, said as plainly as the rulings are. It takes the hits into
+// the counts and the logs.
 func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.Decision {
 	before, denying := make([]uint64, len(m.counts)), []int(nil)
 	for i, b := range m.counts {
@@ -83,13 +83,13 @@ func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.D
 	return m.admission(before, now)
 }
 
-// over says whether a count and some hits are more than n together.
+// over reports whether a count and some hits are more than n together.
 func over(before, hits, n uint64) bool {
 	sum, carry := bits.Add64(before, hits, 0)
 	return carry > 0 || sum > n
 }
 
-// size is how many hits must fit a limit.
+// size returns how many hits must fit a limit.
 func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
 	switch {
 	case op == backend.Count:
@@ -120,8 +120,8 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 	return slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
 }
 
-// denial speaks for the denying limit with the longest wait, and tells the longest wait of all: a limit that admitted the
-// check and charged it all the same may be full now.
+// denial speaks for the denying limit with the longest wait, and tells the longest wait of all: a limit that admitted
+// the check and charged it all the same may be full now.
 func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
 	waits, out := make([]time.Duration, len(m.counts)), backend.Decision{}
 	for i, b := range m.counts {

@@ -37,8 +37,8 @@ type step struct {
 	got   backend.Decision
 }
 
-// stall is how long a store may take until it is asked again. Redis drops keys by a clock of its own, which goes on: one
-// that is about to is not asked before it is gone.
+// stall is how long a store may take until it is asked again. Redis drops keys by a clock of its own, which goes on:
+// one that is about to is not asked before it is gone.
 const stall = 20 * time.Millisecond
 
 // walk asks a store random checks under a random clock. After each of them the decision must be the model's, and the
@@ -120,7 +120,7 @@ func changed(r *rand.Rand, limits []descriptors.Limit) []descriptors.Limit {
 	return limits
 }
 
-// randomMove is how far the clock goes to the next step: mostly a fraction of a window, now and then far past it.
+// randomMove returns how far the clock goes to the next step: mostly a fraction of a window, now and then far past it.
 func randomMove(r *rand.Rand, limits []descriptors.Limit, backwards int) window.Instant {
 	w := limits[r.IntN(len(limits))].Window.Microseconds()
 	switch n := r.IntN(100); {

@@ -14,7 +14,7 @@ type entry struct {
 	reopens window.Instant // until then one more hit is denied; 0 if there is room
 
 	due   window.Instant // its rank in its queue: expires in the open one, reopens in the spent one, or earlier
-	place int32          // its index in the queue
+	index int32          // in the queue
 	spent bool           // which queue
 }
 
@@ -52,7 +52,7 @@ func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
 	return v
 }
 
-// state is the state of limit l, nil if there is none yet.
+// state returns the state of limit l, nil if there is none yet.
 func (e *entry) state(l *descriptors.Limit) window.State {
 	for _, s := range e.states {
 		if s.For(l) {
@@ -62,7 +62,7 @@ func (e *entry) state(l *descriptors.Limit) window.State {
 	return nil
 }
 
-// reopening is the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
+// reopening returns the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
 func reopening(counts []window.Count, limits []descriptors.Limit, now window.Instant) window.Instant {
 	latest := now
 	for i := range limits {

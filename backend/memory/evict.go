@@ -65,7 +65,7 @@ func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	return e != nil
 }
 
-// nextReopening is when the first spent key of the shard reopens; false if there is none.
+// nextReopening returns when the first spent key of the shard reopens; false if there is none.
 func (sh *shard) nextReopening(newcomer *entry, now window.Instant) (window.Instant, bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -76,13 +76,13 @@ func (sh *shard) nextReopening(newcomer *entry, now window.Instant) (window.Inst
 	return e.reopens, true
 }
 
-// frontBut is the front of a queue as it would be without the newcomer.
+// frontBut returns the front of a queue as it would be without the newcomer.
 func (sh *shard) frontBut(q *queue, newcomer *entry, now window.Instant) *entry {
 	e := sh.front(q, now)
 	if e == nil || e != newcomer {
 		return e
 	}
-	heap.Remove(q, int(newcomer.place))
+	heap.Remove(q, int(newcomer.index))
 	e = sh.front(q, now)
 	heap.Push(q, newcomer)
 	return e

@@ -169,11 +169,11 @@ func checkQueues(t *testing.T, s *Store) {
 		sh := &s.shards[i]
 		total += len(sh.entries)
 		if queued := len(sh.open) + len(sh.spent); queued != len(sh.entries) {
-			t.Fatalf("shard %d holds %d entries and %d places in its queues", i, len(sh.entries), queued)
+			t.Fatalf("shard %d holds %d entries and %d entries in its queues", i, len(sh.entries), queued)
 		}
 		for _, e := range sh.entries {
-			if q := *sh.queue(e); q[e.place] != e {
-				t.Fatalf("%q is not at its place", e.key)
+			if q := *sh.queue(e); q[e.index] != e {
+				t.Fatalf("%q is not at its index", e.key)
 			}
 			if e.due > e.moment() && e.moment() != 0 {
 				t.Fatalf("%q is due %d µs too late: it would be found too late", e.key, e.due-e.moment())
@@ -185,7 +185,8 @@ func checkQueues(t *testing.T, s *Store) {
 	}
 }
 
-// TestAFloodOfKeysFreesNoSpentOne floods a store with ten times the keys that it has room for, and prints what a key costs.
+// TestAFloodOfKeysFreesNoSpentOne floods a store with ten times the keys that it has room for, and prints what a key
+// costs.
 func TestAFloodOfKeysFreesNoSpentOne(t *testing.T) {
 	room := *flood / 10
 	s, clk := open(t, Config{MaxKeys: room})

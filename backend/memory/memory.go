@@ -179,8 +179,8 @@ func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep forgets the keys in which nothing counts any more. If the clock has stepped back since the last sweep, every key
-// is put right first: one that nobody asks for would keep a moment of the future else, and its place with it.
+// sweep forgets the keys in which nothing counts any more. If the clock has stepped back since the last sweep, every
+// key is put right first: otherwise one that nobody asks for would keep a moment of the future, and so stay.
 func (s *Store) sweep() {
 	now := int64(s.now())
 	back := now < s.swept.Swap(now)

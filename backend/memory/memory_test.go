@@ -84,7 +84,7 @@ func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
 	}
 }
 
-// holds says whether a key has a state of a limit.
+// holds reports whether a key has a state of a limit.
 func (s *Store) holds(key string, l *descriptors.Limit) bool {
 	sh := &s.shards[s.shardOf([]byte(key))]
 	sh.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Store) holds(key string, l *descriptors.Limit) bool {
 	return e != nil && e.state(l) != nil
 }
 
-// buckets is how many cells are held for a key.
+// buckets returns how many cells are held for a key.
 func (s *Store) buckets(key []byte) int {
 	sh := &s.shards[s.shardOf(key)]
 	sh.mu.Lock()

@@ -40,7 +40,7 @@ func (s *Store) saveOrWarn() {
 	}
 }
 
-// save writes all counters to a new file and puts it in the old one's place, so that a crash leaves one of the two.
+// save writes all counters to a new file and renames it over the old one, so that a crash leaves one of the two.
 func (s *Store) save() error {
 	path := filepath.Join(s.dir.path, fileName)
 	f, err := os.Create(path + ".new")

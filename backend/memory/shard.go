@@ -36,7 +36,7 @@ func (sh *shard) queue(e *entry) *queue {
 	return &sh.open
 }
 
-// moment is the true moment that the entry's queue is ordered by.
+// moment returns the true moment that the entry's queue is ordered by.
 func (e *entry) moment() window.Instant {
 	if e.spent {
 		return e.reopens
@@ -48,17 +48,17 @@ func (e *entry) moment() window.Instant {
 func (sh *shard) requeue(e *entry) {
 	if m := e.moment(); m < e.due {
 		e.due = m
-		heap.Fix(sh.queue(e), int(e.place))
+		heap.Fix(sh.queue(e), int(e.index))
 	}
 }
 
 func (sh *shard) remove(e *entry) {
 	delete(sh.entries, e.key)
-	heap.Remove(sh.queue(e), int(e.place))
+	heap.Remove(sh.queue(e), int(e.index))
 }
 
-// front is the first entry of a queue, put right; nil if the queue is empty. Entries that stand in the wrong queue at
-// now change over on the way.
+// front returns the first entry of a queue, put right; nil if the queue is empty. Entries that stand in the wrong queue
+// at now change over on the way.
 func (sh *shard) front(q *queue, now window.Instant) *entry {
 	for len(*q) > 0 {
 		e := (*q)[0]
@@ -117,13 +117,13 @@ func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
 
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = int32(i), int32(j)
+	q[i].index, q[j].index = int32(i), int32(j)
 }
 
 // Push and Pop are for container/heap.
 func (q *queue) Push(x any) {
 	e := x.(*entry)
-	e.place = int32(len(*q))
+	e.index = int32(len(*q))
 	*q = append(*q, e)
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // Buckets counts the hits of one limit of one key as the definition says: in a bucket on every level, read through
-// [Cover], bucket by bucket. It is slow and plain, and the oracle of every store; of all algorithms but the sliding log,
-// which has no buckets. A Buckets is not for concurrent use.
+// [Cover], bucket by bucket. It is slow and plain, and the oracle of every store; of all algorithms but the sliding
+// log, which has no buckets. A Buckets is not for concurrent use.
 type Buckets struct {
 	fixed  bool
 	window time.Duration
@@ -21,7 +21,7 @@ type Buckets struct {
 	reads int
 }
 
-// NewBuckets is the empty state of a limit.
+// NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
 	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: l.Window, levels: l.Levels()}
 	for range b.levels {
@@ -30,10 +30,10 @@ func NewBuckets(l *descriptors.Limit) *Buckets {
 	return b
 }
 
-// Reads is the number of buckets that Sum has read so far.
+// Reads returns the number of buckets that Sum has read so far.
 func (b *Buckets) Reads() int { return b.reads }
 
-// Sum is the number of hits that count at now.
+// Sum returns the number of hits that count at now.
 func (b *Buckets) Sum(now Instant) uint64 {
 	b.advance(now)
 	var sum uint64
@@ -72,7 +72,7 @@ func (b *Buckets) advance(now Instant) {
 	}
 }
 
-// leaves is the first moment at which a finest bucket no longer counts.
+// leaves returns the first moment at which a finest bucket no longer counts.
 func (b *Buckets) leaves(k int64) Instant {
 	end := Instant(k+1) * micros(b.levels[0])
 	if b.fixed {
@@ -112,7 +112,7 @@ func (b *Buckets) Add(now Instant, delta int64) {
 	}
 }
 
-// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+// Until returns the first moment, now or later, at which at most keep of the hits that count now still do.
 func (b *Buckets) Until(now Instant, keep uint64) Instant {
 	left := b.Sum(now)
 	for _, k := range slices.Sorted(maps.Keys(b.hits[0])) {

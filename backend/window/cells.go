@@ -11,8 +11,8 @@ import (
 // Cells counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
 // that holds hits, oldest first. Where [Buckets] reads a cover, it drops what has left and returns the sum. A fixed
 // window is the case of one bucket as wide as the window that stops counting when it ends; a log is that of a cell for
-// each microsecond in which something was counted. Reading and adding cost amortised constant time. It is the [State] of
-// all algorithms but the token bucket.
+// each microsecond in which something was counted. Reading and adding cost amortised constant time. It is the [State]
+// of all algorithms but the token bucket.
 type Cells struct {
 	window time.Duration
 	sum    uint64
@@ -21,8 +21,9 @@ type Cells struct {
 	bucket resolution
 }
 
-// resolution is how wide buckets are: the precision of a sliding window in milliseconds, or one of two words for the other
-// algorithms. It says in four bytes what an algorithm and a precision say, as a store holds a Cells for each of its keys.
+// resolution is how wide buckets are: the precision of a sliding window in milliseconds, or one of two words for the
+// other algorithms. It says in four bytes what an algorithm and a precision say, as a store holds a Cells for each of
+// its keys.
 type resolution uint32
 
 const (
@@ -30,7 +31,7 @@ const (
 	moments resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
 )
 
-// resolutionOf is 0 for what no Cells counts.
+// resolutionOf returns 0 for what no Cells counts.
 func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 	switch a {
 	case descriptors.FixedWindow:
@@ -41,7 +42,7 @@ func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 	return resolution(precision / time.Millisecond)
 }
 
-// identity is the algorithm and the precision.
+// identity returns the algorithm and the precision.
 func (b resolution) identity() (descriptors.Algorithm, time.Duration) {
 	switch b {
 	case whole:
@@ -57,7 +58,7 @@ type cell struct {
 	hits   uint64
 }
 
-// For is that of [State].
+// For implements [State].
 func (s *Cells) For(l *descriptors.Limit) bool {
 	return s.window == l.Window && s.bucket == resolutionOf(l.Algorithm, l.Precision)
 }
@@ -65,7 +66,7 @@ func (s *Cells) For(l *descriptors.Limit) bool {
 // Follow does nothing: what counts does not depend on the number of requests.
 func (s *Cells) Follow(*descriptors.Limit, Instant) {}
 
-// width is the width of a bucket.
+// width returns the width of a bucket.
 func (s *Cells) width() Instant {
 	switch s.bucket {
 	case whole:
@@ -76,14 +77,14 @@ func (s *Cells) width() Instant {
 	return Instant(s.bucket) * 1000
 }
 
-// leaves is the first moment at which a bucket no longer counts: a window after it began, and where a hit may have come
-// at any moment of it, a precision more.
+// leaves returns the first moment at which a bucket no longer counts: a window after it began, and where a hit may have
+// come at any moment of it, a precision more.
 func (s *Cells) leaves(bucket int64) Instant {
 	_, precision := s.bucket.identity()
 	return Instant(bucket)*s.width() + micros(s.window) + micros(precision)
 }
 
-// Sum is the number of hits that count at now.
+// Sum returns the number of hits that count at now.
 func (s *Cells) Sum(now Instant) uint64 {
 	if s.sum == 0 {
 		return 0
@@ -156,7 +157,7 @@ func (s *Cells) takeBack(hits uint64) {
 	}
 }
 
-// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+// Until returns the first moment, now or later, at which at most keep of the hits that count now still do.
 func (s *Cells) Until(now Instant, keep uint64) Instant {
 	left := s.Sum(now)
 	if left <= keep {
@@ -172,7 +173,7 @@ func (s *Cells) Until(now Instant, keep uint64) Instant {
 	return s.leaves(s.cells[i].bucket)
 }
 
-// fromNewest is the newest cell from which on more than keep hits are held.
+// fromNewest returns the newest cell from which on more than keep hits are held.
 func (s *Cells) fromNewest(keep uint64) int {
 	i := len(s.cells) - 1
 	for held := s.cells[i].hits; held <= keep; held += s.cells[i].hits {
@@ -181,7 +182,7 @@ func (s *Cells) fromNewest(keep uint64) int {
 	return i
 }
 
-// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
+// Expires returns the first moment from which nothing in the state counts, 0 if nothing does now.
 func (s *Cells) Expires() Instant {
 	if s.sum == 0 {
 		return 0
@@ -189,11 +190,11 @@ func (s *Cells) Expires() Instant {
 	return s.leaves(s.cells[len(s.cells)-1].bucket)
 }
 
-// Len is the number of cells held.
+// Len returns the number of cells held.
 func (s *Cells) Len() int { return len(s.cells) - int(s.head) }
 
-// Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets, after
-// a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
+// Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets,
+// after a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
 func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
 	return func(yield func(Instant, uint64) bool) {
 		live := now.index(s.width())

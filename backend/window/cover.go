@@ -9,12 +9,12 @@ type Instant int64
 // At converts a time, rounding down.
 func At(t time.Time) Instant { return Instant(t.UnixMicro()) }
 
-// Plus is the instant d later, in whole microseconds.
+// Plus returns the instant d later, in whole microseconds.
 func (t Instant) Plus(d time.Duration) Instant { return t + micros(d) }
 
 func micros(d time.Duration) Instant { return Instant(d / time.Microsecond) }
 
-// index is the number of the bucket of this width that holds t; buckets are aligned to the epoch.
+// index returns the number of the bucket of this width that holds t; buckets are aligned to the epoch.
 func (t Instant) index(width Instant) int64 {
 	k := t / width
 	if t%width < 0 {

@@ -72,12 +72,12 @@ type reader struct {
 
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.src)
-	return take(r, v, n)
+	return advance(r, v, n)
 }
 
 func (r *reader) varint() int64 {
 	v, n := binary.Varint(r.src)
-	return take(r, v, n)
+	return advance(r, v, n)
 }
 
 // cells reads the cells of an empty s, false if they break a rule.
@@ -98,8 +98,8 @@ func (r *reader) cells(s *Cells) (*Cells, bool) {
 	return s, true
 }
 
-// take steps over the n bytes that held v; n ≤ 0 means that they held none.
-func take[V int64 | uint64](r *reader, v V, n int) V {
+// advance steps over the n bytes that held v; n ≤ 0 means that they held none.
+func advance[V int64 | uint64](r *reader, v V, n int) V {
 	if n <= 0 {
 		r.torn = true
 		return 0

@@ -14,8 +14,8 @@ const MaxCount = 1<<53 - 1
 // Never is the RetryIn of a check that asks for more hits than a limit ever allows.
 const Never time.Duration = math.MaxInt64
 
-// Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in the
-// future moves to now.
+// Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in
+// the future moves to now.
 type Count interface {
 	// Sum is the number of hits that count at now.
 	Sum(now Instant) uint64
@@ -82,7 +82,7 @@ type scale struct {
 	denial time.Duration // the wait of the strictest limit alone, if it denies
 }
 
-// begun is a scale that has seen no limit yet.
+// begun returns a scale that has seen no limit yet.
 func begun(allowed bool) scale { return scale{Verdict: Verdict{Allowed: allowed, Strictest: -1}} }
 
 // weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
@@ -106,8 +106,8 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 	}
 }
 
-// weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the check
-// all the same and is full now.
+// weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
+// check all the same and is full now.
 func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
 	retry, reset, capacity := Never, time.Duration(0), l.Capacity()
 	if size <= capacity {
@@ -122,10 +122,10 @@ func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size u
 	s.RetryIn, s.ResetIn = max(s.RetryIn, retry), max(s.ResetIn, reset)
 }
 
-// fits says whether size more hits stay within n, without overflow.
+// fits reports whether size more hits stay within n, without overflow.
 func fits(before, size, n uint64) bool { return before <= n && size <= n-before }
 
-// lookSize is the size of the check that a look stands for.
+// lookSize returns the size of the check that a look stands for.
 func lookSize(l *descriptors.Limit) uint64 {
 	if l.Algorithm == descriptors.FixedWindow {
 		return 0
@@ -133,12 +133,12 @@ func lookSize(l *descriptors.Limit) uint64 {
 	return 1
 }
 
-// untilNext is the time until the bucket of this width that holds t ends.
+// untilNext returns the time until the bucket of this width that holds t ends.
 func (t Instant) untilNext(width Instant) time.Duration {
 	return t.until(Instant(t.index(width)+1) * width)
 }
 
-// until is the time from t to a later moment.
+// until returns the time from t to a later moment.
 func (t Instant) until(later Instant) time.Duration {
 	return time.Duration(min(later-t, math.MaxInt64/1000)) * time.Microsecond
 }

@@ -10,7 +10,8 @@ import (
 // concurrent use. Make one with [NewState] or [ReadState].
 type State interface {
 	Count
-	// For says whether this is the state of limit l: the same algorithm, window and precision, whatever its requests.
+	// For reports whether this is the state of limit l: the same algorithm, window and precision, whatever its
+	// requests.
 	For(l *descriptors.Limit) bool
 	// Follow has what counts at now leave as l says from now on. l is a limit that this is the state for.
 	Follow(l *descriptors.Limit, now Instant)
@@ -22,7 +23,7 @@ type State interface {
 	Append(dst []byte) []byte
 }
 
-// NewState is the empty state of a limit.
+// NewState returns the empty state of a limit.
 func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
 		return NewTokens(l)
@@ -30,7 +31,7 @@ func NewState(l *descriptors.Limit) State {
 	return &Cells{window: l.Window, bucket: resolutionOf(l.Algorithm, l.Precision)}
 }
 
-// sound says whether an identity is one that a limit can have.
+// sound reports whether an identity is one that a limit can have.
 func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 	switch a {
 	case descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket:

@@ -130,7 +130,7 @@ func TestAHitOfALogLeavesExactly(t *testing.T) {
 	}
 }
 
-// randomStep is a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
+// randomStep returns a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
 func randomStep(r *rand.Rand, l *descriptors.Limit) Instant {
 	w := int64(micros(l.Window))
 	switch r.IntN(20) {

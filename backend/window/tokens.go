@@ -22,27 +22,27 @@ type Tokens struct {
 	hits     uint64  // counted, those included that have leaked since last − age; 0 if nothing counts
 }
 
-// NewTokens is the empty state of a token bucket. One of 0 requests, which blocks everything, leaks as one of 1 does, so
-// that what was counted is gone some day.
+// NewTokens returns the empty state of a token bucket. One of 0 requests, which blocks everything, leaks as one of 1
+// does, so that what was counted is gone some day.
 func NewTokens(l *descriptors.Limit) *Tokens {
 	return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
 }
 
-// RestoreTokens is the state of a token bucket that a store has kept as these numbers; false if they are none. The hits
-// leak as they did, requests in a window, until Follow says otherwise.
+// RestoreTokens returns the state of a token bucket that a store has kept as these numbers; false if they are none. The
+// hits leak as they did, requests in a window, until Follow says otherwise.
 func RestoreTokens(window time.Duration, requests uint64, last, age Instant, hits uint64) (*Tokens, bool) {
 	t := &Tokens{window: micros(window), requests: requests, last: last, age: age, hits: hits}
 	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= descriptors.MaxBurst+requests &&
 		last >= 0 && last <= MaxCount && age >= 0 && age < t.window
 }
 
-// For is that of [State].
+// For implements [State].
 func (t *Tokens) For(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
 }
 
-// Follow keeps what counts at now, and lets it leak at another rate from now on. Of the next hit the same share has then
-// leaked: callers who ask by two rates in turns wait for neither in vain.
+// Follow keeps what counts at now, and lets it leak at another rate from now on. Of the next hit the same share has
+// then leaked: callers who ask by two rates in turns wait for neither in vain.
 func (t *Tokens) Follow(l *descriptors.Limit, now Instant) {
 	requests := max(1, l.Requests)
 	if requests == t.requests {
@@ -57,7 +57,7 @@ func (t *Tokens) Follow(l *descriptors.Limit, now Instant) {
 	t.age = min(Instant(math.Floor(product/float64(requests))), t.leaks(1)-1)
 }
 
-// leaking is for how long the next hit has been leaking at now, by which something counts.
+// leaking returns for how long the next hit has been leaking at now, by which something counts.
 func (t *Tokens) leaking(now Instant) Instant {
 	age := (now - t.last + t.age) % t.window
 	if hits := t.leaked(age); hits > 0 {
@@ -66,7 +66,7 @@ func (t *Tokens) leaking(now Instant) Instant {
 	return age
 }
 
-// Sum is the number of hits that count at now: those that have not leaked.
+// Sum returns the number of hits that count at now: those that have not leaked.
 func (t *Tokens) Sum(now Instant) uint64 {
 	if t.hits == 0 {
 		return 0
@@ -86,14 +86,14 @@ func (t *Tokens) Sum(now Instant) uint64 {
 	return left - leaked
 }
 
-// leaked is how many hits leak within an age below a window. A Redis script reckons with the same doubles: each product
-// and quotient is rounded by itself, on every processor. It never falls as the age grows.
+// leaked returns how many hits leak within an age below a window. A Redis script reckons with the same doubles: each
+// product and quotient is rounded by itself, on every processor. It never falls as the age grows.
 func (t *Tokens) leaked(age Instant) uint64 {
 	product := float64(float64(age) * float64(t.requests))
 	return min(t.requests, uint64(math.Floor(product/float64(t.window))))
 }
 
-// leaks is the first age at which so many hits have leaked, at least one and at most those of a window.
+// leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
 func (t *Tokens) leaks(hits uint64) Instant {
 	if hits >= t.requests {
 		return t.window
@@ -109,7 +109,8 @@ func (t *Tokens) leaks(hits uint64) Instant {
 	return age
 }
 
-// Add counts delta hits at now, up to descriptors.MaxBurst in all; a negative delta takes hits back, at most all of them.
+// Add counts delta hits at now, up to descriptors.MaxBurst in all; a negative delta takes hits back, at most all of
+// them.
 func (t *Tokens) Add(now Instant, delta int64) {
 	level := t.Sum(now)
 	switch {
@@ -135,8 +136,8 @@ func (t *Tokens) Add(now Instant, delta int64) {
 	}
 }
 
-// Until is the first moment, now or later, at which at most keep of the hits that count now still do; the last one that
-// is told, 2^53 − 1 µs, if it is later than that.
+// Until returns the first moment, now or later, at which at most keep of the hits that count now still do; the last one
+// that is told, 2^53 − 1 µs, if it is later than that.
 func (t *Tokens) Until(now Instant, keep uint64) Instant {
 	if t.Sum(now) <= keep {
 		return now
@@ -144,7 +145,7 @@ func (t *Tokens) Until(now Instant, keep uint64) Instant {
 	return t.moment(keep)
 }
 
-// moment is when at most keep hits count, of which there are more now.
+// moment returns when at most keep hits count, of which there are more now.
 func (t *Tokens) moment(keep uint64) Instant {
 	leave := t.hits - keep
 	whole := (leave - 1) / t.requests
@@ -154,7 +155,7 @@ func (t *Tokens) moment(keep uint64) Instant {
 	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.leaks(leave-whole*t.requests))
 }
 
-// Expires is that of [State].
+// Expires implements [State].
 func (t *Tokens) Expires() Instant {
 	if t.hits == 0 {
 		return 0
@@ -162,7 +163,7 @@ func (t *Tokens) Expires() Instant {
 	return t.moment(0)
 }
 
-// Len is that of [State].
+// Len implements [State].
 func (t *Tokens) Len() int { return int(min(1, t.hits)) }
 
 // Peek tells what a look under l would find at now, without changing anything: the hits that count, and the time until

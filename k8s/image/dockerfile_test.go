@@ -13,8 +13,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// fromDockerfile goes through the Dockerfile as a builder does, and wants what it makes to be the image of make image: the
-// same files, byte for byte, and the same user, ports, variables and command. dist is where the archives are that it adds.
+// fromDockerfile goes through the Dockerfile as a builder does, and wants what it makes to be the image of make image:
+// the same files, byte for byte, and the same user, ports, variables and command. dist is where the archives are that
+// it adds.
 func fromDockerfile(t *testing.T, want *v1.ConfigFile, img v1.Image, dist string) {
 	t.Helper()
 	made := v1.Config{Labels: want.Config.Labels, ExposedPorts: map[string]struct{}{}} // labels are for who builds it to give

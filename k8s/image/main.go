@@ -1,6 +1,6 @@
-// Command image puts weir's container image together without a container engine: an OCI image for each platform, an index
-// over them, and a bill of materials, in one archive that podman, skopeo, kind and new versions of Docker load. The same
-// binaries give the same digest, whenever and wherever they are packed.
+// Command image puts weir's container image together without a container engine: an OCI image for each platform, an
+// index over them, and a bill of materials, in one archive that podman, skopeo, kind and new versions of Docker load.
+// The same binaries give the same digest, whenever and wherever they are packed.
 package main
 
 import (
@@ -128,8 +128,8 @@ func build(files []byte, version, arch string) (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// pack returns the image's files, its only layer, as a tar archive. The name by which weir is started decides its defaults,
-// so the binary has two.
+// pack returns the image's files, its only layer, as a tar archive. The name by which weir is started decides its
+// defaults, so the binary has two.
 func pack(path, version string) ([]byte, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// built is a directory with weir for this machine and for arm64, built as make image does.
+// built returns a directory with weir for this machine and for arm64, built as make image does.
 func built(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials is the CycloneDX bill of what a binary was linked from, as the Go linker wrote it into the binary.
+// materials returns the CycloneDX bill of what a binary was linked from, as the Go linker wrote it into the binary.
 func materials(binary, version string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

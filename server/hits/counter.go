@@ -7,19 +7,19 @@ import (
 )
 
 // MaxHits is the most that one check adds; of more, the rest is not counted. It is a tebibyte, for rules that count
-// bytes. 16 million such checks fit between two drains before a difference could wrap, and stores bound the sum of a
-// series' life themselves.
+// bytes. 16 million such checks fit between two drains before a difference could wrap, and stores bound a series'
+// lifetime themselves.
 const MaxHits = 1 << 40
 
-// Counter counts the hits of one series by what became of them. Its methods neither wait nor allocate, and may be called
+// Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor allocate, and may be called
 // by any number of goroutines. A nil Counter counts nothing: that is where looks and refunds go.
 //
 // Admitted, denied and degraded hits add up to all hits. Those that were near the limit are a part of the admitted ones,
 // those that shadow mode let through a part of the denied ones; the whole is added before its part, and read after it,
 // so that no reader sees a part that is larger than its whole.
 type Counter struct {
-	totals [history.Outcomes]atomic.Uint64
-	taken  [history.Outcomes]uint64 // what Drain has handed out of each; for who holds the recorder's lock
+	totals  [history.Outcomes]atomic.Uint64
+	drained [history.Outcomes]uint64 // what Drain has handed out of each; for those who hold the recorder's lock
 }
 
 // Admit counts hits that passed, of which so many were near the limit; see [Near].
@@ -34,7 +34,7 @@ func (c *Counter) Admit(hits, near uint64) {
 	}
 }
 
-// Deny counts hits that were over a limit, be it that a shadow rule let them through.
+// Deny counts hits that were over a limit, those included that shadow mode let through.
 func (c *Counter) Deny(hits uint64, shadow bool) {
 	if c == nil || hits == 0 {
 		return
@@ -57,7 +57,7 @@ func (c *Counter) Degrade(hits uint64) {
 // DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.
 const DefaultNear float32 = 0.8
 
-// Near is how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
+// Near returns how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
 // envoyproxy/ratelimit does, in 32 bits; before is what counted already.
 func Near(requests, before, hits uint64, share float32) uint64 {
 	near := uint64(float32(requests) * share)
@@ -71,14 +71,14 @@ func Near(requests, before, hits uint64, share float32) uint64 {
 	}
 }
 
-// drain hands out what has been counted since it last did, and says whether there was anything.
-func (c *Counter) drain(id history.ID, take func(history.ID, uint64)) (found bool) {
+// drain hands out what has been counted since it last did, and reports whether there was anything.
+func (c *Counter) drain(id history.ID, hand func(history.ID, uint64)) (found bool) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()
-		if more := total - c.taken[o]; more > 0 {
+		if more := total - c.drained[o]; more > 0 {
 			id.Outcome = history.Outcome(o)
-			take(id, more)
-			c.taken[o], found = total, true
+			hand(id, more)
+			c.drained[o], found = total, true
 		}
 	}
 	return found

@@ -1,5 +1,5 @@
 // Package hits counts what became of each rule's hits. The request path pays an atomic add for it; /metrics reads the
-// totals, and the exporter of the history takes what has been added since it last did.
+// totals, and the exporter of the history drains what has been added since it last did.
 //
 // A look asks and a refund gives back: neither is a hit, and neither is counted.
 package hits
@@ -24,15 +24,15 @@ const idle = time.Hour
 type Recorder struct {
 	maxValues int
 
-	mu     sync.Mutex
-	series map[place]*series
+	mu    sync.Mutex
+	rules map[ruleName]*ruleHits
 }
 
-// place is what a rule's counters are found by.
-type place struct{ domain, path string }
+// ruleName is what a rule's counters are found by; what no rule matched has names of its own.
+type ruleName struct{ domain, path string }
 
-// series are the counters of a rule, or of what no rule matched.
-type series struct {
+// ruleHits are the counters of a rule, or of what no rule matched.
+type ruleHits struct {
 	own     Counter
 	values  values
 	current bool      // the latest configuration has it
@@ -42,7 +42,7 @@ type series struct {
 // New makes a recorder. Of a rule that tells values apart it counts so many by themselves, the rest under
 // history.OtherValue; 0 counts all values as one. It is meant to be some hundreds at most.
 func New(maxValues int) *Recorder {
-	return &Recorder{maxValues: maxValues, series: make(map[place]*series)}
+	return &Recorder{maxValues: maxValues, rules: make(map[ruleName]*ruleHits)}
 }
 
 // Table finds the counters for the descriptors of one configuration. It is immutable, and counts into the same counters
@@ -55,7 +55,7 @@ type Table struct {
 
 // domainTable has the counters of a domain.
 type domainTable struct {
-	rules     []*series // by their numbers
+	rules     []*ruleHits // by their numbers
 	unmatched *Counter
 }
 
@@ -64,7 +64,7 @@ type domainTable struct {
 func (r *Recorder) Table(c *descriptors.Config) *Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.series {
+	for _, s := range r.rules {
 		s.current = false
 	}
 	t := &Table{
@@ -82,19 +82,19 @@ func (r *Recorder) Table(c *descriptors.Config) *Table {
 	return t
 }
 
-// at is the series of a place, which is current from now on. The caller holds mu.
-func (r *Recorder) at(domain, path string) *series {
-	s := r.series[place{domain, path}]
+// at returns the counters of a rule, which is current from now on. The caller holds mu.
+func (r *Recorder) at(domain, path string) *ruleHits {
+	s := r.rules[ruleName{domain, path}]
 	if s == nil {
-		s = new(series)
-		r.series[place{domain, path}] = s
+		s = new(ruleHits)
+		r.rules[ruleName{domain, path}] = s
 	}
 	s.current = true
 	return s
 }
 
-// Counter is where the hits of a descriptor are counted, given the rule of the table's configuration that matches it, or
-// nil if none does. It neither waits nor allocates, but for a value that is seen for the first time.
+// Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
+// it, or nil if none does. It neither waits nor allocates, but for a value that is seen for the first time.
 func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Descriptor) *Counter {
 	in := t.domains[domain]
 	if in == nil {
@@ -110,43 +110,43 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Des
 	return s.values.counter(rule, d, t.maxValues)
 }
 
-// Drain calls take with all hits that were counted since the last call, by series: each hit once. It forgets rules that
-// the latest configuration does not have, once they had no hit for an hour.
-func (r *Recorder) Drain(now time.Time, take func(id history.ID, hits uint64)) {
+// Drain calls hand with the hits that were counted since the last call, by series of the history: each hit once. It
+// forgets rules that the latest configuration does not have, once they had no hit for an hour.
+func (r *Recorder) Drain(now time.Time, hand func(id history.ID, hits uint64)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p, s := range r.series {
+	for p, s := range r.rules {
 		id := history.ID{Domain: p.domain, Path: p.path}
-		found := s.own.drain(id, take)
+		found := s.own.drain(id, hand)
 		s.values.each(func(value string, c *Counter) {
 			if id.Value = value; value == "" {
 				id.Value = history.OtherValue
 			}
-			found = c.drain(id, take) || found
+			found = c.drain(id, hand) || found
 		})
 		switch {
 		case found || s.current || s.busy.IsZero():
 			s.busy = now
 		case now.Sub(s.busy) >= idle:
-			delete(r.series, p)
+			delete(r.rules, p)
 		}
 	}
 }
 
-// Totals are all hits of a rule since it was first configured in this process. Within, Over and Degraded make the whole;
-// Near is a part of Within, Shadow of Over.
+// Totals are all hits of a rule since it was first configured in this process. Within, Over and Degraded make the
+// whole; Near is a part of Within, Shadow of Over.
 type Totals struct {
 	Domain, Path                         string
 	Within, Over, Degraded, Near, Shadow uint64
 }
 
-// Totals are those of each rule that has had hits, and of what no rule matched, in no particular order. They never go
-// down while the rule is there.
+// Totals returns the totals of each rule that has had hits, and of what no rule matched, in no particular order. They
+// never go down while the rule is there.
 func (r *Recorder) Totals() []Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []Totals
-	for p, s := range r.series {
+	for p, s := range r.rules {
 		t := Totals{Domain: p.domain, Path: p.path}
 		s.own.addTo(&t)
 		s.values.each(func(_ string, c *Counter) { c.addTo(&t) })

@@ -40,7 +40,7 @@ func parse(t testing.TB, text string) *descriptors.Config {
 	return c
 }
 
-// at is the counter of a descriptor of one entry.
+// at returns the counter of a descriptor of one entry.
 func at(table *Table, c *descriptors.Config, domain, key, value string) *Counter {
 	d := descriptors.Descriptor{{Key: key, Value: value}}
 	return table.Counter(c.Match(domain, d).Rule, domain, d)
@@ -48,7 +48,7 @@ func at(table *Table, c *descriptors.Config, domain, key, value string) *Counter
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// drained is what a drain hands out.
+// drained returns what a drain hands out.
 func drained(t testing.TB, r *Recorder, now time.Time) map[history.ID]uint64 {
 	t.Helper()
 	all := make(map[history.ID]uint64)

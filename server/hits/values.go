@@ -8,7 +8,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxValue is how long a value may be, in bytes, to be counted by itself: it becomes the name of a series.
+// maxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of
+// the history.
 const maxValue = 256
 
 // values are the counters of a rule that tells values apart.
@@ -18,8 +19,8 @@ type values struct {
 	adding sync.Mutex
 }
 
-// counter is where a descriptor's hits are counted. The first values, at most so many, have one each. Finding a known
-// value takes no lock and no allocation.
+// counter returns where a descriptor's hits are counted. The first values, at most so many, have one each. Finding a
+// known value takes no lock and no allocation.
 func (v *values) counter(r *descriptors.Rule, d descriptors.Descriptor, most int) *Counter {
 	length := 0
 	for _, entry := range r.Values {
@@ -39,7 +40,7 @@ func (v *values) counter(r *descriptors.Rule, d descriptors.Descriptor, most int
 	return v.add(string(text), most)
 }
 
-// find is the counter of a value that is known, or comes too late.
+// find returns the counter of a value, and reports whether that is final: the value is known, or comes too late.
 func (v *values) find(text []byte, most int) (c *Counter, known bool) {
 	all := v.known.Load()
 	if all == nil {

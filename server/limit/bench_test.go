@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// BenchmarkDecide is a request of one descriptor under two limits, from match to verdict, on the memory backend.
+// BenchmarkDecide decides a request of one descriptor under two limits, from match to verdict, on the memory backend.
 func BenchmarkDecide(b *testing.B) {
 	run := func(b *testing.B, value func(i int) string) {
 		l, _ := newLimiter(b)

@@ -16,13 +16,13 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// recorded is what the recorder has, by domain and path.
+// recorded returns what the recorder has, by domain and path.
 func recorded(r *hits.Recorder) map[string]hits.Totals {
 	all := make(map[string]hits.Totals)
 	for _, t := range r.Totals() {
-		place := t.Domain + " " + t.Path
+		name := t.Domain + " " + t.Path
 		t.Domain, t.Path = "", ""
-		all[place] = t
+		all[name] = t
 	}
 	return all
 }
@@ -78,8 +78,8 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRatelimitsVectorsOfNear has the table that envoyproxy/ratelimit tests its own near_limit and over_limit by: a limit,
-// a charge, and the count after it.
+// TestRatelimitsVectorsOfNear has the table that envoyproxy/ratelimit tests its own near_limit and over_limit by: a
+// limit, a charge, and the count after it.
 func TestRatelimitsVectorsOfNear(t *testing.T) {
 	for _, v := range []struct{ requests, hits, after, near, over uint64 }{
 		{15, 1, 11, 0, 0}, {15, 1, 13, 1, 0}, {15, 1, 16, 0, 1}, {20, 3, 5, 0, 0}, {8, 2, 7, 1, 0}, {20, 3, 19, 3, 0},

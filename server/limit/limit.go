@@ -41,7 +41,7 @@ type Limiter struct {
 type Options struct {
 	// Algorithm is that of limits which requests bring with them.
 	Algorithm descriptors.Algorithm
-	// Shadow lets every request pass. What would have refused it is still said, descriptor by descriptor.
+	// Shadow lets every request pass. The statuses of its descriptors still tell what would have refused it.
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
@@ -73,7 +73,7 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	l.inForce.Store(&rules{c, l.recorder.Table(c), replacing})
 }
 
-// Config is the configuration in force, nil before the first.
+// Config returns the configuration in force, nil before the first.
 func (l *Limiter) Config() *descriptors.Config {
 	if r := l.inForce.Load(); r != nil {
 		return r.config
@@ -81,7 +81,8 @@ func (l *Limiter) Config() *descriptors.Config {
 	return nil
 }
 
-// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer: there is no verdict then.
+// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer: there is no verdict
+// then.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
 	switch {
@@ -111,7 +112,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	var undecided error
 	for i := range c.checks {
-		l.take(c, i)
+		l.record(c, i)
 		undecided = cmp.Or(undecided, c.decisions[i].Err)
 	}
 	l.conclude(c)
@@ -138,8 +139,9 @@ func (l *Limiter) conclude(c *Call) {
 	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
 }
 
-// refused says whether descriptors with these statuses are refused together, were it not for Options.Shadow, and
-// whether all that are quotas are over. One that is over refuses the request, unless it is a quota: of those all must be.
+// refused reports whether descriptors with these statuses are refused together, were it not for Options.Shadow, and
+// whether all that are quotas are over. One that is over refuses the request, unless it is a quota: of those all must
+// be.
 func (l *Limiter) refused(statuses []Status) (refused, allSpent bool) {
 	quotas, spent := 0, 0
 	for i := range statuses {
@@ -179,7 +181,7 @@ func (l *Limiter) replace(r *rules, c *Call) {
 	c.overrides = c.overrides[:0] // match makes them
 }
 
-// unreplaced are those of some limits that no name replaces.
+// unreplaced returns those of some limits that no name replaces.
 func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	if len(c.replaced) == 0 {
 		return limits
@@ -232,7 +234,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	c.pending = append(c.pending, p)
 }
 
-// countable says whether a descriptor has entries, each with a key. Others pass, whatever the configuration says.
+// countable reports whether a descriptor has entries, each with a key. Others pass, whatever the configuration says.
 func countable(d descriptors.Descriptor) bool {
 	for i := range d {
 		if d[i].Key == "" {
@@ -242,7 +244,7 @@ func countable(d descriptors.Descriptor) bool {
 	return len(d) > 0
 }
 
-// override is the limit that the descriptor brings with it, nil if it brings none that makes sense.
+// override returns the limit that the descriptor brings with it, nil if it brings none that makes sense.
 func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	if !d.HasOverride {
 		return nil
@@ -260,8 +262,8 @@ func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	return c.overrides[n : n+1 : n+1]
 }
 
-// charge is the rule's word, if it has one. Hits that a descriptor brings of its own are charged whatever the verdict:
-// nothing on the wire tells the cost of a request that is over from one that may still be refused.
+// charge returns the rule's charge, if it has one. Hits that a descriptor brings of its own are charged whatever the
+// verdict: nothing on the wire tells the cost of a request that is over from one that may still be refused.
 func charge(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
 	switch {
 	case rule != nil && rule.Charge != descriptors.ChargeByAlgorithm:
@@ -272,7 +274,7 @@ func charge(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
 	return descriptors.ChargeByAlgorithm
 }
 
-// operation is what the descriptor's check does, and with how many hits.
+// operation returns what the descriptor's check does, and with how many hits.
 func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 	hits := max(1, uint64(ofRequest))
 	if d.HasHits {
@@ -287,8 +289,8 @@ func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 	return backend.Count, hits
 }
 
-// take puts the decision on check i into the verdict, and records what became of its hits.
-func (l *Limiter) take(c *Call, i int) {
+// record puts the decision on check i into the verdict, and records what became of its hits.
+func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	if d.Err != nil {
 		p.hits.Degrade(check.Hits)

@@ -90,7 +90,7 @@ func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file str
 	return l, recorder
 }
 
-// one is a descriptor of one entry.
+// one returns a descriptor of one entry.
 func one(key, value string) limit.Descriptor {
 	return limit.Descriptor{Entries: descriptors.Descriptor{{Key: key, Value: value}}}
 }

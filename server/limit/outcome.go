@@ -15,7 +15,7 @@ const (
 	Outcomes    = int(Shadowed) + 1
 )
 
-// Outcome is how the call ended, given what Decide returned for it.
+// Outcome returns how the call ended, given what Decide returned for it.
 func (c *Call) Outcome(err error) Outcome {
 	switch {
 	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
@@ -30,7 +30,7 @@ func (c *Call) Outcome(err error) Outcome {
 	return OK
 }
 
-// String is the outcome's name in metrics.
+// String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	switch o {
 	case OK:

@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// needsLook says whether the answer to one check may keep another from being counted.
+// needsLook reports whether the answer to one check may keep another from being counted.
 func (c *Call) needsLook() bool {
 	counts, looks := 0, 0
 	for i := range c.checks {
@@ -86,7 +86,7 @@ func (l *Limiter) askRound(ctx context.Context, c *Call) (undecided error) {
 	return undecided
 }
 
-// wouldRefuse says whether the decisions that are there refuse the request.
+// wouldRefuse reports whether the decisions that are there refuse the request.
 func (l *Limiter) wouldRefuse(c *Call) bool {
 	for i := range c.checks {
 		p := &c.pending[i]

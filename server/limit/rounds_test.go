@@ -35,7 +35,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-// counted is what the store holds of a key, under the first of its limits.
+// counted returns what the store holds of a key, under the first of its limits.
 func counted(t *testing.T, store backend.Inspector, l *limit.Limiter, d limit.Descriptor) uint64 {
 	t.Helper()
 	m := l.Config().Match("shop", d.Entries)
@@ -227,7 +227,7 @@ func spare(t *testing.T, l *limit.Limiter, c *limit.Call) {
 	}
 }
 
-// sameAnswer says whether two statuses say the same.
+// sameAnswer reports whether two statuses say the same.
 func sameAnswer(a, b limit.Status) bool {
 	return see(a) == see(b) && a.ResetIn == b.ResetIn && a.RetryIn == b.RetryIn && a.Quota == b.Quota
 }
@@ -271,7 +271,7 @@ descriptors:
 `
 	there, gone := redistest.Single(t), redistest.Single(t)
 	open := func(addr string) *counter.Store {
-		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: addr, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}})
+		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: addr, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}

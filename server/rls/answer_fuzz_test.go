@@ -100,7 +100,7 @@ func (s settings) algorithm() descriptors.Algorithm {
 	return descriptors.SlidingWindow
 }
 
-// everything is the configuration that has a rule of each kind.
+// everything returns the configuration that has a rule of each kind.
 func everything(t testing.TB) *descriptors.Config {
 	t.Helper()
 	data, err := os.ReadFile("testdata/everything.yaml")
@@ -213,7 +213,7 @@ func (w *world) listen(t *testing.T) func(context.Context, []byte) ([]byte, erro
 	}
 	t.Cleanup(func() { conn.Close() })
 	return func(ctx context.Context, data []byte) (answer []byte, err error) {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		err = conn.Invoke(ctx, method, data, &answer, grpc.ForceCodecV2(rawCodec{}))
 		return answer, err

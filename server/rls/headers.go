@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Headers are what Envoy shall add to the answer that the caller gets. The zero value adds nothing.
+// Headers are what Envoy is to add to the answer that the caller gets. The zero value adds nothing.
 type Headers struct {
 	Enabled bool // show one descriptor's limit, under the three names; one that is empty is left out
 
@@ -39,8 +39,8 @@ func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 	return dst
 }
 
-// shown is the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over, unless
-// that is a quota, else the first with the least left; nil if no limit applies.
+// shown returns the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over,
+// unless that is a quota, else the first with the least left; nil if no limit applies.
 func shown(statuses []limit.Status) *limit.Status {
 	var least, over *limit.Status
 	for i := range statuses {
@@ -59,8 +59,8 @@ func shown(statuses []limit.Status) *limit.Status {
 	return least
 }
 
-// retryIn is when a refused request of this size would pass: once the last of its descriptors lets it, where any one of
-// its quotas is enough. It is Never if that never comes.
+// retryIn returns when a refused request of this size would pass: once the last of its descriptors lets it, where any
+// one of its quotas is enough. It is Never if that never comes.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
 	quota, soonest := false, backend.Never

@@ -76,7 +76,7 @@ func (w *waiter) ask(t *testing.T, user string, hits uint32, keys ...string) *ra
 	return answer
 }
 
-// over are the keys whose descriptors an answer refuses, and the longest wait that it tells of any, in seconds.
+// over returns the keys whose descriptors an answer refuses, and the longest wait that it tells of any, in seconds.
 func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string, longest int64) {
 	for i, s := range answer.Statuses {
 		if s.Code == ratelimit.RateLimitResponse_OVER_LIMIT {
@@ -113,7 +113,8 @@ func TestRetryAfterIsWhenEveryDescriptorThatRefusedAdmits(t *testing.T) {
 	}
 }
 
-// comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in time.
+// comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in
+// time.
 func (w *waiter) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32, keys []string) {
 	t.Helper()
 	refused, longest := over(answer, keys)

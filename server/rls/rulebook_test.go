@@ -54,7 +54,7 @@ func newRulebook(config *descriptors.Config, s settings, request *ratelimit.Rate
 	return r
 }
 
-// entriesOf are the entries that can match a rule: none if one has no key.
+// entriesOf returns the entries that can match a rule: none if one has no key.
 func entriesOf(d *common.RateLimitDescriptor) (entries descriptors.Descriptor) {
 	for _, e := range d.Entries {
 		if e.Key == "" {
@@ -65,7 +65,8 @@ func entriesOf(d *common.RateLimitDescriptor) (entries descriptors.Descriptor) {
 	return entries
 }
 
-// answered says whether there is an answer, and fails if there is one where there should be an error, or the reverse.
+// answered reports whether there is an answer, and fails if there is one where there should be an error, or the
+// reverse.
 func (r *rulebook) answered(t *testing.T, readable bool, err error) bool {
 	t.Helper()
 	want := codes.OK
@@ -139,7 +140,7 @@ func (m *meaning) breaks(s *ratelimit.RateLimitResponse_DescriptorStatus) string
 	return ""
 }
 
-// limits are those that may be shown.
+// limits returns those that may be shown.
 func (m *meaning) limits() []descriptors.Limit {
 	switch {
 	case m.own != nil:
@@ -159,8 +160,8 @@ func unitName(u descriptors.Unit) string {
 	return [...]string{"UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"}[u]
 }
 
-// refused says whether a request with these statuses is, were it not for the shadow that everything may stand in, and
-// whether all of its quotas are over. One that is over refuses it, unless it is a quota: of those all must be.
+// refused reports whether a request with these statuses is, were it not for the shadow that everything may stand in,
+// and whether all of its quotas are over. One that is over refuses it, unless it is a quota: of those all must be.
 func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorStatus) (refused, allSpent bool) {
 	quotas, spent := 0, 0
 	for i, s := range statuses {
@@ -179,7 +180,7 @@ func (r *rulebook) refused(statuses []*ratelimit.RateLimitResponse_DescriptorSta
 	return refused || allSpent, allSpent
 }
 
-// isQuota says whether a descriptor's limit is one. What is replaced is none, unless everything is.
+// isQuota reports whether a descriptor's limit is one. What is replaced is none, unless everything is.
 func (r *rulebook) isQuota(i int, s *ratelimit.RateLimitResponse_DescriptorStatus) bool {
 	m := r.means[i]
 	if r.settings.has(quotas) {

@@ -25,7 +25,7 @@ type Certificates struct {
 	client                *tls.Config
 }
 
-// Client is a client's configuration: it trusts the CA and shows the client certificate. It is the caller's own.
+// Client returns a client's configuration: it trusts the CA and shows the client certificate. It is the caller's own.
 func (c *Certificates) Client() *tls.Config { return c.client.Clone() }
 
 // authority signs certificates.

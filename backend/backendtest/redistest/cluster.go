@@ -63,7 +63,7 @@ func (c *ClusterSet) form() error {
 				return err
 			}
 		}
-		// Nodes that begin with the same epoch would first have to settle who is older.
+		// Nodes that begin with the same epoch would first have to agree who is older.
 		if err := node.client.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return err
 		}
@@ -82,24 +82,24 @@ func (c *ClusterSet) form() error {
 			return err
 		}
 	}
-	return c.settle()
+	return c.awaitWell()
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *ClusterSet) Addrs() []string { return addrs(c.Nodes) }
 
 // Await waits until all nodes that are neither killed nor stopped say that the cluster is well, agree on it, and the
 // replicas among them have their copies. After a primary was killed, this is when its replica has taken over.
 func (c *ClusterSet) Await(t testing.TB) {
 	t.Helper()
-	if err := c.settle(); err != nil {
+	if err := c.awaitWell(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (c *ClusterSet) settle() error { return await("the cluster is well", c.settled) }
+func (c *ClusterSet) awaitWell() error { return await("the cluster is well", c.well) }
 
-func (c *ClusterSet) settled(ctx context.Context) error {
+func (c *ClusterSet) well(ctx context.Context) error {
 	awake := servers(c.Nodes).awake()
 	want := ""
 	for _, node := range awake {
@@ -141,14 +141,14 @@ func (c *ClusterSet) idsOf(nodes servers) []string {
 	return ids
 }
 
-// Primaries are the nodes that own slots now, in the order of Nodes.
+// Primaries returns the nodes that own slots now, in the order of Nodes.
 func (c *ClusterSet) Primaries(t testing.TB) []*Server {
 	t.Helper()
 	m := c.ask(t)
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(s *Server) bool { return len(m[c.ids[s]].slots) == 0 })
 }
 
-// Replica is a node that can answer and follows primary.
+// Replica returns a node that can answer and follows primary.
 func (c *ClusterSet) Replica(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	m := c.ask(t)
@@ -161,7 +161,7 @@ func (c *ClusterSet) Replica(t testing.TB, primary *Server) *Server {
 	return nil
 }
 
-// SlotOf is the slot that a key is in.
+// SlotOf returns the slot that a key is in.
 func (c *ClusterSet) SlotOf(t testing.TB, key string) int {
 	t.Helper()
 	slot, err := servers(c.Nodes).awake()[0].client.ClusterKeySlot(context.Background(), key).Result()
@@ -171,7 +171,7 @@ func (c *ClusterSet) SlotOf(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// NodeOf is the primary that owns a key's slot.
+// NodeOf returns the primary that owns a key's slot.
 func (c *ClusterSet) NodeOf(t testing.TB, key string) *Server {
 	t.Helper()
 	slot := c.SlotOf(t, key)
@@ -263,5 +263,5 @@ func (c *ClusterSet) ask(t testing.TB) topology {
 // Close ends all nodes.
 func (c *ClusterSet) Close() { servers(c.Nodes).Close() }
 
-// Log is what all nodes printed.
+// Log returns what all nodes printed.
 func (c *ClusterSet) Log() string { return servers(c.Nodes).Log() }

@@ -29,7 +29,7 @@ func keysOf(t *testing.T, c *redistest.ClusterSet, tag string, n int) []string {
 	return keys
 }
 
-// otherThan is a primary that is not this one.
+// otherThan returns a primary that is not this one.
 func otherThan(t *testing.T, c *redistest.ClusterSet, node *redistest.Server) *redistest.Server {
 	t.Helper()
 	all := c.Primaries(t)
@@ -77,7 +77,7 @@ func TestClusterMigratesASlotStepByStep(t *testing.T) {
 	}
 }
 
-// firstWord is the kind of a Redis error.
+// firstWord returns the kind of a Redis error.
 func firstWord(err error) string {
 	if err == nil || err == redis.Nil {
 		return "OK"

@@ -71,7 +71,7 @@ func (s *Server) moveKeys(t testing.TB, slot, n int, to *Server) int {
 		return 0
 	}
 	host, port, _ := net.SplitHostPort(to.Addr)
-	args := []any{"migrate", host, port, "", 0, askTime.Milliseconds()}
+	args := []any{"migrate", host, port, "", 0, patience.Milliseconds()}
 	switch login := to.client.Options(); {
 	case login.Username != "":
 		args = append(args, "auth2", login.Username, login.Password)

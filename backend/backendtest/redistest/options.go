@@ -67,7 +67,7 @@ func newSettings(dir string, options []Option) (settings, error) {
 // ownUser is this package's user, where WithACL has taken the default one away.
 const ownUser, ownPassword = "redistest", "redistest"
 
-// login is what this package's own clients say, and the servers to each other.
+// login returns what this package's own clients say, and the servers to each other.
 func (s settings) login() (user, password string) {
 	switch {
 	case s.sentinel:
@@ -79,7 +79,7 @@ func (s settings) login() (user, password string) {
 	}
 }
 
-// config is the text of a redis.conf.
+// config returns the text of a redis.conf.
 func (s settings) config(port int, socket string) string {
 	lines := []string{"bind 127.0.0.1"}
 	if s.tls {

@@ -83,8 +83,8 @@ func (p *process) running() bool {
 	}
 }
 
-// freePort is a port of 127.0.0.1 that nobody listens on. The kernel chooses it. With bus, the port that a cluster's
-// nodes talk on, 10,000 further, is free as well.
+// freePort returns a port of 127.0.0.1 that nobody listens on. The kernel chooses it. With bus, the port that a
+// cluster's nodes talk on, 10,000 further, is free as well.
 func freePort(bus bool) (int, error) {
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -160,7 +160,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns what was kept.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -43,19 +43,19 @@ func TestNoServerOutlivesItsTests(t *testing.T) {
 		}
 	}
 	if addr == "" {
-		t.Fatal("the tests that shall be killed have started no server")
+		t.Fatal("the tests that are to be killed have started no server")
 	}
 	if err := tests.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(startTime); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			return
 		}
 		c.Close()
 		if time.Now().After(deadline) {
-			t.Fatalf("the server at %s still answers 10 s after its tests were killed", addr)
+			t.Fatalf("the server at %s still answers %v after its tests were killed", addr, startTime)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (p *FaultProxy) accept(listener net.Listener) {
 
 // serve connects a client to Redis until one of them goes.
 func (p *FaultProxy) serve(client *net.TCPConn) {
-	redis, err := net.DialTimeout(p.network, p.target, askTime)
+	redis, err := net.DialTimeout(p.network, p.target, patience)
 	if err != nil {
 		reset(client) // as near to a refusal as it gets after the connection was accepted
 		return
@@ -105,7 +105,7 @@ func (p *FaultProxy) Counts() Counts {
 	return counts
 }
 
-// Requests is how many requests of a command, such as EVALSHA, clients have sent.
+// Requests returns how many requests of a command, such as EVALSHA, clients have sent.
 func (p *FaultProxy) Requests(command string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,12 +20,14 @@ import (
 )
 
 const (
-	// startTime is how long a process may take until it is ready, on a busy machine.
-	startTime = 30 * time.Second
-	// settleTime is how long servers may take until they agree with each other.
-	settleTime = 30 * time.Second
-	// askTime is how long a server may take to answer a question of this package.
+	// startTime bounds the time until a process is ready. No machine is so busy that it takes it up.
+	startTime = time.Minute
+	// agreeTime bounds the time until servers agree with each other.
+	agreeTime = time.Minute
+	// askTime bounds one attempt of those that await makes: a server that is gone must not use up the time for all.
 	askTime = 2 * time.Second
+	// patience bounds what is asked once.
+	patience = 30 * time.Second
 )
 
 // closer is what Start functions give.
@@ -69,7 +71,7 @@ func all(n int, f func(i int) error) error {
 
 // await polls until check is content.
 func await(promise string, check func(context.Context) error) error {
-	deadline := time.Now().Add(settleTime)
+	deadline := time.Now().Add(agreeTime)
 	for {
 		last := time.Now().After(deadline)
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
@@ -79,7 +81,7 @@ func await(promise string, check func(context.Context) error) error {
 			return nil
 		}
 		if last {
-			return fmt.Errorf("not within %v: %s: %w", settleTime, promise, err)
+			return fmt.Errorf("not within %v: %s: %w", agreeTime, promise, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -5,9 +5,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
+
+// hang bounds what would otherwise hold up the tests for ever. Nothing on a busy machine takes a part of it.
+const hang = time.Minute
 
 // recorder is a test within a test: it keeps what it was told instead of failing.
 type recorder struct {

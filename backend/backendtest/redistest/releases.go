@@ -8,13 +8,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"testing"
 )
 
-// Releases are the servers that weir is tested on beside the one on PATH, for WithRelease: the oldest Redis that it
-// supports, and a Valkey. make tools installs them. There are none for other machines than Linux on x86-64.
-func Releases() []string {
+// Releases returns the servers that weir is tested on beside the one on PATH, for WithRelease: the oldest Redis that it
+// supports, and a Valkey. make tools installs them, on Linux on x86-64 only. Elsewhere it returns the one on PATH, "",
+// so that no test goes over nothing and proves nothing, and the test's log says what it lacks.
+func Releases(t testing.TB) []string {
+	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return nil
+		t.Logf("NOT TESTED HERE: Redis 6.2 and Valkey, which make tools installs on linux/amd64 only; this is %s/%s, and the "+
+			"server on PATH is tested in their place", runtime.GOOS, runtime.GOARCH)
+		return []string{""}
 	}
 	return []string{"redis-6.2", "valkey-9.1"}
 }

@@ -9,13 +9,20 @@ import (
 )
 
 func TestAReleaseIsWhatItsNameSays(t *testing.T) {
-	for _, release := range redistest.Releases() {
+	releases := redistest.Releases(t)
+	if len(releases) == 0 {
+		t.Error("there is no release to test on: tests over them would prove nothing")
+	}
+	for _, release := range releases {
 		info, err := redistest.Single(t, redistest.WithRelease(release)).Info(context.Background(), "server")
 		if err != nil {
 			t.Fatal(err)
 		}
 		product, version, _ := strings.Cut(release, "-")
-		if got := info[product+"_version"]; !strings.HasPrefix(got, version+".") {
+		if release == "" {
+			product = "redis" // which a Valkey says, too
+		}
+		if got := info[product+"_version"]; got == "" || version != "" && !strings.HasPrefix(got, version+".") {
 			t.Errorf("the server of %s says that its version is %q", release, got)
 		}
 	}

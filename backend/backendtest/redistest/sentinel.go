@@ -98,10 +98,10 @@ func (s *Server) linked(ctx context.Context) error {
 	return err
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (set *SentinelSet) Addrs() []string { return addrs(set.Sentinels) }
 
-// Primary is the server that all sentinels name which are neither killed nor stopped. It waits until they agree.
+// Primary returns the server that all sentinels name which are neither killed nor stopped. It waits until they agree.
 func (set *SentinelSet) Primary(t testing.TB) *Server {
 	t.Helper()
 	return set.mustAwaitPrimary(t, func(*Server) bool { return true })
@@ -198,7 +198,7 @@ func (set *SentinelSet) ask(ctx context.Context, sentinel *Server) (addr string,
 // Close ends all processes.
 func (set *SentinelSet) Close() { set.all().Close() }
 
-// Log is what all processes printed.
+// Log returns what all processes printed.
 func (set *SentinelSet) Log() string { return set.all().Log() }
 
 func (set *SentinelSet) all() servers { return slices.Concat(set.Nodes, set.Sentinels) }

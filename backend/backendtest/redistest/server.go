@@ -132,8 +132,9 @@ func (s *Server) newClient(settings settings) *redis.Client {
 	}
 	return redis.NewClient(&redis.Options{
 		Addr: s.Addr, Username: user, Password: password, TLSConfig: config,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: askTime, ContextTimeoutEnabled: true,
-		// Nothing that a test did not ask for shall be in the server's counts.
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		// Nothing that a test did not ask for may be in the server's counts.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -167,14 +168,14 @@ func (s *Server) freeze(frozen bool) {
 	}
 }
 
-// Running says whether the server has not ended. One that is stopped runs.
+// Running reports whether the server has not ended. One that is stopped runs.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process.running()
 }
 
-// awake says whether the server can answer.
+// awake reports whether the server can answer.
 func (s *Server) awake() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +209,7 @@ func (s *Server) Close() {
 	s.Kill()
 }
 
-// Log is what the server printed, in all its runs.
+// Log returns what the server printed, in all its runs.
 func (s *Server) Log() string { return fmt.Sprintf("%s at %s printed:\n%s", s.name, s.Addr, &s.log) }
 
 // Info reads a section of INFO, such as "stats". Asking is itself a command and a read: it is in the counts of the next
@@ -227,8 +228,8 @@ func (s *Server) Info(ctx context.Context, section string) (map[string]string, e
 	return fields, nil
 }
 
-// Stat is an integer of INFO, such as total_commands_processed or total_reads_processed. Between two calls it grows by
-// one for asking.
+// Stat returns an integer of INFO, such as total_commands_processed or total_reads_processed. Between two calls it
+// grows by one for asking.
 func (s *Server) Stat(t testing.TB, name string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(s.mustInfo(t)[name], 10, 64)
@@ -238,7 +239,7 @@ func (s *Server) Stat(t testing.TB, name string) int64 {
 	return n
 }
 
-// CPU is how much processor time the server has used since it started.
+// CPU returns how much processor time the server has used since it started.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
 	fields := s.mustInfo(t)
@@ -274,7 +275,7 @@ func (list servers) Close() {
 	}
 }
 
-// Log is what all of them printed.
+// Log returns what all of them printed.
 func (list servers) Log() string {
 	var text strings.Builder
 	for _, s := range list {
@@ -283,7 +284,7 @@ func (list servers) Log() string {
 	return text.String()
 }
 
-// awake are those that can answer.
+// awake returns those that can answer.
 func (list servers) awake() servers {
 	return slices.DeleteFunc(slices.Clone(list), func(s *Server) bool { return !s.awake() })
 }

@@ -14,10 +14,11 @@ import (
 
 var ctx = context.Background()
 
-// client is a client as a test's subject would have it, not the server's own.
+// client returns a client as a test's subject would have it, not the server's own.
 func client(t *testing.T, options *redis.Options) *redis.Client {
 	t.Helper()
 	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = hang, hang, hang
 	c := redis.NewClient(options)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -73,7 +73,7 @@ func (m topology) add(fields []string) error {
 	return nil
 }
 
-// summary is what all nodes must agree on, and an error if it cannot last. Of the nodes that cannot answer it says
+// summary returns what all nodes must agree on, and an error if it cannot last. Of the nodes that cannot answer it says
 // only that they own nothing.
 func (m topology) summary(awake []string) (string, error) {
 	var text strings.Builder

@@ -17,10 +17,10 @@ const (
 	historyHangs history = "hangs" // it is to keep it in a Redis that takes connections and never answers
 )
 
-// hole takes connections and answers nothing.
+// hole accepts connections and answers nothing.
 type hole struct {
 	listener net.Listener
-	taken    chan struct{} // closed when it takes no more
+	ended    chan struct{} // closed when it accepts no more
 }
 
 func dig() (*hole, error) {
@@ -29,12 +29,12 @@ func dig() (*hole, error) {
 		return nil, fmt.Errorf("a server that hangs: %w", err)
 	}
 	h := &hole{l, make(chan struct{})}
-	go h.take()
+	go h.accept()
 	return h, nil
 }
 
-func (h *hole) take() {
-	defer close(h.taken)
+func (h *hole) accept() {
+	defer close(h.ended)
 	for {
 		conn, err := h.listener.Accept()
 		if err != nil {
@@ -46,7 +46,7 @@ func (h *hole) take() {
 
 func (h *hole) close() {
 	_ = h.listener.Close()
-	<-h.taken
+	<-h.ended
 }
 
 // startMeasuring starts the weirs of the scenarios about the history.

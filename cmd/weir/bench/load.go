@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long to wait for answers that do not come: to a probe, or to the last requests of a phase.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // phase is one stretch of load. Its warm-up is not measured.
 type phase struct {
@@ -145,9 +145,9 @@ func newSchedule(start time.Time, p phase) *schedule {
 	return &schedule{start: start, from: from, until: from.Add(p.measure), rate: p.rate}
 }
 
-// next is the moment at which the caller's next request is due: now if unpaced, otherwise the next on a grid that does
-// not wait for answers. A request that the caller comes too late for is still due when it was, so a slow answer counts
-// against all requests that queue behind it. It reports false when the phase is over.
+// next returns the moment at which the caller's next request is due: now if unpaced, otherwise the next on a grid that
+// does not wait for answers. A request that the caller comes too late for is still due when it was, so a slow answer
+// counts against all requests that queue behind it. It reports false when the phase is over.
 func (s *schedule) next(now time.Time) (due time.Time, more bool) {
 	if s.rate == 0 {
 		return now, now.Before(s.until)

@@ -12,7 +12,7 @@
 // Some scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
 // the keys of all; the others against a second one, whose store is a redis-server that the bench starts as well. What a
 // request costs that redis-server is given in INCRBYs: its CPU time in the same phase, over what one of 32 pipelined
-// INCRBYs cost it right before. With --addr any other rate-limit service can stand in the place of the first weir if it
+// INCRBYs cost it right before. With --addr any other rate-limit service can stand in for the first weir if it
 // has the rules of descriptors.yaml; the scenarios on Redis are then left out.
 //
 // Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent

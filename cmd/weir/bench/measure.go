@@ -64,7 +64,7 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 	return outcomes, nil
 }
 
-// onRedis is what the progress says of a round's cost in Redis.
+// onRedis returns what the progress says of a round's cost in Redis.
 func (r round) onRedis() string {
 	if r.IncrBys == 0 {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the processor time, user and system, that all threads of a process have used, those that ended included.
-// It comes from the process's own CPU clock in nanoseconds; /proc/PID/stat would round it to 10 ms.
+// cpuTime returns the processor time, user and system, that all threads of a process have used, those that ended
+// included. It comes from the process's own CPU clock in nanoseconds; /proc/PID/stat would round it to 10 ms.
 func cpuTime(pid int) (time.Duration, error) {
 	const allThreadsByScheduler = 2 // clock_getcpuclockid(3) writes the clock of a process as its inverted id and this
 	var t unix.Timespec
@@ -20,7 +20,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// residentBytes is the memory of a process that is in RAM.
+// residentBytes returns the memory of a process that is in RAM.
 func residentBytes(pid int) (int64, error) {
 	path := fmt.Sprintf("/proc/%d/status", pid)
 	status, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ import (
 )
 
 // stopTimeout is how long a child may take to end before it is killed.
-const stopTimeout = 5 * time.Second
+const stopTimeout = 30 * time.Second
 
 // child is a process that the bench started.
 type child struct {
@@ -51,7 +51,7 @@ func (c *child) end() {
 	<-c.done
 }
 
-// lastWords is the end of what the process wrote.
+// lastWords returns the end of what the process wrote.
 func (c *child) lastWords() string {
 	const enough = 2000
 	out, err := os.ReadFile(c.log)

@@ -93,7 +93,7 @@ func (s *store) session(ctx context.Context, limit time.Duration, f func(net.Con
 	return f(conn, bufio.NewReader(conn))
 }
 
-// cpu is the processor time that the server has used so far; none without a server.
+// cpu returns the processor time that the server has used so far; none without a server.
 func (s *store) cpu() (time.Duration, error) {
 	if s == nil {
 		return 0, nil

@@ -151,7 +151,7 @@ like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost i
 	return err
 }
 
-// row is the scenario's line of the table; what is unknown is a dash.
+// row returns the scenario's line of the table; what is unknown is a dash.
 func (s summary) row() []string {
 	known := func(format string, value float64) string {
 		if value == 0 {

@@ -44,7 +44,7 @@ func TestBudgetIsJudgedInWords(t *testing.T) {
 	}
 }
 
-// twoRounds is a scenario that cost 0.8 and 1.2 floors.
+// twoRounds returns a scenario that cost 0.8 and 1.2 floors.
 func twoRounds() outcome {
 	return outcome{
 		scenario: scenario{Name: "sliding-hour", Title: "sliding window, hour", Budget: 0.85},

@@ -28,8 +28,8 @@ type scenario struct {
 	Name  string `json:"name"`            // what --only takes
 	Rule  string `json:"rule,omitempty"`  // the key of its rule
 	Redis bool   `json:"redis,omitempty"` // weir counts in Redis, not in memory
-	// History is what a weir of its own on the memory backend does with the history of its hits; "" for the others, whose
-	// weirs keep none.
+	// History is what a weir of its own on the memory backend does with the history of its hits; "" for the others,
+	// whose weirs keep none.
 	History history                          `json:"history,omitempty"`
 	Title   string                           `json:"title"`
 	Limit   uint32                           `json:"limit"`   // what its answers must show as the current limit
@@ -82,8 +82,8 @@ func scenarios() []scenario {
 	}
 }
 
-// chosen is what the options ask for. A server that runs already counts where it counts, so there weir's scenarios on
-// Redis have no place.
+// chosen returns what the options ask for. A server that runs already counts where it counts, so there weir's scenarios
+// on Redis have no part.
 func (o options) chosen() ([]scenario, error) {
 	chosen, err := choose(scenarios(), o.Only)
 	if err != nil || !o.NoRedis && o.Addr == "" {

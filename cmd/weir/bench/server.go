@@ -15,7 +15,7 @@ import (
 )
 
 // startTimeout is how long a server may take until it serves.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // server is what the load is sent to.
 type server struct {
@@ -78,7 +78,7 @@ func (s *server) awaitServing(ctx context.Context, conn *grpc.ClientConn) error 
 	}
 }
 
-// cpu is the processor time that the server has used so far, 0 if its process is unknown.
+// cpu returns the processor time that the server has used so far, 0 if its process is unknown.
 func (s *server) cpu() (time.Duration, error) {
 	if s.pid == 0 {
 		return 0, nil
@@ -86,7 +86,7 @@ func (s *server) cpu() (time.Duration, error) {
 	return cpuTime(s.pid)
 }
 
-// resident is the server's memory in bytes, 0 if its process is unknown.
+// resident returns the server's memory in bytes, 0 if its process is unknown.
 func (s *server) resident() (int64, error) {
 	if s.pid == 0 {
 		return 0, nil

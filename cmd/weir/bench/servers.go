@@ -81,7 +81,7 @@ func (s *servers) startWeirs(ctx context.Context, o options, onMemory, onRedis b
 	return nil
 }
 
-// of is the server that a scenario runs against.
+// of returns the server that a scenario runs against.
 func (s servers) of(one scenario) *server {
 	switch {
 	case one.Name == floorName:
@@ -95,7 +95,7 @@ func (s servers) of(one scenario) *server {
 	}
 }
 
-// name is what was measured, beside the floor.
+// name returns what was measured, beside the floor.
 func (s servers) name() string {
 	switch {
 	case s.main != nil:

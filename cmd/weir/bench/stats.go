@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// percentile is the smallest of the sorted durations that at least the share q (0 to 1) of them do not exceed, and 0
-// of none.
+// percentile returns the smallest of the sorted durations that at least the share q (0 to 1) of them do not exceed, and
+// 0 of none.
 func percentile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -16,7 +16,7 @@ func percentile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// median is the middle value, the mean of the middle two for an even number of them, and 0 of none.
+// median returns the middle value, the mean of the middle two for an even number of them, and 0 of none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -86,8 +86,8 @@ func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesASecondLater(t *testing.T
 	}
 }
 
-// callUnderWay starts a call that stays under way, since the Redis behind weir is stopped, and returns where its end will be
-// told.
+// callUnderWay starts a call that stays under way, since the Redis behind weir is stopped, and returns where its end
+// will be told.
 func callUnderWay(t *testing.T, w *weir, server *redistest.Server, proxy *redistest.FaultProxy) <-chan error {
 	t.Helper()
 	c := w.client(t)
@@ -173,8 +173,8 @@ func TestASecondSignalCutsOffACallThatDoesNotEnd(t *testing.T) {
 	wantCutOff(t, w, server, call)
 }
 
-// wantCutOff wants the end of a call whose Redis is stopped, and then, as the store's last batch is waited for until Redis
-// answers or REDIS_TIMEOUT is over, an orderly end of weir.
+// wantCutOff wants the end of a call whose Redis is stopped, and then, as the store's last batch is waited for until
+// Redis answers or REDIS_TIMEOUT is over, an orderly end of weir.
 func wantCutOff(t *testing.T, w *weir, server *redistest.Server, call <-chan error) {
 	t.Helper()
 	if err := <-call; status.Code(err) != codes.Unavailable {

@@ -92,7 +92,7 @@ func TestFourReplicasSendAFewBatchesASecondAndLoseNoRequest(t *testing.T) {
 	}
 }
 
-// sentBatches is how many batches a server's history has, by the positions of those who sent them.
+// sentBatches returns how many batches a server's history has, by the positions of those who sent them.
 func sentBatches(t *testing.T, server *redistest.Server) (batches int64) {
 	t.Helper()
 	for p := range history.Partitions {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// hang is how long anything may take before these tests call it hung. Nothing on a busy machine takes a part of it, so no
-// test fails because it was slow.
+// hang is how long anything may take before these tests call it hung. Nothing on a busy machine takes a part of it, so
+// no test fails because it was slow.
 const hang = time.Minute
 
 // process is a child that ends with its test at the latest. What it printed is shown if the test fails.
@@ -126,7 +126,7 @@ func wantStatus(url string, status int) error {
 // ports remembers what freePort gave away, so that two tests never get the same port.
 var ports sync.Map
 
-// freePort is a port that nobody listens on. The kernel chooses it.
+// freePort returns a port that nobody listens on. The kernel chooses it.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for {

@@ -2,5 +2,5 @@
 
 package e2e_test
 
-// raceDetector says whether these tests run with the race detector; then weir is built with it, too.
+// raceDetector reports whether these tests run with the race detector; then weir is built with it, too.
 const raceDetector = false

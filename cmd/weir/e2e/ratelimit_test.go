@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// In the place of envoyproxy/ratelimit weir is started by its name, with no arguments and its variables. Only ports and
+// In place of envoyproxy/ratelimit, weir is started by its name, with no arguments and its variables. Only ports and
 // the socket are of this test, since others share the machine.
 func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ descriptors:
 	})
 	hour := int64(time.Hour / time.Second)
 	if left := hour - time.Now().Unix()%hour; left < 10 {
-		time.Sleep(time.Duration(left) * time.Second) // the hits shall be of one hour
+		time.Sleep(time.Duration(left) * time.Second) // all hits are to be of one hour
 	}
 	for i, want := range []string{"OK", "OK", "OK", "OVER_LIMIT"} {
 		s, err := c.hit("basic", "ann")

@@ -19,7 +19,7 @@ var (
 	reloadWindow = flag.Duration("reload-window", 3*time.Second, "how long each of the two is measured in a round")
 )
 
-// thousand are a thousand rules, one for each user of a plan.
+// thousand returns a thousand rules, one for each user of a plan.
 func thousand(perHour int) string {
 	var b strings.Builder
 	b.WriteString("- key: plan\n  value: basic\n  descriptors:\n")

@@ -13,7 +13,7 @@ import (
 )
 
 // topologies start Redis servers of each type and give their REDIS_URL. On a busy machine a server that is well may not
-// answer for seconds: it shall not lose its keys to another one for that.
+// answer for seconds: it must not lose its keys to another one for that.
 var topologies = []struct {
 	kind  string
 	start func(t *testing.T) string
@@ -107,8 +107,8 @@ func awaitUsers(t *testing.T, w *weir) {
 	})
 }
 
-// spend lets all clients ask and gives how often each plan's user was admitted. They ask again while a node of a ring is
-// thought lost: with pin it is not sent anything.
+// spend lets all clients ask and gives how often each plan's user was admitted. They ask again while a node of a ring
+// is thought lost: with pin it is not sent anything.
 func spend(t *testing.T, replicas []*weir) map[string]int {
 	t.Helper()
 	var mu sync.Mutex

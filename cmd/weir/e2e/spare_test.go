@@ -78,7 +78,7 @@ func (w *weir) askBoth(t *testing.T) *rlspb.RateLimitResponse {
 	return answer
 }
 
-// hits is what weir counters says of ann under a plan.
+// hits returns what weir counters says of ann under a plan.
 func (w *weir) hits(t *testing.T, plan string) uint64 {
 	t.Helper()
 	counters := start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),

@@ -119,7 +119,7 @@ func (c *client) ask(d *descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitRespo
 	return answer.Statuses[0], nil
 }
 
-// describe is the descriptor that the tests' Envoy makes of a plan and a user.
+// describe returns the descriptor that the tests' Envoy makes of a plan and a user.
 func describe(plan, user string) *descriptorpb.RateLimitDescriptor {
 	return &descriptorpb.RateLimitDescriptor{Entries: []*descriptorpb.RateLimitDescriptor_Entry{
 		{Key: "plan", Value: plan}, {Key: "user", Value: user},

@@ -136,7 +136,7 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 // A key that stays hot under a new configuration forgets what the old one has counted when that no longer counts, and not
 // before: during a rolling update both are asked.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
-	for _, release := range append([]string{""}, redistest.Releases()...) {
+	for _, release := range append([]string{""}, redistest.Releases(t)...) {
 		var options []redistest.Option
 		if release != "" {
 			options = append(options, redistest.WithRelease(release))

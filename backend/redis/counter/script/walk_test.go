@@ -26,7 +26,7 @@ func TestTheScriptAgreesStepForStep(t *testing.T) {
 
 // The script uses nothing that only the Redis on PATH has.
 func TestTheScriptRunsOnOtherReleases(t *testing.T) {
-	for _, release := range redistest.Releases() {
+	for _, release := range redistest.Releases(t) {
 		t.Run(release, func(t *testing.T) {
 			agree(t, *walkSteps/5, redistest.WithRelease(release))
 			conform(t, *steps/5, redistest.WithRelease(release))
