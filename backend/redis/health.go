@@ -46,9 +46,8 @@ type Health struct {
 	decided  chan struct{} // closed once a server can count, or giveUp is over
 	decide   func()        // closes it
 
-	// The goroutine's own: what was logged last, with "" for a server that can count.
-	known   map[string]string
-	listing string
+	// The goroutine's own: what was logged last of each server and of their list, with "" where nothing is wrong.
+	known map[string]string
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
@@ -182,8 +181,12 @@ func (f finding) trouble() string {
 	}
 }
 
-// away is the trouble with a server that does not answer at all.
-const away = "away"
+const (
+	// away is the trouble with a server that does not answer at all.
+	away = "away"
+	// list stands for what lists the servers: a cluster of which nobody answers does not.
+	list = ""
+)
 
 // probeAll probes all servers at once. Its error is of a topology that does not know them.
 func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
@@ -201,29 +204,29 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	return found, nil
 }
 
-// note makes what was found what is known, and reports whether it differs.
+// note makes what was found what is known, and reports whether it differs. err is of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
-	changed = h.noteList(err)
-	fine, failed := 0, []error{err}
-	known := make(map[string]string, len(found))
-	for _, f := range found {
-		known[f.Name] = f.trouble()
-		if failed = append(failed, f.err); f.err == nil {
+	fine, failed := 0, []error(nil)
+	now := make(map[string]string, len(found)+1)
+	for _, f := range append(found, finding{Server: Server{Name: list}, err: err}) {
+		now[f.Name] = f.trouble()
+		failed = append(failed, f.err)
+		if f.err == nil && f.Name != list {
 			fine++
 		}
-		if known[f.Name] != h.known[f.Name] {
+		if now[f.Name] != h.known[f.Name] {
 			changed = true
 			h.tell(f, h.known[f.Name])
 		}
 	}
-	if err == nil { // else nothing is known of any of them
-		for name, trouble := range h.known {
-			if _, there := known[name]; !there && trouble != "" {
-				h.log.Info("redis server is not asked any more", "server", name)
-			}
+	for name, trouble := range h.known {
+		if _, there := now[name]; !there && err != nil { // nothing is known of any server
+			now[name] = trouble
+		} else if !there && trouble != "" {
+			h.log.Info("redis server is not asked any more", "server", name)
 		}
-		h.known = known
 	}
+	h.known = now
 	every := errors.Join(failed...)
 	h.troubled.Store(every != nil)
 	if fine > 0 {
@@ -236,24 +239,14 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	return changed
 }
 
-// noteList logs when the list of servers is lost, as in a cluster of which nobody answers, and when it is back.
-func (h *Health) noteList(err error) (changed bool) {
-	before := h.listing
-	if h.listing = (finding{err: err}).trouble(); h.listing == before {
-		return false
-	}
-	if err != nil {
-		h.log.Warn("redis does not tell its servers", "error", err)
-	} else {
-		h.log.Info("redis tells its servers again")
-	}
-	return true
-}
-
-// tell logs that a server has left, or is back.
+// tell logs that a server, or the list of them, has left or is back.
 func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
 	switch {
+	case f.Name == list && now != "":
+		h.log.Warn("redis does not tell its servers", "error", f.err)
+	case f.Name == list:
+		h.log.Info("redis tells its servers again")
 	case f.told && (now == away || now == "" && before == away):
 	case now == away:
 		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)

@@ -29,14 +29,15 @@ func (r *ring) follow(file, list string) {
 		if err == nil {
 			err = r.apply(string(content))
 		}
-		if err == nil {
-			if trouble != "" {
-				r.log.Info("the file of the ring's nodes can be used again", "file", file)
-			}
-			list, trouble = string(content), ""
-		} else if trouble != err.Error() {
+		switch {
+		case err != nil && err.Error() != trouble:
 			trouble = err.Error()
 			r.log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", file, "error", err)
+		case err == nil && trouble != "":
+			r.log.Info("the file of the ring's nodes can be used again", "file", file)
+		}
+		if err == nil {
+			list, trouble = string(content), ""
 		}
 	}
 }
@@ -67,10 +68,9 @@ func (r *ring) names() []string {
 }
 
 // namesOf returns the names of targets, in order.
-func namesOf(targets []target) []string {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.name
+func namesOf(targets []target) (names []string) {
+	for _, t := range targets {
+		names = append(names, t.name)
 	}
 	slices.Sort(names)
 	return names

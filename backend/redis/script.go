@@ -5,6 +5,9 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -33,4 +36,16 @@ func (s *Script) load(ctx context.Context, client *goredis.Client) error {
 		return nil
 	}
 	return fmt.Errorf("loading the script: %w", err)
+}
+
+var called = regexp.MustCompile(`call\('([A-Z]+)'`)
+
+// RulesOf returns the ACL rules for the commands that scripts call: a user needs these, too.
+func RulesOf(source string) (rules []string) {
+	for _, found := range called.FindAllStringSubmatch(source, -1) {
+		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
 }

@@ -14,6 +14,7 @@ import (
 type Servers struct {
 	topology  Topology
 	redirects Redirecting // nil where servers do not name each other
+	ring      *ring       // nil where there is none
 	config    Config
 	rights    Rights
 	safe      Resends
@@ -57,6 +58,7 @@ func Over(t Topology, timeout time.Duration) *Servers {
 func over(t Topology, c Config, r Rights) *Servers {
 	s := &Servers{topology: t, config: c, rights: r}
 	s.redirects, _ = t.(Redirecting)
+	s.ring, _ = t.(*ring)
 	return s
 }
 
@@ -74,16 +76,15 @@ func (s *Servers) Redirect() bool { return s.redirects != nil }
 
 // Nodes returns the names of a ring's nodes, in order; nil where there is no ring.
 func (s *Servers) Nodes() []string {
-	r, is := s.topology.(*ring)
-	if !is {
+	if s.ring == nil {
 		return nil
 	}
-	return r.names()
+	return s.ring.names()
 }
 
 // NodesNow returns the names of a ring's nodes, in order, by its list as it is now; nil where there is no ring.
 func (s *Servers) NodesNow() ([]string, error) {
-	if s.Nodes() == nil {
+	if s.ring == nil {
 		return nil, nil
 	}
 	list, err := s.config.readURL()
@@ -91,16 +92,13 @@ func (s *Servers) NodesNow() ([]string, error) {
 		return nil, err
 	}
 	targets, err := parseNodes(list)
-	if err != nil {
-		return nil, s.config.blame(err)
-	}
-	return namesOf(targets), nil
+	return namesOf(targets), s.config.blame(err)
 }
 
 // NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.
 func (s *Servers) NodeOf(key []byte) string {
-	if r, is := s.topology.(*ring); is {
-		if n := r.nodeOf(key); n != nil {
+	if s.ring != nil {
+		if n := s.ring.nodeOf(key); n != nil {
 			return n.name
 		}
 	}
@@ -112,8 +110,8 @@ func (s *Servers) client(at At) (*goredis.Client, error) {
 	if at.Node == "" {
 		return s.topology.Owner(at.Key)
 	}
-	if r, is := s.topology.(*ring); is {
-		if n := r.find(func(n *node) bool { return n.name == at.Node }); n != nil {
+	if s.ring != nil {
+		if n := s.ring.find(func(n *node) bool { return n.name == at.Node }); n != nil {
 			return n.client, nil
 		}
 	}

@@ -3,7 +3,6 @@ package redishistory
 import (
 	"embed"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -41,16 +40,10 @@ func newScripts() (s scripts, rules []string, err error) {
 	return s, rulesOf(all.String()), err
 }
 
-var called = regexp.MustCompile(`call\('([A-Z]+)'`)
-
-// rulesOf are the rules of an ACL for the history. A script needs the rights of its own commands too.
+// rulesOf returns the ACL rules for the history.
 func rulesOf(source string) []string {
-	rules := []string{"+script|load", "+evalsha", "+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof"}
-	for _, found := range called.FindAllStringSubmatch(source, -1) {
-		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
-			rules = append(rules, rule)
-		}
-	}
+	rules := append(redis.RulesOf(source),
+		"+script|load", "+evalsha", "+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof")
 	slices.Sort(rules)
-	return append([]string{"~weir:*"}, rules...)
+	return append([]string{"~weir:*"}, slices.Compact(rules)...)
 }

@@ -20,15 +20,14 @@ type batch struct {
 	left  time.Time // when it left
 	until time.Time // when the last caller leaves
 
-	asks   []*ask
-	sender *redis.Sender[*ask]
-	whole  *evalsha   // a call of all checks that go to one server
-	each   []*evalsha // calls of one each
-	pipe   []goredis.Cmder
+	asks     []*ask
+	sender   *redis.Sender[*ask]
+	commands []*evalsha
+	pipe     []goredis.Cmder // commands, with what goes before them
 }
 
 func newBatch(s *Store) *batch {
-	b := &batch{store: s, whole: newEvalsha(s.script.SHA())}
+	b := &batch{store: s}
 	b.sender = redis.NewSender(s.servers, b, s.script, &s.resends)
 	return b
 }
@@ -43,12 +42,34 @@ func (b *batch) send() {
 	b.sender.Send(ctx, b.asks, b.until, s.stopping)
 }
 
-// Exchange sends checks of one server and tells each what became of it.
+// Exchange sends checks to one server and notes what became of each.
 func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
+	size := len(group) // in one command, which ran for none of them if it fails as a whole
 	if b.store.servers.Redirect() {
-		b.exchangeEach(ctx, r, group)
+		size = 1 // their keys are in different slots
+	}
+	b.pipe = b.pipe[:0]
+	for i := 0; i < len(group); i += size {
+		if i/size == len(b.commands) {
+			b.commands = append(b.commands, newEvalsha(b.store.script.SHA()))
+		}
+		b.commands[i/size].set(b.store.now(), group[i:i+size]...)
+		b.commands[i/size].limit(b.until)
+		if r.Asking {
+			b.pipe = append(b.pipe, goredis.NewStatusCmd(ctx, "asking"))
+		}
+		b.pipe = append(b.pipe, b.commands[i/size])
+	}
+	ctx = patience{ctx, b.commands[0]}
+	if len(b.pipe) == 1 {
+		_ = r.Client.Process(ctx, b.pipe[0]) // each command has its error
 	} else {
-		b.exchangeWhole(ctx, r.Client, group)
+		pipe := r.Client.Pipeline()
+		_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
+		_, _ = pipe.Exec(ctx)
+	}
+	for i, a := range group {
+		b.read(a, b.commands[i/size], i%size)
 	}
 }
 
@@ -80,46 +101,8 @@ func (b *batch) release() {
 	b.sender.Release()
 	clear(b.asks[:cap(b.asks)])
 	clear(b.pipe[:cap(b.pipe)])
-	b.whole.release()
-	for _, e := range b.each {
+	for _, e := range b.commands {
 		e.release()
-	}
-}
-
-// exchangeWhole sends checks as one command. If it fails as a whole, it ran for none of them.
-func (b *batch) exchangeWhole(ctx context.Context, client *goredis.Client, group []*ask) {
-	b.whole.set(b.store.now(), group...)
-	b.whole.limit(b.until)
-	_ = client.Process(patience{ctx, b.whole}, b.whole) // the command has the error too
-	for i, a := range group {
-		b.read(a, b.whole, i)
-	}
-}
-
-// exchangeEach sends checks as a pipeline of a command each, on one connection: their keys are in different slots.
-func (b *batch) exchangeEach(ctx context.Context, r redis.Route, group []*ask) {
-	b.pipe = b.pipe[:0]
-	for i, a := range group {
-		if i == len(b.each) {
-			b.each = append(b.each, newEvalsha(b.store.script.SHA()))
-		}
-		b.each[i].set(b.store.now(), a)
-		b.each[i].limit(b.until)
-		if r.Asking {
-			b.pipe = append(b.pipe, goredis.NewStatusCmd(ctx, "asking"))
-		}
-		b.pipe = append(b.pipe, b.each[i])
-	}
-	ctx = patience{ctx, b.each[0]}
-	if len(b.pipe) == 1 {
-		_ = r.Client.Process(ctx, b.each[0]) // each command has its error
-	} else {
-		pipe := r.Client.Pipeline()
-		_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
-		_, _ = pipe.Exec(ctx)
-	}
-	for i, a := range group {
-		b.read(a, b.each[i], 0)
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 // each phase: the old owner sends those on with ASK from the first moment.
 func TestASlotMovesUnderLoad(t *testing.T) {
 	set := redistest.Cluster(t)
-	s := storeAt(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: 5 * time.Second})
+	s := storeAt(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample})
 
 	var n tally
 	var phase, next atomic.Int64
 	stop := keepBusy(8, func(client int) {
 		// Keys of the slot that moves, old and new, and one of another.
 		i := next.Add(1)
-		took, err := decide(s, 5*time.Second, fmt.Sprint("slot/old", i%20),
+		took, err := decide(s, ample, fmt.Sprint("slot/old", i%20),
 			fmt.Sprint("slot/new", phase.Load(), " ", i%10), fmt.Sprint("other", client))
 		n.note(t, err, took)
 	})

@@ -30,7 +30,7 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 					return reply
 				})
 				client := goredis.NewClient(&goredis.Options{
-					Addr: server.addr, ReadTimeout: 50 * time.Millisecond, ContextTimeoutEnabled: true,
+					Addr: server.addr, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true,
 					MinRetryBackoff: -1, MaxRetries: 2,
 				})
 				defer client.Close()

@@ -50,7 +50,10 @@ func opened(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64) *S
 
 func TestConformance(t *testing.T) {
 	for _, kind := range types {
-		t.Run(kind.String(), func(t *testing.T) { conform(t, kind, start(t, kind), *conformanceSteps) })
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			conform(t, kind, start(t, kind), *conformanceSteps)
+		})
 	}
 }
 
@@ -122,6 +125,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 	const n = 1000
 	for _, kind := range types {
 		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
 			c := start(t, kind)
 			limits := []descriptors.Limit{
 				backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),

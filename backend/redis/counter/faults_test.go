@@ -83,7 +83,7 @@ func keepBusy(clients int, f func(client int)) (stop func()) {
 
 func TestConcurrentRequestsShareRoundTrips(t *testing.T) {
 	server := redistest.Single(t)
-	s := onServer(t, server.Addr, 10*time.Second)
+	s := onServer(t, server.Addr, ample)
 	const clients, rounds = 64, 25
 	at := func(name string) int64 { return server.Stat(t, name) }
 	commands, reads := at("total_commands_processed"), at("total_reads_processed")
@@ -91,7 +91,7 @@ func TestConcurrentRequestsShareRoundTrips(t *testing.T) {
 		var asking sync.WaitGroup
 		for i := range clients {
 			asking.Go(func() {
-				if _, err := decide(s, 10*time.Second, fmt.Sprint("key ", i)); err != nil {
+				if _, err := decide(s, ample, fmt.Sprint("key ", i)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -129,15 +129,19 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			s := onServer(t, proxy.Addr, time.Second)
+			patience := ample
+			if action == redistest.SwallowReply {
+				patience = 3 * time.Second // nothing else ends the wait
+			}
+			s := onServer(t, proxy.Addr, patience)
 			var n tally
-			n.hit(t, s, time.Second, "key") // so that the script is known
-			stop := keepBusy(8, func(int) { n.hit(t, s, time.Second, "key") })
+			n.hit(t, s, patience, "key") // so that the script is known
+			stop := keepBusy(8, func(int) { n.hit(t, s, patience, "key") })
 			for range 5 {
 				select {
 				case <-proxy.Trap("EVALSHA", action):
-				case <-time.After(10 * time.Second):
-					t.Error("no command came through for 10 s")
+				case <-time.After(ample):
+					t.Error("no command came through for a minute")
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -159,10 +163,10 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 
 func TestALostScriptIsLoadedAgain(t *testing.T) {
 	server := redistest.Single(t)
-	s := onServer(t, server.Addr, 10*time.Second)
+	s := onServer(t, server.Addr, ample)
 	var n tally
-	stop := keepBusy(8, func(int) { n.hit(t, s, 10*time.Second, "key") })
-	for range 20 {
+	stop := keepBusy(8, func(int) { n.hit(t, s, ample, "key") })
+	for i := 0; i < 20 || s.Stats().Resent == 0 && i < 10_000; i++ {
 		if err := server.Client().ScriptFlush(context.Background()).Err(); err != nil {
 			t.Error(err)
 		}
@@ -182,22 +186,23 @@ func TestALostScriptIsLoadedAgain(t *testing.T) {
 }
 
 func TestCallersLeaveInTimeWhenRedisIsSlow(t *testing.T) {
-	const deadline = 100 * time.Millisecond // leaves 30 ms for a busy machine
+	t.Parallel()
+	const deadline = time.Second // leaves 300 ms for a busy machine, and half of all calls may be later still
 	server := redistest.Single(t)
 	proxy := redistest.Proxy(t, server.Addr)
-	proxy.Delay(redistest.Replies, 60*time.Millisecond)
-	s := onServer(t, proxy.Addr, time.Second)
+	proxy.Delay(redistest.Replies, 600*time.Millisecond)
+	s := onServer(t, proxy.Addr, ample)
 	var n tally
 	burst := func(d time.Duration) {
 		var calls sync.WaitGroup
-		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(4 * time.Millisecond) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(40 * time.Millisecond) {
 			calls.Go(func() { n.hit(t, s, deadline, "key") })
 		}
 		calls.Wait()
 	}
-	burst(time.Second) // connections are made, in two round trips: longer than any of these callers can wait
+	burst(2 * time.Second) // connections are made, in two round trips: longer than any of these callers can wait
 	coldAnswers, coldFailures := n.answered.Load(), n.unknown.Load()
-	burst(2 * time.Second)
+	burst(3 * time.Second)
 	inTime(t, time.Duration(n.slowest.Load()), deadline)
 	answers, failures := n.answered.Load()-coldAnswers, n.unknown.Load()-coldFailures
 	t.Logf("without connections %d of %d were answered, with them %d of %d",
@@ -216,7 +221,7 @@ func TestCallersLeaveInTimeWhenRedisIsSlow(t *testing.T) {
 func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	const deadline = 50 * time.Millisecond
 	server := redistest.Single(t)
-	s := onServer(t, server.Addr, 5*time.Second)
+	s := onServer(t, server.Addr, ample)
 	var n tally
 	var mixed atomic.Int64
 	stop := keepBusy(16, func(client int) {
@@ -233,12 +238,10 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		}
 		checks[0].Key[0], out[0].Before = 'x', 1
 	})
-	time.Sleep(100 * time.Millisecond)
-	if n.answered.Load() == 0 {
-		t.Error("no answers before the server is frozen")
-	}
+	wait(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
 	server.Stop()
 	time.Sleep(1200 * time.Millisecond)
+	wait(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
 	server.Cont()
 	before := n.answered.Load()
 	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
@@ -247,16 +250,13 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	if mixed.Load() > 0 {
 		t.Errorf("%d answers belong to other questions", mixed.Load())
 	}
-	if n.unknown.Load() == 0 {
-		t.Error("every call was answered, although the server was frozen")
-	}
 	t.Logf("%d calls answered, %d not", n.answered.Load(), n.unknown.Load())
 }
 
 // A server that has become a replica refuses inside the script; when its address leads to a primary again, it counts.
 func TestAReplicaIsAskedUntilItIsAPrimary(t *testing.T) {
 	servers := redistest.Ring(t, 2)
-	s := onServer(t, servers[0].Addr, 10*time.Second)
+	s := onServer(t, servers[0].Addr, ample)
 	var n tally
 	n.hit(t, s, time.Second, "key")
 	host, port, _ := strings.Cut(servers[1].Addr, ":")
@@ -271,7 +271,7 @@ func TestAReplicaIsAskedUntilItIsAPrimary(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if took, err := decide(s, 10*time.Second, "another"); err != nil {
+	if took, err := decide(s, ample, "another"); err != nil {
 		t.Errorf("after %v: %v; want an answer, as it is a primary again", took, err)
 	}
 	if got := counted(t, servers[0], "another"); got != 1 {

@@ -17,19 +17,19 @@ import (
 
 var _ backend.Inspector = (*Store)(nil)
 
-// Inspect tells what a key holds, by the clock of its server. It reads the key whole, but for long logs: this is for
+// Inspect reads what a key holds, by the clock of its server. It reads the key whole, but for long logs: this is for
 // people, not for the request path.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	name := string(script.AppendKey(nil, key, limits))
-	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		return s.inspectLogs(ctx, name, limits)
-	}
-	fields, clock := goredis.NewMapStringStringCmd(ctx, "hgetall", name), goredis.NewTimeCmd(ctx, "time")
-	if err := s.ask(ctx, name, fields, clock); err != nil {
+	now, err := s.clock(ctx, name)
+	if err != nil {
 		return nil, err
 	}
-	now, err := s.clock(clock)
-	if err != nil {
+	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
+		return s.inspectLogs(ctx, name, limits, window.At(now))
+	}
+	fields := goredis.NewMapStringStringCmd(ctx, "hgetall", name)
+	if err := s.ask(ctx, name, fields); err != nil {
 		return nil, err
 	}
 	counts := make([]backend.LimitCount, 0, len(limits))
@@ -39,52 +39,42 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return counts, nil
 }
 
-// inspectLogs reads the newest instants of logs, and then the first that count.
-func (s *Store) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+// inspectLogs reads the newest instants of logs, and the first that count.
+func (s *Store) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
+	[]backend.LimitCount, error) {
 	newest, first := make([]*goredis.StringSliceCmd, len(limits)), make([]*goredis.StringSliceCmd, len(limits))
 	var commands []goredis.Cmder
 	for i := range limits {
 		from, to := script.LogRange(&limits[i])
 		newest[i] = goredis.NewStringSliceCmd(ctx, "zrevrangebylex", name, to, from, "limit", 0, backend.MaxInstants)
-		commands = append(commands, newest[i])
-	}
-	clock := goredis.NewTimeCmd(ctx, "time")
-	if err := s.ask(ctx, name, append(commands, clock)...); err != nil {
-		return nil, err
-	}
-	now, err := s.clock(clock)
-	if err != nil {
-		return nil, err
-	}
-	commands = commands[:0]
-	for i := range limits {
-		_, to := script.LogRange(&limits[i])
-		from := script.LogStart(&limits[i], window.At(now))
+		from = script.LogStart(&limits[i], now)
 		first[i] = goredis.NewStringSliceCmd(ctx, "zrangebylex", name, from, to, "limit", 0, 1)
-		commands = append(commands, first[i])
+		commands = append(commands, newest[i], first[i])
 	}
 	if err := s.ask(ctx, name, commands...); err != nil {
 		return nil, err
 	}
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
-		counts[i], err = script.CountLog(limits[i], newest[i].Val(), first[i].Val(), window.At(now))
-		if err != nil {
+		var err error
+		if counts[i], err = script.CountLog(limits[i], newest[i].Val(), first[i].Val(), now); err != nil {
 			return nil, fmt.Errorf("redis: key %q: %w", name, err)
 		}
 	}
 	return counts, nil
 }
 
-// clock returns the time of a server, or of a test.
-func (s *Store) clock(server *goredis.TimeCmd) (time.Time, error) {
+// clock reads the clock of the server that owns a Redis key, or that of a test.
+func (s *Store) clock(ctx context.Context, name string) (time.Time, error) {
 	text := s.now()
 	if text == "" {
-		return server.Val(), nil
+		server := goredis.NewTimeCmd(ctx, "time")
+		err := s.ask(ctx, name, server)
+		return server.Val(), err
 	}
 	micros, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("redis: the clock tells %q: %w", text, err)
+		return time.Time{}, fmt.Errorf("redis: the clock shows %q: %w", text, err)
 	}
 	return time.UnixMicro(micros), nil
 }

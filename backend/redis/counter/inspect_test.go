@@ -12,6 +12,7 @@ import (
 func TestInspect(t *testing.T) {
 	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
 		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
 			now := new(atomic.Int64)
 			s := opened(t, kind, start(t, kind), now)
 			backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,

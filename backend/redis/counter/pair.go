@@ -66,11 +66,27 @@ func (p *Pair) Decide(ctx context.Context, checks []backend.Check, out []backend
 		return p.decidePerSecond(ctx, checks, out)
 	}
 	s := p.splits.Get().(*split)
-	err := s.decide(ctx, p, checks, out)
-	s.main.Reset()
-	s.perSecond.Reset()
+	for i := range checks {
+		if isPerSecond(checks[i].Limits) {
+			s.perSecond.Add(checks, i)
+		} else {
+			s.main.Add(checks, i)
+		}
+	}
+	go func() { s.done <- p.decidePerSecond(ctx, s.perSecond.Checks, s.perSecond.Out) }()
+	err := cmp.Or(p.main.Decide(ctx, s.main.Checks, s.main.Out), <-s.done)
+	for _, part := range []*backend.Part{&s.main, &s.perSecond} {
+		part.HandOver(out)
+		part.Reset()
+	}
 	p.splits.Put(s)
 	return err
+}
+
+// split is the checks of a call on their way to both stores.
+type split struct {
+	main, perSecond backend.Part
+	done            chan error // has a token once the limits per second are decided
 }
 
 // decidePerSecond asks the Redis for limits per second, and says where it failed that it is this one.
@@ -82,28 +98,6 @@ func (p *Pair) decidePerSecond(ctx context.Context, checks []backend.Check, out 
 	return namePerSecond(err)
 }
 
-// split is one call of Decide on its way to both stores.
-type split struct {
-	main, perSecond backend.Part
-	done            chan error // has a token once the limits per second are decided
-}
-
-func (s *split) decide(ctx context.Context, p *Pair, checks []backend.Check, out []backend.Decision) error {
-	for i := range checks {
-		if isPerSecond(checks[i].Limits) {
-			s.perSecond.Add(checks, i)
-		} else {
-			s.main.Add(checks, i)
-		}
-	}
-	go func() { s.done <- p.decidePerSecond(ctx, s.perSecond.Checks, s.perSecond.Out) }()
-	err := p.main.Decide(ctx, s.main.Checks, s.main.Out)
-	other := <-s.done
-	s.main.HandOver(out)
-	s.perSecond.HandOver(out)
-	return cmp.Or(err, other)
-}
-
 // Inspect asks the store that counts under these limits.
 func (p *Pair) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	return p.of(limits).Inspect(ctx, key, limits)
@@ -112,16 +106,17 @@ func (p *Pair) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 // Reset forgets the key in both stores: a request may have brought a limit of another unit, and the configuration may
 // have had one.
 func (p *Pair) Reset(ctx context.Context, key []byte) error {
-	other := make(chan error, 1)
-	go func() { other <- namePerSecond(p.perSecond.Reset(ctx, key)) }()
-	return errors.Join(p.main.Reset(ctx, key), <-other)
+	return p.both(func(s *Store) error { return s.Reset(ctx, key) })
 }
 
 // Close closes both stores.
-func (p *Pair) Close() error {
+func (p *Pair) Close() error { return p.both((*Store).Close) }
+
+// both does something with both stores at the same time.
+func (p *Pair) both(f func(*Store) error) error {
 	other := make(chan error, 1)
-	go func() { other <- namePerSecond(p.perSecond.Close()) }()
-	return errors.Join(p.main.Close(), <-other)
+	go func() { other <- namePerSecond(f(p.perSecond)) }()
+	return errors.Join(f(p.main), <-other)
 }
 
 // namePerSecond says which of the two an error is about.

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -26,11 +23,16 @@ const probeTime = 5 * time.Second
 func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	if err := server.Client.Ping(ctx).Err(); err != nil {
-		return on.Diagnose(server, "PING", err)
+	do := func(commands ...[]any) error {
+		for _, c := range commands {
+			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+				return on.Diagnose(server, fmt.Sprint(c[0]), err)
+			}
+		}
+		return nil
 	}
-	if err := server.Client.Time(ctx).Err(); err != nil {
-		return on.Diagnose(server, "TIME", err)
+	if err := do([]any{"ping"}, []any{"time"}); err != nil {
+		return err
 	}
 	if err := s.script.Load(ctx, server.Client); err != nil {
 		return on.Diagnose(server, "SCRIPT LOAD", err)
@@ -60,28 +62,10 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 	if err != nil {
 		return on.Diagnose(server, "the script", said{err})
 	}
-	return probeLater(ctx, on, server, hash, log)
-}
-
-// probeLater asks for what the script needs when it sweeps or trims, and when a log has grown: later than a probe can
-// wait.
-func probeLater(ctx context.Context, on *redis.Servers, server redis.Server, hash, log string) error {
-	p := server.Client.Pipeline()
-	p.HDel(ctx, hash, "nothing")
-	p.HLen(ctx, hash)
-	p.HKeys(ctx, hash)
-	p.HScan(ctx, hash, 0, "", 1)
-	p.ZRank(ctx, log, "nothing")
-	p.ZLexCount(ctx, log, "-", "+")
-	p.ZRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
-	p.ZRevRangeByLex(ctx, log, &goredis.ZRangeBy{Min: "-", Max: "+", Count: 1})
-	commands, _ := p.Exec(ctx) // each has its own error
-	for _, c := range commands {
-		if err := c.Err(); err != nil && !errors.Is(err, goredis.Nil) {
-			return on.Diagnose(server, c.Name(), err)
-		}
-	}
-	return nil
+	// What the script needs when it sweeps or trims, and when a log has grown: later than a probe can wait.
+	return do([]any{"hdel", hash, "nothing"}, []any{"hlen", hash}, []any{"hkeys", hash}, []any{"hscan", hash, 0},
+		[]any{"zrank", log, "nothing"}, []any{"zlexcount", log, "-", "+"},
+		[]any{"zrangebylex", log, "-", "+", "limit", 0, 1}, []any{"zrevrangebylex", log, "+", "-", "limit", 0, 1})
 }
 
 // said is an error that a server answered with, in the midst of a reply.
@@ -117,19 +101,11 @@ func probeChecks() ([]backend.Check, error) {
 	), nil
 }
 
-// rights are what counting needs of a server. A script needs the rights of its own commands too, so they are read from
-// it.
+// rights returns what counting needs of a server, and looking at counters and resetting them.
 func rights() redis.Rights {
-	rules := []string{"~weir:*", "+ping", "+time", "+script|load", "+evalsha"}
-	for _, found := range scriptCommand.FindAllStringSubmatch(script.Source(), -1) {
-		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
-			rules = append(rules, rule)
-		}
-	}
+	rules := append([]string{"~weir:*", "+ping", "+time", "+script|load", "+evalsha"}, redis.RulesOf(script.Source())...)
 	return redis.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
 }
 
 // inspectingRules are for looking at counters and resetting them.
 var inspectingRules = []string{"+hgetall", "+unlink"}
-
-var scriptCommand = regexp.MustCompile(`call\('([A-Z]+)'`)

@@ -147,15 +147,18 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				server := newStub(t, func(int, []string) string { return reply })
-				s := testStore(t, on(testClient(t, server.addr, time.Second), nil), time.Second)
-				took, err := decide(s, 100*time.Millisecond, "a", "b")
-				if !errors.Is(err, ErrUnavailable) {
-					t.Errorf("the error is %v; want one that wraps ErrUnavailable", err)
+				s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
+				// On a busy machine a caller may leave before its check is sent: then another one comes, with more time.
+				for deadline := 100 * time.Millisecond; server.count("evalsha") == 0; deadline *= 2 {
+					took, err := decide(s, deadline, "a", "b")
+					if !errors.Is(err, ErrUnavailable) {
+						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
+					}
+					inTime(t, took, deadline)
 				}
-				inTime(t, took, 100*time.Millisecond)
 				time.Sleep(20 * time.Millisecond) // for what should not come
 				sent := server.count("evalsha")
-				if want := map[string]int{"one command": 1, "a command each": 2}[kind]; sent > want || sent == 0 {
+				if want := map[string]int{"one command": 1, "a command each": 2}[kind]; sent > want {
 					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent, want)
 				}
 			})
@@ -189,8 +192,8 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 					}
 					return "+OK\r\n"
 				})
-				s := testStore(t, on(testClient(t, server.addr, time.Second), nil), time.Second)
-				if _, err := decide(s, time.Second, "a"); err != nil {
+				s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
+				if _, err := decide(s, ample, "a"); err != nil {
 					t.Errorf("%v; the first reply proves that the check did not run, and the second answers it", err)
 				}
 				if got := server.commands(); got != tc.want {
@@ -212,8 +215,8 @@ func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
 		}
 		return "*1\r\n$1\r\n1\r\n"
 	})
-	s := testStore(t, kinds["a command each"](testClient(t, server.addr, time.Second), nil), time.Second)
-	if _, err := decide(s, time.Second, "a", "b", "c"); err != nil {
+	s := testStore(t, kinds["a command each"](testClient(t, server.addr, ample), nil), ample)
+	if _, err := decide(s, ample, "a", "b", "c"); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.count("evalsha"); got != 4 {
@@ -238,10 +241,10 @@ func TestRedirectsAreFollowed(t *testing.T) {
 				}
 				return fmt.Sprintf("-%s 1234 %s\r\n", code, other.addr)
 			})
-			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, time.Second)}
-			on := kinds["a command each"](testClient(t, server.addr, time.Second), nodes)
-			s := testStore(t, on, time.Second)
-			if took, err := decide(s, time.Second, "a", "b", "c"); err != nil {
+			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}
+			on := kinds["a command each"](testClient(t, server.addr, ample), nodes)
+			s := testStore(t, on, ample)
+			if took, err := decide(s, ample, "a", "b", "c"); err != nil {
 				t.Errorf("after %v: %v", took, err)
 			}
 			if got := server.count("evalsha"); got != 3 {
@@ -262,7 +265,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 
 func TestRedirectOffClusterNamesTheMistake(t *testing.T) {
 	server := newStub(t, func(int, []string) string { return "-MOVED 1 127.0.0.1:1\r\n" })
-	s := testStore(t, fixed{testClient(t, server.addr, time.Second)}, time.Second)
+	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
 	if _, err := decide(s, time.Minute, "a"); err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
 		t.Errorf("%v; want to be told that this is a cluster", err)
 	}
@@ -271,9 +274,9 @@ func TestRedirectOffClusterNamesTheMistake(t *testing.T) {
 func TestRedirectsInACircleEnd(t *testing.T) {
 	var server *stub
 	server = newStub(t, func(int, []string) string { return fmt.Sprintf("-MOVED 1 %s\r\n", server.addr) })
-	client := testClient(t, server.addr, 10*time.Second)
+	client := testClient(t, server.addr, ample)
 	on := kinds["a command each"](client, map[string]*goredis.Client{server.addr: client})
-	if took, err := decide(testStore(t, on, 10*time.Second), 10*time.Second, "a"); !errors.Is(err, ErrUnavailable) {
+	if took, err := decide(testStore(t, on, ample), ample, "a"); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("after %v: %v; want ErrUnavailable", took, err)
 	}
 	if got := server.count("evalsha"); got > 20 {
@@ -289,7 +292,7 @@ func TestWhatWasNeverWrittenIsSentAgain(t *testing.T) {
 	}
 	addr := listener.Addr().String()
 	_ = listener.Close()
-	s := testStore(t, fixed{testClient(t, addr, 5*time.Second)}, 5*time.Second)
+	s := testStore(t, fixed{testClient(t, addr, ample)}, ample)
 	took, err := decide(s, 50*time.Millisecond, "a")
 	if !errors.Is(err, ErrUnavailable) {
 		t.Errorf("nobody listens: %v; want ErrUnavailable", err)
@@ -299,7 +302,7 @@ func TestWhatWasNeverWrittenIsSentAgain(t *testing.T) {
 	time.AfterFunc(30*time.Millisecond, func() {
 		up <- serveStub(t, addr, func(_ int, command []string) string { return ones(command) })
 	})
-	if took, err := decide(s, 5*time.Second, "a"); err != nil {
+	if took, err := decide(s, ample, "a"); err != nil {
 		t.Errorf("the server came up after 30 ms, and the answer after %v is %v", took, err)
 	}
 	if got := (<-up).count("evalsha"); got != 1 {
@@ -319,7 +322,7 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 				return "+PONG\r\n"
 			})
 			server.greeting = 300 * time.Millisecond
-			s := testStore(t, on(testClient(t, server.addr, 10*time.Second), nil), 10*time.Second)
+			s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
 			if _, err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
 			}
@@ -327,10 +330,9 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			if got := server.count("evalsha"); got != 0 {
 				t.Errorf("checks whose caller had left were sent, in %d commands", got)
 			}
-			wait(t, "a call is answered within less time than a greeting takes", func() bool {
-				_, err := decide(s, 200*time.Millisecond, "c")
-				return err == nil
-			})
+			if took, err := decide(s, ample, "c"); err != nil {
+				t.Errorf("with a connection that is ready: %v after %v", err, took)
+			}
 			if got := server.count("hello"); got != 1 {
 				t.Errorf("%d connections were made, want one", got)
 			}
