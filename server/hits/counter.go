@@ -11,8 +11,9 @@ import (
 // lifetime themselves.
 const MaxHits = 1 << 40
 
-// Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor allocate, and may be called
-// by any number of goroutines. A nil Counter counts nothing: that is where looks and refunds go.
+// Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor
+// allocate, and may be called by any number of goroutines. A nil Counter counts nothing: that is where looks and
+// refunds go.
 //
 // Admitted, denied and degraded hits add up to all hits. Those that were near the limit are a part of the admitted ones,
 // those that shadow mode let through a part of the denied ones; the whole is added before its part, and read after it,

@@ -105,7 +105,7 @@ func (s settings) storeLines(socket string) []string {
 		lines = append(lines, "unixsocket "+quote(socket))
 	}
 	if s.cluster {
-		lines = append(lines, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 1000")
+		lines = append(lines, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 3000")
 	}
 	if s.password != "" {
 		lines = append(lines, "requirepass "+quote(s.password))

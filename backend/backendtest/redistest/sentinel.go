@@ -72,7 +72,7 @@ func (set *SentinelSet) start(dir string, s settings) (err error) {
 func (s settings) asSentinel(master, host, port string) settings {
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s %s %s 2", master, host, port),
-		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", master),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 3000", master),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", master),
 	}
 	user, password := s.login()
