@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// login gives the credentials for new connections. Only these are authenticated: Redis keeps open connections when a
+// login holds the credentials for new connections. Only these are authenticated: Redis keeps open connections when a
 // password changes, and closes those of a user that it forgets. A connection whose login fails is closed at once, so
 // none without rights waits in a pool.
 type login struct {
@@ -19,7 +19,7 @@ type login struct {
 	user, password string // of a file: as last read
 }
 
-// newLogin takes credentials or a file of them, or neither. The file must be readable now.
+// newLogin makes a login of credentials, of a file of them, or of neither. The file must be readable now.
 func newLogin(auth, file string) (*login, error) {
 	l := &login{file: file}
 	l.user, l.password = splitAuth(auth)
@@ -37,8 +37,8 @@ func splitAuth(auth string) (user, password string) {
 	return "", auth
 }
 
-// credentials is what go-redis calls for each new connection. While the file cannot be read, the last one holds: a
-// rotation may replace it in more than one step.
+// credentials returns the credentials of a new connection, for go-redis. While the file cannot be read, the last one
+// holds: a rotation may replace it in more than one step.
 func (l *login) credentials(context.Context) (user, password string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *login) read() error {
 
 var errNoPassword = errors.New("there is no password in it: write password or user:password")
 
-// of gives the login of one server: its URL's own credentials, if it has any, go first.
+// of returns the login of one server: its URL's own credentials, if it has any, go first.
 func (l *login) of(t target) *login {
 	if t.password == "" {
 		return l

@@ -53,9 +53,9 @@ func newCluster(url string, o *options) (Topology, error) {
 	return c, nil
 }
 
-// newNode is how go-redis makes the client of a node that it has found.
+// newNode makes the client of a node that go-redis has found.
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
-	// It has understood these as 0, and would now take that for its defaults.
+	// It has turned these into 0, which would now mean its defaults.
 	o.MinRetryBackoff, o.MaxRetryBackoff = never, never
 	node := goredis.NewClient(o)
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
-var errUnknownCluster = errors.New("no server of the cluster has told yet who owns which key")
+var errUnknownCluster = errors.New("no server of the cluster has answered yet which of them owns which key")
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {
@@ -130,8 +130,8 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	return node, nil
 }
 
-// isClosed tells a client that go-redis has closed, a minute after its node left the cluster. go-redis looks for that
-// before it looks whether the caller has gone, so nothing is sent.
+// isClosed reports whether go-redis has closed a client, a minute after its node left the cluster. go-redis looks for
+// that before it looks whether the caller has gone, so nothing is sent.
 func isClosed(client *goredis.Client) bool {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -1,6 +1,6 @@
-// Package redis reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It knows
-// how they are named, greeted and probed, which of them owns a key, what a reply proves, and when to send again; what
-// they are asked is for others: package counter, and package redishistory.
+// Package redis reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It
+// knows how they are named, greeted and probed, which of them owns a key, what a reply proves, and when to send again;
+// what they are asked is for others: package counter, and package redishistory.
 //
 // Whatever reaches a server goes through a [Sender], so that redirects, missing scripts and repeats are decided in one
 // place. What counts is sent again only with proof that it did not run.
@@ -41,7 +41,7 @@ func ParseType(name string) (Type, error) {
 	return 0, fmt.Errorf("%q is no type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
 }
 
-// String gives the name that ParseType reads.
+// String returns the name that ParseType reads.
 func (t Type) String() string { return nameOf(typeNames, int(t)) }
 
 // NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
@@ -65,7 +65,7 @@ func ParseNodeLoss(name string) (NodeLoss, error) {
 	return 0, fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
 }
 
-// String gives the name that ParseNodeLoss reads.
+// String returns the name that ParseNodeLoss reads.
 func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
 
 func nameOf(names []string, i int) string {
@@ -136,7 +136,7 @@ type Config struct {
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
-	// Fixed is for Ring only: the nodes are those that the URL names at the start, and none is ever taken for lost. It is
+	// Fixed is for Ring only: the nodes are those that the URL names at the start, and none ever counts as lost. It is
 	// for what must be looked for where it is kept, or not at all: an [At] then names the node.
 	Fixed bool
 
@@ -182,7 +182,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// readURL gives the URL, or what its file holds now.
+// readURL returns the URL, or what its file holds now.
 func (c Config) readURL() (string, error) {
 	if c.URLFile == "" {
 		return c.URL, nil
@@ -194,7 +194,7 @@ func (c Config) readURL() (string, error) {
 	return string(content), nil
 }
 
-// blame says which setting an error about the URL is about. The URL itself may hold a password.
+// blame adds to an error about the URL which setting it is about. The URL itself may hold a password.
 func (c Config) blame(err error) error {
 	if err == nil {
 		return nil

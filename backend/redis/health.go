@@ -18,11 +18,11 @@ const (
 	// probeGap is how long after a probe the next one follows at the earliest, whatever happens in between.
 	probeGap = time.Second
 	// longestGap is how long a server that has left may be back, or another may leave as well, until it is noticed
-	// without any check that tells.
+	// although no check shows it.
 	longestGap = 5 * time.Second
 )
 
-// Probe finds out whether a server can do what it is there for. Its error says what to mend.
+// Probe finds out whether a server can do what it is there for. Its error names the remedy.
 type Probe func(ctx context.Context, s *Servers, one Server) error
 
 // Health is what is known about servers that count. All are probed at the start and, once they can count, whenever a
@@ -32,10 +32,8 @@ type Health struct {
 	servers *Servers
 	probe   Probe
 	log     *slog.Logger
+	config  Config
 	began   time.Time
-	pause   time.Duration // between the first probes; it doubles
-	longest time.Duration
-	giveUp  time.Duration // after began; 0 never
 
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -56,8 +54,7 @@ var errNotProbed = errors.New("redis has not been asked yet whether it can count
 func (s *Servers) Watch(probe Probe) *Health {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Health{
-		servers: s, probe: probe, log: s.config.Log, began: time.Now(),
-		pause: s.config.ProbePause, longest: s.config.LongestProbePause, giveUp: s.config.GiveUp,
+		servers: s, probe: probe, log: s.config.Log, config: s.config, began: time.Now(),
 		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}), known: make(map[string]string),
 	}
 	h.decide = sync.OnceFunc(func() { close(h.decided) })
@@ -84,8 +81,8 @@ func (h *Health) Answers() error {
 	return *h.latest.Load()
 }
 
-// Await waits until one server has shown that it can count. Its error is ctx's, or says what was missing when the time
-// that Config.GiveUp names was over.
+// Await waits until one server has shown that it can count. Its error is ctx's, or what was missing when
+// Config.GiveUp was over.
 func (h *Health) Await(ctx context.Context) error {
 	if h == nil {
 		return nil
@@ -98,7 +95,8 @@ func (h *Health) Await(ctx context.Context) error {
 	}
 }
 
-// Heard is to be called with each check, whether it was answered. It costs a comparison unless what is known is wrong.
+// Heard must be called for each check, with whether it was answered. It costs a comparison unless what is known is
+// wrong.
 func (h *Health) Heard(answered bool) {
 	if h == nil || answered != h.troubled.Load() {
 		return
@@ -118,16 +116,16 @@ func (h *Health) Close() {
 }
 
 func (h *Health) run(ctx context.Context) {
-	for pause := h.pause; ; {
+	for pause := h.config.ProbePause; ; {
 		found, err := h.probeAll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		next := time.Now().Add(min(probeGap, h.pause)) // at the earliest
+		next := time.Now().Add(min(probeGap, h.config.ProbePause)) // at the earliest
 		if h.note(found, err) {
-			pause = h.pause
+			pause = h.config.ProbePause
 		}
-		if h.counted.Load() || h.giveUp > 0 && time.Since(h.began) >= h.giveUp {
+		if h.counted.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
 			h.decide()
 		}
 		h.wait(ctx, pause)
@@ -136,7 +134,7 @@ func (h *Health) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		pause = min(2*pause, h.longest)
+		pause = min(2*pause, h.config.LongestProbePause)
 		if h.counted.Load() {
 			pause = min(pause, longestGap)
 		}
@@ -150,7 +148,7 @@ func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	var over <-chan time.Time
 	if h.troubled.Load() {
 		pause = pause/2 + rand.N(pause/2+1)
-		if left := h.giveUp - time.Since(h.began); h.giveUp > 0 && left > 0 {
+		if left := h.config.GiveUp - time.Since(h.began); h.config.GiveUp > 0 && left > 0 {
 			pause = min(pause, left)
 		}
 		over = time.After(pause)
@@ -168,7 +166,7 @@ type finding struct {
 	err error
 }
 
-// trouble is what is wrong, without what differs from one time to the next, as ports do.
+// trouble returns what is wrong, without what differs from one time to the next, as ports do.
 func (f finding) trouble() string {
 	var reply goredis.Error
 	switch {
@@ -204,7 +202,7 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	return found, nil
 }
 
-// note makes what was found what is known, and reports whether it differs. err is of the list of servers.
+// note remembers what was found, and reports whether it differs from what was known. err is of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
 	fine, failed := 0, []error(nil)
 	now := make(map[string]string, len(found)+1)

@@ -88,8 +88,8 @@ func TestAwaitWithoutATimeToGiveUpWaitsForItsContext(t *testing.T) {
 	})
 }
 
-// A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known of
-// the servers is not told again.
+// A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known
+// of the servers is not told again.
 func TestALostListOfServersIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on, broken := &listed{names: []string{"a:1", "b:1"}}, false // both under on.mu

@@ -13,10 +13,9 @@ import (
 // options makes the options of go-redis. Its own defaults would count twice, since it repeats commands whose replies it
 // did not see, and would ignore a caller's deadline.
 type options struct {
-	pool    int
-	timeout time.Duration
-	dialer  *dialer
-	login   *login
+	Config
+	dialer *dialer
+	login  *login
 }
 
 // newOptions makes the options of a configuration that has its defaults.
@@ -30,7 +29,7 @@ func newOptions(c Config) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &options{pool: c.PoolSize, timeout: c.Timeout, dialer: dial, login: l}, nil
+	return &options{Config: c, dialer: dial, login: l}, nil
 }
 
 // never is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
@@ -55,13 +54,13 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 		MaxRetryBackoff: never,
 		DialerRetries:   1, // attempts, the first included
 
-		DialTimeout:           o.timeout,
-		ReadTimeout:           o.timeout,
-		WriteTimeout:          o.timeout,
-		PoolTimeout:           o.timeout,
+		DialTimeout:           o.Timeout,
+		ReadTimeout:           o.Timeout,
+		WriteTimeout:          o.Timeout,
+		PoolTimeout:           o.Timeout,
 		ContextTimeoutEnabled: true,
 
-		PoolSize:         o.pool,
+		PoolSize:         o.PoolSize,
 		PipelinePoolSize: never, // pipelines would have a pool of their own, beside the limit
 
 		// A new connection says HELLO and nothing else: only a managed service sends notifications.
@@ -96,7 +95,7 @@ func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
 	return c
 }
 
-// libraryLog takes what go-redis would write to stderr by itself. It repeats what the errors of calls say, once for
+// libraryLog receives what go-redis would write to stderr by itself. It repeats what the errors of calls say, once for
 // each dial, so it is for debugging only.
 type libraryLog struct{ log *slog.Logger }
 

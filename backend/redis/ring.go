@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,10 +23,7 @@ const (
 // ring is a number of independent servers. Keys are placed on those that live, see score. Every node is asked by itself
 // whether it lives, so that a few that swallow packets do not hold up the news of the others.
 type ring struct {
-	options *options
-	loss    NodeLoss
-	log     *slog.Logger
-	fixed   bool // see Config.Fixed
+	*options
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -49,16 +45,16 @@ type node struct {
 	leave  context.CancelFunc // ends its heartbeats
 }
 
-func newRing(list string, c Config, o *options) (Topology, error) {
+func newRing(list string, o *options) (Topology, error) {
 	targets, err := parseNodes(list)
 	if err != nil {
 		return nil, err
 	}
-	r := &ring{options: o, loss: c.NodeLoss, log: c.Log, fixed: c.Fixed}
+	r := &ring{options: o}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.set(targets)
-	if c.URLFile != "" && !c.Fixed {
-		r.running.Go(func() { r.follow(c.URLFile, list) })
+	if r.URLFile != "" && !r.Fixed {
+		r.running.Go(func() { r.follow(list) })
 	}
 	return r, nil
 }
@@ -95,7 +91,7 @@ func (r *ring) newNode(t target) *node {
 		lost:   fmt.Errorf("ring node %s does not answer, and its keys are pinned to it", t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
-	if n.leave = leave; !r.fixed {
+	if n.leave = leave; !r.Fixed {
 		r.running.Go(func() { r.watch(ctx, n) })
 	}
 	return n
@@ -105,7 +101,7 @@ func (r *ring) newNode(t target) *node {
 func (r *ring) retire(n *node) {
 	n.leave()
 	r.gone = append(r.gone, n)
-	time.AfterFunc(r.options.timeout+time.Second, func() {
+	time.AfterFunc(r.Timeout+time.Second, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.gone = slices.DeleteFunc(r.gone, func(one *node) bool { return one == n })
@@ -117,7 +113,7 @@ func (r *ring) retire(n *node) {
 func (r *ring) placeKeys() {
 	var nodes []*node
 	for _, n := range r.nodes {
-		if r.loss == Pin || n.missed.Load() < missedMost {
+		if r.NodeLoss == Pin || n.missed.Load() < missedMost {
 			nodes = append(nodes, n)
 		}
 	}
@@ -131,7 +127,7 @@ func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	switch {
 	case n == nil:
 		return nil, errNoNode
-	case r.loss == Pin && n.missed.Load() >= missedMost:
+	case r.NodeLoss == Pin && n.missed.Load() >= missedMost:
 		return nil, n.lost
 	}
 	return n.client, nil
@@ -184,11 +180,11 @@ func (r *ring) beat(ctx context.Context, n *node) {
 		if n.missed.Swap(0) < missedMost {
 			return
 		}
-		r.log.Info("ring node is back", "node", n.name)
+		r.Log.Info("ring node is back", "node", n.name)
 	case n.missed.Add(1) != missedMost:
 		return
 	default:
-		r.log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.loss.String(), "error", err)
+		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss.String(), "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +203,7 @@ func (r *ring) Servers(context.Context) ([]Server, error) {
 
 // describe describes a node.
 func (r *ring) describe(n *node) Server {
-	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.options.login.of(n.target), told: true}
+	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.login.of(n.target), told: true}
 }
 
 func (r *ring) Close() error {

@@ -12,7 +12,7 @@ const fileInterval = time.Second
 
 // follow keeps the ring as the file says, until the ring is closed. A file that cannot be used is logged once and
 // changes nothing.
-func (r *ring) follow(file, list string) {
+func (r *ring) follow(list string) {
 	ticker := time.NewTicker(fileInterval)
 	defer ticker.Stop()
 	var trouble string
@@ -22,7 +22,7 @@ func (r *ring) follow(file, list string) {
 		case <-r.ctx.Done():
 			return
 		}
-		content, err := os.ReadFile(file)
+		content, err := os.ReadFile(r.URLFile)
 		if err == nil && string(content) == list && trouble == "" {
 			continue
 		}
@@ -32,9 +32,9 @@ func (r *ring) follow(file, list string) {
 		switch {
 		case err != nil && err.Error() != trouble:
 			trouble = err.Error()
-			r.log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", file, "error", err)
+			r.Log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
 		case err == nil && trouble != "":
-			r.log.Info("the file of the ring's nodes can be used again", "file", file)
+			r.Log.Info("the file of the ring's nodes can be used again", "file", r.URLFile)
 		}
 		if err == nil {
 			list, trouble = string(content), ""
@@ -51,7 +51,7 @@ func (r *ring) apply(list string) error {
 	before := r.names()
 	r.set(targets)
 	if after := r.names(); !slices.Equal(before, after) {
-		r.log.Info("the ring has other nodes", "before", before, "now", after)
+		r.Log.Info("the ring has other nodes", "before", before, "now", after)
 	}
 	return nil
 }

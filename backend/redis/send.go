@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxTries is how often an errand is sent at most that has a bound. Redirects rarely need more than three.
+	// maxTries is how often an errand of a bounded Sender is sent at most. Redirects rarely need more than three.
 	maxTries = 20
 	// freeTries is how often an errand is sent again without a pause, after an error that needs none.
 	freeTries = 3
@@ -31,8 +31,8 @@ type Route struct {
 	Asking bool            // after ASKING
 }
 
-// Errand is one thing to ask of the server that owns a key, with what became of it so far. It is part of what a [Sender]
-// sends.
+// Errand is one thing to ask of the server that owns a key, with what became of it so far. It is part of what a
+// [Sender] sends.
 type Errand struct {
 	At
 	Route Route
@@ -52,7 +52,7 @@ func (e *Errand) Unanswered(f Fate, err error) { e.fate, e.err = f, err }
 
 // Courier is what a Sender needs to know of the errands that it sends.
 type Courier[E any] interface {
-	// Exchange sends errands of one route, once, and tells each by its methods what became of it.
+	// Exchange sends errands of one route, once, and notes in each by its methods what became of it.
 	Exchange(ctx context.Context, r Route, group []E)
 	// Gone reports whether nobody waits for an errand any more. The Sender then lets go of it.
 	Gone(e E, now time.Time) bool
@@ -67,8 +67,8 @@ type Resends struct {
 }
 
 // Sender sends errands until each has an answer or will have none: it follows redirects, loads the script where it is
-// missing, and pauses where a server needs time. An errand is sent again only if its fate allows that. A Sender does not
-// wait for itself: it is for one goroutine, which may use it again and again.
+// missing, and pauses where a server needs time. An errand is sent again only if its fate allows that. A Sender does
+// not wait for itself: it is for one goroutine, which may use it again and again.
 type Sender[E interface{ Base() *Errand }] struct {
 	servers *Servers
 	courier Courier[E]
@@ -79,14 +79,15 @@ type Sender[E interface{ Base() *Errand }] struct {
 	open, group, spare []E
 }
 
-// NewSender makes a sender of errands that are sent at most 20 times. The script, nil for none, is loaded where an errand
-// finds it missing.
+// NewSender makes a sender of errands that are sent at most 20 times. The script, nil for none, is loaded where an
+// errand finds it missing.
 func NewSender[E interface{ Base() *Errand }](s *Servers, c Courier[E], script *Script, resends *Resends) *Sender[E] {
 	return &Sender[E]{servers: s, courier: c, script: script, resends: resends, bound: true}
 }
 
 // Send returns when each errand has its answer or is given up. It pauses only while until, when the last caller leaves,
-// is further away than the pause, and not after stop is closed. ctx bounds each exchange. Errands are sent in their order.
+// is further away than the pause, and not after stop is closed. ctx bounds each exchange. Errands are sent in their
+// order.
 func (s *Sender[E]) Send(ctx context.Context, errands []E, until time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], errands...)
 	for try := 1; ; try++ {
@@ -232,7 +233,7 @@ func (s *Servers) find(e *Errand) error {
 func disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()
-		err := conn.Ping(ctx).Err() // takes the connection
+		err := conn.Ping(ctx).Err() // uses the connection
 		_ = conn.Close()
 		if err != nil {
 			return

@@ -134,13 +134,13 @@ func (s *Servers) Each(ctx context.Context, ask func(name string, do func(comman
 }
 
 // Do sends a command that may run twice, until a server has answered it, for five seconds at most. An answer that there
-// is nothing is nil. Its error says what to mend.
+// is nothing is nil. Its error names the server and the remedy.
 func (s *Servers) Do(ctx context.Context, at At, command ...any) (any, error) {
 	return s.run(ctx, at, nil, command)
 }
 
-// Run runs a script that may run twice, until a server has answered it, for five seconds at most. Its error says what to
-// mend.
+// Run runs a script that may run twice, until a server has answered it, for five seconds at most. Its error names
+// the server and the remedy.
 func (s *Servers) Run(ctx context.Context, at At, script *Script, keys []string, args ...any) (Reply, error) {
 	command := make([]any, 0, 3+len(keys)+len(args))
 	command = append(command, "evalsha", script.sha, len(keys))
@@ -171,8 +171,8 @@ func (s *Servers) run(ctx context.Context, at At, script *Script, command []any)
 	return c.Result()
 }
 
-// Ask sends commands that may run twice to one server, together, until it has answered all of them or ctx, which needs a
-// deadline, ends. Their answers are in the commands. Its error says what to mend.
+// Ask sends commands that may run twice to one server, together, until it has answered all of them or ctx, which needs
+// a deadline, ends. Their answers are in the commands. Its error names the server and the remedy.
 func (s *Servers) Ask(ctx context.Context, at At, commands ...goredis.Cmder) error {
 	return s.ask(ctx, at, nil, commands...)
 }

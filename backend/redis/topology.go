@@ -59,13 +59,13 @@ func newTopology(c Config) (Topology, error) {
 	var t Topology
 	switch c.Type {
 	case Ring:
-		t, err = newRing(url, c, o)
+		t, err = newRing(url, o)
 	case Sentinel:
-		t, err = newSentinel(url, c.SentinelAuth, o)
+		t, err = newSentinel(url, o)
 	case Cluster:
 		t, err = newCluster(url, o)
 	default:
-		t, err = newSingle(url, c.SocketType, o)
+		t, err = newSingle(url, o)
 	}
 	return t, c.blame(err)
 }
@@ -73,8 +73,8 @@ func newTopology(c Config) (Topology, error) {
 // one is a topology of one client: a single server, or the primary that sentinels name.
 type one struct{ Server }
 
-func newSingle(url, socketType string, o *options) (Topology, error) {
-	t, err := parseSingle(url, socketType)
+func newSingle(url string, o *options) (Topology, error) {
+	t, err := parseSingle(url, o.SocketType)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func newSingle(url, socketType string, o *options) (Topology, error) {
 
 // newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
 // connections when they announce another primary.
-func newSentinel(url, auth string, o *options) (Topology, error) {
+func newSentinel(url string, o *options) (Topology, error) {
 	primary, sentinels, err := parseSentinel(url)
 	if err != nil {
 		return nil, err
 	}
-	user, password := splitAuth(auth)
+	user, password := splitAuth(o.SentinelAuth)
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	return newOne(name, goredis.NewFailoverClient(o.failover(primary, sentinels, user, password)), o.login), nil
 }

@@ -22,7 +22,7 @@ type target struct {
 }
 
 // parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit; only
-// unix tells a relative path from a host without a port.
+// unix distinguishes a relative path from a host without a port.
 func parseSingle(url, socketType string) (target, error) {
 	if strings.Contains(url, ",") && !strings.Contains(url, "://") {
 		return target{}, errors.New("it names several servers, but the type is single: write one, or use ring or cluster")

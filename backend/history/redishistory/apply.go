@@ -47,7 +47,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		}
 		return r, nil
 	}
-	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server runs away", p)
+	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: mend it", p)
 }
 
 // land sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
@@ -106,7 +106,7 @@ func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []
 	return r, crowded, errors.Join(errClamped, errRefused, errFull)
 }
 
-// numbered are the increments whose numbers, from 1, an item of a reply lists.
+// numbered returns the increments whose numbers, from 1, an item of a reply lists.
 func numbered(reply redis.Reply, at int, b *history.Batch) ([]history.Increment, error) {
 	if at >= len(reply) {
 		return nil, errUnreadable

@@ -259,8 +259,8 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is due,
-// and where it visits all as it does not know the dates.
+// TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is
+// due, and where it visits all as it does not know the dates.
 func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 	f := single(t)
 	client := f.servers(t)[0].Client()

@@ -22,8 +22,8 @@ func writersKey(p history.Partition) string { return partitionKey(p) + "writers"
 func agesKey(p history.Partition) string    { return partitionKey(p) + "ages" }
 func dueKey(p history.Partition) string     { return partitionKey(p) + "due" }
 
-// seriesName is what a series is called in the set of those due: its parts, each with its length before it, so that no
-// two series have the same name.
+// seriesName returns what a series is called in the set of those due: its parts, each with its length before it, so
+// that no two series have the same name.
 func seriesName(id history.ID) string {
 	var b strings.Builder
 	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
@@ -33,8 +33,8 @@ func seriesName(id history.ID) string {
 	return b.String()
 }
 
-// seriesKey is the key of a series with a name. The keys of its chunks begin with it too. The hash keeps them short: 96
-// bits of SHA-256 are not brought to collide, by chance or on purpose.
+// seriesKey returns the key of a series with a name. The keys of its chunks begin with it too. The hash keeps them
+// short: 96 bits of SHA-256 are not brought to collide, by chance or on purpose.
 func seriesKey(p history.Partition, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return partitionKey(p) + base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -62,7 +62,7 @@ func parseName(p history.Partition, name string) (id history.ID, err error) {
 // letters are what the names of chunks begin with, by tier.
 const letters = "mfhd"
 
-// chunkName is a chunk's name in its series: m489234 is the minutes of the hour 489234 since 1970.
+// chunkName returns a chunk's name in its series: m489234 is the minutes of the hour 489234 since 1970.
 func chunkName(c history.Chunk) string {
 	return letters[c.Tier:c.Tier+1] + strconv.FormatInt(c.Number, 10)
 }
@@ -79,7 +79,7 @@ func parseChunk(name string) (c history.Chunk, ok bool) {
 
 func chunkKey(series string, c history.Chunk) string { return series + ":" + chunkName(c) }
 
-// keysOf are the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
+// keysOf returns the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
 func keysOf(series string, c history.Chunk) []string {
 	keys := []string{chunkKey(series, c)}
 	if c.Tier > history.Minutes {

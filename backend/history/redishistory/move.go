@@ -90,8 +90,8 @@ func (s *Store) reread(ctx context.Context, p history.Partition, r *record) erro
 // errEarly means that a server's clock is behind the one that a move was planned by.
 var errEarly = errors.New("the server's clock went back")
 
-// change has a script change a series as it was planned. The reply is nil if the series' list of chunks is another one by
-// now.
+// change has a script change a series as it was planned. The reply is nil if the series' list of chunks is another one
+// by now.
 func (s *Store) change(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
 	redis.Reply, error) {
 	reply, err := s.run(ctx, p, script, keys, args...)
@@ -194,8 +194,8 @@ func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c hi
 	return true, nil
 }
 
-// reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another one
-// by now.
+// reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
+// one by now.
 func (w *worker) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
 	reply, err := w.change(ctx, p, w.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
 	return reply != nil, err

@@ -114,8 +114,8 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about, nil for all, and what in the set of those due is no name
-// of a series, or why there is no such set.
+// names returns the series of a partition that a query is about, nil for all, and what in the set of those due is no
+// name of a series, or why there is no such set.
 func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
 	ids []history.ID, damage []error, err error) {
 	pattern := "*"

@@ -51,7 +51,7 @@ func (r *record) parse(reply redis.Reply, i int) {
 		case "expired":
 			r.expired, err = parseCount(value)
 		case "points":
-			r.points, _ = strconv.Atoi(value) // it only tells when to roll early
+			r.points, _ = strconv.Atoi(value) // it only decides when to roll early
 		case "version":
 			r.version = value
 		default:
@@ -211,8 +211,8 @@ func split(chunks []history.Chunk, places int) [][]history.Chunk {
 	return pieces
 }
 
-// parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or the
-// other, as at says.
+// parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or
+// the other, as at says.
 func parseCells(c history.Chunk, own redis.Reply) (cells history.Cells, at int, err error) {
 	top := make(map[string]uint64)
 	wrongPeaks := fields(own, 1, func(place, value string) (err error) {

@@ -34,7 +34,7 @@ type placement struct {
 	Of     map[string][]int `json:"nodes"` // the partitions of each
 }
 
-// node is the node that holds a partition, "" where there is no ring.
+// node returns the node that holds a partition, "" where there is no ring.
 func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	r := &s.ring
 	if r.names == nil {
@@ -57,7 +57,8 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	return node, s.verify(ctx, node)
 }
 
-// find is the node of a partition, "" if it is not known yet, and whether it has shown that it has the placement.
+// find returns the node of a partition, "" if it is not known yet, and reports whether it has shown that it has the
+// placement.
 func (r *ring) find(p history.Partition) (node string, fine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +106,8 @@ func (s *Store) placed(ctx context.Context, name string, content ...any) (string
 	return item[string](reply, 0), err
 }
 
-// makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process was
-// quicker on some, what it stored is found to be the same, or reported.
+// makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process
+// was quicker on some, what it stored is found to be the same, or reported.
 func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 	made := placement{Format: Format, Of: make(map[string][]int)}
 	for _, name := range s.ring.names {

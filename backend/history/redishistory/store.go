@@ -66,7 +66,7 @@ type Store struct {
 var _ history.Store = (*Store)(nil)
 
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
-// the servers can keep a history is found out in the background and logged; Check tells.
+// the servers can keep a history is found out in the background and logged; Check finds it out at once.
 func Open(c Config) (*Store, error) {
 	if c.Keep == (history.Keep{}) {
 		c.Keep = history.DefaultKeep()
@@ -178,7 +178,7 @@ func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (an
 
 var errUnreadable = errors.New("the reply is not the script's")
 
-// refusal is the error that a reply of any script may be.
+// refusal returns the error that a reply of any script may be, nil if it is none.
 func refusal(reply redis.Reply) error {
 	switch item[string](reply, 0) {
 	case "":

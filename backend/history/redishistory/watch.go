@@ -17,25 +17,23 @@ const (
 // look watches over the servers: whether they can keep a history, and what endangers it.
 func (s *Store) look(ctx context.Context) {
 	seen := make(map[string]string) // run ids, by server
-	var trouble string
-	checked, ring := false, s.ring.names
+	trouble, checked, list := "", false, s.ring.names
 	for pause := firstPause; ; pause = min(2*pause, lookPause) {
-		var err error
 		if !checked {
-			if err = s.Check(ctx); err == nil {
+			err := s.Check(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
 				checked = true
 				s.log.Info("redis can keep the history")
+			case err.Error() != trouble:
+				trouble = err.Error()
+				s.log.Warn("redis cannot keep the history everywhere", "error", err)
 			}
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && err.Error() != trouble {
-			trouble = err.Error()
-			s.log.Warn("redis cannot keep the history everywhere", "error", err)
-		}
 		s.lookOnce(ctx, seen)
-		ring = s.lookAtRing(ring)
+		list = s.lookAtRing(list)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -69,7 +67,7 @@ func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		s.log.Debug("a server of the history does not tell about itself", "error", err)
+		s.log.Debug("a server of the history does not answer INFO", "error", err)
 	}
 }
 
@@ -90,11 +88,11 @@ func (s *Store) lookAtRing(before []string) []string {
 	return now
 }
 
-// restarted says whether a server is to write its append-only file anew: it has begun since it was last seen, or within
-// the hour before it was first seen, and has not done it since.
+// restarted reports whether a server is to write its append-only file anew: it has begun since it was last seen, or
+// within the hour before it was first seen, and has not done it since.
 //
 // A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
-// beginning of the transaction open, and the restart after that takes what was written later for a part of it.
+// beginning of the transaction open, and the restart after that treats what was written later as a part of it.
 func restarted(info map[string]string, before string, known bool) bool {
 	if info["aof_enabled"] != "1" || info["aof_last_rewrite_time_sec"] != "-1" || info["aof_rewrite_in_progress"] == "1" {
 		return false

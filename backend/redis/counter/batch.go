@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// batch is the checks that a worker of a lane has out, and what it needs to send them. A worker uses it again and again.
-// It is the courier of its checks.
+// batch is the checks that a worker of a lane has out, and what it needs to send them. A worker uses it again and
+// again. It is the courier of its checks.
 type batch struct {
 	store *Store
 	lane  *lane

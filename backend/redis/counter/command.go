@@ -25,8 +25,8 @@ func newEvalsha(sha string) *evalsha {
 	}
 }
 
-// NoRetry is the only word that keeps go-redis from sending a command again: MaxRetries does not stop it from repeating
-// pipelines.
+// NoRetry reports true, which is all that keeps go-redis from sending a command again: MaxRetries does not stop it from
+// repeating pipelines.
 func (e *evalsha) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
@@ -58,7 +58,7 @@ func (e *evalsha) set(now string, asks ...*ask) {
 	}
 }
 
-// limit says until when somebody waits for it, from now on.
+// limit sets until when somebody waits for it, from now on.
 func (e *evalsha) limit(until time.Time) { e.since, e.until = time.Now(), until }
 
 // release drops what it points to.

@@ -24,8 +24,8 @@ const (
 	idleTime = time.Minute
 )
 
-// lane is the way to one server: checks that arrive while a batch is out leave together, in the next one, first in
-// first out. Senders are goroutines that take one batch after the other, and end when nothing may leave.
+// lane is the queue to one server: checks that arrive while a batch is out leave together, in the next one, first in
+// first out. Workers are goroutines that send one batch after the other, and end when nothing may leave.
 type lane struct {
 	store  *Store
 	client *goredis.Client
@@ -37,7 +37,7 @@ type lane struct {
 	out      int           // batches
 	last     time.Time     // when the last one left
 	trip     time.Duration // how long the last one to come back was out
-	called   bool          // a sender is on its way to the queue
+	called   bool          // a worker is on its way to the queue
 	timer    *time.Timer   // calls one when the pace allows it
 	ticking  bool
 	closed   bool
@@ -45,7 +45,7 @@ type lane struct {
 }
 
 func newLane(s *Store, client *goredis.Client) *lane {
-	// A batch without a connection would wait for one, and could not take in what arrives meanwhile.
+	// A batch without a connection would wait for one, and what arrives meanwhile could not join it.
 	return &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), lastUsed: time.Now()}
 }
 
@@ -85,14 +85,14 @@ func (l *lane) drain() time.Duration {
 	return time.Duration(l.checks/maxBatch) * max(pace, l.trip/time.Duration(l.most))
 }
 
-// stir calls a sender if a batch may leave, now or as soon as it may.
+// stir calls a worker if a batch may leave, now or as soon as it may.
 func (l *lane) stir(now time.Time) {
 	switch {
 	case l.called || len(l.queue) == 0 || l.out >= l.most:
 	case l.mayLeave(now):
 		l.called = true
 		l.store.running.Add(1)
-		go l.send()
+		go l.work()
 	case !l.ticking:
 		l.ticking = true
 		wait := l.last.Add(pace).Sub(now)
@@ -115,8 +115,8 @@ func (l *lane) tick() {
 	l.stir(time.Now())
 }
 
-// send is a sender.
-func (l *lane) send() {
+// work sends batches until none may leave.
+func (l *lane) work() {
 	defer l.store.running.Done()
 	b := l.store.batches.Get().(*batch)
 	for l.next(b) {
@@ -152,13 +152,13 @@ func (l *lane) next(b *batch) bool {
 // together, so that those of one key stay in order.
 func (l *lane) fill(b *batch, now time.Time) bool {
 	b.asks, b.left, b.until = b.asks[:0], now, now
-	taken := 0
+	left := 0
 	for _, first := range l.queue {
 		c := first.call
 		if len(b.asks)+first.count > maxBatch {
 			break
 		}
-		taken++
+		left++
 		l.checks -= first.count
 		if c.left(now) {
 			l.store.dropped.Add(uint64(first.count))
@@ -172,7 +172,7 @@ func (l *lane) fill(b *batch, now time.Time) bool {
 			b.asks = append(b.asks, a)
 		}
 	}
-	rest := copy(l.queue, l.queue[taken:])
+	rest := copy(l.queue, l.queue[left:])
 	clear(l.queue[rest:])
 	l.queue = l.queue[:rest]
 	return len(b.asks) > 0

@@ -89,7 +89,7 @@ type split struct {
 	done            chan error // has a token once the limits per second are decided
 }
 
-// decidePerSecond asks the Redis for limits per second, and says where it failed that it is this one.
+// decidePerSecond asks the Redis for limits per second, and names it in errors.
 func (p *Pair) decidePerSecond(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	err := p.perSecond.Decide(ctx, checks, out)
 	for i := range checks {
@@ -119,7 +119,7 @@ func (p *Pair) both(f func(*Store) error) error {
 	return errors.Join(f(p.main), <-other)
 }
 
-// namePerSecond says which of the two an error is about.
+// namePerSecond adds to an error which of the two stores it is about.
 func namePerSecond(err error) error {
 	if err == nil {
 		return nil

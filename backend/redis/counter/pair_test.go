@@ -49,8 +49,8 @@ func TestPairInspect(t *testing.T) {
 		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 }
 
-// limitsPer gives a limit of n for each of the units, 60 of them long: Redis forgets what counts for a second only while
-// a busy machine still tests.
+// limitsPer gives a limit of n for each of the units, 60 of them long: Redis forgets what counts for a second only
+// while a busy machine still tests.
 func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []descriptors.Limit) {
 	for _, u := range units {
 		limits = append(limits, backendtest.NewLimit(t, n, u, 60, descriptors.FixedWindow, 0))

@@ -82,7 +82,7 @@ type Config struct {
 }
 
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
-// the servers can count is probed in the background, logged, and told by Ready.
+// the servers can count is probed in the background, logged, and reported by Health.
 func Open(c Config) (*Store, error) {
 	servers, err := redis.Connect(c.Redis, rights())
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, 
 	return nil
 }
 
-// fail says that a check has no answer.
+// fail makes a decision that of a check without an answer.
 func (s *Store) fail(d *backend.Decision, why error) {
 	s.unavailable.Add(1)
 	*d = backend.Decision{Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
@@ -245,7 +245,7 @@ func (s *Store) join(first *ask, now time.Time) {
 	}
 }
 
-// lane is the lane to a server.
+// lane returns the lane to a server.
 func (s *Store) lane(client *goredis.Client) (*lane, error) {
 	if l, ok := s.lanes.Load(client); ok {
 		return l.(*lane), nil
@@ -317,7 +317,7 @@ type ServerStats struct {
 	Waiting int    // checks that wait for the next one
 }
 
-// Stats tells what was sent, and what waits.
+// Stats returns what was sent, and what waits.
 func (s *Store) Stats() Stats {
 	stats := Stats{
 		Batches: s.sent.Load(), Checks: s.checks.Load(), Redirects: s.resends.Redirected.Load(),

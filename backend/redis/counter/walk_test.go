@@ -25,8 +25,8 @@ func TestEachTopologyAgreesStepForStep(t *testing.T) {
 	}
 }
 
-// TestOtherReleasesAreCountedOn has what the topologies ask of a server beside the script: greetings, probes, the map of
-// a cluster.
+// TestOtherReleasesAreCountedOn has what the topologies ask of a server beside the script: greetings, probes, the map
+// of a cluster.
 func TestOtherReleasesAreCountedOn(t *testing.T) {
 	for _, release := range redistest.Releases(t) {
 		for _, kind := range []redis.Type{redis.Single, redis.Cluster} {

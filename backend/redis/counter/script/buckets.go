@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Count tells what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
+// Count returns what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
 func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
 	if l.Algorithm != descriptors.TokenBucket {
 		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
@@ -28,9 +28,8 @@ func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backen
 	return c
 }
 
-// Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest
-// level first and the oldest bucket of each first. A coarse bucket tells of those of its hits that count. A token bucket has
-// none.
+// Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest level
+// first and the oldest bucket of each first. A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
 	header := fields[string(appendName(nil, l))]
 	if l.Algorithm == descriptors.FixedWindow {
@@ -68,7 +67,7 @@ func edges(out [][]backend.Bucket) {
 	}
 }
 
-// within is the hits of those buckets that lie in a coarser one.
+// within sums the hits of those buckets that lie in a coarser one.
 func within(coarse *backend.Bucket, buckets []backend.Bucket) (hits uint64) {
 	end := coarse.Begin.Add(coarse.Width)
 	for _, b := range buckets {
@@ -107,8 +106,9 @@ func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]b
 	return [][]backend.Bucket{{{Begin: time.UnixMicro(int64(begin)).UTC(), Width: l.Window, Hits: uint64(hits)}}}
 }
 
-// chunkBuckets are the buckets of a level from first to last. Below the coarsest level only the chunks of the buckets
-// above count; others are left over. The last bucket of a coarser level is always among them, as it is not written yet.
+// chunkBuckets returns the buckets of a level from first to last. Below the coarsest level only the chunks of the
+// buckets above count; others are left over. The last bucket of a coarser level is always among them, as it is not
+// written yet.
 func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, first, last int64, above []backend.Bucket) []backend.Bucket {
 	width, fan := l.Levels()[level], int64(fan(l.Levels(), level))
 	var chunks []int64

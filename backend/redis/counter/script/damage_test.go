@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// A script that does not end blocks its server for everybody. Whatever someone did to the fields of a key, each check of
-// it must end, with a decision or an error of its own.
+// A script that does not end blocks its server for everybody. Whatever someone did to the fields of a key, each check
+// of it must end, with a decision or an error of its own.
 func TestADamagedKeyHangsNothing(t *testing.T) {
 	client := startRedis(t)
 	limits := []descriptors.Limit{

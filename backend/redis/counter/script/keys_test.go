@@ -16,8 +16,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// TestKeysOfTheGuideAreReal replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour and
-// 100 in a fixed minute; or 60 in an hour by a token bucket of 20; or 1,000 in an hour by a log.
+// TestKeysOfTheGuideAreReal replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour
+// and 100 in a fixed minute; or 60 in an hour by a token bucket of 20; or 1,000 in an hour by a log.
 func TestKeysOfTheGuideAreReal(t *testing.T) {
 	client := startRedis(t)
 	counts := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0),

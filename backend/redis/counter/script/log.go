@@ -12,13 +12,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// LogRange is where the members of a log stand in its set: from the first to behind the last, as ZRANGEBYLEX wants it.
+// LogRange returns where the members of a log stand in its set: from the first to behind the last, as ZRANGEBYLEX wants
+// it.
 func LogRange(l *descriptors.Limit) (from, to string) {
 	name := string(appendName(nil, l))
 	return "[" + name, "(" + name + "\xff"
 }
 
-// LogStart is where the members of a log stand that count at now; they go up to the end of LogRange.
+// LogStart returns where the members of a log stand that count at now; they go up to the end of LogRange.
 func LogStart(l *descriptors.Limit, now window.Instant) string {
 	var from [8]byte
 	binary.BigEndian.PutUint64(from[:], uint64(max(0, now.Plus(-l.Window)+1)))
@@ -46,11 +47,11 @@ func readMember(text string, l *descriptors.Limit) (member, error) {
 	return member{at: window.Instant(number(0)), total: number(1), hits: number(2)}, nil
 }
 
-// upto is how many hits count from the member first to m.
+// upto returns how many hits count from the member first to m.
 func (m member) upto(first member) uint64 { return (m.total-first.total)&window.MaxCount + first.hits }
 
-// CountLog tells what a log holds at now. newest are its last members, as ZREVRANGEBYLEX gives them; first is the first
-// that counts, if there is one, and may have been read later.
+// CountLog returns what a log holds at now. newest are its last members, as ZREVRANGEBYLEX gives them; first is the
+// first that counts, if there is one, and may have been read later.
 func CountLog(l descriptors.Limit, newest, first []string, now window.Instant) (backend.LimitCount, error) {
 	var members []member
 	for _, text := range slices.Backward(newest) {

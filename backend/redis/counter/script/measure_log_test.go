@@ -18,8 +18,8 @@ import (
 // longLog is how many hits the logs hold whose single checks are timed.
 const longLog = 5000
 
-// BenchmarkScriptOfLongLogs times single checks of a log of 5,000 hits, spread over the hour before, and prints the table
-// that KEYS.md quotes. Each is the best of some on copies of the same log.
+// BenchmarkScriptOfLongLogs times single checks of a log of 5,000 hits, spread over the hour before, and prints the
+// table that KEYS.md quotes. Each is the best of some on copies of the same log.
 func BenchmarkScriptOfLongLogs(b *testing.B) {
 	if b.N > 1 {
 		return // it has been measured

@@ -313,8 +313,8 @@ func (b *bench) worst(l *descriptors.Limit) time.Duration {
 	return b.slowest(l, moments, 0)
 }
 
-// wakes is the longest check that a user makes who has hit every bucket of a window, or filled a long log, and then rests
-// for a part of another: 23/24 of it, or less. The checks after the first go on with what it has left to do.
+// wakes is the longest check that a user makes who has hit every bucket of a window, or filled a long log, and then
+// rests for a part of another: 23/24 of it, or less. The checks after the first go on with what it has left to do.
 func (b *bench) wakes(l *descriptors.Limit) (worst time.Duration) {
 	b.clear()
 	width := l.Window.Microseconds() / longLog

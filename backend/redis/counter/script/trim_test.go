@@ -60,8 +60,8 @@ func (h *hot) do(check backend.Check) backend.Decision {
 	return d
 }
 
-// pass lets time go by, for the key's end, too, of which Redis keeps a clock of its own. A key whose time is up is gone, and
-// none goes earlier, however long the machine took for the last check.
+// pass lets time go by, for the key's end, too, of which Redis keeps a clock of its own. A key whose time is up is
+// gone, and none goes earlier, however long the machine took for the last check.
 func (h *hot) pass(d time.Duration) {
 	h.t.Helper()
 	h.now = h.now.Add(d)
@@ -133,9 +133,10 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 	return l, whole
 }
 
-// A key that stays hot under a new configuration forgets what the old one has counted when that no longer counts, and not
-// before: during a rolling update both are asked.
+// A key that stays hot under a new configuration forgets what the old one has counted when that no longer counts, and
+// not before: during a rolling update both are asked.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
 	for _, release := range append([]string{""}, redistest.Releases(t)...) {
 		var options []redistest.Option
 		if release != "" {
@@ -174,9 +175,10 @@ func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Lim
 	}
 }
 
-// While a configuration is rolled out, some replicas ask under the old one and some under the new one. Each must count as
-// if it were alone.
+// While a configuration is rolled out, some replicas ask under the old one and some under the new one. Each must count
+// as if it were alone.
 func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
+	t.Parallel()
 	client := startRedis(t)
 	for name, change := range changes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -216,6 +218,7 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 
 // A dropped limit of thousands of fields or members goes in many small steps.
 func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
+	t.Parallel()
 	packed := startRedis(t)
 	for _, setting := range []string{"hash-max-listpack-entries", "hash-max-listpack-value"} {
 		if err := packed.ConfigSet(t.Context(), setting, "100000").Err(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var walkSteps = flag.Int("walk", 50_000, "random steps of the script beside the model")
+var walkSteps = flag.Int("walk", 20_000, "random steps of the script beside the model")
 
 // TestTheScriptAgreesStepForStep sends histories of many calls in one go.
 func TestTheScriptAgreesStepForStep(t *testing.T) {
@@ -26,6 +26,7 @@ func TestTheScriptAgreesStepForStep(t *testing.T) {
 
 // The script uses nothing that only the Redis on PATH has.
 func TestTheScriptRunsOnOtherReleases(t *testing.T) {
+	t.Parallel()
 	for _, release := range redistest.Releases(t) {
 		t.Run(release, func(t *testing.T) {
 			agree(t, *walkSteps/5, redistest.WithRelease(release))

@@ -1,8 +1,8 @@
 // Package script is how weir counts inside a Redis server: the script that decides checks there, what it is asked, and
 // what it answers. It talks to no server itself.
 //
-// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them, or in one
-// sorted set if they are sliding logs; see KEYS.md. It decides as package window does, step for step.
+// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them, or in
+// one sorted set if they are sliding logs; see KEYS.md. It decides as package window does, step for step.
 package script
 
 import (
@@ -42,7 +42,7 @@ func KeysOf(tag, name string) (counts, log string) {
 	return "weir:{" + tag + "}" + name, "weir:{" + tag + "}log:" + name
 }
 
-// Keys are all Redis keys that a check's key may have, whatever its limits. They have the same hash tag.
+// Keys returns all Redis keys that a check's key may have, whatever its limits. They have the same hash tag.
 func Keys(key []byte) []string {
 	log := []descriptors.Limit{{Algorithm: descriptors.SlidingLog}}
 	return []string{string(AppendKey(nil, key, nil)), string(AppendKey(nil, key, log))}
@@ -86,7 +86,7 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 // topFan is how many buckets of the coarsest level stand in a chunk.
 const topFan = 15
 
-// fan is how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+// fan returns how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
 func fan(levels []time.Duration, level int) byte {
 	if level+1 == len(levels) {
 		return topFan
