@@ -106,13 +106,13 @@ func (l *Ledger) Series(id ID, from, to int64) Series {
 			points = append(points, Point{Start: c.At(cells[i].Place), Tier: c.Tier, Sum: cells[i].Sum, Peak: cells[i].Peak})
 		}
 	}
-	points = slices.DeleteFunc(Fold(points), func(p Point) bool { return p.Start >= to || p.End() <= from || from >= to })
+	points = slices.DeleteFunc(fold(points), func(p Point) bool { return p.Start >= to || p.End() <= from || from >= to })
 	return Series{ID: id, Lifetime: l.Lifetime, Expired: l.Expired, Points: points}
 }
 
-// Fold puts points in order, and adds those of late hits, which lie inside the stored bucket of a coarser tier, to that
+// fold puts points in order, and adds those of late hits, which lie inside the stored bucket of a coarser tier, to that
 // bucket: it is where they will end. It owns points from then on.
-func Fold(points []Point) []Point {
+func fold(points []Point) []Point {
 	slices.SortFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Tier, a.Tier))
 	})

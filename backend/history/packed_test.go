@@ -129,7 +129,7 @@ func TestEarlyChoosesWhatTheJobWouldMoveFirst(t *testing.T) {
 }
 
 func TestLateHitsAreShownInTheStoredBucket(t *testing.T) {
-	got := Fold([]Point{
+	got := fold([]Point{
 		{Start: 7200, Tier: Minutes, Sum: 1, Peak: 1},
 		{Start: 3600, Tier: Minutes, Sum: 2, Peak: 2},
 		{Start: 3600, Tier: FiveMinutes, Sum: 4, Peak: 3},

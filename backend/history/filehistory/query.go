@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"iter"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -14,11 +13,19 @@ import (
 // Query implements [history.Store]. All series of a partition are read in one transaction, which has ended before yield
 // sees them.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	for p := range partitions(&q) {
+	var named [history.Partitions]bool
+	for _, id := range q.IDs() {
+		named[id.Partition()] = true
+	}
+	any := named == [history.Partitions]bool{}
+	for p, is := range named {
+		if !is && !any {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return s.wrap(err)
 		}
-		found, err := s.read(p, &q)
+		found, err := s.read(history.Partition(p), &q)
 		if err != nil {
 			return err
 		}
@@ -31,21 +38,6 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 		}
 	}
 	return nil
-}
-
-// partitions returns those in which the query may find something.
-func partitions(q *history.Query) iter.Seq[history.Partition] {
-	var wanted [history.Partitions]bool
-	for _, id := range q.IDs() {
-		wanted[id.Partition()] = true
-	}
-	return func(yield func(history.Partition) bool) {
-		for p, is := range wanted {
-			if (is || wanted == [history.Partitions]bool{}) && !yield(history.Partition(p)) {
-				return
-			}
-		}
-	}
 }
 
 // found is a series that a query asks for, or may ask for.
