@@ -72,7 +72,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 		return errors.Join(err, measure.close(ctx), store.Close())
 	}
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
-		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.Config)
+		"algorithm", set.Algorithm.String(), "config", c.Config)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
