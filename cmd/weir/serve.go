@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -90,7 +89,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	kill := secondSignal(ctx)
 	err = srv.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == errGaveUp {
-		err = exit.No
+		err = terminal.No
 	}
 	cancel(nil)
 	running.Wait()
