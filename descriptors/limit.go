@@ -41,6 +41,12 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
 }
 
+// UnmarshalText reads a name as [ParseAlgorithm] does.
+func (a *Algorithm) UnmarshalText(name []byte) (err error) {
+	*a, err = ParseAlgorithm(string(name))
+	return err
+}
+
 // String returns the algorithm's name in files.
 func (a Algorithm) String() string {
 	if a < SlidingWindow || a > TokenBucket {

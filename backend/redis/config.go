@@ -33,15 +33,17 @@ const (
 
 var typeNames = []string{"single", "sentinel", "cluster", "ring"}
 
-// ParseType reads single, sentinel, cluster or ring, in any case.
-func ParseType(name string) (Type, error) {
-	if i := slices.Index(typeNames, strings.ToLower(name)); i >= 0 {
-		return Type(i), nil
+// UnmarshalText reads single, sentinel, cluster or ring, in any case.
+func (t *Type) UnmarshalText(name []byte) error {
+	i := slices.Index(typeNames, strings.ToLower(string(name)))
+	if i < 0 {
+		return fmt.Errorf("%q is no type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
 	}
-	return 0, fmt.Errorf("%q is no type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+	*t = Type(i)
+	return nil
 }
 
-// String returns the name that ParseType reads.
+// String returns the name that UnmarshalText reads.
 func (t Type) String() string { return nameOf(typeNames, int(t)) }
 
 // NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
@@ -57,15 +59,17 @@ const (
 
 var nodeLossNames = []string{"remap", "pin"}
 
-// ParseNodeLoss reads remap or pin, in any case.
-func ParseNodeLoss(name string) (NodeLoss, error) {
-	if i := slices.Index(nodeLossNames, strings.ToLower(name)); i >= 0 {
-		return NodeLoss(i), nil
+// UnmarshalText reads remap or pin, in any case.
+func (n *NodeLoss) UnmarshalText(name []byte) error {
+	i := slices.Index(nodeLossNames, strings.ToLower(string(name)))
+	if i < 0 {
+		return fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
 	}
-	return 0, fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
+	*n = NodeLoss(i)
+	return nil
 }
 
-// String returns the name that ParseNodeLoss reads.
+// String returns the name that UnmarshalText reads.
 func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
 
 func nameOf(names []string, i int) string {

@@ -110,19 +110,21 @@ func TestErrorsOfFilesCanBeTold(t *testing.T) {
 
 func TestNamesOfTypesAndLossesAreReadAndWritten(t *testing.T) {
 	for _, want := range []Type{Single, Sentinel, Cluster, Ring} {
-		if got, err := ParseType(strings.ToUpper(want.String())); err != nil || got != want {
+		var got Type
+		if err := got.UnmarshalText([]byte(strings.ToUpper(want.String()))); err != nil || got != want {
 			t.Errorf("%s is read as %v, %v", want, got, err)
 		}
 	}
 	for _, want := range []NodeLoss{Remap, Pin} {
-		if got, err := ParseNodeLoss(strings.ToUpper(want.String())); err != nil || got != want {
+		var got NodeLoss
+		if err := got.UnmarshalText([]byte(strings.ToUpper(want.String()))); err != nil || got != want {
 			t.Errorf("%s is read as %v, %v", want, got, err)
 		}
 	}
-	if _, err := ParseType("standalone"); err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
+	if err := new(Type).UnmarshalText([]byte("standalone")); err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
 		t.Errorf("standalone gives %v, want an error that lists the types", err)
 	}
-	if _, err := ParseNodeLoss("move"); err == nil || !strings.Contains(err.Error(), "remap or pin") {
+	if err := new(NodeLoss).UnmarshalText([]byte("move")); err == nil || !strings.Contains(err.Error(), "remap or pin") {
 		t.Errorf("move gives %v, want an error that lists what can be", err)
 	}
 }

@@ -28,8 +28,8 @@ var answer = NewScript("return {KEYS[1], ARGV[1]}")
 func TestServersReachTheOwnerOfAKey(t *testing.T) {
 	for name, start := range redistest.Types {
 		t.Run(name, func(t *testing.T) {
-			kind, err := ParseType(name)
-			if err != nil {
+			var kind Type
+			if err := kind.UnmarshalText([]byte(name)); err != nil {
 				t.Fatal(err)
 			}
 			s := connected(t, Config{Type: kind, URL: start(t), Timeout: 5 * time.Second, Fixed: true})
@@ -54,7 +54,7 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 				}
 			}
 			asked := 0
-			err = s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
+			err := s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
 				asked++
 				_, err := do("ping")
 				return err

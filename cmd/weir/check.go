@@ -6,7 +6,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -40,7 +39,7 @@ func (c *checkCommand) Run(out terminal.Output) error {
 	config, problems, err := file.Load(c.Dir, options)
 	if err != nil {
 		fmt.Fprintln(out.Err, "weir check:", err)
-		return exit.No
+		return terminal.No
 	}
 	right := c.report(out.Err, problems)
 	switch {
@@ -52,7 +51,7 @@ func (c *checkCommand) Run(out terminal.Output) error {
 		err = listRules(out.Out, config)
 	}
 	if err == nil && !right {
-		err = exit.No
+		err = terminal.No
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -31,7 +30,7 @@ func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error 
 	}
 	switch {
 	case x.Match.Found == descriptors.UnknownDomain:
-		return exit.Failed
+		return terminal.Failed
 	case x.Match.Rule == nil:
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -24,7 +23,7 @@ func check(t *testing.T, file string, change func(*checkCommand)) (int, string, 
 		change(c)
 	}
 	err := c.Run(terminal.Output{Out: &stdout, Err: &stderr})
-	code, told := exit.CodeOf(err)
+	code, told := terminal.ExitCode(err)
 	if !told {
 		return code, stdout.String(), err.Error()
 	}

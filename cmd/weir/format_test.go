@@ -17,7 +17,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
@@ -132,7 +131,7 @@ func checked(t *testing.T, command string) string {
 			t.Fatalf("%v; want a command weir check", err)
 		}
 		err = c.Check.Run(terminal.Output{Out: &out, Err: &out})
-		if _, told := exit.CodeOf(err); !told {
+		if _, told := terminal.ExitCode(err); !told {
 			t.Fatal(err)
 		}
 	})

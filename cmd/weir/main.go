@@ -14,7 +14,6 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -65,7 +64,7 @@ func run(as settings.Program, args []string) int {
 
 // tell prints an error that has not been told yet, and returns the exit code for it.
 func tell(err error) int {
-	code, told := exit.CodeOf(err)
+	code, told := terminal.ExitCode(err)
 	if !told {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}

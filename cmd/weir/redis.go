@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -78,15 +79,8 @@ const healthInterval = 200 * time.Millisecond
 
 // follow lets health say no, until ctx ends, while one of the Redis does not answer.
 func (c *counters) follow(ctx context.Context, h *server.Health) {
-	ticker := time.NewTicker(healthInterval)
-	defer ticker.Stop()
-	for {
-		away := func(s *counter.Store) bool { return s.Health().Answers() != nil }
+	away := func(s *counter.Store) bool { return s.Health().Answers() != nil }
+	for more := true; more; more = wait.For(ctx, healthInterval) {
 		h.Counting(!slices.ContainsFunc(c.redis, away))
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -72,7 +71,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 		return errors.Join(err, measure.close(ctx), store.Close())
 	}
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
-		"algorithm", descriptors.Algorithm(set.Algorithm).String(), "config", c.Config)
+		"algorithm", set.Algorithm.String(), "config", c.Config)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -90,7 +89,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	kill := secondSignal(ctx)
 	err = srv.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == errGaveUp {
-		err = exit.No
+		err = terminal.No
 	}
 	cancel(nil)
 	running.Wait()

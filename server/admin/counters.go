@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/curves"
 )
 
 // maxGrant is the most hits that are given back at once.
@@ -78,7 +79,7 @@ func (c *Counters) handler(what string, change func(context.Context, *question) 
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = encode(w, a) // the client is gone if this fails
+		_ = curves.WriteJSON(w, a) // the client is gone if this fails
 	}
 }
 

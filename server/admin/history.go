@@ -68,7 +68,7 @@ func failHistory(w http.ResponseWriter, err error) {
 		status, text = known.status, known.text
 	}
 	w.WriteHeader(status)
-	_ = encode(w, map[string]string{"error": text})
+	_ = curves.WriteJSON(w, map[string]string{"error": text})
 }
 
 func readQuestion(values url.Values, names []string) (curves.Question, error) {

@@ -35,8 +35,8 @@ func (r Refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 
-// writeJSON writes a value as a line of JSON.
-func writeJSON(w io.Writer, value any) error {
+// WriteJSON writes a value as a line of JSON, with <, > and & as they are.
+func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxHeld is how many points and series an answer may have: it is held while it is made, some 50 MB then.
@@ -53,6 +54,15 @@ type PointAnswer struct {
 
 func nameOf(id history.ID) SeriesName {
 	return SeriesName{id.Domain, id.Path, id.Outcome.String(), id.Value}
+}
+
+// ReadableName returns a series' name, but for its outcome, as people are shown it.
+func ReadableName(domain, path, value string) string {
+	name := domain + " " + descriptors.ReadablePath(path)
+	if value != "" {
+		name += " value " + value
+	}
+	return name
 }
 
 // Show answers how many hits there were over time.
@@ -115,7 +125,7 @@ func seriesAnswer(s *history.Series, cut *history.Cut) SeriesAnswer {
 func (a HistoryAnswer) WriteJSON(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var warnings bytes.Buffer
-	if err := writeJSON(&warnings, a.Warnings); err != nil {
+	if err := WriteJSON(&warnings, a.Warnings); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, `{"from":%d,"to":%d,"warnings":%s,"unreadable":%d,"series":[`, a.From, a.To,
@@ -124,7 +134,7 @@ func (a HistoryAnswer) WriteJSON(w io.Writer) error {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		if err := writeJSON(out, &a.Series[i]); err != nil {
+		if err := WriteJSON(out, &a.Series[i]); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func (r *TopRow) add(o history.Outcome, hits uint64) {
 }
 
 // WriteJSON writes the answer as a line of JSON.
-func (a TopAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
+func (a TopAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {

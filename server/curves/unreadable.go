@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
@@ -28,11 +27,7 @@ func (u *unreadable) leftOut(s *history.Series) bool {
 	}
 	name := "A series whose name cannot be read"
 	if !s.Unnamed {
-		name = s.ID.Domain + " " + descriptors.ReadablePath(s.ID.Path)
-		if s.ID.Value != "" {
-			name += " value " + s.ID.Value
-		}
-		name += " " + s.ID.Outcome.String()
+		name = ReadableName(s.ID.Domain, s.ID.Path, s.ID.Value) + " " + s.ID.Outcome.String()
 	}
 	u.warnings = append(u.warnings, fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err))
 	return true

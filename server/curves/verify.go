@@ -45,7 +45,7 @@ func brokenOf(s *history.Series) BrokenSeries {
 }
 
 // WriteJSON writes the answer as a line of JSON.
-func (a VerifyAnswer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
+func (a VerifyAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, error) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -58,14 +57,14 @@ and for many:
     error_codes {CODE: {count, message}}, timeline {width_seconds, ok, over, errors}`
 }
 
-// Run asks, prints the answer and returns an exit.Code unless all was OK.
+// Run asks, prints the answer and returns a terminal.Exit unless all was OK.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	err := c.run(ctx, out.Out)
-	if _, told := exit.CodeOf(err); told {
+	if _, told := terminal.ExitCode(err); told {
 		return err
 	}
 	fmt.Fprintf(out.Err, "weir call: %s\n", terminal.Printable(err.Error()))
-	return exit.Failed
+	return terminal.Failed
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -120,9 +119,9 @@ func runCall(ctx context.Context, t *testing.T, args ...string) ran {
 		t.Fatalf("weir call %q: %v", args, err)
 	}
 	var stdout, stderr bytes.Buffer
-	code, told := exit.CodeOf(line.Call.Run(ctx, terminal.Output{Out: &stdout, Err: &stderr}))
+	code, told := terminal.ExitCode(line.Call.Run(ctx, terminal.Output{Out: &stdout, Err: &stderr}))
 	if !told {
-		t.Fatal("Run did not give an exit.Code: main would tell the error again")
+		t.Fatal("Run did not give a terminal.Exit: main would tell the error again")
 	}
 	return ran{stdout.String(), stderr.String(), code}
 }

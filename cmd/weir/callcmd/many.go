@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
@@ -36,9 +36,9 @@ func (c *Command) callMany(ctx context.Context, q *question, target *caller, w i
 	}
 	switch {
 	case t.Failed > 0:
-		return exit.Failed
+		return terminal.Failed
 	case t.Over > 0:
-		return exit.No
+		return terminal.No
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -35,7 +34,7 @@ func (c *Command) callOnce(ctx context.Context, q *question, target *caller, w i
 		v.print(w, terminal.PaintFor(w))
 	}
 	if out.over() {
-		return exit.No
+		return terminal.No
 	}
 	return nil
 }

@@ -21,10 +21,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/curves"
 )
 
@@ -165,7 +163,7 @@ func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*
 // sound returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
 func sound(broken int) error {
 	if broken > 0 {
-		return exit.No
+		return terminal.No
 	}
 	return nil
 }
@@ -194,11 +192,7 @@ func (c *target) nothing(more ...string) error {
 
 // readable returns a series' name as people are shown it.
 func readable(domain, path, value string) string {
-	name := terminal.Printable(domain) + " " + terminal.Printable(descriptors.ReadablePath(path))
-	if value != "" {
-		name += " value " + terminal.Printable(value)
-	}
-	return name
+	return terminal.Printable(curves.ReadableName(domain, path, value))
 }
 
 // describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).

@@ -19,7 +19,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/cmd/weir/exit"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
@@ -111,7 +110,7 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 
 // codeOf is the exit code of a command that ended with an error.
 func codeOf(err error) int {
-	code, _ := exit.CodeOf(err)
+	code, _ := terminal.ExitCode(err)
 	return code
 }
 

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -21,21 +22,19 @@ type History struct {
 	MaxPoints       int           `split_words:"true" default:"5000"`
 }
 
-// check returns an error that names the variable at fault. The history is kept by the minute, so a longer interval
-// would blur it.
+// check returns an error that names the variable at fault. A flush interval of more than a minute would blur minutes.
 func (s *History) check() error {
-	if s.FlushInterval < time.Second || s.FlushInterval > time.Minute {
-		return fmt.Errorf("environment variable HISTORY_FLUSH_INTERVAL=%v: use 1s to 1m", s.FlushInterval)
-	}
-	if s.MaxPoints < 1 {
-		return fmt.Errorf("environment variable HISTORY_MAX_POINTS=%d: at least 1 is needed", s.MaxPoints)
-	}
 	keep := s.Keep()
-	if err := keep.Check(); err != nil {
-		return fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
+	err := keep.Check()
+	if err != nil {
+		err = fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
 			"HISTORY_RETENTION: %w", err)
 	}
-	return nil
+	interval := s.FlushInterval
+	return cmp.Or(
+		require(interval >= time.Second && interval <= time.Minute, "HISTORY_FLUSH_INTERVAL", interval, "use 1s to 1m"),
+		require(s.MaxPoints >= 1, "HISTORY_MAX_POINTS", s.MaxPoints, "at least 1 is needed"),
+		err)
 }
 
 // Keep returns how long, and in how many points, the history keeps what it counted.

@@ -1,12 +1,10 @@
 package settings
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -51,33 +49,22 @@ func (s *Settings) Answers() rls.Options {
 
 // Rules returns how descriptor files are read.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: descriptors.Algorithm(s.Algorithm), KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
+	return yaml.Options{Algorithm: s.Algorithm, KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
 }
 
 // Limits returns what holds for all requests.
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
-		Algorithm: descriptors.Algorithm(s.Algorithm), Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare, NearRatio: s.NearRatio,
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare, NearRatio: s.NearRatio,
 	}
 }
 
-// checkAnswers refuses a ratio outside (0, 1], and names of headers that no HTTP message can hold.
-func (s *Settings) checkAnswers() error {
-	if !(s.NearRatio > 0 && s.NearRatio <= 1) {
-		return fmt.Errorf("environment variable NEAR_LIMIT_RATIO=%v: use a number above 0, and at most 1", s.NearRatio)
-	}
-	for _, h := range []struct{ variable, name string }{
-		{"LIMIT_LIMIT_HEADER", s.LimitHeader}, {"LIMIT_REMAINING_HEADER", s.RemainingHeader}, {"LIMIT_RESET_HEADER", s.ResetHeader},
-	} {
-		if strings.ContainsFunc(h.name, notInHeaderName) {
-			return fmt.Errorf("environment variable %s=%q: the name of a header has letters, digits and -_.!#$%%&'*+^`|~ only",
-				h.variable, h.name)
-		}
-	}
-	return nil
-}
-
-func notInHeaderName(c rune) bool {
-	letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-	return !letter && (c < '0' || c > '9') && !strings.ContainsRune("-_.!#$%&'*+^`|~", c)
+// checkHeader refuses the name of a header that no HTTP message can hold.
+func checkHeader(variable, name string) error {
+	const signs = "-_.!#$%&'*+^`|~"
+	wrong := strings.ContainsFunc(name, func(c rune) bool {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		return !letter && (c < '0' || c > '9') && !strings.ContainsRune(signs, c)
+	})
+	return require(!wrong, variable, name, "the name of a header has letters, digits and "+signs+" only")
 }

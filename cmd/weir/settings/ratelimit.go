@@ -37,7 +37,7 @@ const (
 // asRatelimit gives variables that are not set the defaults of envoyproxy/ratelimit.
 func (s *Settings) asRatelimit() {
 	if _, set := os.LookupEnv("ALGORITHM"); !set {
-		s.Algorithm = algorithm(descriptors.FixedWindow)
+		s.Algorithm = descriptors.FixedWindow
 	}
 	if s.BackendType == "" {
 		s.BackendType = "redis"
@@ -55,7 +55,7 @@ func (s *Redis) asRatelimit(socket string) {
 	if s.URL == "" {
 		s.URL = socket
 	}
-	if s.SocketType == "" && redis.Type(s.Type) == redis.Single && !strings.Contains(s.URL, ":") {
+	if s.SocketType == "" && s.Type == redis.Single && !strings.Contains(s.URL, ":") {
 		s.SocketType = "unix"
 	}
 }
@@ -66,7 +66,7 @@ func (p Program) Warn(s *Settings, log *slog.Logger) {
 		return
 	}
 	message := "started as ratelimit: the counters of envoyproxy/ratelimit do not carry over yet, so every limit begins at zero"
-	if s.Algorithm == algorithm(descriptors.FixedWindow) {
+	if s.Algorithm == descriptors.FixedWindow {
 		message += "; windows are fixed, and ALGORITHM=sliding_window gives rolling ones"
 	}
 	log.Warn(message)

@@ -14,14 +14,14 @@ func TestTheNameDecidesTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if weir.BackendType != "memory" || weir.Redis.URL != "" || weir.Algorithm != algorithm(descriptors.SlidingWindow) {
+	if weir.BackendType != "memory" || weir.Redis.URL != "" || weir.Algorithm != descriptors.SlidingWindow {
 		t.Errorf("started as weir the defaults are %+v; want rolling windows in memory", weir)
 	}
 	other, err := Read(ProgramOf("/bin/ratelimit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.BackendType != "redis" || other.Algorithm != algorithm(descriptors.FixedWindow) ||
+	if other.BackendType != "redis" || other.Algorithm != descriptors.FixedWindow ||
 		other.Redis.URL != "/var/run/nutcracker/ratelimit.sock" || other.Redis.SocketType != "unix" ||
 		other.PerSecond.URL != "/var/run/nutcracker/ratelimitpersecond.sock" || other.PerSecond.SocketType != "unix" ||
 		other.BothRedis.Persecond {
@@ -39,7 +39,7 @@ func TestWhatIsSetGoesBeforeTheDefaultsOfAName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Algorithm != algorithm(descriptors.SlidingWindow) || s.BackendType != "memory" || s.Redis.URL != "redis:6379" ||
+	if s.Algorithm != descriptors.SlidingWindow || s.BackendType != "memory" || s.Redis.URL != "redis:6379" ||
 		s.PerSecond.URL != "primary,s:1" {
 		t.Errorf("the settings are %+v; want what is set", s)
 	}
@@ -58,7 +58,7 @@ func TestASocketIsTheDefaultUnlessTheURLHasAPort(t *testing.T) {
 		{"", "/run/url", "single", "", ""},
 	} {
 		s := Redis{URL: tc.url, URLFile: tc.urlFile, SocketType: tc.socketType}
-		if err := s.Type.Decode(tc.kind); err != nil {
+		if err := s.Type.UnmarshalText([]byte(tc.kind)); err != nil {
 			t.Fatal(err)
 		}
 		if s.asRatelimit(ratelimitSocket); s.SocketType != tc.want {
@@ -88,7 +88,7 @@ func TestStartedAsRatelimitItServesAndSaysWhatDiffers(t *testing.T) {
 		{dropIn, descriptors.SlidingWindow, 1, false},
 	} {
 		var log strings.Builder
-		tc.as.Warn(&Settings{Files: Files{Algorithm: algorithm(tc.algorithm)}}, slog.New(slog.NewTextHandler(&log, nil)))
+		tc.as.Warn(&Settings{Files: Files{Algorithm: tc.algorithm}}, slog.New(slog.NewTextHandler(&log, nil)))
 		got := log.String()
 		if strings.Count(got, "level=WARN") != tc.lines || strings.Contains(got, "do not carry over") != (tc.lines == 1) ||
 			strings.Contains(got, "ALGORITHM=sliding_window") != tc.hint {

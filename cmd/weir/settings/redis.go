@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // Redis are the variables that say how one Redis is reached: those that begin with REDIS_, and those of the Redis for
 // limits per second with REDIS_PERSECOND_.
 type Redis struct {
-	Type         redisType     `split_words:"true" default:"single"`
+	Type         redis.Type    `split_words:"true" default:"single"`
 	URL          string        `split_words:"true"`
 	URLFile      string        `split_words:"true"`
 	SocketType   string        `split_words:"true"`
@@ -70,26 +71,16 @@ func (s *Redis) check(prefix string) error {
 
 // checkBackend decides where to count, and checks the variables of Redis if it is there.
 func (s *Settings) checkBackend() error {
-	switch {
-	case s.BackendType != "":
-	case s.Redis.namesServers() || s.BothRedis.Persecond:
+	if s.BackendType == "" && (s.Redis.namesServers() || s.BothRedis.Persecond) {
 		s.BackendType = "redis"
-	default:
-		s.BackendType = "memory"
 	}
-	switch s.BackendType {
-	case "memory":
-		return nil
-	case "redis":
-	default:
-		return fmt.Errorf("environment variable BACKEND_TYPE=%q: use memory or redis", s.BackendType)
+	s.BackendType = cmp.Or(s.BackendType, "memory")
+	if s.BackendType != "redis" {
+		return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory or redis")
 	}
 	err := notNegative("REDIS_STARTUP_", durations{"INITIAL_INTERVAL": s.BothRedis.StartupInitialInterval,
 		"MAX_INTERVAL": s.BothRedis.StartupMaxInterval, "MAX_ELAPSED_TIME": s.BothRedis.StartupMaxElapsedTime})
-	if err != nil {
-		return err
-	}
-	if err := s.Redis.check("REDIS"); err != nil || !s.BothRedis.Persecond {
+	if err = cmp.Or(err, s.Redis.check("REDIS")); err != nil || !s.BothRedis.Persecond {
 		return err
 	}
 	return s.PerSecond.check("REDIS_PERSECOND")
@@ -107,9 +98,9 @@ func (s *Redis) Warn(prefix string, log *slog.Logger) {
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
 	both := &s.BothRedis
 	return redis.Config{
-		Type: redis.Type(one.Type), URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
+		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
 		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,
-		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: redis.NodeLoss(s.NodeLoss),
+		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: s.NodeLoss,
 		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
 		GiveUp: both.StartupMaxElapsedTime,
 		TLS: redis.TLSConfig{

@@ -2,6 +2,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,10 +45,10 @@ type Settings struct {
 	Files
 	BackendType string `envconfig:"BACKEND_TYPE"`
 
-	Redis     Redis     `envconfig:"REDIS"`
-	PerSecond Redis     `envconfig:"REDIS_PERSECOND"`
-	BothRedis BothRedis `envconfig:"REDIS"`
-	NodeLoss  nodeLoss  `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
+	Redis     Redis          `envconfig:"REDIS"`
+	PerSecond Redis          `envconfig:"REDIS_PERSECOND"`
+	BothRedis BothRedis      `envconfig:"REDIS"`
+	NodeLoss  redis.NodeLoss `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
 	KeyPrefix  string  `envconfig:"CACHE_KEY_PREFIX"`
 	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
@@ -80,8 +82,8 @@ type Settings struct {
 
 // Files are the variables that say how descriptor files are read.
 type Files struct {
-	Algorithm    algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
-	MergeDomains bool      `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
+	Algorithm    descriptors.Algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
+	MergeDomains bool                  `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
 }
 
 // Read reads the environment of a program that was started by this name. Its error names the variable and what it may
@@ -101,18 +103,18 @@ func Read(as Program) (Settings, error) {
 func ReadFiles() (yaml.Options, error) {
 	var f Files
 	err := process(&f)
-	return yaml.Options{Algorithm: descriptors.Algorithm(f.Algorithm), Merge: f.MergeDomains}, err
+	return yaml.Options{Algorithm: f.Algorithm, Merge: f.MergeDomains}, err
 }
 
 // process fills a struct from the environment. It puts envconfig's errors in the words of someone who sets variables.
 func process(into any) error {
 	err := envconfig.Process("", into)
 	wrong, ok := err.(*envconfig.ParseError)
-	if !ok {
-		if err != nil {
-			err = fmt.Errorf("environment: %w", err)
-		}
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return fmt.Errorf("environment: %w", err)
 	}
 	if os.Getenv(wrong.KeyName) == "" { // envconfig names the part that the variable belongs to as well
 		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
@@ -131,21 +133,33 @@ func process(into any) error {
 	return fmt.Errorf("environment variable %s=%q: %w", wrong.KeyName, wrong.Value, use)
 }
 
+// check returns an error that names the first variable at fault.
 func (s *Settings) check() error {
-	for _, check := range []func() error{s.checkBackend, s.checkGuard, s.History.check, s.checkAnswers} {
-		if err := check(); err != nil {
-			return err
-		}
+	return cmp.Or(
+		s.checkBackend(),
+		s.checkGuard(),
+		s.History.check(),
+		require(s.NearRatio > 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number above 0, and at most 1"),
+		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
+		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
+		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
+		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
+		require(s.LogFormat == "text" || s.LogFormat == "json", "LOG_FORMAT", s.LogFormat, "use text or json"),
+		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
+			"DATA_SAVE_INTERVAL": s.DataSaveInterval, "GRPC_MAX_CONNECTION_AGE": s.MaxConnectionAge,
+			"GRPC_MAX_CONNECTION_AGE_GRACE": s.MaxConnectionAgeGrace}),
+	)
+}
+
+// require returns nil if a variable's value is right, or else an error with what to use.
+func require(right bool, variable string, value any, use string) error {
+	if right {
+		return nil
 	}
-	if s.MemoryMaxKeys < 1 {
-		return fmt.Errorf("environment variable MEMORY_MAX_KEYS=%d: at least 1 is needed", s.MemoryMaxKeys)
+	if text, isText := value.(string); isText {
+		value = strconv.Quote(text)
 	}
-	if s.LogFormat != "text" && s.LogFormat != "json" {
-		return fmt.Errorf("environment variable LOG_FORMAT=%q: use text or json", s.LogFormat)
-	}
-	return notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
-		"DATA_SAVE_INTERVAL": s.DataSaveInterval, "GRPC_MAX_CONNECTION_AGE": s.MaxConnectionAge,
-		"GRPC_MAX_CONNECTION_AGE_GRACE": s.MaxConnectionAgeGrace})
+	return fmt.Errorf("environment variable %s=%v: %s", variable, value, use)
 }
 
 // checkGuard returns an error if the file of the token that guards admin writes holds none.
@@ -162,8 +176,8 @@ type durations map[string]time.Duration
 // notNegative refuses the first duration, in the order of names, that is below 0. The names begin with prefix.
 func notNegative(prefix string, all durations) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name] < 0 {
-			return fmt.Errorf("environment variable %s%s=%v: it cannot be negative", prefix, name, all[name])
+		if err := require(all[name] >= 0, prefix+name, all[name], "it cannot be negative"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -183,13 +197,7 @@ func (s *Settings) Logger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, options))
 }
 
-// Types of other packages that envconfig reads by their names.
-type (
-	logLevel  slog.Level
-	algorithm descriptors.Algorithm
-	redisType redis.Type
-	nodeLoss  redis.NodeLoss
-)
+type logLevel slog.Level
 
 // Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
 func (l *logLevel) Decode(value string) error {
@@ -206,25 +214,4 @@ func (l *logLevel) Decode(value string) error {
 		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
 	}
 	return nil
-}
-
-// Decode reads the name of an algorithm.
-func (a *algorithm) Decode(value string) error {
-	parsed, err := descriptors.ParseAlgorithm(value)
-	*a = algorithm(parsed)
-	return err
-}
-
-// Decode reads the name of a type.
-func (t *redisType) Decode(value string) error {
-	parsed, err := redis.ParseType(value)
-	*t = redisType(parsed)
-	return err
-}
-
-// Decode reads remap or pin.
-func (n *nodeLoss) Decode(value string) error {
-	parsed, err := redis.ParseNodeLoss(value)
-	*n = nodeLoss(parsed)
-	return err
 }

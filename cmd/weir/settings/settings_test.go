@@ -15,7 +15,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.GRPCPort != 8081 || s.Port != 8080 || s.DebugPort != 6070 || s.MemoryMaxKeys != 1_000_000 || s.DataDir != "./weir-data" ||
-		s.DrainDelay != 5*time.Second || s.DrainTimeout != 20*time.Second || s.Algorithm != algorithm(descriptors.SlidingWindow) {
+		s.DrainDelay != 5*time.Second || s.DrainTimeout != 20*time.Second || s.Algorithm != descriptors.SlidingWindow {
 		t.Errorf("the defaults are part of what people rely on; got %+v", s)
 	}
 	if dir := s.ConfigDir(); dir != "/srv/runtime_data/current/config" {
