@@ -50,7 +50,7 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	return over(t, c, r), nil
 }
 
-// Over makes servers of a topology, which they close in the end, as if a configuration with defaults had named it.
+// Over makes servers of a topology, which they close in the end, for tests. They cannot be watched.
 func Over(t Topology, timeout time.Duration) *Servers {
 	return over(t, Config{Timeout: timeout}, Rights{})
 }
