@@ -130,17 +130,17 @@ func (p *parser) readData(data []byte) {
 	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	p.checkKeys(&m, "")
-	domain := descriptors.NewDomain(name, p.where(m.node))
+	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
 	switch other := p.domains[name]; {
 	case other != nil && p.options.Merge:
 		domain = other
 	case other != nil:
 		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
-			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where()))
+			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where))
 	case name != "":
 		p.domains[name] = domain
 	}
-	p.descriptors(m, level{domain: domain, node: domain.Root()})
+	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
 // level is where a list of descriptors stands, and what those above it say of their entries.
