@@ -118,7 +118,7 @@ func inOrder(all []*written) (sorted []*written) {
 
 // child writes the descriptor of an entry below path, and all below it.
 func (w *canonicalWriter) child(n *descriptors.Node, id descriptors.Entry, path string, depth int) written {
-	path = joinPath(path, descriptors.PathSegment(id.Key, id.Value))
+	path = strings.TrimPrefix(path+"/"+descriptors.PathSegment(id.Key, id.Value), "/")
 	fields := []string{"key: " + inQuotes(id.Key)}
 	if id.Value != "" {
 		fields = append(fields, "value: "+inQuotes(id.Value))

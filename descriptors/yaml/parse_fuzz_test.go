@@ -97,7 +97,7 @@ func checkFile(t *testing.T, data []byte) {
 		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
 	}
 	for _, p := range problems {
-		if s := p.String(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+		if s := p.Error(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
 			t.Errorf("a problem must be one line and short: %q", s)
 		}
 	}
