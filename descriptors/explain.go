@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/tabwriter"
 )
-
-// exactly is why a child was chosen whose key and value are those of the entry.
-const exactly = "exact"
-
-// spelledNearly is why a child was not chosen whose key looks like a slip of the entry's.
-const spelledNearly = "another key, spelled nearly so"
 
 // Explanation is the account of how [Config.Match] treats a descriptor.
 type Explanation struct {
@@ -37,6 +32,7 @@ type Child struct {
 	Where string // file:line
 	Fits  bool
 	Why   string // why it was chosen, or why not
+	near  bool   // its key fits, or nearly so
 }
 
 // String returns the entry as people write it: user=ann.
@@ -47,86 +43,75 @@ func (c Child) String() string {
 	if c.Value == "" {
 		return c.Key
 	}
-	return c.Key + "=" + c.Value
+	return c.Entry.String()
 }
+
+// at returns the child and where it stands, for a sentence.
+func (c *Child) at() string { return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where)) }
 
 // Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
 	configured := c.domains[domain]
 	if configured == nil {
-		x.Reason = Printable(c.unknownDomain(domain))
+		x.Reason = c.unknownDomain(domain)
 		return x
 	}
-	x.DomainWhere = configured.where
-	n := &configured.root
+	x.DomainWhere = configured.Where
+	n := &configured.Root
 	for _, e := range d {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			x.Reason = Printable(x.noChild(n, e))
+			x.Reason = x.noChild(n, e)
 			return x
 		}
 		n = next
 	}
-	x.Reason = Printable(x.ended(n))
+	x.Reason = x.ended(n)
 	return x
 }
 
 func (c *Config) unknownDomain(domain string) string {
-	if c.Broken(domain) {
-		return fmt.Sprintf("The files of domain %s have errors and never were good: its requests are answered UNAVAILABLE.",
-			Shown(domain))
-	}
-	if len(c.domains) == 0 {
+	names, shown := c.DomainNames(), Shown(domain)
+	meant := Nearest(domain, slices.Concat(names, c.broken))
+	switch {
+	case c.Broken(domain):
+		return "The files of domain " + shown + " have errors and never were good: its requests are answered UNAVAILABLE."
+	case len(names) == 0:
 		return "No domain is configured at all."
+	case meant != "":
+		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown, Shown(meant))
 	}
-	names := c.DomainNames()
-	if meant := Nearest(domain, slices.Concat(names, c.broken)); meant != "" {
-		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", Shown(domain), Shown(meant))
-	}
-	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", Shown(domain), Listed(names))
+	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
 }
 
 // noChild returns why entry e cannot go on from n.
 func (x *Explanation) noChild(n *Node, e Entry) string {
-	entry := Shown(e.String())
-	if len(x.Steps) == 1 {
-		return fmt.Sprintf("No rule applies: nothing in domain %s fits %s.", Shown(x.Domain), entry) + x.outOfOrder(n)
+	reason, above := "No rule applies: ", x.Steps[:len(x.Steps)-1]
+	switch entry := Shown(e.String()); {
+	case len(above) == 0:
+		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
+	case n.children() == 0:
+		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", above[len(above)-1].Chosen.at(), entry)
+	default:
+		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.at(), entry)
 	}
-	last := x.Steps[len(x.Steps)-2].Chosen
-	reason := fmt.Sprintf("No rule applies: below %s (%s) nothing fits %s.", Shown(last.String()), last.Where, entry)
-	if n.children() == 0 {
-		reason = fmt.Sprintf("No rule applies: %s (%s) has no descriptors below it, so nothing can fit %s.",
-			Shown(last.String()), last.Where, entry)
-	}
-	if n.rule != nil {
+	if n.Rule != nil {
 		reason += " Its own limit applies only to descriptors that end there."
 	}
-	return reason + x.passedOver() + x.outOfOrder(n)
-}
-
-// outOfOrder names a later entry that would have gone on from n, where none fitted.
-func (x *Explanation) outOfOrder(n *Node) string {
+	for _, s := range above {
+		if len(s.Others) > 0 && s.Others[0].Fits {
+			reason += " " + s.Others[0].at() + " was passed over before, and matching does not go back."
+			break
+		}
+	}
 	for _, later := range x.Descriptor[len(x.Steps):] {
 		if n.step(&later) != nil {
-			return fmt.Sprintf(" %s would fit there, but comes later: the order of entries counts.", Shown(later.String()))
+			return reason + " " + Shown(later.String()) + " would fit there, but comes later: the order of entries counts."
 		}
 	}
-	return ""
-}
-
-// passedOver names children that would have fitted an earlier entry: matching never goes back to them.
-func (x *Explanation) passedOver() string {
-	for _, s := range x.Steps[:len(x.Steps)-1] {
-		for _, o := range s.Others {
-			if o.Fits {
-				return fmt.Sprintf(" %s (%s) was passed over before, and matching does not go back.",
-					Shown(o.String()), o.Where)
-			}
-		}
-	}
-	return ""
+	return reason
 }
 
 // ended returns what it means that the descriptor ends on n.
@@ -134,16 +119,14 @@ func (x *Explanation) ended(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}
-	last := x.Steps[len(x.Steps)-1].Chosen
+	last := x.Steps[len(x.Steps)-1].Chosen.at()
 	switch {
-	case n.rule != nil:
-		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.rule.Path)), n.rule.Where)
+	case n.Rule != nil:
+		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
 	case n.children() > 0:
-		return fmt.Sprintf("No rule applies: the descriptor ends on %s (%s), which has no limit of its own, only below it.",
-			Shown(last.String()), last.Where)
+		return "No rule applies: the descriptor ends on " + last + ", which has no limit of its own, only below it."
 	}
-	return fmt.Sprintf("No rule applies: %s (%s) has no limit, so it lets through what it matches.",
-		Shown(last.String()), last.Where)
+	return "No rule applies: " + last + " has no limit, so it lets through what it matches."
 }
 
 // explain lists n's children as entry e sees them; next is the one that it leads to.
@@ -151,7 +134,7 @@ func (n *Node) explain(e Entry, next *Node) Step {
 	s := Step{Entry: e}
 	others := make([]Child, 0, n.children())
 	for id, child := range n.Children() {
-		c := Child{Entry: id, Where: child.where}
+		c := Child{Entry: id, Where: child.Where}
 		if child == next {
 			c.Fits, c.Why = true, how(c, e)
 			s.Chosen = &c
@@ -163,8 +146,8 @@ func (n *Node) explain(e Entry, next *Node) Step {
 		others[i].compare(e, s.Chosen)
 	}
 	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(cmp.Compare(a.rank(e), b.rank(e)), compareWhere(a.Where, b.Where),
-			cmp.Compare(a.String(), b.String()))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
+			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
 	})
 	s.Others = others[:min(len(others), maxListed)]
 	s.More = len(others) - len(s.Others)
@@ -174,20 +157,20 @@ func (n *Node) explain(e Entry, next *Node) Step {
 // how returns by which step of the order entry e was led to child c.
 func how(c Child, e Entry) string {
 	switch {
-	case c.Key == e.Key && c.Value == e.Value && (c.Value != "" || c.isPattern()):
-		return exactly
+	case c.Entry == e && (c.Value != "" || c.isPattern()):
+		return "exact"
 	case c.isPattern():
 		return "pattern"
 	}
 	return "any value"
 }
 
-// compare sets whether c fits e, and why it was not chosen.
+// compare sets whether and how nearly c fits e, and why it was not chosen.
 func (c *Child) compare(e Entry, chosen *Child) {
-	c.Fits = c.Entry.Fits(e)
 	keyFits := glob(c.Key, e.Key)
+	c.Fits, c.near = c.Entry.Fits(e), keyFits || strings.EqualFold(c.Key, e.Key)
 	switch {
-	case c.Fits && chosen.Why == exactly:
+	case c.Fits && chosen.Entry == e:
 		c.Why = "fits too, but the exact value goes first"
 	case c.Fits && c.isPattern():
 		c.Why = "fits too, but comes later"
@@ -201,10 +184,10 @@ func (c *Child) compare(e Entry, chosen *Child) {
 		c.Why = "another value"
 	case strings.Contains(c.Key, "*"):
 		c.Why = "the key does not fit the pattern"
-	case strings.EqualFold(c.Key, e.Key):
+	case c.near:
 		c.Why = "another key: upper and lower case differ"
 	case c.nearlyNamed(e):
-		c.Why = spelledNearly
+		c.Why, c.near = "another key, spelled nearly so", true
 	default:
 		c.Why = "another key"
 	}
@@ -215,16 +198,48 @@ func (c *Child) nearlyNamed(e Entry) bool {
 	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Nearest(e.Key, []string{c.Key}) != ""
 }
 
-// rank orders children by how near they come to e, once they are compared.
-func (c *Child) rank(e Entry) int {
+// rank orders children by how near they come, once they are compared.
+func (c *Child) rank() int {
 	switch {
 	case c.Fits:
 		return 0
-	case glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key), c.Why == spelledNearly:
+	case c.near:
 		return 1
 	}
 	return 2
 }
 
-// compareWhere orders lines of one file: 9 comes before 12.
-func compareWhere(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+// String returns the account as a terminal shows it, over several lines.
+func (x Explanation) String() string {
+	var b strings.Builder
+	if x.DomainWhere != "" {
+		fmt.Fprintf(&b, "domain %s (%s)\n", Shown(x.Domain), Printable(x.DomainWhere))
+	}
+	for _, s := range x.Steps {
+		s.write(&b)
+	}
+	b.WriteString(x.Reason + "\n")
+	return b.String()
+}
+
+// write appends the step's entry and a table of the children that it met.
+func (s *Step) write(b *strings.Builder) {
+	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	row := func(mark string, c *Child) {
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), c.Why)
+	}
+	if s.Chosen != nil {
+		row("→", s.Chosen)
+	}
+	for i := range s.Others {
+		row("·", &s.Others[i])
+	}
+	if s.More > 0 {
+		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)
+	}
+	if s.Chosen == nil && len(s.Others) == 0 {
+		fmt.Fprintf(table, "    ·\tnothing is configured here\n")
+	}
+	table.Flush() // a strings.Builder takes every write
+}

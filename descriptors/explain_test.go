@@ -130,7 +130,7 @@ func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
 	}
 	var domains []*descriptors.Domain
 	for i := range 50 {
-		domains = append(domains, descriptors.NewDomain(fmt.Sprint("domain-", i), fmt.Sprint(i)))
+		domains = append(domains, &descriptors.Domain{Name: fmt.Sprint("domain-", i)})
 	}
 	c = descriptors.NewConfig("", domains, nil)
 	if got := c.Explain("x", nil).Reason; !strings.HasSuffix(got, "domain-16, domain-17 and 40 more.") {

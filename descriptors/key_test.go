@@ -177,8 +177,8 @@ func TestPrefixesKeepKeysApart(t *testing.T) {
 	d := Descriptor{{Key: "user", Value: "ann"}}
 	keys := make(map[string]string)
 	for _, prefix := range []string{"", "a", "b", "4:shop", "1:a", "shop", strings.Repeat("p", 2000)} {
-		shop := NewDomain("shop", "f:1")
-		user, _ := shop.Root().Add("user", "", "f:2")
+		shop := &Domain{Name: "shop", Where: "f:1"}
+		user, _ := shop.Root.Add("user", "", "f:2")
 		shop.SetRule(user, &Rule{Path: "user"})
 		c := NewConfig(prefix, []*Domain{shop}, nil)
 		for _, m := range []Match{c.Match("shop", d), c.Match("user", d), c.Match("shop", nil)} {

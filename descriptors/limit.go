@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,26 +18,22 @@ const (
 	SlidingWindow Algorithm = iota + 1
 	// FixedWindow admits at most Requests in each epoch-aligned window, as envoyproxy/ratelimit does.
 	FixedWindow
-	// SlidingLog admits at most Requests in any interval of length Window, and keeps the instant of each hit: a hit
-	// counts for exactly one Window, to the microsecond.
+	// SlidingLog does so too, and keeps the instant of each hit: it counts for exactly one Window, to the microsecond.
 	SlidingLog
 	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each Window,
 	// and a check fits if what has not leaked stays within Burst (GCRA).
 	TokenBucket
 )
 
-// AlgorithmNames lists what [ParseAlgorithm] accepts, for error messages.
+// AlgorithmNames lists what [ParseAlgorithm] accepts, in the order of the algorithms, for error messages.
 const AlgorithmNames = "sliding_window, fixed_window, sliding_log, token_bucket"
 
-var algorithmNames = [...]string{SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log",
-	TokenBucket: "token_bucket"}
+var algorithmNames = strings.Split(AlgorithmNames, ", ")
 
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for a := SlidingWindow; a <= TokenBucket; a++ {
-		if name == algorithmNames[a] {
-			return a, nil
-		}
+	if i := slices.Index(algorithmNames, name); i >= 0 {
+		return SlidingWindow + Algorithm(i), nil
 	}
 	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
 }
@@ -52,7 +49,7 @@ func (a Algorithm) String() string {
 	if a < SlidingWindow || a > TokenBucket {
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
-	return algorithmNames[a]
+	return algorithmNames[a-SlidingWindow]
 }
 
 // Charge is which checks are counted.
@@ -67,9 +64,6 @@ const (
 	ChargeAlways
 )
 
-// ChargeNames lists what [ParseCharge] accepts, for error messages.
-const ChargeNames = "admitted, always"
-
 // ParseCharge reads a rule's charge key.
 func ParseCharge(name string) (Charge, error) {
 	switch name {
@@ -78,7 +72,7 @@ func ParseCharge(name string) (Charge, error) {
 	case "always":
 		return ChargeAlways, nil
 	}
-	return 0, fmt.Errorf("%s is not a charge: use one of %s", Quoted(name), ChargeNames)
+	return 0, fmt.Errorf("%s is not a charge: use one of admitted, always", Quoted(name))
 }
 
 // Always reports whether a check against l is counted even when it is denied, given its rule's charge.
@@ -98,9 +92,10 @@ type Limit struct {
 	Algorithm Algorithm
 	Burst     uint64 // hits that a token bucket has room for, 0 if Requests is; 0 for the other algorithms
 
-	Unit       Unit   // shown in the answer (current_limit.unit)
-	Multiplier uint32 // shown in the answer; Window is Multiplier × Unit; at least 1
-	Name       string // shown in the answer (current_limit.name)
+	// What follows is shown in the answer, as current_limit. Window is Multiplier × Unit; Multiplier is at least 1.
+	Unit       Unit
+	Multiplier uint32
+	Name       string
 }
 
 const (
@@ -133,7 +128,7 @@ func ParsePrecision(text string) (time.Duration, error) {
 		n, err = strconv.ParseUint(days, 10, 16)
 		width = time.Duration(n) * day
 	}
-	if err != nil || levelOf(width) < 0 {
+	if err != nil || !slices.Contains(ladder[:], width) {
 		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quoted(text), widthNames)
 	}
 	return width, nil
@@ -151,35 +146,28 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 	if uint64(multiplier) > uint64(math.MaxInt64/u.Duration()) {
 		return Limit{}, fmt.Errorf("a window of %d %ss is longer than 292 years", multiplier, u)
 	}
-	window := time.Duration(multiplier) * u.Duration()
-	l := Limit{Requests: requests, Window: window, Algorithm: a, Unit: u, Multiplier: multiplier}
+	l := Limit{Requests: requests, Window: time.Duration(multiplier) * u.Duration(), Precision: precision, Algorithm: a,
+		Unit: u, Multiplier: multiplier}
+	var err error
 	switch a {
+	case SlidingWindow:
+		err = l.choosePrecision()
 	case FixedWindow:
 		if precision != 0 {
-			return Limit{}, errors.New("precision has no meaning for fixed_window: leave it out")
+			err = errors.New("precision has no meaning for fixed_window: leave it out")
 		}
 	case SlidingLog:
-		if err := l.checkExact(precision); err != nil {
-			return Limit{}, err
-		}
+		err = l.checkExact()
 	case TokenBucket:
-		if err := l.checkExact(precision); err != nil {
-			return Limit{}, err
-		}
-		if requests > MaxBurst {
-			return Limit{}, fmt.Errorf("%d requests are too many for token_bucket: at most %d", requests, uint64(MaxBurst))
-		}
 		l.Burst = requests
-	case SlidingWindow:
-		l.Precision = precision
-		if precision == 0 {
-			l.Precision = ladder[defaultLevels(l.Window).finest]
-		}
-		if err := l.checkPrecision(); err != nil {
-			return Limit{}, err
+		if err = l.checkExact(); err == nil && requests > MaxBurst {
+			err = fmt.Errorf("%d requests are too many for token_bucket: at most %d", requests, uint64(MaxBurst))
 		}
 	default:
-		return Limit{}, fmt.Errorf("unknown algorithm: use one of %s", AlgorithmNames)
+		err = fmt.Errorf("unknown algorithm: use one of %s", AlgorithmNames)
+	}
+	if err != nil {
+		return Limit{}, err
 	}
 	return l, nil
 }
@@ -208,8 +196,8 @@ func (l *Limit) Capacity() uint64 {
 }
 
 // checkExact refuses a precision, and a window in which a microsecond cannot be told exactly.
-func (l *Limit) checkExact(precision time.Duration) error {
-	if precision != 0 {
+func (l *Limit) checkExact() error {
+	if l.Precision != 0 {
 		return fmt.Errorf("precision has no meaning for %s, which is exact to the microsecond: leave it out", l.Algorithm)
 	}
 	if l.Window > maxExactWindow {
@@ -222,20 +210,26 @@ func (l *Limit) tooLong(most time.Duration) error {
 	return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, most/day)
 }
 
-// checkPrecision refuses a precision that is not a level, not below the window, or too fine for it.
-func (l *Limit) checkPrecision() error {
+// choosePrecision gives the window its default precision if it has none. It refuses one that is not a level, not below the
+// window, or too fine for it.
+func (l *Limit) choosePrecision() error {
 	if l.Window > maxPrecisions*day {
 		return l.tooLong(maxPrecisions * day)
 	}
-	if levelOf(l.Precision) < 0 {
+	if l.Precision == 0 {
+		finest, _ := defaultLevels(l.Window)
+		l.Precision = ladder[finest]
+	}
+	fits := func(width time.Duration) bool { return (l.Window-1)/width < maxPrecisions }
+	switch {
+	case !slices.Contains(ladder[:], l.Precision):
 		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), widthNames)
-	}
-	if l.Precision >= l.Window {
+	case l.Precision >= l.Window:
 		return fmt.Errorf("precision %s must be below the window of %s", brief(l.Precision), brief(l.Window))
-	}
-	if l.Window/l.Precision > maxPrecisions || (l.Window/l.Precision == maxPrecisions && l.Window%l.Precision != 0) {
+	case !fits(l.Precision):
+		finest := ladder[slices.IndexFunc(ladder[:], fits)] // days always fit
 		return fmt.Errorf("precision %s is too fine for a window of %s: at most %d buckets fit, so use %s or coarser",
-			brief(l.Precision), brief(l.Window), maxPrecisions, brief(finestFor(l.Window)))
+			brief(l.Precision), brief(l.Window), maxPrecisions, brief(finest))
 	}
 	return nil
 }
@@ -245,15 +239,10 @@ func brief(d time.Duration) string {
 	if d%day == 0 && d != 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return withoutZeros.Replace(d.String())
 }
+
+var withoutZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
 // SameState reports whether l and m would count in the same state under one key.
 func (l *Limit) SameState(m *Limit) bool {
@@ -291,8 +280,9 @@ func (l *Limit) Levels() []time.Duration {
 	case TokenBucket:
 		return nil
 	}
-	finest := levelOf(l.Precision)
-	return ladder[finest : max(finest, defaultLevels(l.Window).coarsest)+1]
+	finest := slices.Index(ladder[:], l.Precision)
+	_, coarsest := defaultLevels(l.Window)
+	return ladder[finest : max(finest, coarsest)+1]
 }
 
 // WindowName returns the window as people write it: 1m, 7d.
@@ -307,39 +297,17 @@ func (l *Limit) LevelNames() []string {
 	return names
 }
 
-type levelRange struct{ finest, coarsest int }
-
 // defaultLevels returns the indexes into the ladder of a window's finest and coarsest level.
-func defaultLevels(window time.Duration) levelRange {
+func defaultLevels(window time.Duration) (finest, coarsest int) {
 	switch {
 	case window <= 10*time.Second:
-		return levelRange{0, 1}
+		return 0, 1
 	case window <= 10*time.Minute:
-		return levelRange{1, 2}
+		return 1, 2
 	case window <= 2*day:
-		return levelRange{2, 3}
+		return 2, 3
 	case window <= 60*day:
-		return levelRange{3, 4}
+		return 3, 4
 	}
-	return levelRange{4, 4}
-}
-
-// levelOf returns the ladder's index of a bucket width, -1 if it is not on the ladder.
-func levelOf(width time.Duration) int {
-	for i, w := range ladder {
-		if w == width {
-			return i
-		}
-	}
-	return -1
-}
-
-// finestFor returns the finest precision that a window may have.
-func finestFor(window time.Duration) time.Duration {
-	for _, w := range ladder {
-		if (window-1)/w < maxPrecisions {
-			return w
-		}
-	}
-	return ladder[len(ladder)-1]
+	return 4, 4
 }

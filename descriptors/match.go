@@ -45,10 +45,9 @@ type Config struct {
 // not change; other configurations may have them too. The prefix tells the keys of the configuration from those of others
 // in the same store; "" is a prefix too. Broken names the domains that are configured, but never without an error.
 func NewConfig(prefix string, domains []*Domain, broken []string) *Config {
-	c := &Config{domains: make(map[string]*Domain, len(domains)), prefix: prefix,
-		broken: slices.Sorted(slices.Values(broken))}
+	c := &Config{domains: make(map[string]*Domain), prefix: prefix, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
-		c.domains[d.name] = d
+		c.domains[d.Name] = d
 		c.rules, c.passes = append(c.rules, d.rules...), append(c.passes, d.passes...)
 	}
 	return c
@@ -65,16 +64,16 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, prefix: c.prefix}
 	}
-	n := &configured.root
+	n := &configured.Root
 	for i := range d {
 		if n = n.step(&d[i]); n == nil {
 			return Match{Found: NoRule, prefix: c.prefix}
 		}
 	}
-	if n.rule == nil {
+	if n.Rule == nil {
 		return Match{Found: NoRule, prefix: c.prefix}
 	}
-	return Match{Found: RuleFound, Rule: n.rule, prefix: c.prefix}
+	return Match{Found: RuleFound, Rule: n.Rule, prefix: c.prefix}
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

@@ -82,10 +82,10 @@ descriptors:
 
 // many returns a configuration of n rules for key and the values that format makes of their numbers.
 func many(n int, key, format string) *descriptors.Config {
-	shop := descriptors.NewDomain("shop", "shop.yaml:1")
+	shop := &descriptors.Domain{Name: "shop", Where: "shop.yaml:1"}
 	for i := range n {
 		value, where := fmt.Sprintf(format, i), fmt.Sprintf("shop.yaml:%d", 3+i)
-		node, _ := shop.Root().Add(key, value, where)
+		node, _ := shop.Root.Add(key, value, where)
 		shop.SetRule(node, &descriptors.Rule{Path: descriptors.PathSegment(key, value), Where: where, Unlimited: true})
 	}
 	return descriptors.NewConfig("", []*descriptors.Domain{shop}, nil)

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -36,18 +37,13 @@ type Rule struct {
 
 // counted returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
 func (r *Rule) counted(d Descriptor, entry int) string {
-	if r != nil {
-		if pattern := r.Shared(entry); pattern != "" {
-			return pattern
-		}
-	}
-	return d[entry].Value
+	return cmp.Or(r.Shared(entry), d[entry].Value)
 }
 
 // Shared returns the pattern whose values all count as one in an entry of the rule's descriptors, "" if each value has a
-// count of its own.
+// count of its own, as without a rule.
 func (r *Rule) Shared(entry int) string {
-	if entry < len(r.Patterns) {
+	if r != nil && entry < len(r.Patterns) {
 		return r.Patterns[entry]
 	}
 	return ""
@@ -56,16 +52,11 @@ func (r *Rule) Shared(entry int) string {
 // Names returns those by which other rules can replace the rule's limits, or the whole rule if it is unlimited. A limit
 // that has none is left out.
 func (r *Rule) Names() []string {
-	var names []string
-	if r.Unlimited && r.Name != "" {
-		names = append(names, r.Name)
-	}
+	names := []string{r.Name}
 	for i := range r.Limits {
-		if r.Limits[i].Name != "" {
-			names = append(names, r.Limits[i].Name)
-		}
+		names = append(names, r.Limits[i].Name)
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 // ReplacedBy reports whether the whole rule steps aside for others that replace these names: all of its limits do, or it
@@ -96,10 +87,11 @@ type Source interface {
 
 // PathSegment escapes one level of a rule's path. The value is left out when the rule has none.
 func PathSegment(key, value string) string {
-	if value == "" {
-		return pathEscaper.Replace(key)
+	segment := pathEscaper.Replace(key)
+	if value != "" {
+		segment += "=" + pathEscaper.Replace(value)
 	}
-	return pathEscaper.Replace(key) + "=" + pathEscaper.Replace(value)
+	return segment
 }
 
 // AppendValue appends what tells a descriptor's hits from others of its rule in the history: the entries that the rule

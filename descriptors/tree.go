@@ -6,38 +6,26 @@ import (
 )
 
 // Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds it
-// in one goroutine: it makes one with [NewDomain], adds a [Node] for each configured descriptor, and gives their rules to
-// SetRule. Once it is part of a [Config] it must not change, since requests read it.
+// in one goroutine: it adds a [Node] below Root for each configured descriptor, and gives their rules to SetRule. Once it
+// is part of a [Config] it must not change, since requests read it.
 type Domain struct {
-	name, where string
-	root        Node
+	Name, Where string // Where is file:line
+	Root        Node   // the first entries of descriptors stand below it
 	rules       []*Rule
 	passes      []Pass
 }
 
-// NewDomain returns a domain without rules. Where says which file and line configures it, for people.
-func NewDomain(name, where string) *Domain { return &Domain{name: name, where: where} }
-
-// Name returns the domain's name.
-func (d *Domain) Name() string { return d.name }
-
-// Where returns which file and line configures the domain.
-func (d *Domain) Where() string { return d.where }
-
-// Root returns the node below which the first entries of descriptors stand.
-func (d *Domain) Root() *Node { return &d.root }
-
-// SetRule makes r, which has a path already, the rule of a node of the domain. It gives r its domain and
-// number: rules are numbered, and listed, in the order in which they are set.
+// SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed, in
+// the order in which they are set.
 func (d *Domain) SetRule(n *Node, r *Rule) {
-	r.Domain, r.Number = d.name, len(d.rules)
-	n.rule = r
+	r.Domain, r.Number = d.Name, len(d.rules)
+	n.Rule = r
 	d.rules = append(d.rules, r)
 }
 
 // AddPass lists the descriptor of that path among those that let pass what they match.
 func (d *Domain) AddPass(path, where string) {
-	d.passes = append(d.passes, Pass{Domain: d.name, Path: path, Where: where})
+	d.passes = append(d.passes, Pass{Domain: d.Name, Path: path, Where: where})
 }
 
 // Pass is a descriptor with neither a limit nor descriptors below it: what it matches passes, uncounted.
@@ -45,18 +33,12 @@ type Pass struct{ Domain, Path, Where string }
 
 // Node is a configured descriptor in the match tree of its [Domain]: what may follow the entries matched so far.
 type Node struct {
-	rule     *Rule            // applies if the descriptor ends here; nil passes it
-	where    string           // file:line
+	Rule     *Rule            // applies to descriptors that end here, as [Domain.SetRule] has set it; nil passes them
+	Where    string           // file:line
 	exact    map[Entry]*Node  // configured key and value, patterns included under their own text
 	patterns patterns         // those among exact that hold a '*'
 	byKey    map[string]*Node // configured key without a value
 }
-
-// Where returns which file and line configures the node.
-func (n *Node) Where() string { return n.where }
-
-// Rule returns the rule of descriptors that end on n, nil if they pass.
-func (n *Node) Rule() *Rule { return n.rule }
 
 // Add hangs a child for a configured key and value below n; a value of "" is none. The child matches as [Config.Match]
 // says, and of patterns the one that was added first. If that key and value are already there, it returns the child that
@@ -69,12 +51,8 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 	if old := n.byKey[key]; old != nil && value == "" {
 		return old, false
 	}
-	child = &Node{where: where}
-	isPattern := id.isPattern()
-	switch {
-	case isPattern:
-		n.patterns.add(pattern{id, child})
-	case value == "":
+	child = &Node{Where: where}
+	if value == "" && !id.isPattern() {
 		if n.byKey == nil {
 			n.byKey = make(map[string]*Node)
 		}
@@ -85,6 +63,9 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 		n.exact = make(map[Entry]*Node)
 	}
 	n.exact[id] = child
+	if id.isPattern() {
+		n.patterns.add(pattern{id, child})
+	}
 	return child, true
 }
 

@@ -7,9 +7,9 @@ import (
 )
 
 func TestADomainNumbersAndListsItsRules(t *testing.T) {
-	bank, shop := NewDomain("bank", "b:1"), NewDomain("shop", "a:1")
+	bank, shop := &Domain{Name: "bank", Where: "b:1"}, &Domain{Name: "shop", Where: "a:1"}
 	for i, d := range []*Domain{shop, bank, shop} {
-		n, _ := d.Root().Add("user", fmt.Sprint(i), "")
+		n, _ := d.Root.Add("user", fmt.Sprint(i), "")
 		d.SetRule(n, &Rule{Path: fmt.Sprint("user=", i)})
 	}
 	shop.AddPass("path", "a:9")
@@ -30,19 +30,19 @@ func TestADomainNumbersAndListsItsRules(t *testing.T) {
 }
 
 func TestANodeHasEachKeyAndValueOnce(t *testing.T) {
-	root := NewDomain("shop", "").Root()
+	var root Node
 	entries := []Entry{{"b*", ""}, {"user", "ann"}, {"user", ""}, {"a", "*"}, {"*", "x"}}
 	for _, e := range entries {
 		first, added := root.Add(e.Key, e.Value, e.String())
 		again, twice := root.Add(e.Key, e.Value, "again")
-		if !added || twice || again != first || first.Where() != e.String() {
-			t.Errorf("%v was added: %v, and again: %v, at %s; want one child, where it was first", e, added, twice, again.Where())
+		if !added || twice || again != first || first.Where != e.String() {
+			t.Errorf("%v was added: %v, and again: %v, at %s; want one child, where it was first", e, added, twice, again.Where)
 		}
 	}
 	var got []Entry
 	for e, child := range root.Children() {
-		if got = append(got, e); child.Where() != e.String() {
-			t.Errorf("%v leads to the child of %s", e, child.Where())
+		if got = append(got, e); child.Where != e.String() {
+			t.Errorf("%v leads to the child of %s", e, child.Where)
 		}
 	}
 	if want := []Entry{{"b*", ""}, {"a", "*"}, {"*", "x"}}; len(got) != len(entries) || !slices.Equal(got[:3], want) {

@@ -17,7 +17,7 @@ func loadTexts(dir string) (*descriptors.Config, []string, error) {
 	c, problems, err := Load(dir, yaml.Options{})
 	var texts []string
 	for _, p := range problems {
-		texts = append(texts, p.String())
+		texts = append(texts, p.Error())
 	}
 	return c, texts, err
 }

@@ -28,9 +28,9 @@ func TestEachBadFileIsToldItsFault(t *testing.T) {
 			if len(problems) != 1 {
 				t.Fatalf("got %v, want one problem, so that each mistake is told once", problems)
 			}
-			got := "error: " + problems[0].String()
+			got := "error: " + problems[0].Error()
 			if problems[0].Warning {
-				got = "warning: " + problems[0].String()
+				got = "warning: " + problems[0].Error()
 			}
 			if got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -17,12 +17,12 @@ import (
 func canonical(c *descriptors.Config, d *descriptors.Domain) string {
 	w := canonicalWriter{passes: make(map[string]int)}
 	for i, p := range c.Passes() {
-		if p.Domain == d.Name() {
+		if p.Domain == d.Name {
 			w.passes[p.Path] = i
 		}
 	}
-	top := w.children(d.Root(), "", 0)
-	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(d.Name()), top.text)
+	top := w.children(&d.Root, "", 0)
+	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(d.Name), top.text)
 }
 
 type canonicalWriter struct {
@@ -118,14 +118,14 @@ func inOrder(all []*written) (sorted []*written) {
 
 // child writes the descriptor of an entry below path, and all below it.
 func (w *canonicalWriter) child(n *descriptors.Node, id descriptors.Entry, path string, depth int) written {
-	path = joinPath(path, descriptors.PathSegment(id.Key, id.Value))
+	path = strings.TrimPrefix(path+"/"+descriptors.PathSegment(id.Key, id.Value), "/")
 	fields := []string{"key: " + inQuotes(id.Key)}
 	if id.Value != "" {
 		fields = append(fields, "value: "+inQuotes(id.Value))
 	}
 	c := written{rule: -1, pass: -1, pattern: -1}
 	below := w.children(n, path, depth+1)
-	if r := n.Rule(); r != nil {
+	if r := n.Rule; r != nil {
 		c.rule = r.Number
 		detailed := len(r.Values) == depth+1
 		if !detailed {
@@ -229,7 +229,7 @@ func inQuotes(s string) string { return strconv.QuoteToASCII(s) }
 // the lines that they stand on.
 func checkSameDomain(t *testing.T, got, want *descriptors.Config, gotTree, wantTree *descriptors.Domain, why string) {
 	t.Helper()
-	domain := wantTree.Name()
+	domain := wantTree.Name
 	gotRules, wantRules := rulesOf(got, domain), rulesOf(want, domain)
 	if len(gotRules) != len(wantRules) {
 		t.Fatalf("%s: %d rules, want %d", why, len(gotRules), len(wantRules))

@@ -68,12 +68,9 @@ func marks(data []byte) int {
 // syntaxError splits an error of the YAML library into its line and its text.
 func syntaxError(err error) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, after, ok := strings.Cut(rest, ": "); ok {
-			if line, err = strconv.Atoi(number); err == nil {
-				text = after
-			}
-		}
+	begin, rest, _ := strings.Cut(text, ": ")
+	if line, err = strconv.Atoi(strings.TrimPrefix(begin, "line ")); err == nil {
+		text = rest
 	}
 	return line, descriptors.Shown(text)
 }
@@ -104,34 +101,39 @@ type field struct {
 
 // set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
+	old := m.field(f.key.Value)
+	if old == nil {
+		m.fields = append(m.fields, f)
+		return
+	}
+	if !old.merged {
+		m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
+	}
+	*old = f
+}
+
+// field returns the field of a key, nil if the mapping has none.
+func (m *mapping) field(name string) *field {
 	for i := range m.fields {
-		if old := &m.fields[i]; old.key.Value == f.key.Value {
-			if !old.merged {
-				m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
-			}
-			*old = f
-			return
+		if m.fields[i].key.Value == name {
+			return &m.fields[i]
 		}
 	}
-	m.fields = append(m.fields, f)
+	return nil
 }
 
 // get returns the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
-	for i := range m.fields {
-		if m.fields[i].key.Value == name {
-			return m.fields[i].value
-		}
+	if f := m.field(name); f != nil {
+		return f.value
 	}
 	return nil
 }
 
 // at returns where a message about a key points to: the key, or the mapping that lacks it.
 func (m *mapping) at(name string) *yaml.Node {
-	for i := range m.fields {
-		if m.fields[i].key.Value == name {
-			return m.fields[i].key
-		}
+	if f := m.field(name); f != nil {
+		return f.key
 	}
 	return m.node
 }
@@ -245,21 +247,15 @@ func (p *parser) needed(m mapping, name, path, missing string) string {
 }
 
 // word returns a field as parse understands it, the zero value if it is missing or wrong.
-func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) T {
-	var zero T
-	n := m.get(name)
-	if n == nil {
-		return zero
-	}
-	before := p.errors
+func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) (v T) {
+	n, before := m.get(name), p.errors
 	text := p.text(m, name, path, maxName)
-	if p.errors > before {
-		return zero
+	if n == nil || p.errors > before {
+		return v
 	}
 	v, err := parse(text)
 	if err != nil {
 		p.errorf(n, path, "%s: %v", name, err)
-		return zero
 	}
 	return v
 }
@@ -269,30 +265,35 @@ func (p *parser) flag(m mapping, name, path string) bool {
 	n := m.get(name)
 	switch {
 	case n == nil:
-		return false
 	case isNull(n):
 		p.warnf(n, path, "%s is empty, which means false", name)
-		return false
-	case n.Kind == yaml.ScalarNode && n.Style&quotes == 0 && slices.Contains(yesWords, n.Value):
-		return true
-	case n.Kind == yaml.ScalarNode && n.Style&quotes == 0 && slices.Contains(noWords, n.Value):
-		return false
+	default:
+		v, known := flags[n.Value]
+		if known && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
+			return v
+		}
+		p.errorf(n, path, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
 	}
-	right := "true or false"
-	if n.Style&quotes != 0 {
-		right += ", without quotes"
-	}
-	p.errorf(n, path, "%s must be %s, not %s", name, right, describe(n))
 	return false
 }
 
-// The words of YAML 1.1 for true and false.
-var (
-	yesWords = []string{"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"}
-	noWords  = []string{"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"}
-)
+// flags are the words of YAML 1.1 for true and false.
+var flags = map[string]bool{
+	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
+	"on": true, "On": true, "ON": true, "y": true, "Y": true,
+	"false": false, "False": false, "FALSE": false, "no": false, "No": false, "NO": false,
+	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
+}
 
 const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+
+// unquoted returns what a message about n adds if n stands in quotes.
+func unquoted(n *yaml.Node) string {
+	if n.Style&quotes == 0 {
+		return ""
+	}
+	return ", without quotes"
+}
 
 // whole returns a field that is a whole number of 32 bits and at least least; 0 if it is missing.
 func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
@@ -302,11 +303,7 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	}
 	var v uint32
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
-		unquoted := ""
-		if n.Style&quotes != 0 {
-			unquoted = ", without quotes"
-		}
-		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted, describe(n))
+		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v

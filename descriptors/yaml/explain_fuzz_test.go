@@ -21,7 +21,7 @@ func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *
 		}
 		return
 	}
-	n := tree.Root()
+	n := &tree.Root
 	for i, s := range x.Steps {
 		listed, children := len(s.Others)+s.More, 0
 		if s.Chosen != nil {
@@ -42,7 +42,7 @@ func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *
 			}
 		}
 		next := stepByDefinition(n, d[i])
-		if next == nil != (s.Chosen == nil) || next != nil && next.Where() != s.Chosen.Where {
+		if next == nil != (s.Chosen == nil) || next != nil && next.Where != s.Chosen.Where {
 			t.Fatalf("%v: step %d takes another child than Match:\n%v", d, i, x)
 		}
 		if next == nil {
@@ -50,7 +50,7 @@ func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *
 		}
 		n = next
 	}
-	if len(x.Steps) != len(d) || n.Rule() != m.Rule {
+	if len(x.Steps) != len(d) || n.Rule != m.Rule {
 		t.Fatalf("%v: Explain ends elsewhere than Match, %+v:\n%v", d, m, x)
 	}
 }

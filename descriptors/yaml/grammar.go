@@ -25,10 +25,10 @@ var (
 	inDescriptor = kind{"a descriptor", []string{
 		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
 		"metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
-	inRateLimit = kind{"rate_limit", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces", "unlimited"}}
 	inListItem = kind{"an item of rate_limits", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces"}}
+	inRateLimit = kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}
+	inReplaces  = kind{"an item of replaces", []string{"name"}}
 )
 
 // belongs says where a key goes that is in a mapping of the wrong kind. A key of several kinds has the first.

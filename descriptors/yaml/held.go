@@ -179,7 +179,7 @@ func (h *Held) unchanged(files []File) []string {
 func (h *Held) build(r *Renewal) {
 	forms := slices.SortedFunc(maps.Values(h.domains), func(a, b form) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
-			cmp.Compare(a.domain.Name(), b.domain.Name()))
+			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
 	domains, unfolded := make([]*descriptors.Domain, len(forms)), 0
 	for i, form := range forms {

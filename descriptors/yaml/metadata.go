@@ -3,7 +3,6 @@ package yaml
 import (
 	"maps"
 	"math"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -12,15 +11,14 @@ import (
 
 // metadata reads what a rule tells Envoy about the requests that it lets pass. It returns nil if the rule tells nothing.
 func (p *parser) metadata(m mapping, path string) map[string]any {
-	n := m.get("metadata")
-	if n == nil || isNull(n) {
-		return nil
-	}
-	if n.Kind != yaml.MappingNode {
+	switch n := m.get("metadata"); {
+	case n == nil || isNull(n):
+	case n.Kind != yaml.MappingNode:
 		p.errorf(n, path, "metadata must be a mapping (key: value), not %s", describe(n))
-		return nil
+	default:
+		return p.freeMapping(n, path, 0)
 	}
-	return p.freeMapping(n, path, 0)
+	return nil
 }
 
 // freeMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
@@ -68,16 +66,12 @@ func (p *parser) free(n *yaml.Node, path string, depth int) any {
 }
 
 func (p *parser) freeScalar(n *yaml.Node, path string) any {
-	plain := n.Style&(quotes|yaml.TaggedStyle) == 0
+	flag, isFlag := flags[n.Value]
 	switch {
 	case n.Tag == "!!null":
 		return nil
-	case plain && slices.Contains(yesWords, n.Value):
-		return true
-	case plain && slices.Contains(noWords, n.Value):
-		return false
-	case n.Tag == "!!bool" && slices.Contains(slices.Concat(yesWords, noWords), n.Value):
-		return slices.Contains(yesWords, n.Value)
+	case isFlag && (n.Tag == "!!bool" || n.Style&(quotes|yaml.TaggedStyle) == 0):
+		return flag
 	case n.Tag == "!!int", n.Tag == "!!float":
 		var v float64
 		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {

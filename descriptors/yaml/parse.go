@@ -112,7 +112,9 @@ func (p *parser) reuse(f readFile) {
 // end is called once all files are read.
 func (p *parser) end() {
 	p.warnOfNothingReplaced()
-	p.problems.sort()
+	slices.SortStableFunc(p.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
 	if more := max(0, p.errors-maxProblems) + max(0, p.warnings-maxProblems); more > 0 {
 		p.problems = append(p.problems, Problem{Text: fmt.Sprintf("and %d more problems", more), Warning: true})
 	}
@@ -130,17 +132,17 @@ func (p *parser) readData(data []byte) {
 	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	p.checkKeys(&m, "")
-	domain := descriptors.NewDomain(name, p.where(m.node))
+	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
 	switch other := p.domains[name]; {
 	case other != nil && p.options.Merge:
 		domain = other
 	case other != nil:
 		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
-			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where()))
+			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where))
 	case name != "":
 		p.domains[name] = domain
 	}
-	p.descriptors(m, level{domain: domain, node: domain.Root()})
+	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
 // level is where a list of descriptors stands, and what those above it say of their entries.
@@ -180,13 +182,16 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	if key == "" {
 		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
 	}
-	path := joinPath(in.path, descriptors.PathSegment(key, value))
+	path := descriptors.PathSegment(key, value)
+	if in.path != "" {
+		path = in.path + "/" + path
+	}
 	p.checkKeys(&m, path)
 	if !p.spend(n, len(path)) {
 		return
 	}
 	p.warnOfValue(m, path)
-	below := level{domain: in.domain, node: p.add(n, in.node, key, value, path), path: path, depth: in.depth + 1,
+	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path), path: path, depth: in.depth + 1,
 		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
 	rule := p.rule(m, below, p.where(n))
 	if rule != nil {
@@ -199,28 +204,20 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 
 func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file.Name, n.Line) }
 
-func joinPath(parent, segment string) string {
-	if parent == "" {
-		return segment
-	}
-	return parent + "/" + segment
-}
-
 func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
 	if p.errors++; p.errors <= maxProblems {
-		p.problems = append(p.problems, p.problem(at, path, fmt.Sprintf(format, args...)))
+		p.add(at, path, fmt.Sprintf(format, args...), false)
 	}
 }
 
 func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
 	if p.warnings++; p.warnings <= maxProblems {
-		w := p.problem(at, path, fmt.Sprintf(format, args...))
-		w.Warning = true
-		p.problems = append(p.problems, w)
+		p.add(at, path, fmt.Sprintf(format, args...), true)
 	}
 }
 
-func (p *parser) problem(at *yaml.Node, path, text string) Problem {
-	return Problem{File: descriptors.Printable(p.file.Name), Line: at.Line, Domain: descriptors.Shown(p.file.domain),
-		Path: descriptors.Shown(descriptors.ReadablePath(path)), Text: text}
+func (p *parser) add(at *yaml.Node, path, text string, warning bool) {
+	p.problems = append(p.problems, Problem{File: descriptors.Printable(p.file.Name), Line: at.Line,
+		Domain: descriptors.Shown(p.file.domain), Path: descriptors.Shown(descriptors.ReadablePath(path)),
+		Text: text, Warning: warning})
 }

@@ -97,7 +97,7 @@ func checkFile(t *testing.T, data []byte) {
 		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
 	}
 	for _, p := range problems {
-		if s := p.String(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+		if s := p.Error(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
 			t.Errorf("a problem must be one line and short: %q", s)
 		}
 	}
@@ -106,7 +106,7 @@ func checkFile(t *testing.T, data []byte) {
 		return
 	}
 	domain := c.DomainNames()[0]
-	checkSpelt(t, c, trees[domain], trees[domain].Root(), nil)
+	checkSpelt(t, c, trees[domain], &trees[domain].Root, nil)
 	text := canonical(c, trees[domain])
 	if len(text) > maxWrittenOut {
 		return
@@ -130,10 +130,10 @@ func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n
 			continue
 		}
 		d := append(slices.Clip(above), e)
-		if m := c.Match(tree.Name(), d); m.Rule != child.Rule() || (m.Found == descriptors.RuleFound) != (child.Rule() != nil) {
-			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.Where(), m)
+		if m := c.Match(tree.Name, d); m.Rule != child.Rule || (m.Found == descriptors.RuleFound) != (child.Rule != nil) {
+			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.Where, m)
 		}
-		checkExplanation(t, c, tree.Name(), tree, d)
+		checkExplanation(t, c, tree.Name, tree, d)
 		checkSpelt(t, c, tree, child, d)
 	}
 }

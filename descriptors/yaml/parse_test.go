@@ -231,7 +231,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
 	c, problems := Parse(files, Options{Merge: true})
 	want := "z:3: domain d, l: the same key and value are already configured at b/a:4"
-	if c != nil || len(problems) != 1 || problems[0].String() != want {
+	if c != nil || len(problems) != 1 || problems[0].Error() != want {
 		t.Errorf("got %v, want %s", problems, want)
 	}
 }
@@ -259,7 +259,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 	var got []string
 	for _, p := range problems {
-		got = append(got, p.String())
+		got = append(got, p.Error())
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -295,7 +295,7 @@ func TestWarningsDoNotStopAConfiguration(t *testing.T) {
 			if c == nil {
 				t.Error("a warning must not stop the configuration")
 			}
-			if len(problems) != 1 || problems[0].String() != test.want || !problems[0].Warning {
+			if len(problems) != 1 || problems[0].Error() != test.want || !problems[0].Warning {
 				t.Errorf("got %v\nwant one warning: %s", problems, test.want)
 			}
 			if problems.Err() != nil {
@@ -315,7 +315,7 @@ func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	if len(problems) != 1 {
 		t.Fatalf("got %v, want one problem", problems)
 	}
-	got := problems[0].String()
+	got := problems[0].Error()
 	if strings.ContainsAny(got, "\n\x1b") {
 		t.Errorf("a problem must not break the line or move the cursor: %q", got)
 	}

@@ -1,15 +1,13 @@
 package yaml
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Problem is one thing that is wrong in a configuration file. Its texts are short and printable, whatever the file
-// holds.
+// Problem is one thing that is wrong in a configuration file. Its texts are short and printable, whatever the file holds.
 type Problem struct {
 	File    string
 	Line    int    // from 1; 0 if no line is known
@@ -21,28 +19,19 @@ type Problem struct {
 
 // Error returns the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
 func (p Problem) Error() string {
-	var b strings.Builder
-	if p.File != "" {
-		b.WriteString(p.File)
-		if p.Line > 0 {
-			b.WriteString(":" + strconv.Itoa(p.Line))
+	where, about := p.File, p.Path
+	if where != "" && p.Line > 0 {
+		where += ":" + strconv.Itoa(p.Line)
+	}
+	if p.Domain != "" {
+		about = "domain " + p.Domain
+		if p.Path != "" {
+			about += ", " + p.Path
 		}
-		b.WriteString(": ")
 	}
-	switch {
-	case p.Domain != "" && p.Path != "":
-		b.WriteString("domain " + p.Domain + ", " + p.Path + ": ")
-	case p.Domain != "":
-		b.WriteString("domain " + p.Domain + ": ")
-	case p.Path != "":
-		b.WriteString(p.Path + ": ")
-	}
-	b.WriteString(p.Text)
-	return b.String()
+	parts := slices.DeleteFunc([]string{where, about}, func(part string) bool { return part == "" })
+	return strings.Join(append(parts, p.Text), ": ")
 }
-
-// String returns the same as [Problem.Error].
-func (p Problem) String() string { return p.Error() }
 
 // Problems are what [Parse] found, by file and line.
 type Problems []Problem
@@ -56,10 +45,4 @@ func (ps Problems) Err() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (ps Problems) sort() {
-	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
 }

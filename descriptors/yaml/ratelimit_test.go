@@ -115,7 +115,7 @@ func TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			c, problems := Parse([]File{{"f", []byte(r.text)}}, Options{})
-			if c == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), r.want) {
+			if c == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].Error(), r.want) {
 				t.Errorf("got %v\nwant one warning …%s…", problems, r.want)
 			}
 		})

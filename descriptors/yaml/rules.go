@@ -1,6 +1,7 @@
 package yaml
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,10 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	}
 	detailed := p.flag(m, "detailed_metric", path)
 	if detailed {
-		r.Values = upTo(at.depth)
+		r.Values = make([]int, at.depth)
+		for i := range r.Values {
+			r.Values[i] = i
+		}
 	}
 	one, many := m.get("rate_limit"), m.get("rate_limits")
 	if one != nil && many != nil {
@@ -93,15 +97,6 @@ func (p *parser) patterns(m mapping, above level, key, value, path string) []str
 	all[above.depth] = value
 	if value == "" { // the key has the star
 		all[above.depth] = "*"
-	}
-	return all
-}
-
-// upTo returns the numbers below n.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
 	}
 	return all
 }
@@ -199,14 +194,8 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	}
 	requests := p.whole(m, "requests_per_unit", path, 0)
 	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := uint32(1)
-	if m.get("unit_multiplier") != nil {
-		multiplier = p.whole(m, "unit_multiplier", path, 1)
-	}
-	algorithm := p.options.Algorithm
-	if m.get("algorithm") != nil {
-		algorithm = word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
-	}
+	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path, 1), 1)
+	algorithm := cmp.Or(word(p, m, "algorithm", path, descriptors.ParseAlgorithm), p.options.Algorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
 	burst := p.whole(m, "burst", path, 1)
 	name := p.text(m, "name", path, maxName)
@@ -224,4 +213,51 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	l.Name = name
 	p.warnOfName(m, name, path)
 	return l, true
+}
+
+// replacement is a name that a limit stands in for, and where in its file it says so.
+type replacement struct {
+	path, name string
+	line       int
+}
+
+// replaces reads the names of the limits that a rate_limit of this name stands in for.
+func (p *parser) replaces(m mapping, own, path string) (names []string) {
+	n := m.get("replaces")
+	if n == nil || isNull(n) {
+		return nil
+	}
+	for _, item := range p.list(n, "replaces", path) {
+		of, ok := p.mapping(item, inReplaces, path)
+		if !ok {
+			continue
+		}
+		name := p.needed(of, "name", path, "should not have an empty replaces entry: give the name of a limit")
+		if name == "" {
+			continue
+		}
+		if name == own {
+			p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
+		}
+		names = append(names, name)
+		p.file.replacements = append(p.file.replacements, replacement{path, name, item.Line})
+	}
+	return names
+}
+
+// warnOfNothingReplaced warns of each replaced name that no limit of its domain has, once all files are read. Only these
+// names stay with their file.
+func (p *parser) warnOfNothingReplaced() {
+	for i := range p.read {
+		p.file = &p.read[i]
+		var idle []replacement
+		for _, r := range p.file.replacements {
+			if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
+				idle = append(idle, r)
+				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
+					"or leave it out", descriptors.Shown(r.name))
+			}
+		}
+		p.file.replacements = idle
+	}
 }

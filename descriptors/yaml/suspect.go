@@ -22,11 +22,11 @@ type composite struct {
 	name   string
 }
 
-// add hangs a child below parent, and complains of one that is there already, or that others hide.
-func (p *parser) add(n *yaml.Node, parent *descriptors.Node, key, value, path string) *descriptors.Node {
+// child hangs a child below parent, and complains of one that is there already, or that others hide.
+func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, p.where(n))
 	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s", descriptors.Printable(child.Where()))
+		p.errorf(n, path, "the same key and value are already configured at %s", descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
 	name := key
@@ -38,7 +38,7 @@ func (p *parser) add(n *yaml.Node, parent *descriptors.Node, key, value, path st
 		p.warnf(n, path, "envoyproxy/ratelimit takes this for the descriptor at %s given twice, and refuses the "+
 			"file: weir compares keys and values apart", descriptors.Printable(other))
 	} else {
-		p.composites[id] = child.Where()
+		p.composites[id] = child.Where
 	}
 	if strings.Contains(name, "*") {
 		p.warnOfHidden(n, parent, descriptors.Entry{Key: key, Value: value}, path)
@@ -59,7 +59,7 @@ func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descri
 		// A star in own's text is fitted by a star only, which fits whatever it stands for.
 		if isPlain(first) && first.Fits(own) && (first.Value == "" || own.Value != "") {
 			p.warnf(n, path, "this never applies: the pattern at %s stands before it and fits all that this one fits",
-				descriptors.Printable(child.Where()))
+				descriptors.Printable(child.Where))
 			return
 		}
 	}
