@@ -29,15 +29,7 @@ const (
 //	        12:00:33  4  ██████████
 //	  1m    2026-11-21 12:00  7  ██████████
 //
-// Of a sliding log, the instants of its hits:
-//
-//	10/minute   2 of 10, 8 remaining, resets in 29s
-//	  1µs   2026-11-21 12:00:12.700104  1
-//	        2026-11-21 12:00:33.000250  1
-//
-// Of a token bucket, of which 5 fit at once:
-//
-//	10/minute   2 of 5, 3 remaining, the next leaks in 4s
+// A sliding log lists the instants of its hits, a token bucket nothing.
 type countersView struct {
 	answer admin.CountersAnswer
 	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out

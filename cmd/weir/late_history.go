@@ -43,84 +43,77 @@ func openServedHistory(set *settings.Settings, log *slog.Logger) (closingStore, 
 	return filehistory.InMemory(c)
 }
 
-// lateStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
-type lateStore struct {
-	open   func() (closingStore, error)
-	log    *slog.Logger
-	opened atomic.Pointer[closingStore]
-	why    atomic.Pointer[error]
-}
-
 // openRetry is how long after a failure a store is opened again.
 const openRetry = time.Minute
 
-// try opens the store, if it is not open. It is for one goroutine at a time.
+// lateStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
+type lateStore struct {
+	open func() (closingStore, error)
+	log  *slog.Logger
+	last atomic.Pointer[opening]
+}
+
+// opening is what came of opening a store.
+type opening struct {
+	store closingStore
+	err   error
+}
+
+// try opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
 func (s *lateStore) try() {
-	if s.opened.Load() != nil {
+	before := s.last.Load()
+	if before != nil && before.err == nil {
 		return
 	}
 	store, err := s.open()
-	if err == nil {
-		s.opened.Store(&store)
-		if s.why.Load() != nil {
-			s.log.Info("the history is open")
+	if err != nil {
+		err = fmt.Errorf("the history is not open: %w", err)
+		if before == nil || before.err.Error() != err.Error() {
+			s.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
 		}
-		return
+	} else if before != nil {
+		s.log.Info("the history is open")
 	}
-	err = fmt.Errorf("the history is not open: %w", err)
-	if before := s.why.Load(); before == nil || (*before).Error() != err.Error() {
-		s.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
-	}
-	s.why.Store(&err)
+	s.last.Store(&opening{store, err})
 }
 
 // keepTrying opens the store as soon as it can be opened, or ctx ends.
 func (s *lateStore) keepTrying(ctx context.Context) {
-	for s.opened.Load() == nil && wait.For(ctx, openRetry) {
+	for s.err() != nil && wait.For(ctx, openRetry) {
 		s.try()
 	}
 }
 
-func (s *lateStore) store() (history.Store, error) {
-	if store := s.opened.Load(); store != nil {
-		return *store, nil
-	}
-	if why := s.why.Load(); why != nil {
-		return nil, *why
-	}
-	return nil, errors.New("the history is not open yet")
-}
+// err returns why the store is not open, nil if it is.
+func (s *lateStore) err() error { return s.last.Load().err }
 
 // Apply implements history.Store.
 func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
-	store, err := s.store()
-	if err != nil {
+	if err := s.err(); err != nil {
 		return history.Receipt{}, err
 	}
-	return store.Apply(ctx, p, b)
+	return s.last.Load().store.Apply(ctx, p, b)
 }
 
 // Roll implements history.Store.
 func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
-	store, err := s.store()
-	if err != nil {
+	if err := s.err(); err != nil {
 		return history.Rolled{}, err
 	}
-	return store.Roll(ctx, job)
+	return s.last.Load().store.Roll(ctx, job)
 }
 
 // Query implements history.Store.
 func (s *lateStore) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	store, err := s.store()
-	if err != nil {
+	if err := s.err(); err != nil {
 		return err
 	}
-	return store.Query(ctx, q, yield)
+	return s.last.Load().store.Query(ctx, q, yield)
 }
 
 func (s *lateStore) close() error {
-	if store := s.opened.Load(); store != nil {
-		return (*store).Close()
+	if s.err() != nil {
+		return nil
 	}
-	return nil
+	return s.last.Load().store.Close()
 }

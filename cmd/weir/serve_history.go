@@ -20,8 +20,7 @@ import (
 const (
 	// lastFlush bounds how long the end of the process waits until the history has stored the last hits.
 	lastFlush = 5 * time.Second
-	// downsampleInterval is how often the history is downsampled. Minutes become due by the hour, so more often moves no
-	// more.
+	// downsampleInterval is how often the history is downsampled. Minutes become due by the hour.
 	downsampleInterval = 5 * time.Minute
 )
 
@@ -43,8 +42,8 @@ func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logg
 		m.recorder = hits.New(hits.DefaultValues)
 		m.store = &lateStore{open: func() (closingStore, error) { return openServedHistory(set, log) }, log: log}
 		m.store.try()
-		if why := m.store.why.Load(); why != nil && set.HistoryInRedis() {
-			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", *why)
+		if err := m.store.err(); err != nil && set.HistoryInRedis() {
+			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
 		m.downsample = set.Downsamples()
 		m.exporter = export.New(export.Config{
@@ -88,7 +87,7 @@ func (m *measuring) close(kill context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
-	if m.store.try(); m.store.opened.Load() == nil {
+	if m.store.try(); m.store.err() != nil {
 		cancel() // there is nothing to wait for
 	}
 	m.exporter.Close(ctx)
@@ -127,20 +126,18 @@ func (m *measuring) export(metrics *stats.Metrics) {
 	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.",
 		func() float64 { return float64(st().Waiting) })
 	metrics.Gauge("weir_history_oldest_waiting_seconds", "How long something has been waiting for it.",
-		func() float64 { return sinceOrZero(st().Oldest) })
+		func() float64 {
+			if oldest := st().Oldest; !oldest.IsZero() {
+				return time.Since(oldest).Seconds()
+			}
+			return 0
+		})
 	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.",
 		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
 	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", func() float64 {
-		if m.store.opened.Load() == nil || st().Down {
+		if m.store.err() != nil || st().Down {
 			return 0
 		}
 		return 1
 	})
-}
-
-func sinceOrZero(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return time.Since(t).Seconds()
 }
