@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirproxy/weir/server/hits"
@@ -27,38 +28,35 @@ type Metrics struct {
 // New makes the metrics of a process of this version.
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_requests_total",
-		Help: "Rate-limit requests answered, by outcome.",
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	register := promauto.With(m.registry)
+	requests := register.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_requests_total", Help: "Rate-limit requests answered, by outcome.",
 	}, []string{"outcome"})
 	for o := range m.requests {
 		m.requests[o] = requests.WithLabelValues(limit.Outcome(o).String())
 	}
-	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
 		Buckets: []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3},
 	})
-	m.panics = prometheus.NewCounter(prometheus.CounterOpts{
+	m.panics = register.NewCounter(prometheus.CounterOpts{
 		Name: "weir_panics_total",
 		Help: "Panics that were caught while a request was answered. Each is a defect: please report it.",
 	})
-	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_config_loads_total",
-		Help: "Configurations read, by whether they were put in force.",
+	reloads := register.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_config_loads_total", Help: "Configurations read, by whether they were put in force.",
 	}, []string{"result"})
 	m.reloads = [2]prometheus.Counter{reloads.WithLabelValues("rejected"), reloads.WithLabelValues("applied")}
-	m.current = prometheus.NewGauge(prometheus.GaugeOpts{
+	m.current = register.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
 	})
-	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "weir_build_info",
-		Help:        "Always 1; the labels say which build this is.",
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		requests, m.seconds, m.panics, reloads, m.current, build)
 	return m
 }
 
@@ -97,8 +95,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Hits adds the totals of each rule that has had hits. Values are no labels: requests choose them, and a scraper pays for
-// each series.
+// Hits adds the totals of each rule that has had hits. Values are no labels: requests choose them.
 func (m *Metrics) Hits(r *hits.Recorder) { m.registry.MustRegister(hitsCollector{r}) }
 
 var (
