@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -114,4 +115,166 @@ func describeRule(r *descriptors.Rule) string {
 		out += "  (quota: denies when all quotas of a request are over)"
 	}
 	return out
+}
+
+// maxReplacers is how many rules an explanation names that replace limits of the one that it is about.
+const maxReplacers = 10
+
+// explain prints what a descriptor gets and why.
+func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error {
+	d, err := descriptors.ParseDescriptor(c.Explain)
+	if err != nil {
+		return fmt.Errorf("--explain: %w", err)
+	}
+	domain, err := c.explainedDomain(config)
+	if err != nil {
+		return err
+	}
+	x := config.Explain(domain, d)
+	if _, err := io.WriteString(out, x.String()); err != nil {
+		return err
+	}
+	switch {
+	case x.Match.Found == descriptors.UnknownDomain:
+		return terminal.Failed
+	case x.Match.Rule == nil:
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w)
+	explainRule(w, config, &x)
+	return w.Flush()
+}
+
+// explainedDomain returns the domain asked for, or the only one there is.
+func (c *checkCommand) explainedDomain(config *descriptors.Config) (string, error) {
+	if c.Domain != "" {
+		return c.Domain, nil
+	}
+	names := slices.Concat(config.DomainNames(), config.BrokenNames())
+	if len(names) == 1 {
+		return names[0], nil
+	}
+	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
+}
+
+// explainRule prints all that the rule of an explanation says about its descriptor, a line each.
+func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explanation) {
+	add := func(about, format string, args ...any) {
+		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
+		fmt.Fprintf(w, "%s\t%s\n", about, text)
+	}
+	r := x.Match.Rule
+	path := terminal.Printable(descriptors.ReadablePath(r.Path))
+	add("rule", "%s (%s)", path, terminal.Printable(r.Where))
+	for i := range r.Limits {
+		add("limit", "%s", describeLimit(r, &r.Limits[i]))
+	}
+	if r.Unlimited {
+		add("limit", "none: unlimited")
+	} else {
+		add("charge", "%s", describeCharge(r))
+		add("key", "%q", x.Match.AppendKey(nil, x.Domain, x.Descriptor))
+	}
+	for i, e := range x.Descriptor {
+		if pattern := r.Shared(i); pattern != "" {
+			add("share", "all values of %s that fit %q have one count", terminal.Printable(e.Key), pattern)
+		}
+	}
+	if len(r.Replaces) > 0 {
+		add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
+	}
+	for _, text := range replacers(config, r) {
+		add("replaced", "%s", text)
+	}
+	if r.Shadow {
+		add("shadow", "counted, never denied")
+	}
+	if r.Quota {
+		add("quota", "denied only when all quotas of a request are over")
+	}
+	if r.Message != "" {
+		add("message", "%q", r.Message)
+	}
+	if r.Metadata != nil {
+		add("metadata", "%s", asJSON(r.Metadata))
+	}
+	if r.Values == nil {
+		add("history", "%s, all values together", path)
+	} else {
+		value := string(r.AppendValue(nil, x.Descriptor))
+		add("history", "%s, each value apart: %s", path, terminal.Printable(descriptors.ReadablePath(value)))
+	}
+}
+
+// describeLimit returns a limit with all that decides how it counts.
+func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
+	out := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, l.WindowName())
+	switch l.Algorithm {
+	case descriptors.SlidingWindow:
+		out += ", buckets of " + strings.Join(l.LevelNames(), ", ")
+	case descriptors.SlidingLog:
+		out += ", exact to the microsecond"
+	case descriptors.TokenBucket:
+		out += fmt.Sprintf(", burst %d", l.Burst)
+	}
+	if r.Charge.Always(l) {
+		out += ", denied hits count too"
+	}
+	if l.Name != "" {
+		out += fmt.Sprintf(", name %q", l.Name)
+	}
+	return out
+}
+
+// describeCharge tells which hits of a rule are counted.
+func describeCharge(r *descriptors.Rule) string {
+	switch r.Charge {
+	case descriptors.ChargeAdmitted:
+		return "admitted hits"
+	case descriptors.ChargeAlways:
+		return "all hits"
+	}
+	if !slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return !r.Charge.Always(&l) }) {
+		return "all hits"
+	}
+	return "admitted hits, and all that a descriptor brings as its own hits_addend"
+}
+
+// replacers names the rules beside which limits of r step aside.
+func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
+	names, more := r.Names(), 0
+	for _, other := range config.Rules() {
+		replaced := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(other.Replaces, name) })
+		switch {
+		case other.Domain != r.Domain || len(replaced) == 0:
+		case len(all) == maxReplacers:
+			more++
+		default:
+			all = append(all, fmt.Sprintf("%s, where a request matches %s (%s) as well", quotedList(replaced),
+				terminal.Printable(descriptors.ReadablePath(other.Path)), terminal.Printable(other.Where)))
+		}
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("and by %d more", more))
+	}
+	return all
+}
+
+// quotedList returns names as people list them.
+func quotedList(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// asJSON returns a rule's metadata on one line, its keys in order.
+func asJSON(metadata map[string]any) string {
+	var b strings.Builder
+	if err := terminal.WriteJSON(&b, metadata); err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(b.String())
 }

@@ -6,13 +6,12 @@ import (
 	"runtime/metrics"
 )
 
-// headroom is how much garbage weir lets pile up, in bytes, before it is collected: enough that collecting costs
-// little at thousands of requests a second, and little beside the counters of a full memory store.
+// headroom is how much garbage weir lets pile up, in bytes, before it is collected: collecting then costs little at
+// thousands of requests a second.
 const headroom = 128 << 20
 
-// keepHeadroom sets the collector's pace to the headroom, as far as 400 % of what is live, and at least 100 %. The pace
-// follows what is live after each collection; slower, and a store that fills quickly would grow far beyond it. It does
-// nothing if the user has set GOGC.
+// keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 400 % of what is live, and at
+// least 100 %. It does nothing if the user has set GOGC.
 func keepHeadroom(gogc string) {
 	if gogc != "" {
 		return

@@ -8,12 +8,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
+
+// store is what both stores are.
+type store interface {
+	backend.Counter
+	backend.Inspector
+}
 
 // counters are where weir counts.
 type counters struct {
@@ -48,23 +55,22 @@ func measureRedis(store *counter.Store, name string, metrics *stats.Metrics) {
 		name, help string
 		total      func(counter.Stats) uint64
 	}{
-		{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s counter.Stats) uint64 { return s.Batches }},
-		{"weir_redis_checks_total", "Checks in them.", func(s counter.Stats) uint64 { return s.Checks }},
-		{"weir_redis_redirects_total", "Redirects of a Redis Cluster that a check followed.",
+		{"batches", "Batches of checks sent to Redis.", func(s counter.Stats) uint64 { return s.Batches }},
+		{"checks", "Checks in them.", func(s counter.Stats) uint64 { return s.Checks }},
+		{"redirects", "Redirects of a Redis Cluster that a check followed.",
 			func(s counter.Stats) uint64 { return s.Redirects }},
-		{"weir_redis_resent_total", "Checks sent again, as it was proven that they had not run.",
+		{"resent", "Checks sent again, as it was proven that they had not run.",
 			func(s counter.Stats) uint64 { return s.Resent }},
-		{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
+		{"dropped", "Checks that were not sent because their callers had left.",
 			func(s counter.Stats) uint64 { return s.Dropped }},
-		{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
-			func(s counter.Stats) uint64 { return s.Unavailable }},
+		{"unavailable", "Checks that Redis gave no answer to.", func(s counter.Stats) uint64 { return s.Unavailable }},
 	} {
-		metrics.Counter(m.name, m.help, map[string]string{"redis": name}, func() float64 { return float64(m.total(store.Stats())) })
+		metrics.Counter("weir_redis_"+m.name+"_total", m.help, map[string]string{"redis": name},
+			func() float64 { return float64(m.total(store.Stats())) })
 	}
 }
 
-// await waits until each Redis was reached once. Its error says that one was not, in the time that
-// REDIS_STARTUP_MAX_ELAPSED_TIME gives it.
+// await waits until each Redis was reached once; if one is not in time, it returns an error.
 func (c *counters) await(ctx context.Context) error {
 	for _, s := range c.redis {
 		if err := s.Health().Await(ctx); err != nil && ctx.Err() == nil {
@@ -74,13 +80,10 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// healthInterval is how often health is made what Redis is.
-const healthInterval = 200 * time.Millisecond
-
 // follow lets health say no, until ctx ends, while one of the Redis does not answer.
 func (c *counters) follow(ctx context.Context, h *server.Health) {
 	away := func(s *counter.Store) bool { return s.Health().Answers() != nil }
-	for more := true; more; more = wait.For(ctx, healthInterval) {
+	for more := true; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(!slices.ContainsFunc(c.redis, away))
 	}
 }

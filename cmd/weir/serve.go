@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -34,9 +33,6 @@ func (*serveCommand) Help() string {
 DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
 once.`
 }
-
-// errGaveUp is why a weir drains that never found what it needs; it has logged what that is.
-var errGaveUp = errors.New("gave up")
 
 // Run serves until a signal comes, then drains.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
@@ -79,7 +75,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	running.Go(func() {
 		if err := store.await(ctx); err != nil {
 			log.Error("weir gives up", "error", err)
-			cancel(errGaveUp)
+			cancel(terminal.No)
 		}
 	})
 	if set.BothRedis.HealthCheckActiveConnection {
@@ -88,8 +84,8 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	running.Go(func() { measure.run(ctx) })
 	kill := secondSignal(ctx)
 	err = srv.Run(ctx, kill)
-	if err == nil && context.Cause(ctx) == errGaveUp {
-		err = terminal.No
+	if err == nil && context.Cause(ctx) == terminal.No {
+		err = terminal.No // it was logged why
 	}
 	cancel(nil)
 	running.Wait()
@@ -117,22 +113,11 @@ func (c *serveCommand) watch(ctx context.Context, set *settings.Settings, l *lim
 	}
 }
 
-// store is what both stores are.
-type store interface {
-	backend.Counter
-	backend.Inspector
-}
-
 // openStore opens the store that BACKEND_TYPE names.
 func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
 		return openRedis(set, metrics, log)
 	}
-	memory, err := openMemory(set, metrics, log)
-	return &counters{store: memory}, err
-}
-
-func openMemory(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*memory.Store, error) {
 	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
@@ -144,7 +129,7 @@ func openMemory(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return store, nil
+	return &counters{store: store}, nil
 }
 
 // secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.

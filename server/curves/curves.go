@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -40,4 +41,91 @@ func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
+}
+
+const (
+	// MaxPoints is how many buckets a series may be cut into.
+	MaxPoints = 10_000
+	// MaxRows is how many rows of a ranking may be asked for.
+	MaxRows = 1000
+)
+
+// Question is what people ask about the history. What is empty or 0 is left open.
+type Question struct {
+	Domain, Path, Value string // only these; a path as it is stored, or as people are shown it, which is not escaped
+	Outcome             string // only this, such as within; not for Top
+
+	// From until before To, as [history.ParseMoment] reads them; not for Verify. Without To it is now, the present second
+	// included, and without From an hour before To.
+	From, To string
+
+	Points int    // of Show: how many buckets to cut the time into at most; left open, as they are stored
+	Zone   string // of Show: the time zone that days are cut by, such as Europe/Berlin; left open, UTC
+	By     string // of Top: what to rank by, hits or an outcome; left open, hits
+	Rows   int    // of Top: how many to list at most, from 1
+}
+
+// query is a question as the store is asked.
+type query struct {
+	history.Query               // without its range
+	wanted        history.Range // as asked for
+	points        int           // 0: as stored
+	zone          *time.Location
+}
+
+// read reads all of a question but how to rank.
+func (h *History) read(asked *Question) (*query, error) {
+	only := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	q := &query{points: asked.Points, zone: time.UTC}
+	q.Domain, q.Path, q.Value = only(asked.Domain), only(asked.Path), only(asked.Value)
+	if asked.Outcome != "" {
+		outcome, err := history.ParseOutcome(asked.Outcome)
+		if err != nil {
+			return nil, refuse("outcome: %v.", err)
+		}
+		q.Outcomes = []history.Outcome{outcome}
+	}
+	if asked.Zone != "" {
+		var err error
+		if q.zone, err = time.LoadLocation(asked.Zone); err != nil || asked.Zone == "Local" {
+			return nil, refuse("tz: %q is not a time zone: use a name such as Europe/Berlin.", asked.Zone)
+		}
+	}
+	if q.points < 0 || q.points > MaxPoints {
+		return nil, RefuseNumber("points", strconv.Itoa(q.points), MaxPoints)
+	}
+	var err error
+	q.wanted, err = readRange(asked.From, asked.To, h.now())
+	return q, err
+}
+
+// readRange reads a range by a clock.
+func readRange(from, to string, now time.Time) (r history.Range, err error) {
+	r.To = now.Unix() + 1
+	if to != "" {
+		if r.To, err = history.ParseMoment(to, now); err != nil {
+			return r, refuse("to: %v.", err)
+		}
+	}
+	r.From = max(r.To-int64(time.Hour/time.Second), 0)
+	if from != "" {
+		if r.From, err = history.ParseMoment(from, now); err != nil {
+			return r, refuse("from: %v.", err)
+		}
+	}
+	if r.Length() <= 0 {
+		stamp := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+		return r, refuse("from (%s) must be before to (%s).", stamp(r.From), stamp(r.To))
+	}
+	return r, nil
+}
+
+// RefuseNumber returns the [Refusal] of what was given for a whole number from 1.
+func RefuseNumber(name, given string, most int) error {
+	return refuse("%s must be a whole number from 1 to %d, not %q.", name, most, given)
 }

@@ -44,10 +44,7 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 		request.Header.Set("Authorization", "Bearer "+p.Token)
 	}
 	status, body, err := send(request)
-	var asked *url.Error
 	switch {
-	case errors.As(err, &asked):
-		return nil, fmt.Errorf("asking %s: %w", p.Address, asked.Err) // without the URL, which is long
 	case err != nil:
 		return nil, fmt.Errorf("asking %s: %w", p.Address, err)
 	case status != http.StatusOK:
@@ -63,7 +60,7 @@ func send(request *http.Request) (status int, body []byte, err error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, errors.Unwrap(err) // without the URL, which is long
 	}
 	defer response.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))

@@ -2,11 +2,13 @@
 package callcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,22 +90,18 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 
 // question reads the flags that say what to ask. Its errors name the flag and what it wants.
 func (c *Command) question() (*question, error) {
-	if c.Domain == "" {
+	switch {
+	case c.Domain == "":
 		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
-	}
-	if len(c.Descriptor) == 0 {
+	case len(c.Descriptor) == 0:
 		return nil, errors.New("--descriptor is missing: say what to ask about, as in --descriptor user=ann")
-	}
-	if c.Refund && c.Hits == 0 {
+	case c.Refund && c.Hits == 0:
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
 	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
 	for _, text := range c.Descriptor {
 		d, err := descriptors.ParseDescriptor(text)
-		if err != nil {
-			return nil, fmt.Errorf("--descriptor: %w", err)
-		}
-		if err := terminal.CheckUTF8(text); err != nil {
+		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}
 		q.descriptors = append(q.descriptors, d)
@@ -129,28 +127,53 @@ const (
 
 // checkFlags checks the flags that say whom to ask, how often and how long. Its errors name the flag.
 func (c *Command) checkFlags() error {
-	if path, isUnix := strings.CutPrefix(c.Addr, "unix:"); isUnix && path == "" {
+	path, isUnix := strings.CutPrefix(c.Addr, "unix:")
+	_, port, err := net.SplitHostPort(c.Addr)
+	switch {
+	case isUnix && path == "":
 		return errors.New("--addr unix: lacks the path of a socket")
-	} else if _, port, err := net.SplitHostPort(c.Addr); !isUnix && (err != nil || port == "") {
+	case !isUnix && (err != nil || port == ""):
 		return fmt.Errorf("--addr %q is not HOST:PORT, nor unix:/PATH", c.Addr)
-	}
-	if c.Timeout <= 0 {
+	case c.Timeout <= 0:
 		return fmt.Errorf("--timeout %v must be above 0", c.Timeout)
-	}
-	if c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate) {
+	case c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate):
 		return fmt.Errorf("--rate %v must lie between %v and %d calls a second", c.Rate, minRate, maxRate)
-	}
-	if c.For < 0 {
+	case c.For < 0:
 		return fmt.Errorf("--for %v must be above 0", c.For)
-	}
-	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return fmt.Errorf("--concurrency %d must lie between 1 and %d", c.Concurrency, maxConcurrency)
-	}
-	if c.Keys == 0 {
+	case c.Keys == 0:
 		return errors.New("--keys 0 leaves nothing to ask about: give 1 or more")
-	}
-	if c.Keys > 1 && c.Rate == 0 && c.For == 0 {
+	case c.Keys > 1 && c.Rate == 0 && c.For == 0:
 		return errors.New("--keys is for many calls: add --for, --rate or both")
 	}
 	return nil
+}
+
+// parseLimit reads a limit as [descriptors.Limit.String] writes it, but for how its window moves: 10/minute, or 10/5minute.
+func parseLimit(text string) (descriptors.Limit, error) {
+	count, window, found := strings.Cut(text, "/")
+	if !found {
+		return descriptors.Limit{}, fmt.Errorf("%q has no \"/\": write a limit as 10/minute or 10/5minute", text)
+	}
+	requests, err := strconv.ParseUint(count, 10, 32)
+	if err != nil {
+		return descriptors.Limit{}, fmt.Errorf("%q in %q is not a whole number from 0 to 4294967295", count, text)
+	}
+	unit := strings.TrimLeft(window, "0123456789")
+	multiplier := uint64(1)
+	if digits := window[:len(window)-len(unit)]; digits != "" {
+		if multiplier, err = strconv.ParseUint(digits, 10, 32); err != nil || multiplier == 0 {
+			return descriptors.Limit{}, fmt.Errorf("%q in %q is not a multiplier from 1 to 4294967295", digits, text)
+		}
+	}
+	var limit descriptors.Limit
+	u, err := descriptors.ParseUnit(unit)
+	if err == nil {
+		limit, err = descriptors.NewLimit(requests, u, uint32(multiplier), descriptors.FixedWindow, 0)
+	}
+	if err != nil {
+		err = fmt.Errorf("%q: %w", text, err)
+	}
+	return limit, err
 }

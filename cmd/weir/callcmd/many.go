@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
-// callMany asks at a steady rate, or as fast as the service answers, and reports. When ctx ends (Ctrl-C) it stops, and
-// reports what it has.
+// callMany asks at a steady rate, or as fast as the service answers, until ctx ends (Ctrl-C) at the latest, and reports.
 func (c *Command) callMany(ctx context.Context, q *question, target *caller, w io.Writer) error {
 	setup, cancel := context.WithTimeout(ctx, c.Timeout)
 	target.connect(setup)
@@ -56,8 +55,7 @@ type schedule struct {
 }
 
 const (
-	// lateness is how long after the end of the schedule calls that were due may still leave: it covers a machine that
-	// stumbles, not a service that cannot keep up.
+	// lateness is how long after the end of the schedule calls that were due may still leave: a machine may stumble.
 	lateness = time.Second
 	// pause follows a failed call where there is no rate: a refused connection costs no time by itself.
 	pause = 10 * time.Millisecond
@@ -110,12 +108,9 @@ func (s *schedule) planned() uint64 {
 	if s.rate == 0 || s.length == 0 {
 		return 0
 	}
-	n := uint64(s.rate * s.length.Seconds())
+	n := uint64(max(0, s.rate*s.length.Seconds()-2)) // too few, however it is rounded
 	for s.due(n) < s.length {
 		n++
-	}
-	for n > 0 && s.due(n-1) >= s.length {
-		n--
 	}
 	return n
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// reporter tells a person how many calls go: events and a progress line meanwhile, a summary at the end. With --json
-// it is silent until the end.
+// reporter shows how many calls go: events and a progress line meanwhile (not with --json), and a summary at the end.
 type reporter struct {
 	out      io.Writer
 	json     bool
@@ -74,8 +73,7 @@ func (r *reporter) follow(start time.Time, results <-chan outcome) {
 	}
 }
 
-// maxEvents is how many changes are told between two progress lines: a limit that opens and closes many times a
-// second would drown the rest.
+// maxEvents is how many changes are told between two progress lines: more would drown the rest.
 const maxEvents = 10
 
 func (r *reporter) add(at time.Duration, o *outcome) {

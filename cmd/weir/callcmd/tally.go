@@ -58,12 +58,11 @@ func (t *tally) add(at time.Duration, o *outcome) {
 func (t *tally) addError(err error) {
 	s := status.Convert(err)
 	code := s.Code().String()
-	if f := t.errors[code]; f != nil {
-		f.Count++
-		return
+	if t.errors[code] == nil {
+		message, _ := dialFailure(s.Message())
+		t.errors[code] = &failure{Message: message}
 	}
-	message, _ := dialFailure(s.Message())
-	t.errors[code] = &failure{Count: 1, Message: message}
+	t.errors[code].Count++
 }
 
 // histogram counts durations in 64 buckets for each doubling, so a percentile is at most 1/64 (1.6 %) too high.
@@ -112,8 +111,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return h.max
 }
 
-// timeline counts outcomes in columns of equal width. When it is full, neighbours are joined and the width doubles,
-// so any length of time fits one line of a terminal.
+// timeline counts outcomes in columns of equal width. When it is full, neighbours are joined and the width doubles.
 type timeline struct {
 	columns [60]outcomes
 	used    int
@@ -122,9 +120,7 @@ type timeline struct {
 
 // at returns the column of an offset from the start. It stays valid until the next call.
 func (l *timeline) at(offset time.Duration) *outcomes {
-	if l.width == 0 {
-		l.width = time.Second
-	}
+	l.width = max(l.width, time.Second)
 	for offset >= l.width*time.Duration(len(l.columns)) {
 		l.join()
 	}

@@ -1,6 +1,7 @@
 package callcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -95,19 +96,14 @@ func (q *question) verdict(o outcome) verdict {
 func (q *question) descriptorVerdict(s *rls.RateLimitResponse_DescriptorStatus) descVerdict {
 	reset := s.GetDurationUntilReset().AsDuration()
 	d := descVerdict{
-		Code:         s.GetCode().String(),
-		Remaining:    s.GetLimitRemaining(),
-		ResetSeconds: int64(math.Ceil(reset.Seconds())),
+		Code: s.GetCode().String(), Remaining: s.GetLimitRemaining(), ResetSeconds: int64(math.Ceil(reset.Seconds())),
 	}
 	if !q.refund {
 		d.hits = q.hits
 	}
 	if l := s.GetCurrentLimit(); l != nil {
-		shown := descriptors.Limit{
-			Requests:   uint64(l.GetRequestsPerUnit()),
-			Unit:       descriptors.Unit(l.GetUnit()),
-			Multiplier: max(1, l.GetUnitMultiplier().GetValue()),
-		}
+		shown := descriptors.Limit{Requests: uint64(l.GetRequestsPerUnit()), Unit: descriptors.Unit(l.GetUnit()),
+			Multiplier: max(1, l.GetUnitMultiplier().GetValue())}
 		d.Limit, d.Unit, d.UnitMultiplier = shown.String(), shown.Unit.String(), shown.Multiplier
 		d.RequestsPerUnit, d.Name = l.GetRequestsPerUnit(), l.GetName()
 	}
@@ -117,11 +113,7 @@ func (q *question) descriptorVerdict(s *rls.RateLimitResponse_DescriptorStatus) 
 func headersToSend(wire []*corev3.HeaderValue) []headerToSend {
 	var list []headerToSend
 	for _, h := range wire {
-		value := h.GetValue()
-		if value == "" {
-			value = string(h.GetRawValue())
-		}
-		list = append(list, headerToSend{h.GetKey(), value})
+		list = append(list, headerToSend{h.GetKey(), cmp.Or(h.GetValue(), string(h.GetRawValue()))})
 	}
 	return list
 }
@@ -207,12 +199,10 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 			what, terminal.Printable(d.Descriptor), limits, d.limit(), lefts, d.left(), d.when())
 		fmt.Fprintf(w, "%s  %s\n", code(p, d.Code), strings.TrimRight(line, " "))
 	}
-	if v.Message != "" {
-		label := "body"
-		for text := range strings.Lines(v.Message) {
-			fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
-			label = ""
-		}
+	label := "body"
+	for text := range strings.Lines(v.Message) {
+		fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
+		label = ""
 	}
 	for _, h := range v.ToClient {
 		fmt.Fprintf(w, "      header %s: %s\n", terminal.Printable(h.Name), terminal.Printable(h.Value))
@@ -228,8 +218,7 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 	fmt.Fprintf(w, "%s  overall, %s\n", code(p, v.Overall), latency)
 }
 
-// tightest returns the status that a client feels most: the one over for longest, else the one with the least left. Nil if
-// no limit applies to any.
+// tightest returns the status that is over for longest, else the one with the least left; nil if no limit applies.
 func (v *verdict) tightest() *descVerdict {
 	var best *descVerdict
 	for i := range v.Statuses {

@@ -52,9 +52,7 @@ func (q *question) request(n uint64) *rls.RateLimitRequest {
 		}
 		if l := q.limit; l != nil {
 			wire.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{
-				RequestsPerUnit: uint32(l.Requests),
-				Unit:            typev3.RateLimitUnit(l.Unit),
-			}
+				RequestsPerUnit: uint32(l.Requests), Unit: typev3.RateLimitUnit(l.Unit)}
 			if l.Multiplier > 1 {
 				wire.Limit.UnitMultiplier = wrapperspb.UInt32(l.Multiplier)
 			}
@@ -85,15 +83,11 @@ func dial(addr string, timeout time.Duration) (*caller, error) {
 }
 
 // connect waits until the connection stands, has failed, or ctx ends, so that no call's latency holds its setup.
-// Failure is left to the call, which knows the reason.
 func (c *caller) connect(ctx context.Context) {
 	c.Connect()
-	for {
-		state := c.GetState()
-		done := state == connectivity.Ready || state == connectivity.TransientFailure
-		if done || !c.WaitForStateChange(ctx, state) {
-			return
-		}
+	state := c.GetState()
+	for state != connectivity.Ready && state != connectivity.TransientFailure && c.WaitForStateChange(ctx, state) {
+		state = c.GetState()
 	}
 }
 

@@ -3,6 +3,7 @@ package historycmd
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +45,7 @@ func newChart(from, to int64, points []curves.PointAnswer, width int) *chart {
 		c.rates = make([]float64, buckets*(most/buckets))
 	} else {
 		column := roundColumn(to-from, finest, most)
-		// A short column at an end would show the noise of a few minutes beside means of hours: the next one absorbs
-		// it.
+		// A short column at an end would show noise beside means of hours: the next one absorbs it.
 		first := (from + column/2) / column * column
 		c.from, c.column = float64(first), float64(column)
 		c.rates = make([]float64, (to-first+column/2)/column)
@@ -53,9 +53,7 @@ func newChart(from, to int64, points []curves.PointAnswer, width int) *chart {
 	for _, p := range points {
 		c.spread(p)
 	}
-	for _, r := range c.rates {
-		c.highest = max(c.highest, r)
-	}
+	c.highest = slices.Max(c.rates)
 	return c
 }
 

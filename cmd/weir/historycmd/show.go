@@ -166,18 +166,17 @@ func (v *showView) stored(points []curves.PointAnswer) string {
 	}
 	var tiers []string
 	for _, t := range []history.Tier{history.Days, history.Hours, history.FiveMinutes, history.Minutes} {
-		end, some := until[t.String()]
+		name := t.String()
+		end, some := until[name]
 		if !some {
 			continue
 		}
-		delete(until, t.String())
-		if len(until) > 0 {
-			tiers = append(tiers, t.String()+" until "+time.Unix(end, 0).In(v.zone).Format("02 Jan 15:04"))
+		if delete(until, name); len(until) > 0 {
+			name += " until " + time.Unix(end, 0).In(v.zone).Format("02 Jan 15:04")
 		} else if len(tiers) > 0 {
-			tiers = append(tiers, "then "+t.String())
-		} else {
-			tiers = append(tiers, t.String())
+			name = "then " + name
 		}
+		tiers = append(tiers, name)
 	}
 	return "stored by " + strings.Join(tiers, ", ")
 }
