@@ -21,32 +21,31 @@ const (
 	maxMessage = 64 << 10
 )
 
-// document reads the one YAML document of a file and returns its root.
-func (p *parser) document(data []byte) (*yaml.Node, bool) {
+// document reads the one YAML document of a file and returns its root, nil if there is none.
+func (p *parser) document(data []byte) *yaml.Node {
 	if marks(data) > maxMarks {
 		p.errorf(&yaml.Node{}, "", "more than %d lines or list items: split the file", maxMarks)
-		return nil, false
+		return nil
 	}
 	var first, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	err := decoder.Decode(&first)
 	if errors.Is(err, io.EOF) || (err == nil && isNull(first.Content[0])) {
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
-		return nil, false
+		return nil
 	}
 	if err != nil {
 		line, text := syntaxError(err)
 		p.errorf(&yaml.Node{Line: line}, "", "not valid YAML: %s", text)
-		return nil, false
+		return nil
 	}
 	if err = decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		at := second.Line
 		if err != nil {
-			at, _ = syntaxError(err)
+			second.Line, _ = syntaxError(err)
 		}
-		p.warnf(&yaml.Node{Line: at}, "", "what follows the first YAML document is ignored: keep one document a file")
+		p.warnf(&second, "", "what follows the first YAML document is ignored: keep one document a file")
 	}
-	return first.Content[0], true
+	return first.Content[0]
 }
 
 // marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
@@ -210,23 +209,19 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 
 // text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
 func (p *parser) text(m mapping, name, path string, limit int) string {
-	n := m.get(name)
-	switch {
+	switch n := m.get(name); {
 	case n == nil || isNull(n):
-		return ""
 	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
-		return ""
 	case len(n.Value) > limit:
 		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
-		return ""
-	}
-	if slices.Contains(borrowed, name) && !plainText(n) {
+	case slices.Contains(borrowed, name) && !plainText(n):
 		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
-		return ""
+	default:
+		return n.Value
 	}
-	return n.Value
+	return ""
 }
 
 // plainText reports whether a scalar is neither a fraction nor a number beyond 64 bits, which are no text to

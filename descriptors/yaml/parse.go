@@ -121,8 +121,8 @@ func (p *parser) end() {
 }
 
 func (p *parser) readData(data []byte) {
-	root, ok := p.document(data)
-	if !ok {
+	root := p.document(data)
+	if root == nil {
 		return
 	}
 	m, ok := p.unchecked(root, inFile, "")
