@@ -20,8 +20,8 @@ const (
 	// interval is how often the directory is looked at. A change is loaded once two looks running see the same, so it
 	// is in force about one second after its last byte.
 	interval = 500 * time.Millisecond
-	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within two
-	// seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
+	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within
+	// two seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
 	restless, patience = 2, 20
 	// attempts is how often a restless directory is read in one look, until nothing changes meanwhile.
 	attempts = 5
@@ -46,9 +46,9 @@ func New(path string, o yaml.Options, log *slog.Logger) *Dir {
 	return &Dir{path: path, log: log, held: yaml.NewHeld(o)}
 }
 
-// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows the
-// others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error says
-// why the directory itself cannot be used.
+// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows
+// the others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error
+// says why the directory itself cannot be used.
 func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
 	s := scan(path)
 	files, problems := s.read(path)
@@ -116,7 +116,7 @@ func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.
 	if s.err != nil {
 		return yaml.Renewal{Held: d.held}
 	}
-	unreadable := make([]string, 0, len(problems))
+	var unreadable []string
 	for _, p := range problems {
 		unreadable = append(unreadable, p.File)
 	}

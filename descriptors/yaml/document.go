@@ -100,45 +100,38 @@ type field struct {
 
 // set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
-	old := m.field(f.key.Value)
-	if old == nil {
+	i := m.index(f.key.Value)
+	if i < 0 {
 		m.fields = append(m.fields, f)
 		return
 	}
-	if !old.merged {
+	if old := m.fields[i]; !old.merged {
 		m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
 	}
-	*old = f
+	m.fields[i] = f
 }
 
-// field returns the field of a key, nil if the mapping has none.
-func (m *mapping) field(name string) *field {
-	for i := range m.fields {
-		if m.fields[i].key.Value == name {
-			return &m.fields[i]
-		}
-	}
-	return nil
+func (m *mapping) index(name string) int {
+	return slices.IndexFunc(m.fields, func(f field) bool { return f.key.Value == name })
 }
 
 // get returns the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
-	if f := m.field(name); f != nil {
-		return f.value
+	if i := m.index(name); i >= 0 {
+		return m.fields[i].value
 	}
 	return nil
 }
 
 // at returns where a message about a key points to: the key, or the mapping that lacks it.
 func (m *mapping) at(name string) *yaml.Node {
-	if f := m.field(name); f != nil {
-		return f.key
+	if i := m.index(name); i >= 0 {
+		return m.fields[i].key
 	}
 	return m.node
 }
 
-// mapping reads n as a mapping and complains of each key that is unknown there or given twice. It reports false if there
-// is nothing to go on with.
+// mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
 func (p *parser) mapping(n *yaml.Node, in kind, path string) (mapping, bool) {
 	m, ok := p.unchecked(n, in, path)
 	p.checkKeys(&m, path)
@@ -174,8 +167,8 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 }
 
-// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first wins,
-// and so comes last. Depth counts the merge keys, and what else n is nested in.
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first
+// wins, and so comes last. Depth counts the merge keys, and what else n is nested in.
 func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
 		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
@@ -224,8 +217,7 @@ func (p *parser) text(m mapping, name, path string, limit int) string {
 	return ""
 }
 
-// plainText reports whether a scalar is neither a fraction nor a number beyond 64 bits, which are no text to
-// envoyproxy/ratelimit.
+// plainText reports whether envoyproxy/ratelimit takes a scalar as text: no fraction, no number beyond 64 bits.
 func plainText(n *yaml.Node) bool {
 	var whole int64
 	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&whole) == nil)

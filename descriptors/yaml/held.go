@@ -111,8 +111,8 @@ func (h *Held) knows(name string) bool {
 	return false
 }
 
-// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in force,
-// and nobody removed the domain.
+// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in
+// force, and nobody removed the domain.
 func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	for _, f := range files {
 		was := h.of[f.Name]
@@ -125,8 +125,8 @@ func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	}
 }
 
-// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none if
-// others change what they mean: by naming their domain, or by leaving them no room.
+// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none
+// if others change what they mean: by naming their domain, or by leaving them no room.
 func (h *Held) read(files []File) *parser {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -212,8 +212,8 @@ var (
 	domainInside  = regexp.MustCompile(`^\s*\{(?s:.*?)["']?\bdomain["']?\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,{}\[\]\n#]+)`)
 )
 
-// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of the
-// first such key in braces. It is "" if there is none.
+// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of
+// the first such key in braces. It is "" if there is none.
 func domainLine(data []byte) string {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var value []byte
