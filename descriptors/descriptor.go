@@ -15,16 +15,11 @@ type Descriptor []Entry
 // String returns a descriptor as weir call reads it, for people: user=ann,path=/pay. A comma is written \, and a
 // backslash \\, so the text reads back as the same descriptor unless a key holds an =.
 func (d Descriptor) String() string {
-	var b strings.Builder
+	parts := make([]string, len(d))
 	for i, e := range d {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(entryEscaper.Replace(e.Key))
-		b.WriteByte('=')
-		b.WriteString(entryEscaper.Replace(e.Value))
+		parts[i] = entryEscaper.Replace(e.String())
 	}
-	return b.String()
+	return strings.Join(parts, ",")
 }
 
 var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)

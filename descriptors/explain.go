@@ -32,7 +32,7 @@ type Child struct {
 	Where string // file:line
 	Fits  bool
 	Why   string // why it was chosen, or why not
-	near  bool   // its key fits, or nearly so
+	far   int    // 0 if it fits, 1 if its key does or nearly so, else 2
 }
 
 // String returns the entry as people write it: user=ann.
@@ -93,7 +93,8 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 	case len(above) == 0:
 		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
 	case n.children() == 0:
-		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", above[len(above)-1].Chosen.at(), entry)
+		last := above[len(above)-1].Chosen
+		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.at(), entry)
 	default:
 		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.at(), entry)
 	}
@@ -146,7 +147,7 @@ func (n *Node) explain(e Entry, next *Node) Step {
 		others[i].compare(e, s.Chosen)
 	}
 	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
+		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
 			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
 	})
 	s.Others = others[:min(len(others), maxListed)]
@@ -167,8 +168,13 @@ func how(c Child, e Entry) string {
 
 // compare sets whether and how nearly c fits e, and why it was not chosen.
 func (c *Child) compare(e Entry, chosen *Child) {
-	keyFits := glob(c.Key, e.Key)
-	c.Fits, c.near = c.Entry.Fits(e), keyFits || strings.EqualFold(c.Key, e.Key)
+	keyFits, sameLetters := glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key)
+	c.Fits, c.far = c.Entry.Fits(e), 2
+	if c.Fits {
+		c.far = 0
+	} else if keyFits || sameLetters {
+		c.far = 1
+	}
 	switch {
 	case c.Fits && chosen.Entry == e:
 		c.Why = "fits too, but the exact value goes first"
@@ -184,29 +190,18 @@ func (c *Child) compare(e Entry, chosen *Child) {
 		c.Why = "another value"
 	case strings.Contains(c.Key, "*"):
 		c.Why = "the key does not fit the pattern"
-	case c.near:
+	case sameLetters:
 		c.Why = "another key: upper and lower case differ"
 	case c.nearlyNamed(e):
-		c.Why, c.near = "another key, spelled nearly so", true
+		c.Why, c.far = "another key, spelled nearly so", 1
 	default:
 		c.Why = "another key"
 	}
 }
 
-// nearlyNamed reports whether c's key looks like a slip of e's. The shortest keys all look alike, and long ones cost time.
+// nearlyNamed reports whether c's key looks like a slip of e's. Short keys all look alike, and long ones cost time.
 func (c *Child) nearlyNamed(e Entry) bool {
 	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Nearest(e.Key, []string{c.Key}) != ""
-}
-
-// rank orders children by how near they come, once they are compared.
-func (c *Child) rank() int {
-	switch {
-	case c.Fits:
-		return 0
-	case c.near:
-		return 1
-	}
-	return 2
 }
 
 // String returns the account as a terminal shows it, over several lines.

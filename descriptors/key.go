@@ -26,11 +26,10 @@ func appendPart(dst []byte, part string) []byte {
 	return append(dst, part...)
 }
 
-// AppendKey appends the key under which a descriptor's hits are counted: its domain, then each entry's key and value.
-// user=ann, path=/pay in domain shop gives 4:shop4:user3:ann4:path4:/pay. A prefix of the configuration stands in front as
-// one part more. Where the rule has share_threshold, the pattern stands in place of the value. Apart from that, different
-// descriptors never share a key, whatever bytes they hold, and neither do different prefixes (where parts of over 128 bytes
-// or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash parts.
+// AppendKey appends the key under which a descriptor's hits are counted: the configuration's prefix if it has one, the
+// domain, then each entry's key and value, or the pattern that the value shares a count with. user=ann in domain shop
+// gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
+// bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	begin := len(dst)
 	if m.prefix != "" {

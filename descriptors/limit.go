@@ -20,8 +20,8 @@ const (
 	FixedWindow
 	// SlidingLog does so too, and keeps the instant of each hit: it counts for exactly one Window, to the microsecond.
 	SlidingLog
-	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each Window,
-	// and a check fits if what has not leaked stays within Burst (GCRA).
+	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each
+	// Window, and a check fits if what has not leaked stays within Burst (GCRA).
 	TokenBucket
 )
 
@@ -102,8 +102,8 @@ const (
 	day = 24 * time.Hour
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
-	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token bucket,
-	// which a Redis script computes exactly.
+	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token
+	// bucket, which a Redis script computes exactly.
 	maxExactWindow = 73_000 * day
 )
 
@@ -113,9 +113,6 @@ const MaxBurst = 1 << 52
 
 // ladder holds the widths that buckets can have, finest first. Each divides the next.
 var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
-
-// instants is the one level of a log.
-var instants = [...]time.Duration{time.Microsecond}
 
 // widthNames lists the ladder for error messages.
 const widthNames = "50ms, 1s, 1m, 1h, 1d"
@@ -137,13 +134,12 @@ func ParsePrecision(text string) (time.Duration, error) {
 // NewLimit builds a limit of requests per multiplier units. A precision of 0 is the default for that window.
 // Its errors name what is wrong and what would be right, for a configuration file.
 func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) (Limit, error) {
-	if !u.Known() {
+	switch {
+	case !u.Known():
 		return Limit{}, fmt.Errorf("unknown unit: use one of %s", UnitNames)
-	}
-	if multiplier == 0 {
+	case multiplier == 0:
 		return Limit{}, errors.New("unit_multiplier must be at least 1")
-	}
-	if uint64(multiplier) > uint64(math.MaxInt64/u.Duration()) {
+	case uint64(multiplier) > uint64(math.MaxInt64/u.Duration()):
 		return Limit{}, fmt.Errorf("a window of %d %ss is longer than 292 years", multiplier, u)
 	}
 	l := Limit{Requests: requests, Window: time.Duration(multiplier) * u.Duration(), Precision: precision, Algorithm: a,
@@ -172,8 +168,8 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 	return l, nil
 }
 
-// WithBurst gives a token bucket another size than the requests of a window. A burst below 1 or above [MaxBurst], one of
-// another algorithm, and one of a limit that blocks everything are errors for a configuration file.
+// WithBurst gives a token bucket another size than the requests of a window. A burst below 1 or above [MaxBurst], one
+// of another algorithm, and one of a limit that blocks everything are errors for a configuration file.
 func (l Limit) WithBurst(burst uint64) (Limit, error) {
 	switch {
 	case l.Algorithm != TokenBucket:
@@ -195,7 +191,7 @@ func (l *Limit) Capacity() uint64 {
 	return l.Requests
 }
 
-// checkExact refuses a precision, and a window in which a microsecond cannot be told exactly.
+// checkExact refuses a precision, and a window too long to tell its microseconds.
 func (l *Limit) checkExact() error {
 	if l.Precision != 0 {
 		return fmt.Errorf("precision has no meaning for %s, which is exact to the microsecond: leave it out", l.Algorithm)
@@ -210,8 +206,7 @@ func (l *Limit) tooLong(most time.Duration) error {
 	return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, most/day)
 }
 
-// choosePrecision gives the window its default precision if it has none. It refuses one that is not a level, not below the
-// window, or too fine for it.
+// choosePrecision sets the window's default precision if there is none, and refuses one that it cannot have.
 func (l *Limit) choosePrecision() error {
 	if l.Window > maxPrecisions*day {
 		return l.tooLong(maxPrecisions * day)
@@ -249,8 +244,8 @@ func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are kept
-// apart from all counts, and no store decides over two keys at once.
+// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are
+// kept apart from all counts, and no store decides over two keys at once.
 func Mixed(limits []Limit) bool {
 	for i := range limits {
 		if (limits[i].Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog) {
@@ -268,15 +263,14 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
 }
 
-// Levels returns the bucket widths of the limit, finest first. Of a sliding window the first is the precision; a fixed
-// window has one level, the window itself, and a log has the microseconds that it tells instants by. The result is
-// shared: do not change it.
+// Levels returns the bucket widths of the limit, finest first: of a fixed window the window itself, of a log the
+// microseconds that it tells instants by. The result is shared: do not change it.
 func (l *Limit) Levels() []time.Duration {
 	switch l.Algorithm {
 	case FixedWindow:
 		return []time.Duration{l.Window}
 	case SlidingLog:
-		return instants[:]
+		return []time.Duration{time.Microsecond}
 	case TokenBucket:
 		return nil
 	}

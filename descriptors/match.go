@@ -27,8 +27,8 @@ type Match struct {
 	prefix string // of keys
 }
 
-// Apart returns the match for a limit that the request brings with it: its key has every value, also where the rule lets
-// the values of a pattern share one count.
+// Apart returns the match for a limit that the request brings with it: its key has every value, also where the rule
+// lets the values of a pattern share one count.
 func (m Match) Apart() Match { return Match{Found: m.Found, prefix: m.prefix} }
 
 // Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
@@ -42,8 +42,8 @@ type Config struct {
 }
 
 // NewConfig returns the configuration of these domains, no two of which may have the same name. From then on they must
-// not change; other configurations may have them too. The prefix tells the keys of the configuration from those of others
-// in the same store; "" is a prefix too. Broken names the domains that are configured, but never without an error.
+// not change; other configurations may have them too. The prefix tells its keys from those of others in the same store;
+// "" is a prefix too. Broken names the domains that are configured, but never without an error.
 func NewConfig(prefix string, domains []*Domain, broken []string) *Config {
 	c := &Config{domains: make(map[string]*Domain), prefix: prefix, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
@@ -92,8 +92,8 @@ func (c *Config) Broken(domain string) bool {
 // BrokenNames lists the domains that are broken, sorted. The result is shared: do not change it.
 func (c *Config) BrokenNames() []string { return c.broken }
 
-// Passes lists what passes without a rule: domain by domain, in the order of [NewConfig], each in the order of its files.
-// The result is shared: do not change it.
+// Passes lists what passes without a rule: domain by domain, in the order of [NewConfig], each in the order of its
+// files. The result is shared: do not change it.
 func (c *Config) Passes() []Pass { return c.passes }
 
 // Rules lists all rules, in the same order as Passes. The result is shared: do not change it.

@@ -68,8 +68,8 @@ func (e *Entry) Fits(other Entry) bool {
 	return glob(e.Key, other.Key) && (e.Value == "" || glob(e.Value, other.Value))
 }
 
-// glob reports whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan is
-// enough: matching the part before a star as early as possible never spoils what follows it.
+// glob reports whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan
+// is enough: matching the part before a star as early as possible never spoils what follows it.
 func glob(pattern, s string) bool {
 	head, rest, starred := strings.Cut(pattern, "*")
 	if !starred {

@@ -14,25 +14,16 @@ type Rule struct {
 	Where     string  // file:line of its descriptor, for people
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
-	Unlimited bool   // matched, never limited
-	Shadow    bool   // counted, never denied
-	Quota     bool   // over, it refuses a request only together with all other quotas of the request
-	Message   string // body of the 429; "" sends none
-
-	// Metadata is for whom the rule lets pass: nil, or values as JSON has them (nil, bool, float64, string, []any,
-	// map[string]any). Do not change it.
-	Metadata map[string]any
-
-	// Replaces names limits that step aside, uncounted, where a request matches this rule as well. Do not change it.
-	Replaces []string
-
-	Number int    // its index among the rules of its domain
-	Name   string // of an unlimited rule; limits have names of their own
-	Values []int  // which entries' values have a history of their own, ascending; nil: hits of all values are one
-
-	// Patterns are those that count in place of the value, for each entry; "" for none. They may be fewer than the
-	// descriptor's entries.
-	Patterns []string
+	Unlimited bool           // matched, never limited
+	Shadow    bool           // counted, never denied
+	Quota     bool           // over, it refuses a request only together with all other quotas of the request
+	Message   string         // body of the 429; "" sends none
+	Metadata  map[string]any // for whom the rule lets pass, as encoding/json reads values; nil for none
+	Replaces  []string       // names of limits that step aside, uncounted, where a request matches this rule as well
+	Number    int            // its index among the rules of its domain
+	Name      string         // of an unlimited rule; limits have names of their own
+	Values    []int          // entries whose values have histories of their own, ascending; nil: hits of all values are one
+	Patterns  []string       // those that count in place of the first entries' values; "" where the value itself counts
 }
 
 // counted returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
@@ -40,8 +31,7 @@ func (r *Rule) counted(d Descriptor, entry int) string {
 	return cmp.Or(r.Shared(entry), d[entry].Value)
 }
 
-// Shared returns the pattern whose values all count as one in an entry of the rule's descriptors, "" if each value has a
-// count of its own, as without a rule.
+// Shared returns the pattern whose values count as one in an entry of the rule's descriptors; "" for none, or no rule.
 func (r *Rule) Shared(entry int) string {
 	if r != nil && entry < len(r.Patterns) {
 		return r.Patterns[entry]
@@ -49,8 +39,7 @@ func (r *Rule) Shared(entry int) string {
 	return ""
 }
 
-// Names returns those by which other rules can replace the rule's limits, or the whole rule if it is unlimited. A limit
-// that has none is left out.
+// Names returns the names by which other rules can replace the rule's limits, or the rule itself if it is unlimited.
 func (r *Rule) Names() []string {
 	names := []string{r.Name}
 	for i := range r.Limits {
@@ -59,8 +48,7 @@ func (r *Rule) Names() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// ReplacedBy reports whether the whole rule steps aside for others that replace these names: all of its limits do, or it
-// is unlimited and has one of the names.
+// ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.
 func (r *Rule) ReplacedBy(names []string) bool {
 	if len(names) == 0 {
 		return false
@@ -95,8 +83,8 @@ func PathSegment(key, value string) string {
 }
 
 // AppendValue appends what tells a descriptor's hits from others of its rule in the history: the entries that the rule
-// keeps apart, as user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and
-// none is empty. It allocates only to grow dst.
+// keeps apart, as user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text,
+// and none is empty. It allocates only to grow dst.
 func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 	for i, entry := range r.Values {
 		if i > 0 {

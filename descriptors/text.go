@@ -65,7 +65,7 @@ func Nearest(s string, names []string) string {
 	return meant
 }
 
-// distance returns how many bytes must be changed, added or removed to make a into b; two swapped neighbours count once.
+// distance returns how many bytes must be changed, added, removed or swapped with a neighbour to make a into b.
 func distance(a, b string) int {
 	var before []int // the row before the last
 	last := make([]int, len(b)+1)
@@ -76,12 +76,10 @@ func distance(a, b string) int {
 		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := 1
+			row[j+1] = 1 + min(last[j], last[j+1], row[j])
 			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = last[j]
+			} else if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)
 			}
 		}

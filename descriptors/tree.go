@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds it
-// in one goroutine: it adds a [Node] below Root for each configured descriptor, and gives their rules to SetRule. Once it
-// is part of a [Config] it must not change, since requests read it.
+// Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds
+// it in one goroutine: it adds a [Node] below Root for each configured descriptor, and gives their rules to SetRule.
+// Once it is part of a [Config] it must not change, since requests read it.
 type Domain struct {
 	Name, Where string // Where is file:line
 	Root        Node   // the first entries of descriptors stand below it
@@ -15,8 +15,8 @@ type Domain struct {
 	passes      []Pass
 }
 
-// SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed, in
-// the order in which they are set.
+// SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed,
+// in the order in which they are set.
 func (d *Domain) SetRule(n *Node, r *Rule) {
 	r.Domain, r.Number = d.Name, len(d.rules)
 	n.Rule = r
@@ -40,9 +40,8 @@ type Node struct {
 	byKey    map[string]*Node // configured key without a value
 }
 
-// Add hangs a child for a configured key and value below n; a value of "" is none. The child matches as [Config.Match]
-// says, and of patterns the one that was added first. If that key and value are already there, it returns the child that
-// they have, and false.
+// Add hangs a child for a configured key and value below n; a value of "" is none. Of patterns the one added first goes
+// first. If that key and value are already there, it returns the child that they have, and false.
 func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 	id := Entry{Key: key, Value: value}
 	if old := n.exact[id]; old != nil {
@@ -69,8 +68,7 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 	return child, true
 }
 
-// Children yields the children of n with the key and value that each was added for: first the patterns, in their order,
-// then the others in none.
+// Children yields n's children with their keys and values: first the patterns, in their order, then the others in none.
 func (n *Node) Children() iter.Seq2[Entry, *Node] {
 	return func(yield func(Entry, *Node) bool) {
 		for _, p := range n.patterns.all {

@@ -5,6 +5,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ const (
 	// interval is how often the directory is looked at. A change is loaded once two looks running see the same, so it
 	// is in force about one second after its last byte.
 	interval = 500 * time.Millisecond
-	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within two
-	// seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
+	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within
+	// two seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
 	restless, patience = 2, 20
 	// attempts is how often a restless directory is read in one look, until nothing changes meanwhile.
 	attempts = 5
@@ -45,11 +46,14 @@ func New(path string, o yaml.Options, log *slog.Logger) *Dir {
 	return &Dir{path: path, log: log, held: yaml.NewHeld(o)}
 }
 
-// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows the
-// others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error says
-// why the directory itself cannot be used.
+// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows
+// the others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error
+// says why the directory itself cannot be used.
 func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
-	return load(scan(path), path, o)
+	s := scan(path)
+	files, problems := s.read(path)
+	renewed := New(path, o, nil).renew(s, files, problems)
+	return renewed.Config, renewed.Problems, s.err
 }
 
 // Run implements [descriptors.Source]. It loads the directory at once, then after each change. What is wrong is
@@ -90,11 +94,7 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 		return false
 	}
 	renewed := d.renew(*s, files, problems)
-	err := s.err
-	if err == nil {
-		err = d.tell(renewed.Problems)
-	}
-	config := renewed.Config
+	config, err := renewed.Config, cmp.Or(s.err, d.tell(renewed.Problems))
 	if config != nil {
 		if refused := apply(config); refused != nil {
 			config, err = nil, errors.Join(refused, err)
@@ -116,7 +116,7 @@ func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.
 	if s.err != nil {
 		return yaml.Renewal{Held: d.held}
 	}
-	unreadable := make([]string, 0, len(problems))
+	var unreadable []string
 	for _, p := range problems {
 		unreadable = append(unreadable, p.File)
 	}
@@ -127,12 +127,12 @@ func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.
 
 // complain logs what was not put in force, and what is instead. The config is nil if nothing new is in force.
 func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renewal) {
-	message, inForce := "configuration loaded only in part", "what has no errors"
+	message, inForce := "configuration not loaded", "none yet"
 	switch {
-	case config == nil && d.loaded:
-		message, inForce = "configuration not loaded", "the last good one"
-	case config == nil:
-		message, inForce = "configuration not loaded", "none yet"
+	case config != nil:
+		message, inForce = "configuration loaded only in part", "what has no errors"
+	case d.loaded:
+		inForce = "the last good one"
 	}
 	told := []any{"dir", d.path, "error", err, "in_force", inForce}
 	if domains := renewed.Told(); domains != "" {
@@ -146,23 +146,17 @@ func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renew
 
 // tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
 func (d *Dir) tell(problems yaml.Problems) error {
-	var first error
-	wrong := 0
+	var wrong []error
 	for _, p := range problems {
 		if p.Warning {
 			d.log.Warn("configuration problem", "problem", p)
-			continue
-		}
-		d.log.Error("configuration problem", "problem", p)
-		if wrong++; wrong == 1 {
-			first = p
+		} else {
+			d.log.Error("configuration problem", "problem", p)
+			wrong = append(wrong, p)
 		}
 	}
-	switch wrong {
-	case 0:
-		return nil
-	case 1:
-		return first
+	if len(wrong) > 1 {
+		return fmt.Errorf("%d errors, the first: %w", len(wrong), wrong[0])
 	}
-	return fmt.Errorf("%d errors, the first: %w", wrong, first)
+	return errors.Join(wrong...)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
@@ -44,8 +43,7 @@ func (s snapshot) same(t snapshot) bool {
 	return !s.swapped(t) && slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, found.same)
 }
 
-// swapped reports whether a link to the whole directory, or to the whole content of a ConfigMap, has changed between two
-// snapshots.
+// swapped reports whether a link to the whole directory, or to the whole content of a ConfigMap, has changed.
 func (s snapshot) swapped(t snapshot) bool {
 	return s.version != t.version || !os.SameFile(s.dir, t.dir)
 }
@@ -84,78 +82,61 @@ func scan(path string) snapshot {
 	case !info.IsDir():
 		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", path)}
 	}
-	w := walk{root: path, seen: snapshot{dir: info, version: version}}
-	w.dir("", []fs.FileInfo{info})
+	w := walk{root: path, snapshot: snapshot{dir: info, version: version}}
+	w.walk("", []fs.FileInfo{info})
 	switch {
-	case w.seen.err != nil:
-		return snapshot{err: w.seen.err}
-	case len(w.seen.files)+len(w.seen.problems) == 0:
+	case w.err != nil:
+		return snapshot{err: w.err}
+	case len(w.files)+len(w.problems) == 0:
 		return snapshot{err: fmt.Errorf("configuration directory %s holds no files: put a YAML file into it", path)}
 	}
-	return w.seen
+	return w.snapshot
 }
 
-// walk goes through a directory and those below it.
+// walk makes a snapshot of a directory and those below it.
 type walk struct {
+	snapshot
 	root string
 	size int64
-	seen snapshot
 }
 
-// dir adds the files of the directory of that name; above are that directory and those that led to it.
-func (w *walk) dir(name string, above []fs.FileInfo) {
+// walk adds what is in the directory of that name; above are that directory and those that led to it.
+func (w *walk) walk(name string, above []fs.FileInfo) {
 	entries, err := os.ReadDir(filepath.Join(w.root, name))
 	if err != nil {
-		w.problem(name, err)
+		w.problems = append(w.problems, problem(name, err))
 		return
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		below := filepath.Join(name, e.Name())
-		info, err := os.Stat(filepath.Join(w.root, below))
-		switch {
-		case err != nil:
-			w.problem(below, err)
-		case info.IsDir():
-			w.below(below, info, above)
-		case info.Mode().IsRegular():
-			w.file(below, info)
-		}
-		if w.seen.err != nil {
-			return
+		if w.err == nil && !strings.HasPrefix(e.Name(), ".") {
+			w.add(filepath.Join(name, e.Name()), above)
 		}
 	}
 }
 
-// below goes into a directory, unless links lead in circles.
-func (w *walk) below(name string, info fs.FileInfo, above []fs.FileInfo) {
+// add adds a file, or what is in a directory.
+func (w *walk) add(name string, above []fs.FileInfo) {
+	info, err := os.Stat(filepath.Join(w.root, name))
 	switch {
-	case slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
-		w.problem(name, errors.New("it links back to a directory above it"))
-	case len(above) > maxDepth:
-		w.problem(name, fmt.Errorf("directories nest deeper than %d levels", maxDepth))
-	default:
-		w.dir(name, append(above[:len(above):len(above)], info))
+	case err != nil:
+	case info.IsDir() && slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
+		err = errors.New("it links back to a directory above it")
+	case info.IsDir() && len(above) > maxDepth:
+		err = fmt.Errorf("directories nest deeper than %d levels", maxDepth)
+	case info.IsDir():
+		w.walk(name, append(slices.Clip(above), info))
+	case info.Mode().IsRegular() && info.Size() > maxFileSize:
+		err = errTooLarge
+	case info.Mode().IsRegular():
+		w.files, w.size = append(w.files, found{name, info}), w.size+info.Size()
 	}
-}
-
-func (w *walk) file(name string, info fs.FileInfo) {
-	if info.Size() > maxFileSize {
-		w.problem(name, errTooLarge)
-		return
+	if err != nil {
+		w.problems = append(w.problems, problem(name, err))
 	}
-	w.size += info.Size()
-	w.seen.files = append(w.seen.files, found{name, info})
-	if len(w.seen.files) > maxFiles || w.size > maxSize {
-		w.seen.err = fmt.Errorf("configuration directory %s holds more than %d files or %d MiB: is it the right one?",
+	if len(w.files) > maxFiles || w.size > maxSize {
+		w.err = fmt.Errorf("configuration directory %s holds more than %d files or %d MiB: is it the right one?",
 			w.root, maxFiles, maxSize>>20)
 	}
-}
-
-func (w *walk) problem(name string, err error) {
-	w.seen.problems = append(w.seen.problems, problem(name, err))
 }
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
@@ -170,16 +151,6 @@ func problem(name string, err error) yaml.Problem {
 		name = "."
 	}
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
-}
-
-// load reads and parses what s lists below path, as at a start.
-func load(s snapshot, path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
-	if s.err != nil {
-		return nil, nil, s.err
-	}
-	files, problems := s.read(path)
-	renewed := New(path, o, nil).renew(s, files, problems)
-	return renewed.Config, renewed.Problems, nil
 }
 
 // readWhole reads what s lists below path, and reports whether that is what was there at one moment: nothing changed
@@ -224,11 +195,8 @@ func read(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if err != nil {
-		return nil, err
+	if err == nil && len(data) > maxFileSize {
+		err = errTooLarge
 	}
-	if len(data) > maxFileSize {
-		return nil, errTooLarge
-	}
-	return data, nil
+	return data, err
 }

@@ -106,17 +106,15 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	s := scan(dir)
-	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
-	if c, problems, err := load(s, dir, yaml.Options{}); c != nil || err != nil || len(problems) != 1 ||
-		!strings.Contains(problems[0].Text, "larger than 16 MiB") {
-		t.Errorf("got %v, %v, %v", c, problems, err)
-	}
-	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	if c, problems, err := load(s, dir, yaml.Options{}); c != nil || err != nil || len(problems) != 1 ||
-		!strings.Contains(problems[0].Text, "no such file") {
-		t.Errorf("got %v, %v, %v", c, problems, err)
-	}
 	d := New(dir, yaml.Options{}, nil)
+	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
+	for _, want := range []string{"larger than 16 MiB", "no such file"} {
+		files, problems := s.read(dir)
+		if r := d.renew(s, files, problems); r.Config != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, want) {
+			t.Errorf("got %+v, want no configuration and one problem …%s…", r, want)
+		}
+		must(t, os.RemoveAll(filepath.Join(dir, "a.yaml")))
+	}
 	if d.load(&s, nil, 0) {
 		t.Error("a directory that has changed while it was read must be left alone until it rests")
 	}

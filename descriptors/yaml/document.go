@@ -21,32 +21,31 @@ const (
 	maxMessage = 64 << 10
 )
 
-// document reads the one YAML document of a file and returns its root.
-func (p *parser) document(data []byte) (*yaml.Node, bool) {
+// document reads the one YAML document of a file and returns its root, nil if there is none.
+func (p *parser) document(data []byte) *yaml.Node {
 	if marks(data) > maxMarks {
 		p.errorf(&yaml.Node{}, "", "more than %d lines or list items: split the file", maxMarks)
-		return nil, false
+		return nil
 	}
 	var first, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	err := decoder.Decode(&first)
 	if errors.Is(err, io.EOF) || (err == nil && isNull(first.Content[0])) {
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
-		return nil, false
+		return nil
 	}
 	if err != nil {
 		line, text := syntaxError(err)
 		p.errorf(&yaml.Node{Line: line}, "", "not valid YAML: %s", text)
-		return nil, false
+		return nil
 	}
 	if err = decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		at := second.Line
 		if err != nil {
-			at, _ = syntaxError(err)
+			second.Line, _ = syntaxError(err)
 		}
-		p.warnf(&yaml.Node{Line: at}, "", "what follows the first YAML document is ignored: keep one document a file")
+		p.warnf(&second, "", "what follows the first YAML document is ignored: keep one document a file")
 	}
-	return first.Content[0], true
+	return first.Content[0]
 }
 
 // marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
@@ -101,45 +100,38 @@ type field struct {
 
 // set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
-	old := m.field(f.key.Value)
-	if old == nil {
+	i := m.index(f.key.Value)
+	if i < 0 {
 		m.fields = append(m.fields, f)
 		return
 	}
-	if !old.merged {
+	if old := m.fields[i]; !old.merged {
 		m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
 	}
-	*old = f
+	m.fields[i] = f
 }
 
-// field returns the field of a key, nil if the mapping has none.
-func (m *mapping) field(name string) *field {
-	for i := range m.fields {
-		if m.fields[i].key.Value == name {
-			return &m.fields[i]
-		}
-	}
-	return nil
+func (m *mapping) index(name string) int {
+	return slices.IndexFunc(m.fields, func(f field) bool { return f.key.Value == name })
 }
 
 // get returns the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
-	if f := m.field(name); f != nil {
-		return f.value
+	if i := m.index(name); i >= 0 {
+		return m.fields[i].value
 	}
 	return nil
 }
 
 // at returns where a message about a key points to: the key, or the mapping that lacks it.
 func (m *mapping) at(name string) *yaml.Node {
-	if f := m.field(name); f != nil {
-		return f.key
+	if i := m.index(name); i >= 0 {
+		return m.fields[i].key
 	}
 	return m.node
 }
 
-// mapping reads n as a mapping and complains of each key that is unknown there or given twice. It reports false if there
-// is nothing to go on with.
+// mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
 func (p *parser) mapping(n *yaml.Node, in kind, path string) (mapping, bool) {
 	m, ok := p.unchecked(n, in, path)
 	p.checkKeys(&m, path)
@@ -175,8 +167,8 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 }
 
-// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first wins,
-// and so comes last. Depth counts the merge keys, and what else n is nested in.
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first
+// wins, and so comes last. Depth counts the merge keys, and what else n is nested in.
 func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
 		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
@@ -210,27 +202,22 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 
 // text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
 func (p *parser) text(m mapping, name, path string, limit int) string {
-	n := m.get(name)
-	switch {
+	switch n := m.get(name); {
 	case n == nil || isNull(n):
-		return ""
 	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
-		return ""
 	case len(n.Value) > limit:
 		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
-		return ""
-	}
-	if slices.Contains(borrowed, name) && !plainText(n) {
+	case slices.Contains(borrowed, name) && !plainText(n):
 		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
-		return ""
+	default:
+		return n.Value
 	}
-	return n.Value
+	return ""
 }
 
-// plainText reports whether a scalar is neither a fraction nor a number beyond 64 bits, which are no text to
-// envoyproxy/ratelimit.
+// plainText reports whether envoyproxy/ratelimit takes a scalar as text: no fraction, no number beyond 64 bits.
 func plainText(n *yaml.Node) bool {
 	var whole int64
 	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&whole) == nil)

@@ -42,7 +42,7 @@ var belongs = []struct {
 	{inRateLimit, "only in rate_limit: a descriptor is unlimited or has limits"},
 }
 
-// borrowed are the keys of envoyproxy/ratelimit, which accepts any of them anywhere and ignores it where it means nothing.
+// borrowed are the keys of envoyproxy/ratelimit, which accepts them anywhere and ignores them where they mean nothing.
 var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
@@ -63,8 +63,7 @@ func (p *parser) checkKeys(m *mapping, path string) {
 	}
 }
 
-// misplaced is a key that a kind of mapping does not have. A file may have a million of them, so its text is made only if
-// it is told.
+// misplaced is a key that a kind of mapping lacks. A file may have a million, so its text is made only if it is told.
 type misplaced struct {
 	key string
 	in  kind

@@ -103,9 +103,6 @@ func (h *Held) keepBad(r *Renewal, bad map[string]bool) {
 
 // knows reports whether a file of that name, or below it, had a domain.
 func (h *Held) knows(name string) bool {
-	if _, known := h.of[name]; known {
-		return true
-	}
 	for file := range h.of {
 		if within(file, []string{name}) {
 			return true
@@ -114,8 +111,8 @@ func (h *Held) knows(name string) bool {
 	return false
 }
 
-// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in force,
-// and nobody removed the domain.
+// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in
+// force, and nobody removed the domain.
 func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	for _, f := range files {
 		was := h.of[f.Name]
@@ -128,17 +125,13 @@ func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	}
 }
 
-// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none if
-// others change what they mean: by naming their domain, or by leaving them no room.
+// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none
+// if others change what they mean: by naming their domain, or by leaving them no room.
 func (h *Held) read(files []File) *parser {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	p := newParser(h.options)
-	unchanged := h.unchanged(files)
-	left := make(map[string][]readFile, len(unchanged))
-	for _, domain := range unchanged {
-		left[domain] = h.domains[domain].files
-	}
+	left := h.unchanged(files)
 	for _, f := range files {
 		domain := h.of[f.Name]
 		if held := left[domain]; len(held) > 0 {
@@ -148,7 +141,7 @@ func (h *Held) read(files []File) *parser {
 			p.readFile(f)
 		}
 	}
-	for _, domain := range unchanged {
+	for domain := range left {
 		if p.domains[domain] != nil || p.unfolded > maxUnfolded {
 			return NewHeld(h.options).read(files)
 		}
@@ -158,18 +151,16 @@ func (h *Held) read(files []File) *parser {
 	return p
 }
 
-// unchanged returns the domains whose files are those of the form that is held, and had all of their warnings told.
-func (h *Held) unchanged(files []File) []string {
+// unchanged returns, by domain, the files that are those of the form that is held, and had all of their warnings told.
+func (h *Held) unchanged(files []File) map[string][]readFile {
 	now := make(map[string][]File)
 	for _, f := range files {
-		if domain := h.of[f.Name]; domain != "" {
-			now[domain] = append(now[domain], f)
-		}
+		now[h.of[f.Name]] = append(now[h.of[f.Name]], f)
 	}
-	var unchanged []string
+	unchanged := make(map[string][]readFile)
 	for domain, form := range h.domains {
 		if slices.EqualFunc(form.files, now[domain], func(held readFile, f File) bool { return held.is(f) && !held.untold }) {
-			unchanged = append(unchanged, domain)
+			unchanged[domain] = form.files
 		}
 	}
 	return unchanged
@@ -181,9 +172,10 @@ func (h *Held) build(r *Renewal) {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
-	domains, unfolded := make([]*descriptors.Domain, len(forms)), 0
-	for i, form := range forms {
-		domains[i] = form.domain
+	var domains []*descriptors.Domain
+	unfolded := 0
+	for _, form := range forms {
+		domains = append(domains, form.domain)
 		for _, f := range form.files {
 			unfolded += f.unfolded
 		}
@@ -209,7 +201,7 @@ func (f *readFile) is(now File) bool { return f.Name == now.Name && bytes.Equal(
 // within reports whether a file is one of those named, or lies below one. The name . stands for the directory of all.
 func within(file string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		return name == "." || file == name || strings.HasPrefix(file, name+"/")
+		return name == "." || strings.HasPrefix(file+"/", name+"/")
 	})
 }
 
@@ -220,8 +212,8 @@ var (
 	domainInside  = regexp.MustCompile(`^\s*\{(?s:.*?)["']?\bdomain["']?\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,{}\[\]\n#]+)`)
 )
 
-// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of the
-// first such key in braces. It is "" if there is none.
+// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of
+// the first such key in braces. It is "" if there is none.
 func domainLine(data []byte) string {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var value []byte

@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// metadata reads what a rule tells Envoy about the requests that it lets pass. It returns nil if the rule tells nothing.
+// metadata reads what a rule tells Envoy about the requests that it lets pass, nil if that is nothing.
 func (p *parser) metadata(m mapping, path string) map[string]any {
 	switch n := m.get("metadata"); {
 	case n == nil || isNull(n):

@@ -1,7 +1,7 @@
 // Package yaml reads and judges descriptor files.
 //
-// [Parse] reads files once, all or none. A [Held] is renewed as files change, and lets a file that is wrong break no more
-// than its domain. FORMAT.md beside package descriptors is the reference of the files.
+// [Parse] reads files once, all or none. A [Held] is renewed as files change, and lets a file that is wrong break no
+// more than its domain. FORMAT.md beside package descriptors is the reference of the files.
 package yaml
 
 import (
@@ -22,13 +22,9 @@ type File struct {
 
 // Options are what a configuration does not say itself. The zero value is weir's own default.
 type Options struct {
-	// Algorithm of limits that name none; 0 is SlidingWindow.
-	Algorithm descriptors.Algorithm
-	// KeyPrefix tells the keys of this configuration from those of others in the same store; "" is a prefix too.
-	KeyPrefix string
-	// Merge lets several files configure one domain: their descriptors stand as if in one file, in the order of the
-	// files' names. Otherwise a domain in two files is an error.
-	Merge bool
+	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
+	KeyPrefix string                // tells its keys from those of others in the same store; "" is a prefix too
+	Merge     bool                  // files of one domain are as one file, in the order of their names; else an error
 }
 
 const (
@@ -43,9 +39,8 @@ const (
 	maxLimits = 16
 )
 
-// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. Every
-// problem of every file is reported, up to 1,000 errors and 1,000 warnings. Files are read in the order of the bytes of
-// their names.
+// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. It returns
+// up to 1,000 errors and 1,000 warnings, and reads files in the order of the bytes of their names.
 func Parse(files []File, o Options) (*descriptors.Config, Problems) {
 	r := NewHeld(o).Renew(files, nil)
 	if r.Problems.Err() != nil {
@@ -72,13 +67,12 @@ type parser struct {
 	unfolded int // what has been read, aliases followed, in the measure of maxUnfolded
 
 	read       []readFile
+	file       *readFile                    // that is being read
 	composites map[composite]string         // where each stands
 	names      map[descriptors.Entry]string // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
-
-	file *readFile // that is being read
 }
 
 func newParser(o Options) *parser {
@@ -121,8 +115,8 @@ func (p *parser) end() {
 }
 
 func (p *parser) readData(data []byte) {
-	root, ok := p.document(data)
-	if !ok {
+	root := p.document(data)
+	if root == nil {
 		return
 	}
 	m, ok := p.unchecked(root, inFile, "")

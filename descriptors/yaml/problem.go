@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong in a configuration file. Its texts are short and printable, whatever the file holds.
+// Problem is one thing that is wrong in a file. Its texts are short and printable, whatever the file holds.
 type Problem struct {
 	File    string
 	Line    int    // from 1; 0 if no line is known

@@ -52,8 +52,8 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
 	case r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog):
-		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a bound: "+
-			"charge admitted, or use sliding_window")
+		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a "+
+			"bound: charge admitted, or use sliding_window")
 	}
 	return r
 }
@@ -94,10 +94,7 @@ func (p *parser) patterns(m mapping, above level, key, value, path string) []str
 	}
 	all := make([]string, above.depth+1)
 	copy(all, above.patterns)
-	all[above.depth] = value
-	if value == "" { // the key has the star
-		all[above.depth] = "*"
-	}
+	all[above.depth] = cmp.Or(value, "*") // without a value, the key has the star
 	return all
 }
 
@@ -171,11 +168,8 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 
 // fits complains of a limit that cannot be in one rule with those before it.
 func (p *parser) fits(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
-	for i := range all {
-		if all[i].SameState(&l) {
-			p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
-			break
-		}
+	if i := slices.IndexFunc(all, func(o descriptors.Limit) bool { return o.SameState(&l) }); i >= 0 {
+		p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
 	}
 	if with := append(slices.Clip(all), l); descriptors.Mixed(with) && !descriptors.Mixed(all) {
 		p.errorf(n, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
@@ -245,8 +239,7 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 	return names
 }
 
-// warnOfNothingReplaced warns of each replaced name that no limit of its domain has, once all files are read. Only these
-// names stay with their file.
+// warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
 	for i := range p.read {
 		p.file = &p.read[i]
@@ -258,6 +251,6 @@ func (p *parser) warnOfNothingReplaced() {
 					"or leave it out", descriptors.Shown(r.name))
 			}
 		}
-		p.file.replacements = idle
+		p.file.replacements = idle // the others keep their limits until the domain is read again
 	}
 }

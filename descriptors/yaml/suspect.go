@@ -11,8 +11,7 @@ import (
 const (
 	// maxCompared is how many patterns of a level, from the first, are compared with those after them.
 	maxCompared = 100
-	// maxComparedBytes and maxComparedStars bound the patterns that are compared, key and value together: the time of a
-	// comparison grows with both.
+	// maxComparedBytes and maxComparedStars bound a pattern's key and value together: comparing takes longer with both.
 	maxComparedBytes, maxComparedStars = 256, 8
 )
 
@@ -34,23 +33,20 @@ func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path 
 		name += "_" + value
 	}
 	id := composite{parent, name}
-	if other, known := p.composites[id]; known {
+	if other := p.composites[id]; other != "" {
 		p.warnf(n, path, "envoyproxy/ratelimit takes this for the descriptor at %s given twice, and refuses the "+
 			"file: weir compares keys and values apart", descriptors.Printable(other))
 	} else {
 		p.composites[id] = child.Where
 	}
-	if strings.Contains(name, "*") {
-		p.warnOfHidden(n, parent, descriptors.Entry{Key: key, Value: value}, path)
+	if own := (descriptors.Entry{Key: key, Value: value}); strings.Contains(name, "*") && isPlain(own) {
+		p.warnOfHidden(n, parent, own, path)
 	}
 	return child
 }
 
 // warnOfHidden warns if one of the first patterns of parent fits all that own can fit, which was added last.
 func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descriptors.Entry, path string) {
-	if !isPlain(own) {
-		return
-	}
 	compared := 0
 	for first, child := range parent.Children() {
 		if compared++; first == own || compared > maxCompared {
@@ -67,7 +63,7 @@ func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descri
 
 // isPlain reports whether a pattern is compared with others, as any that people write.
 func isPlain(e descriptors.Entry) bool {
-	return len(e.Key)+len(e.Value) <= maxComparedBytes && strings.Count(e.Key, "*")+strings.Count(e.Value, "*") <= maxComparedStars
+	return len(e.Key+e.Value) <= maxComparedBytes && strings.Count(e.Key+e.Value, "*") <= maxComparedStars
 }
 
 // warnOfValue warns of a value that is there, but lets any value match.
@@ -75,7 +71,8 @@ func (p *parser) warnOfValue(m mapping, path string) {
 	switch v := m.get("value"); {
 	case v == nil || v.Kind != yaml.ScalarNode:
 	case isNull(v) && v.Value != "":
-		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text", descriptors.Shown(v.Value))
+		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text",
+			descriptors.Shown(v.Value))
 	case v.Value == "":
 		p.warnf(v, path, "value is empty, so any value matches: leave it out")
 	}
@@ -92,6 +89,7 @@ func (p *parser) warnOfName(m mapping, name, path string) {
 	case !known:
 		p.names[id] = p.where(at)
 	case other != p.where(at): // an alias is the same line again
-		p.warnf(at, path, "the name %s is already that of the limit at %s", descriptors.Shown(name), descriptors.Printable(other))
+		p.warnf(at, path, "the name %s is already that of the limit at %s", descriptors.Shown(name),
+			descriptors.Printable(other))
 	}
 }
