@@ -121,7 +121,8 @@ func TestNamesOfTypesAndLossesAreReadAndWritten(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", want, got, err)
 		}
 	}
-	if err := new(Type).UnmarshalText([]byte("standalone")); err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
+	err := new(Type).UnmarshalText([]byte("standalone"))
+	if err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
 		t.Errorf("standalone gives %v, want an error that lists the types", err)
 	}
 	if err := new(NodeLoss).UnmarshalText([]byte("move")); err == nil || !strings.Contains(err.Error(), "remap or pin") {

@@ -21,7 +21,6 @@ type checkCommand struct {
 	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 }
 
-// Help returns what weir check --help shows below the first sentence.
 func (*checkCommand) Help() string {
 	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
@@ -31,7 +30,6 @@ MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are expl
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop`
 }
 
-// Run checks a directory and prints what it found.
 func (c *checkCommand) Run(out terminal.Output) error {
 	options, err := settings.ReadFiles()
 	if err != nil {
@@ -75,7 +73,6 @@ func (c *checkCommand) report(w io.Writer, problems yaml.Problems) bool {
 	return errs == 0
 }
 
-// listRules prints each rule's path and limits.
 func listRules(out io.Writer, config *descriptors.Config) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, domain := range config.DomainNames() {
@@ -117,10 +114,8 @@ func describeRule(r *descriptors.Rule) string {
 	return out
 }
 
-// maxReplacers is how many rules an explanation names that replace limits of the one that it is about.
-const maxReplacers = 10
+const maxReplacers = 10 // rules are named that replace limits of the one that is explained
 
-// explain prints what a descriptor gets and why.
 func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error {
 	d, err := descriptors.ParseDescriptor(c.Explain)
 	if err != nil {
@@ -229,13 +224,10 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 
 // describeCharge tells which hits of a rule are counted.
 func describeCharge(r *descriptors.Rule) string {
-	switch r.Charge {
-	case descriptors.ChargeAdmitted:
+	switch {
+	case r.Charge == descriptors.ChargeAdmitted:
 		return "admitted hits"
-	case descriptors.ChargeAlways:
-		return "all hits"
-	}
-	if !slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return !r.Charge.Always(&l) }) {
+	case !slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return !r.Charge.Always(&l) }):
 		return "all hits"
 	}
 	return "admitted hits, and all that a descriptor brings as its own hits_addend"
@@ -261,7 +253,6 @@ func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
 	return all
 }
 
-// quotedList returns names as people list them.
 func quotedList(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

@@ -26,7 +26,6 @@ type countersCommand struct {
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
 }
 
-// Help returns what weir counters --help shows below the first sentence.
 func (*countersCommand) Help() string {
 	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
 ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. Exit code: 0, or 2 for an error.
@@ -53,14 +52,12 @@ type countersTarget struct {
 
 type countersGet struct{ countersTarget }
 
-// Run shows the counters.
 func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
 	return c.ask(ctx, out, http.MethodGet, "", url.Values{}, "")
 }
 
 type countersReset struct{ countersTarget }
 
-// Run forgets the counters.
 func (c *countersReset) Run(ctx context.Context, out terminal.Output) error {
 	return c.ask(ctx, out, http.MethodDelete, "", url.Values{}, "Reset.")
 }
@@ -70,7 +67,6 @@ type countersGrant struct {
 	Hits uint64 `default:"1" help:"How many hits to give back."`
 }
 
-// Run gives hits back.
 func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 	hits := url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}}
 	return c.ask(ctx, out, http.MethodPost, "/grant", hits, "Gave "+terminal.Count(int(min(c.Hits, 1<<53)), "hit")+" back.")
@@ -118,12 +114,9 @@ func (c *countersTarget) fetch(ctx context.Context, method, path string, query u
 }
 
 const (
-	// maxBucketRows is how many buckets of a level are shown: the newest.
-	maxBucketRows = 60
-	// barWidth is the length of a level's longest bar, in columns.
-	barWidth = 30
-	// instant is the width of what a sliding log lists.
-	instant = "1µs"
+	maxBucketRows = 60    // of a level, the newest
+	barWidth      = 30    // of the longest, in columns
+	instant       = "1µs" // the width of what a sliding log lists
 )
 
 // countersView shows counters to people:
@@ -143,7 +136,6 @@ type countersView struct {
 	paint  terminal.Paint
 }
 
-// String returns the view, over several lines.
 func (v *countersView) String() string {
 	var b strings.Builder
 	if v.done != "" {
@@ -151,12 +143,11 @@ func (v *countersView) String() string {
 	}
 	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
 		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
-	for i := range v.answer.Limits {
-		l := &v.answer.Limits[i]
+	for _, l := range v.answer.Limits {
 		if v.done == "" {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(l))
+		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(&l))
 		if v.done == "" {
 			if l.Earlier > 0 {
 				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
@@ -187,7 +178,6 @@ func (v *countersView) standing(l *admin.LimitAnswer) string {
 	return out
 }
 
-// level appends a level's buckets, one a line.
 func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	label := terminal.Printable(l.Width)
 	buckets := l.Buckets
@@ -203,12 +193,11 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, terminal.Count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
-	most, digits := uint64(1), 1
+	most := uint64(1)
 	for _, bucket := range buckets {
 		most = max(most, bucket.Hits)
-		digits = max(digits, len(fmt.Sprint(bucket.Hits)))
 	}
-	layout := layoutOf(l.Width)
+	digits, layout := len(fmt.Sprint(most)), layoutOf(l.Width)
 	for _, bucket := range buckets {
 		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
 		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)

@@ -6,8 +6,7 @@ import (
 	"runtime/metrics"
 )
 
-// headroom is how much garbage weir lets pile up, in bytes, before it is collected: collecting then costs little at
-// thousands of requests a second.
+// headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
 const headroom = 128 << 20
 
 // keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 400 % of what is live, and at

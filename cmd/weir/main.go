@@ -73,7 +73,6 @@ func tell(err error) int {
 
 type versionCommand struct{}
 
-// Run prints the version on one line.
 func (versionCommand) Run(out terminal.Output) error {
 	_, err := fmt.Fprintln(out.Out, "weir", buildVersion())
 	return err

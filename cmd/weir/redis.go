@@ -16,16 +16,11 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// store is what both stores are.
-type store interface {
-	backend.Counter
-	backend.Inspector
-}
-
 // counters are where weir counts.
 type counters struct {
-	store
-	redis []*counter.Store // what the store is made of; none in memory
+	backend.Counter
+	backend.Inspector
+	redis []*counter.Store // what they are made of; none in memory
 }
 
 // openRedis opens the Redis that the variables name: one, or one more for limits per second.
@@ -37,7 +32,7 @@ func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 	}
 	measureRedis(main, "main", metrics)
 	if !set.BothRedis.Persecond {
-		return &counters{main, []*counter.Store{main}}, nil
+		return &counters{main, main, []*counter.Store{main}}, nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
 	set.PerSecond.Warn("REDIS_PERSECOND", log)
@@ -46,7 +41,8 @@ func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
 	measureRedis(perSecond, "per_second", metrics)
-	return &counters{counter.NewPair(main, perSecond), []*counter.Store{main, perSecond}}, nil
+	pair := counter.NewPair(main, perSecond)
+	return &counters{pair, pair, []*counter.Store{main, perSecond}}, nil
 }
 
 // measureRedis shows what becomes of the checks for one of the Redis.

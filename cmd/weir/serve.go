@@ -27,7 +27,6 @@ type serveCommand struct {
 	Config string `placeholder:"DIR" help:"Directory of descriptor files; replaces RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY."`
 }
 
-// Help returns what weir serve --help shows below the first sentence.
 func (*serveCommand) Help() string {
 	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
 DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
@@ -129,7 +128,7 @@ func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counters{store: store}, nil
+	return &counters{Counter: store, Inspector: store}, nil
 }
 
 // secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.

@@ -22,18 +22,15 @@ import (
 )
 
 const (
-	// lastFlush bounds how long the end of the process waits until the history has stored the last hits.
-	lastFlush = 5 * time.Second
-	// downsampleInterval is how often the history is downsampled. Minutes become due by the hour.
-	downsampleInterval = 5 * time.Minute
+	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
+	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 )
 
-// measuring is the half of weir that measures: it records hits, brings them to a store, and answers from there. Without a
-// history it records for /metrics alone, and store and exporter are nil.
+// measuring records hits, brings them to a store, and answers from there; without a history it records for /metrics.
 type measuring struct {
 	recorder   *hits.Recorder
-	store      *lateStore
-	exporter   *export.Exporter
+	store      *lateStore       // nil without a history
+	exporter   *export.Exporter // likewise
 	downsample bool
 	log        *slog.Logger
 }
@@ -67,7 +64,6 @@ func (m *measuring) api() *curves.History {
 	return curves.NewHistory(m.store, time.Now)
 }
 
-// run measures until ctx ends.
 func (m *measuring) run(ctx context.Context) {
 	if m.store == nil {
 		for wait.For(ctx, time.Minute) { // rules that are gone are forgotten by a drain
@@ -152,9 +148,8 @@ type closingStore interface {
 	Close() error
 }
 
-// openServedHistory opens the store that weir serve keeps its history in: Redis, or a file in DATA_DIR. Where no file can be
-// written, the history is in memory, with a warning. A file that another process has, or that is not as weir writes it,
-// is an error: that process may end, and someone may move the file.
+// openServedHistory opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is
+// in use or damaged is an error: its process may end, and someone may move it.
 func openServedHistory(set *settings.Settings, log *slog.Logger) (closingStore, error) {
 	if set.HistoryInRedis() {
 		return redishistory.Open(set.RedisHistory(log))
@@ -174,7 +169,6 @@ func openServedHistory(set *settings.Settings, log *slog.Logger) (closingStore, 
 	return filehistory.InMemory(c)
 }
 
-// openRetry is how long after a failure a store is opened again.
 const openRetry = time.Minute
 
 // lateStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
@@ -184,7 +178,6 @@ type lateStore struct {
 	last atomic.Pointer[opening]
 }
 
-// opening is what came of opening a store.
 type opening struct {
 	store closingStore
 	err   error
@@ -218,7 +211,6 @@ func (s *lateStore) keepTrying(ctx context.Context) {
 // err returns why the store is not open, nil if it is.
 func (s *lateStore) err() error { return s.last.Load().err }
 
-// Apply implements history.Store.
 func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
 	if err := s.err(); err != nil {
 		return history.Receipt{}, err
@@ -226,7 +218,6 @@ func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Ba
 	return s.last.Load().store.Apply(ctx, p, b)
 }
 
-// Roll implements history.Store.
 func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
 	if err := s.err(); err != nil {
 		return history.Rolled{}, err
@@ -234,7 +225,6 @@ func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.Rolled, 
 	return s.last.Load().store.Roll(ctx, job)
 }
 
-// Query implements history.Store.
 func (s *lateStore) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	if err := s.err(); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package admin is the operator's port: whether the process lives, whether it wants traffic, its metrics, its counters,
-// and the history of hits.
+// Package admin is the operator's port: liveness, readiness, metrics, counters, and the history of hits.
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
@@ -57,8 +57,7 @@ func Handler(r Readiness, metrics http.Handler, c *Counters, h *curves.History, 
 	return mux
 }
 
-// maxQuery is the longest query that is read, in bytes.
-const maxQuery = 16 << 10
+const maxQuery = 16 << 10 // bytes
 
 // refusal is an error with its HTTP status; the text is a sentence for the client.
 type refusal struct {
@@ -70,6 +69,19 @@ func (e *refusal) Error() string { return e.text }
 
 func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// describe returns what to answer to an error; one that is no refusal is a store's, and is introduced.
+func describe(err error, introduction string) (status int, text string) {
+	var known *refusal
+	var asked curves.Refusal
+	switch {
+	case errors.As(err, &known):
+		return known.status, known.text
+	case errors.As(err, &asked):
+		return http.StatusBadRequest, asked.Error()
+	}
+	return http.StatusServiceUnavailable, introduction + err.Error()
 }
 
 // queryOf returns a request's parameters. Its error is a refusal.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -13,8 +12,7 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// maxGrant is the most hits that are given back at once.
-const maxGrant = 1<<53 - 1
+const maxGrant = 1<<53 - 1 // hits that are given back at once
 
 // Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, and POST to
 // /grant gives hits back. All fields are needed.
@@ -31,7 +29,6 @@ type Rules interface {
 	Config() *descriptors.Config
 }
 
-// question is what a request is about.
 type question struct {
 	domain     string
 	descriptor descriptors.Descriptor
@@ -74,7 +71,8 @@ func (c *Counters) handler(what string, change func(context.Context, *question) 
 			a, err = c.answer(r.Context(), q)
 		}
 		if err != nil {
-			fail(w, err)
+			status, text := describe(err, "The counters cannot be reached: ")
+			http.Error(w, text, status)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -94,7 +92,6 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 	}}, out[:])
 }
 
-// read finds out what a request is about.
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	values, err := queryOf(r)
 	if err == nil {
@@ -120,7 +117,6 @@ func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	return q, c.match(q)
 }
 
-// match finds the rule under which a descriptor is counted.
 func (c *Counters) match(q *question) error {
 	config := c.Rules.Config()
 	if config == nil {
@@ -137,16 +133,6 @@ func (c *Counters) match(q *question) error {
 	}
 	q.rule, q.key = m.Rule, m.AppendKey(nil, q.domain, q.descriptor)
 	return nil
-}
-
-// fail answers with an error; those that are no refusals are the store's.
-func fail(w http.ResponseWriter, err error) {
-	var known *refusal
-	if errors.As(err, &known) {
-		http.Error(w, known.text, known.status)
-		return
-	}
-	http.Error(w, "The counters cannot be reached: "+err.Error(), http.StatusServiceUnavailable)
 }
 
 // CountersAnswer is what /api/v1/counters answers about a descriptor.
@@ -182,12 +168,10 @@ type BucketAnswer struct {
 	Hits  uint64  `json:"hits"`
 }
 
-// answer looks at what is counted.
 func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
 	counts, err := c.Inspector.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
-	for i := range counts {
-		n := &counts[i]
+	for _, n := range counts {
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,
 			Remaining: n.Remaining(), Levels: []LevelAnswer{},

@@ -23,25 +23,25 @@ const (
 	noToken = "Admin writes are refused, as the token cannot be read: %v."
 )
 
-// maxToken is the longest token that is read, in bytes.
-const maxToken = 4 << 10
+const maxToken = 4 << 10 // bytes
 
 // Guard decides who may change something on the operator's port. The zero value lets nobody.
 type Guard struct {
 	// TokenFile holds the token that a request must bring. It is read for every write, so a change needs no restart.
 	TokenFile string
-	// Host is the address that the port is opened on. If it is a loopback address and there is no token file, whoever
-	// reaches the port may write.
+	// Host is the port's address. If it is a loopback address and there is no TokenFile, whoever reaches it may write.
 	Host string
 }
 
-// Check returns an error if there is a TokenFile that holds no token.
+// Check returns an error, which names the variable, if there is a TokenFile that holds no token.
 func (g Guard) Check() error {
 	if g.TokenFile == "" {
 		return nil
 	}
-	_, err := g.token()
-	return err
+	if _, err := g.token(); err != nil {
+		return fmt.Errorf("environment variable %w", err)
+	}
+	return nil
 }
 
 // allow returns a refusal unless a request may change something.
@@ -94,7 +94,6 @@ func (g Guard) token() (string, error) {
 	return token, nil
 }
 
-// hostOf returns host:port without the port.
 func hostOf(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// maxHistoryTime bounds a question about the history, and the reading of its answer.
-const maxHistoryTime = 5 * time.Minute
+const maxHistoryTime = 5 * time.Minute // for a question about the history, and the reading of its answer
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *curves.History) {
@@ -49,26 +47,13 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 			a, err = answer(h, ctx, q)
 		}
 		if err != nil {
-			failHistory(w, err)
+			status, text := describe(err, "The history cannot be read: ")
+			w.WriteHeader(status)
+			_ = curves.WriteJSON(w, map[string]string{"error": text})
 			return
 		}
 		_ = a.WriteJSON(w) // the client is gone if this fails
 	}
-}
-
-// failHistory answers with an error, as JSON.
-func failHistory(w http.ResponseWriter, err error) {
-	status, text := http.StatusServiceUnavailable, "The history cannot be read: "+err.Error()
-	var asked curves.Refusal
-	var known *refusal
-	switch {
-	case errors.As(err, &asked):
-		status, text = http.StatusBadRequest, asked.Error()
-	case errors.As(err, &known):
-		status, text = known.status, known.text
-	}
-	w.WriteHeader(status)
-	_ = curves.WriteJSON(w, map[string]string{"error": text})
 }
 
 func readQuestion(values url.Values, names []string) (curves.Question, error) {

@@ -1,5 +1,4 @@
-// Package curves answers questions about the history of hits: how many there were over time, which rules had the most,
-// and whether each series holds exactly what it ever counted.
+// Package curves answers questions about the history of hits: how many over time, of which rules, and if it is exact.
 package curves
 
 import (
@@ -15,8 +14,7 @@ import (
 // maxAsked is how many questions are worked on at a time, so that they never use up the limiter's memory; others wait.
 const maxAsked = 2
 
-// History answers from a store. Its methods may be called by any number of goroutines; make it with [NewHistory]. Their
-// errors are a [Refusal], or the store's.
+// History answers from a store, to any number of goroutines. Errors are a [Refusal], or the store's.
 type History struct {
 	store history.Store
 	now   func() time.Time
@@ -44,10 +42,8 @@ func WriteJSON(w io.Writer, value any) error {
 }
 
 const (
-	// MaxPoints is how many buckets a series may be cut into.
-	MaxPoints = 10_000
-	// MaxRows is how many rows of a ranking may be asked for.
-	MaxRows = 1000
+	MaxPoints = 10_000 // how many buckets a series may be cut into
+	MaxRows   = 1000   // how many rows of a ranking may be asked for
 )
 
 // Question is what people ask about the history. What is empty or 0 is left open.
@@ -104,7 +100,6 @@ func (h *History) read(asked *Question) (*query, error) {
 	return q, err
 }
 
-// readRange reads a range by a clock.
 func readRange(from, to string, now time.Time) (r history.Range, err error) {
 	r.To = now.Unix() + 1
 	if to != "" {

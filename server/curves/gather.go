@@ -10,8 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxRounds is how often a question is asked anew because what is stored turned out to be coarser than was thought.
-// Each tier can be a surprise at each end of the range, and the downsampling job may bring one more.
+// maxRounds is how often a question is asked anew because what is stored is coarser than was thought, at either end.
 const maxRounds = 12
 
 // shape is the range that an answer is about, and how it is cut: nil as stored.
@@ -35,8 +34,7 @@ func (s *shape) equal(other *shape) bool {
 
 // gather asks the store for all series of a question in one shape. What is stored decides which shapes are possible, so
 // the first one is a guess, and begin is called anew for each further one: what its visitor was shown before is void.
-func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (
-	shape, error) {
+func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (shape, error) {
 	select {
 	case h.turns <- struct{}{}:
 		defer func() { <-h.turns }()
@@ -91,11 +89,9 @@ func (h *History) look(ctx context.Context, q *query, as shape, met *history.Met
 	})
 }
 
-// maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
-const maxUnreadable = 20
+const maxUnreadable = 20 // series that cannot be read are named; further ones are only counted
 
-// unreadable collects the series that an answer leaves out, as some of what was asked for of them cannot be read: a sum
-// of the rest would look like one of all.
+// unreadable collects the series that an answer leaves out: a sum of what can be read would look like one of all.
 type unreadable struct {
 	count    int
 	warnings []string // of the first that were met
@@ -117,7 +113,6 @@ func (u *unreadable) leftOut(s *history.Series) bool {
 	return true
 }
 
-// appendTo appends the warnings, in their order.
 func (u *unreadable) appendTo(warnings []string) []string {
 	slices.Sort(u.warnings)
 	warnings = append(warnings, u.warnings...)

@@ -13,8 +13,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxHeld is how many points and series an answer may have: it is held while it is made, some 50 MB then.
-const maxHeld = 1_000_000
+const maxHeld = 1_000_000 // points and series that an answer may have: it is held while it is made, some 50 MB then
 
 // HistoryAnswer is what GET /api/v1/history answers. All times are Unix seconds.
 type HistoryAnswer struct {

@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// maxRanked is how many rules and values are ranked at most: some 200 MB.
-	maxRanked = 1_000_000
-	// byHits ranks by all hits: those within, over and degraded.
-	byHits = "hits"
+	maxRanked = 1_000_000 // rules and values are ranked at most: some 200 MB
+	byHits    = "hits"    // ranks by all hits: those within, over and degraded
 )
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.

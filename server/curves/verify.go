@@ -10,8 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxBroken is how many series that are not exact are named; further ones are only counted.
-const maxBroken = 1000
+const maxBroken = 1000 // series that are not exact are named; further ones are only counted
 
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// maxAnswer bounds an answer, in bytes: a million points of a history take some 90 MB.
-const maxAnswer = 256 << 20
+const maxAnswer = 256 << 20 // bytes: a million points of a history take some 90 MB
 
 // Port is an admin port.
 type Port struct {
@@ -24,8 +23,7 @@ type Port struct {
 	Token   string        // that lets its bearer write; "" sends none
 }
 
-// Ask sends a request and returns the body of a good answer. Its errors are for people: they name the flags --admin and
-// --timeout, or the address, and quote the reason that weir gives.
+// Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.
 func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
 	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
 		return nil, fmt.Errorf("--admin %q is not HOST:PORT", p.Address)

@@ -150,7 +150,7 @@ func (c *Command) checkFlags() error {
 	return nil
 }
 
-// parseLimit reads a limit as [descriptors.Limit.String] writes it, but for how its window moves: 10/minute, or 10/5minute.
+// parseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute.
 func parseLimit(text string) (descriptors.Limit, error) {
 	count, window, found := strings.Cut(text, "/")
 	if !found {

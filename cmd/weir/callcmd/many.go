@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
-// callMany asks at a steady rate, or as fast as the service answers, until ctx ends (Ctrl-C) at the latest, and reports.
+// callMany asks at a steady rate, or as fast as the service answers, until ctx ends at the latest, and reports.
 func (c *Command) callMany(ctx context.Context, q *question, target *caller, w io.Writer) error {
 	setup, cancel := context.WithTimeout(ctx, c.Timeout)
 	target.connect(setup)
@@ -55,14 +55,11 @@ type schedule struct {
 }
 
 const (
-	// lateness is how long after the end of the schedule calls that were due may still leave: a machine may stumble.
-	lateness = time.Second
-	// pause follows a failed call where there is no rate: a refused connection costs no time by itself.
-	pause = 10 * time.Millisecond
+	lateness = time.Second           // calls that were due may leave so long after the end: a machine may stumble
+	pause    = 10 * time.Millisecond // after a failed call without a rate: to be refused costs no time
 )
 
-// run starts the calls. The channel closes when it is over: length has passed or ctx has ended, and all calls have
-// been answered. A call under way is not cut short by ctx.
+// run starts the calls. The channel closes when length has passed or ctx has ended, and all calls have been answered.
 func (s *schedule) run(ctx context.Context) <-chan outcome {
 	results := make(chan outcome, s.workers)
 	var workers sync.WaitGroup

@@ -32,7 +32,6 @@ func newReporter(c *Command, q *question, w io.Writer) *reporter {
 		tally: tally{errors: make(map[string]*failure)}}
 }
 
-// begin announces the calls.
 func (r *reporter) begin(c *Command) {
 	if r.json {
 		return
@@ -110,7 +109,6 @@ func (r *reporter) line(text string) {
 	fmt.Fprintln(r.out, text)
 }
 
-// progress writes how far the calls are.
 func (r *reporter) progress(at time.Duration) {
 	if r.json {
 		return

@@ -24,7 +24,6 @@ type failure struct {
 	Message string `json:"message"` // the first one
 }
 
-// outcomes counts what became of calls.
 type outcomes struct {
 	OK     uint64 `json:"ok"`
 	Over   uint64 `json:"over"`
@@ -90,7 +89,6 @@ func bucketOf(v uint64) int {
 	return (shift+1)<<subBits + int(v>>shift) - 1<<subBits
 }
 
-// topOf returns the largest value in a bucket.
 func topOf(bucket int) uint64 {
 	if bucket < 1<<subBits {
 		return uint64(bucket)

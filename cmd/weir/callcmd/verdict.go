@@ -17,7 +17,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// callOnce asks once and prints the verdict.
 func (c *Command) callOnce(ctx context.Context, q *question, target *caller, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -44,13 +43,12 @@ func (c *Command) callOnce(ctx context.Context, q *question, target *caller, w i
 type verdict struct {
 	Overall   string         `json:"overall"`
 	LatencyUS int64          `json:"latency_us"`
-	Statuses  []descVerdict  `json:"statuses"`
+	Statuses  []*descVerdict `json:"statuses"`
 	Message   string         `json:"message,omitempty"`
 	ToClient  []headerToSend `json:"response_headers,omitempty"`
 	ToServer  []headerToSend `json:"request_headers,omitempty"`
 }
 
-// descVerdict is the answer to one descriptor.
 type descVerdict struct {
 	Descriptor      string `json:"descriptor"`
 	Code            string `json:"code"`
@@ -78,7 +76,7 @@ func (q *question) verdict(o outcome) verdict {
 	v := verdict{
 		Overall:   o.resp.GetOverallCode().String(),
 		LatencyUS: o.latency.Microseconds(),
-		Statuses:  []descVerdict{},
+		Statuses:  []*descVerdict{},
 		Message:   string(o.resp.GetRawBody()),
 		ToClient:  headersToSend(o.resp.GetResponseHeadersToAdd()),
 		ToServer:  headersToSend(o.resp.GetRequestHeadersToAdd()),
@@ -93,9 +91,9 @@ func (q *question) verdict(o outcome) verdict {
 	return v
 }
 
-func (q *question) descriptorVerdict(s *rls.RateLimitResponse_DescriptorStatus) descVerdict {
+func (q *question) descriptorVerdict(s *rls.RateLimitResponse_DescriptorStatus) *descVerdict {
 	reset := s.GetDurationUntilReset().AsDuration()
-	d := descVerdict{
+	d := &descVerdict{
 		Code: s.GetCode().String(), Remaining: s.GetLimitRemaining(), ResetSeconds: int64(math.Ceil(reset.Seconds())),
 	}
 	if !q.refund {
@@ -187,14 +185,12 @@ func milliseconds(d time.Duration) string {
 // print shows the verdict: a line for each descriptor, in columns, then all that the answer carries besides.
 func (v *verdict) print(w io.Writer, p terminal.Paint) {
 	var what, limits, lefts int // widths of the columns
-	for i := range v.Statuses {
-		d := &v.Statuses[i]
+	for _, d := range v.Statuses {
 		what = max(what, utf8.RuneCountInString(terminal.Printable(d.Descriptor)))
 		limits = max(limits, utf8.RuneCountInString(d.limit()))
 		lefts = max(lefts, len(d.left()))
 	}
-	for i := range v.Statuses {
-		d := &v.Statuses[i]
+	for _, d := range v.Statuses {
 		line := fmt.Sprintf("%-*s  %-*s  %*s  %s",
 			what, terminal.Printable(d.Descriptor), limits, d.limit(), lefts, d.left(), d.when())
 		fmt.Fprintf(w, "%s  %s\n", code(p, d.Code), strings.TrimRight(line, " "))
@@ -221,8 +217,7 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 // tightest returns the status that is over for longest, else the one with the least left; nil if no limit applies.
 func (v *verdict) tightest() *descVerdict {
 	var best *descVerdict
-	for i := range v.Statuses {
-		d := &v.Statuses[i]
+	for _, d := range v.Statuses {
 		if d.Limit != "" && (best == nil || d.tighterThan(best)) {
 			best = d
 		}

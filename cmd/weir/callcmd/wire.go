@@ -69,8 +69,7 @@ type caller struct {
 	timeout time.Duration // of each call
 }
 
-// dial prepares a connection; nothing is sent before the first call. It is there again about a second after the
-// service is, and uses no proxy, as Envoy uses none.
+// dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
 func dial(addr string, timeout time.Duration) (*caller, error) {
 	again := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
 	reconnect := grpc.ConnectParams{Backoff: again, MinConnectTimeout: timeout}

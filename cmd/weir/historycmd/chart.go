@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// chart is a curve on an axis of time where every column is as long as every other. Buckets of different widths hold
-// different counts for the same traffic, so what is drawn is the rate.
+// chart is a curve on an axis of time. As buckets have different widths, what is drawn is the rate.
 type chart struct {
 	begin, end float64   // Unix seconds
 	from       float64   // where the first column would begin if it were as long as the others
@@ -22,10 +21,8 @@ type chart struct {
 }
 
 const (
-	// chartMargin is left of the axis, for a rate: "  9,999/min".
-	chartMargin = 12
-	// minColumns are drawn however narrow the terminal is.
-	minColumns = 10
+	chartMargin = 12 // left of the axis, for a rate: "  9,999/min"
+	minColumns  = 10 // are drawn however narrow the terminal is
 )
 
 // newChart spreads points over a width in characters. A column is a round number of the finest buckets, or a part of

@@ -101,8 +101,7 @@ func describeRolled(r history.Rolled, dry bool, took time.Duration) string {
 	return b.String()
 }
 
-// rollProgress shows how far a job is: on a terminal in one line that is rewritten, else as a line of the log each
-// minute. It belongs to one job.
+// rollProgress shows how far one job is: on a terminal in a line that is rewritten, else in the log each minute.
 type rollProgress struct {
 	out      io.Writer
 	terminal bool
@@ -149,8 +148,7 @@ func total(byTier [history.Tiers]uint64) uint64 {
 	return sum
 }
 
-// KeepDownsampled does all the time what weir downsample does once: it moves what is old in the history to coarser tiers
-// about every interval until ctx ends. It logs only what a run moved, and why one failed: then the next one tries again.
+// KeepDownsampled moves what is old to coarser tiers about every interval until ctx ends, and logs what it did.
 func KeepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, jittered(interval)) {
 		begin := time.Now()

@@ -1,5 +1,4 @@
-// Package historycmd is weir history and weir downsample: it shows what became of hits over time, and moves what is old
-// to coarser buckets.
+// Package historycmd is weir history, which shows what became of hits over time, and weir downsample.
 package historycmd
 
 import (
@@ -63,7 +62,6 @@ type period struct {
 	To   moment `placeholder:"T" help:"Where to end; now unless given."`
 }
 
-// moment is a time as the API reads it.
 type moment string
 
 // Decode reads the next argument, which unlike the values of other flags may begin with a hyphen: -30d.
@@ -77,7 +75,6 @@ func (m *moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// answer is what a history answers.
 type answer interface{ WriteJSON(io.Writer) error }
 
 // ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
@@ -147,8 +144,7 @@ func parameters(q *curves.Question, path string) url.Values {
 	return values
 }
 
-// openRedis opens the history in the Redis that the environment names. Servers that cannot keep one are an error, with
-// what is wrong with them.
+// openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
 func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*redishistory.Store, error) {
 	store, err := redishistory.Open(set.RedisHistory(log))
 	if err == nil {
@@ -168,7 +164,6 @@ func sound(broken int) error {
 	return nil
 }
 
-// warn appends a line for each warning.
 func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	for _, warning := range warnings {
 		fmt.Fprintln(b, p.Yellow(terminal.Printable(warning)))

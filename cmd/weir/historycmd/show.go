@@ -13,7 +13,6 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// showCommand draws hits over time.
 type showCommand struct {
 	target
 	period
@@ -23,7 +22,6 @@ type showCommand struct {
 	TZ      string `name:"tz" placeholder:"ZONE" help:"Show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// Run draws them.
 func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
 	if c.TZ != "" {
 		var err error
@@ -68,7 +66,6 @@ type showView struct {
 // maxCurves is how many series are drawn: further ones would scroll the first away.
 const maxCurves = 10
 
-// String returns the view, over several lines.
 func (v *showView) String() string {
 	a := v.answer
 	var b strings.Builder
@@ -112,8 +109,7 @@ func (v *showView) nothing(b *strings.Builder) {
 		what = "other hits"
 	}
 	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
-	for i := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
-		s := &v.answer.Series[i]
+	for _, s := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
 		fmt.Fprintf(b, "%s  %s: %s in its lifetime; --from -30d looks further back\n",
 			readable(s.Domain, s.Path, s.Value), terminal.Printable(s.Outcome), terminal.Thousands(s.Lifetime))
 	}

@@ -11,19 +11,14 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// verifyCommand proves that the history is exact.
-type verifyCommand struct {
-	target
-}
+type verifyCommand struct{ target }
 
-// Help returns what weir history verify --help shows below the first sentence.
 func (*verifyCommand) Help() string {
 	return `Of each series, what is stored and what has expired must make all that was ever counted, at every moment: weir may
 go on counting meanwhile. A series some of which cannot be read is not exact either, and is listed with the reason and
 the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
-// Run looks at all series and names those that are not exact.
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
 	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{}, "/verify", (*curves.History).Verify)
 	switch {
@@ -48,8 +43,12 @@ func describeVerified(a *curves.VerifyAnswer, p terminal.Paint) string {
 	}
 	var b strings.Builder
 	for _, s := range a.Named {
+		name := "a series whose name"
+		if s.Outcome != "" {
+			name = readable(s.Domain, s.Path, s.Value) + " " + terminal.Printable(s.Outcome)
+		}
 		if s.Error != "" {
-			fmt.Fprintf(&b, "%s  %s cannot be read: %s\n", p.Red("NOT EXACT"), nameOfBroken(&s), terminal.Printable(s.Error))
+			fmt.Fprintf(&b, "%s  %s cannot be read: %s\n", p.Red("NOT EXACT"), name, terminal.Printable(s.Error))
 			continue
 		}
 		holds := s.Stored + s.Expired
@@ -58,19 +57,11 @@ func describeVerified(a *curves.VerifyAnswer, p terminal.Paint) string {
 			difference = fmt.Sprintf("%s too many", terminal.Thousands(holds-s.Lifetime))
 		}
 		fmt.Fprintf(&b, "%s  %s: %s stored and %s expired, but %s were counted: %s\n", p.Red("NOT EXACT"),
-			nameOfBroken(&s), terminal.Thousands(s.Stored), terminal.Thousands(s.Expired), terminal.Thousands(s.Lifetime), difference)
+			name, terminal.Thousands(s.Stored), terminal.Thousands(s.Expired), terminal.Thousands(s.Lifetime), difference)
 	}
 	if hidden := a.Broken - len(a.Named); hidden > 0 {
 		fmt.Fprintf(&b, "and %d more\n", hidden)
 	}
 	fmt.Fprintf(&b, "%s: %d of them not exact.\n", looked, a.Broken)
 	return b.String()
-}
-
-// nameOfBroken returns a series' name as people are shown it, or that nobody knows it.
-func nameOfBroken(s *curves.BrokenSeries) string {
-	if s.Outcome == "" {
-		return "a series whose name"
-	}
-	return readable(s.Domain, s.Path, s.Value) + " " + terminal.Printable(s.Outcome)
 }

@@ -50,8 +50,7 @@ func (s *Settings) HistoryInRedis() bool {
 	return s.HistoryURL != "" || s.BackendType == "redis"
 }
 
-// RedisHistory returns how the history in Redis is opened. It is reached as the counters are, but for its own URL if it
-// has one.
+// RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one.
 func (s *Settings) RedisHistory(log *slog.Logger) redishistory.Config {
 	c := redishistory.Config{Redis: s.RedisConfig(&s.Redis, log), Keep: s.History.Keep()}
 	if s.HistoryURL != "" {

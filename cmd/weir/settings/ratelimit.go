@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Program is the name that weir was started by, without its folder. It decides the defaults: whoever starts weir as
-// ratelimit has replaced envoyproxy/ratelimit by it.
+// Program is the name that weir was started by, without its folder: as ratelimit it replaces envoyproxy/ratelimit.
 type Program string
 
 // ProgramOf returns the name in a process's argument 0.
@@ -47,8 +46,7 @@ func (s *Settings) asRatelimit() {
 	s.PerSecond.asRatelimit(ratelimitPerSecondSocket)
 }
 
-// asRatelimit makes a socket the default. A URL with a port can only be meant for TCP: envoyproxy/ratelimit would wait
-// for a socket of that name and never serve.
+// asRatelimit makes a socket the default, unless the URL has a port and can only be meant for TCP.
 func (s *Redis) asRatelimit(socket string) {
 	if s.URLFile != "" {
 		return // such a file is weir's own: its URL tells a socket from an address
@@ -73,8 +71,7 @@ func (p Program) Warn(s *Settings, log *slog.Logger) {
 	log.Warn(message)
 }
 
-// notYet are variables of envoyproxy/ratelimit, and of weir's own plan, that this version does not read. Where ignoring
-// one would leave a door open or answer from other limits than asked for, weir does not start.
+// notYet are variables that this version does not read. Where it would be wrong to ignore one, weir does not start.
 var notYet = []struct {
 	name    string
 	without string // the value that means the same as no value

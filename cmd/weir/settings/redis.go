@@ -10,8 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// Redis are the variables that say how one Redis is reached: those that begin with REDIS_, and those of the Redis for
-// limits per second with REDIS_PERSECOND_.
+// Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
 type Redis struct {
 	Type         redis.Type    `split_words:"true" default:"single"`
 	URL          string        `split_words:"true"`
@@ -45,8 +44,7 @@ type BothRedis struct {
 	StartupMaxElapsedTime       time.Duration `split_words:"true" default:"0"`
 	HealthCheckActiveConnection bool          `split_words:"true" default:"false"`
 
-	// CloseConnectionOnReadonlyError is what weir always does, and never undoes.
-	CloseConnectionOnReadonlyError bool `split_words:"true" default:"false"`
+	CloseConnectionOnReadonlyError bool `split_words:"true" default:"false"` // what weir always does
 }
 
 // namesServers reports whether a variable names the servers of Redis.

@@ -3,7 +3,6 @@ package settings
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,8 +21,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Settings are the environment variables that weir reads. Names and meanings are envoyproxy/ratelimit's wherever it has
-// the variable; the documents list them with their defaults.
+// Settings are the environment variables that weir reads. Those of envoyproxy/ratelimit mean the same here.
 type Settings struct {
 	Host      string `envconfig:"HOST" default:"0.0.0.0"`
 	Port      uint16 `envconfig:"PORT" default:"8080"`
@@ -86,8 +84,7 @@ type Files struct {
 	MergeDomains bool                  `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
 }
 
-// Read reads the environment of a program that was started by this name. Its error names the variable and what it may
-// hold.
+// Read reads the environment of a program of this name. Its error names the variable and what it may hold.
 func Read(as Program) (Settings, error) {
 	var s Settings
 	if err := process(&s); err != nil {
@@ -119,25 +116,20 @@ func process(into any) error {
 	if os.Getenv(wrong.KeyName) == "" { // envconfig names the part that the variable belongs to as well
 		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
 	}
-	use := wrong.Err
-	switch {
-	case wrong.TypeName == "uint16":
-		use = errors.New("a port is a number from 0 to 65535")
-	case strings.HasSuffix(wrong.TypeName, "bool"):
-		use = errors.New("use true or false")
-	case wrong.TypeName == "time.Duration":
-		use = errors.New("use a number with its unit, as in 15s, 10m or 24h, up to 2562047h")
-	case wrong.TypeName == "int":
-		use = errors.New("use a whole number")
-	}
-	return fmt.Errorf("environment variable %s=%q: %w", wrong.KeyName, wrong.Value, use)
+	use := map[string]string{
+		"uint16":        "a port is a number from 0 to 65535",
+		"bool":          "use true or false",
+		"time.Duration": "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h",
+		"int":           "use a whole number",
+	}[strings.TrimPrefix(wrong.TypeName, "*")]
+	return require(false, wrong.KeyName, wrong.Value, cmp.Or(use, wrong.Err.Error()))
 }
 
 // check returns an error that names the first variable at fault.
 func (s *Settings) check() error {
 	return cmp.Or(
 		s.checkBackend(),
-		s.checkGuard(),
+		s.Guard().Check(),
 		s.History.check(),
 		require(s.NearRatio > 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number above 0, and at most 1"),
 		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
@@ -160,14 +152,6 @@ func require(right bool, variable string, value any, use string) error {
 		value = strconv.Quote(text)
 	}
 	return fmt.Errorf("environment variable %s=%v: %s", variable, value, use)
-}
-
-// checkGuard returns an error if the file of the token that guards admin writes holds none.
-func (s *Settings) checkGuard() error {
-	if err := s.Guard().Check(); err != nil {
-		return fmt.Errorf("environment variable %w", err)
-	}
-	return nil
 }
 
 // durations are values by their variables.
@@ -201,16 +185,11 @@ type logLevel slog.Level
 
 // Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
 func (l *logLevel) Decode(value string) error {
-	switch strings.ToLower(value) {
-	case "trace", "debug":
-		*l = logLevel(slog.LevelDebug)
-	case "info":
-		*l = logLevel(slog.LevelInfo)
-	case "warn", "warning":
-		*l = logLevel(slog.LevelWarn)
-	case "error", "fatal", "panic":
-		*l = logLevel(slog.LevelError)
-	default:
+	level, known := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}[strings.ToLower(value)]
+	if *l = logLevel(level); !known {
 		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
 	}
 	return nil

@@ -21,11 +21,7 @@ type Output struct {
 // Is reports whether w is a terminal that understands control sequences.
 func Is(w io.Writer) bool {
 	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return isFile && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 // Width returns how many columns w has; 80 if it is no terminal.
@@ -63,8 +59,7 @@ func (p Paint) wrap(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// Rewrite writes a line over the last one that it wrote. One that is too long is cut, not wrapped, so that it can be
-// overwritten.
+// Rewrite writes a line over the last one that it wrote. One that is too long is cut, not wrapped.
 func Rewrite(w io.Writer, text string) { fmt.Fprintf(w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", text) }
 
 // Clear clears the line that Rewrite wrote.
@@ -83,8 +78,7 @@ func WriteJSON(w io.Writer, value any) error {
 // Exit is an error that the user has been told already: the process ends with this exit code and prints nothing more.
 type Exit int
 
-// What a command ends with, if not with 0. What No means is in its help: a call over a limit, a history that is not
-// exact.
+// What a command ends with, if not with 0. What No means is in its help: a call over a limit, say.
 const (
 	No     Exit = 1 // the answer is no
 	Failed Exit = 2 // a flag was wrong, or something failed
@@ -93,8 +87,7 @@ const (
 // Error names the code, for logs; people have been told the reason.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// ExitCode returns the code that a process ends with after an error: 0 for none, and 2 for one that is no Exit, which is
-// still to be told.
+// ExitCode returns the code that a process ends with after an error: 2 for one that is no Exit and still to be told.
 func ExitCode(err error) (code int, told bool) {
 	if err == nil {
 		return 0, true

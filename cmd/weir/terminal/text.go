@@ -6,8 +6,7 @@ import (
 	"unicode"
 )
 
-// Printable replaces line ends and whatever a terminal could obey as a command by U+FFFD: text from elsewhere is shown,
-// not obeyed.
+// Printable replaces line ends and whatever a terminal could obey as a command by U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsPrint(r) {
@@ -17,8 +16,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD:
-// asking about that would answer another question.
+// CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD.
 func CheckUTF8(argument string) error {
 	if strings.ContainsRune(argument, unicode.ReplacementChar) {
 		return fmt.Errorf("%q is not UTF-8 (or holds U+FFFD), and gRPC carries nothing else", argument)
