@@ -120,16 +120,13 @@ func (o *outbox) renew(st *Stats) {
 // answer notes the store's answer to a batch. Its error means that the store does not keep what it says.
 func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *Stats) error {
 	o.heard = now
+	o.probe = o.probe && b.Seq > 0
+	if r.Last < max(b.Seq, o.position) {
+		return o.rewind(now, r.Last, st)
+	}
 	if b.Seq == 0 {
-		o.probe = false
-		if r.Last < o.position {
-			return o.rewind(now, r.Last, st)
-		}
 		o.forget(now)
 		return nil
-	}
-	if r.Last < b.Seq {
-		return o.rewind(now, r.Last, st)
 	}
 	o.gaps = 0
 	s := o.sent[o.ahead]
