@@ -120,16 +120,23 @@ func (r *series) encode() []byte {
 
 var errRow = errors.New("a row cannot be read")
 
-// decodeSeries reads the row of a series. Its id lies in src.
-func decodeSeries(src []byte) (r series, err error) {
-	for _, number := range [...]*uint64{&r.Lifetime, &r.Expired, &r.Points} {
+// cutNumbers reads numbers from the start of src, and returns what follows them.
+func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
+	for _, number := range numbers {
 		n, width := binary.Uvarint(src)
 		if width <= 0 {
-			return series{}, errRow
+			return nil, errRow
 		}
 		*number, src = n, src[width:]
 	}
-	r.id = src
+	return src, nil
+}
+
+// decodeSeries reads the row of a series. Its id lies in src.
+func decodeSeries(src []byte) (r series, err error) {
+	if r.id, err = cutNumbers(src, &r.Lifetime, &r.Expired, &r.Points); err != nil {
+		return series{}, err
+	}
 	return r, nil
 }
 
@@ -140,11 +147,11 @@ func readID(src []byte) (id history.ID, err error) {
 	}
 	id.Outcome, src = history.Outcome(src[0]), src[1:]
 	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
-		size, width := binary.Uvarint(src)
-		if width <= 0 || size > uint64(len(src)-width) {
+		var size uint64
+		if src, err = cutNumbers(src, &size); err != nil || size > uint64(len(src)) {
 			return id, errRow
 		}
-		*part, src = string(src[width:width+int(size)]), src[width+int(size):]
+		*part, src = string(src[:size]), src[size:]
 	}
 	return id, nil
 }
@@ -160,13 +167,8 @@ func (r position) encode() []byte {
 }
 
 func decodePosition(src []byte) (r position, err error) {
-	last, width := binary.Uvarint(src)
-	if width <= 0 {
-		return r, errRow
-	}
-	at, width2 := binary.Uvarint(src[width:])
-	if width2 <= 0 {
-		return r, errRow
-	}
-	return position{last, int64(at)}, nil
+	var at uint64
+	_, err = cutNumbers(src, &r.last, &at)
+	r.at = int64(at)
+	return r, err
 }

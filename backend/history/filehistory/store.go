@@ -74,7 +74,7 @@ func Open(c Config) (*Store, error) {
 	if err := s.inspect(path); err != nil {
 		return nil, err
 	}
-	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: os.OpenFile})
 }
 
 // InMemory opens a store that is gone with its process. It has no use for the directory.
@@ -104,9 +104,6 @@ func newStore(name string, c Config) (*Store, error) {
 func (s *Store) open(path string, o bolt.Options) error {
 	var opened *os.File
 	openFile := o.OpenFile
-	if openFile == nil {
-		openFile = os.OpenFile
-	}
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 		opened, err = openFile(name, flag, mode)
 		return opened, err
