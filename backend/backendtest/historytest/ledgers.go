@@ -90,7 +90,7 @@ func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) err
 		l.s.series[i.ID] = series
 	}
 	minute := min(i.Minute, now/60)
-	fit, err := series.Count(series.Chunks(), minute, i.Hits)
+	fit, err := series.Count(series, minute, i.Hits)
 	switch {
 	case err != nil:
 		return err
@@ -99,7 +99,7 @@ func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) err
 	case minute < i.Minute:
 		r.Clamped += i.Hits
 	}
-	return series.Shrink(series.Chunks(), &l.o.Keep, now, func() {})
+	return series.Shrink(series, &l.o.Keep, now, func() {})
 }
 
 // Roll implements [history.Store].
