@@ -37,11 +37,10 @@ func (m *Met) Coarsest() Tier {
 
 // Widen moves a range's ends outwards to whole minutes, and to the ends of the buckets that it has met.
 func (m *Met) Widen(r Range) Range {
-	r = r.widen(minute)
-	if m.end == 0 {
-		return r
+	if r = r.widen(minute); m.end > 0 {
+		r = Range{min(r.From, m.first), max(r.To, m.end)}
 	}
-	return Range{min(r.From, m.first), max(r.To, m.end)}
+	return r
 }
 
 // Cut is a range cut into buckets of one width.
