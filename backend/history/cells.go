@@ -34,8 +34,7 @@ func (c Cells) Sum() uint64 {
 	return sum
 }
 
-// Expire splits the cells of a chunk of days into those that are older than the retention, and those that stay. Both
-// lie in cells.
+// Expire splits cells of a chunk of days, without copying them, into those older than the retention and the rest.
 func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 	n := 0
 	for n < len(cells) && k.Due(c, c.At(cells[n].Place)) <= now {
@@ -45,8 +44,7 @@ func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
 }
 
 // Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the
-// finer of two, and the hour that is being written only where nothing else is left. It returns false if all are of
-// days.
+// finer of two, and the hour that is being written only where nothing else is left. It finds none if all are of days.
 func (k *Keep) Early(chunks []Chunk, now int64) (first Chunk, found bool) {
 	due := func(c Chunk) int64 {
 		if c == ChunkOf(Minutes, now) {

@@ -200,14 +200,11 @@ func (c *Cut) Fill(points []Point) []Bucket {
 	return buckets
 }
 
-// Stored returns the sum of a series' points. It is exact up to MaxTotal, which no sound series exceeds, and never
-// overflows.
+// Stored returns the sum of a series' points, exact up to MaxTotal. Only a damaged series has more: MaxTotal+1 then.
 func (s *Series) Stored() uint64 {
 	var sum uint64
 	for _, p := range s.Points {
-		if sum += min(p.Sum, MaxTotal+1); sum > MaxTotal {
-			return MaxTotal + 1
-		}
+		sum = min(sum+min(p.Sum, MaxTotal+1), MaxTotal+1)
 	}
 	return sum
 }

@@ -114,8 +114,7 @@ type Batch struct {
 // ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever accept it.
 var ErrBadBatch = errors.New("not a batch of this partition")
 
-// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, nil if nothing
-// is.
+// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, if anything is.
 func (b *Batch) Check(p Partition) error {
 	switch {
 	case b.Writer == "":

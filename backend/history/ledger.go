@@ -10,27 +10,27 @@ import (
 // It may be used by one goroutine at a time. The zero value is an empty series.
 type Ledger struct {
 	Totals
-	chunks map[Chunk]Cells
+	Chunks map[Chunk]Cells // none of them empty
 }
 
 // Cells returns the cells of a chunk, none if it has no such chunk.
-func (l *Ledger) Cells(c Chunk) (Cells, error) { return l.chunks[c], nil }
+func (l *Ledger) Cells(c Chunk) (Cells, error) { return l.Chunks[c], nil }
 
 // SetCells replaces the cells of a chunk. No cells remove it.
 func (l *Ledger) SetCells(c Chunk, cells Cells) error {
-	if l.chunks == nil {
-		l.chunks = make(map[Chunk]Cells)
+	if l.Chunks == nil {
+		l.Chunks = make(map[Chunk]Cells)
 	}
-	l.chunks[c] = cells
+	l.Chunks[c] = cells
 	if len(cells) == 0 {
-		delete(l.chunks, c)
+		delete(l.Chunks, c)
 	}
 	return nil
 }
 
 // Fine returns the chunks finer than a day, in any order.
 func (l *Ledger) Fine() (fine []Chunk, err error) {
-	for c := range l.chunks {
+	for c := range l.Chunks {
 		if c.Tier < Days {
 			fine = append(fine, c)
 		}
@@ -41,23 +41,11 @@ func (l *Ledger) Fine() (fine []Chunk, err error) {
 // Put replaces the cells of a chunk, and leaves the totals alone.
 func (l *Ledger) Put(c Chunk, cells Cells) { _ = l.SetCells(c, cells) }
 
-// Get returns the cells of a chunk, nil if it has none. They belong to the ledger.
-func (l *Ledger) Get(c Chunk) Cells { return l.chunks[c] }
-
-// Clone returns a copy that shares nothing with the ledger.
-func (l *Ledger) Clone() *Ledger {
-	out := &Ledger{Totals: l.Totals, chunks: make(map[Chunk]Cells)}
-	for c, cells := range l.chunks {
-		out.chunks[c] = slices.Clone(cells)
-	}
-	return out
-}
-
 // Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
 func (l *Ledger) Roll(k *Keep, now int64) Rolled {
 	var did Rolled
 	for t := range Tiers { // the finest first, so that each chunk goes as far as it can
-		for _, c := range slices.Collect(maps.Keys(l.chunks)) {
+		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == Tier(t) && k.Due(c, c.Start()) <= now {
 				_ = l.Totals.Roll(l, c, k, now, &did)
 			}
@@ -90,7 +78,7 @@ func (r *Rolled) Add(more Rolled) {
 // Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.
 func (l *Ledger) Series(id ID, from, to int64) Series {
 	var points []Point
-	for c, cells := range l.chunks {
+	for c, cells := range l.Chunks {
 		for i := range cells {
 			points = append(points, Point{Start: c.At(cells[i].Place), Tier: c.Tier, Sum: cells[i].Sum, Peak: cells[i].Peak})
 		}

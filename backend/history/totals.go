@@ -21,8 +21,7 @@ type Chunks interface {
 	Fine() ([]Chunk, error)
 }
 
-// Count adds hits to a minute since 1970. It reports whether they fit: otherwise the series would have more than
-// MaxTotal, and nothing is changed.
+// Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
 func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err error) {
 	if hits > MaxTotal-min(t.Lifetime, MaxTotal) {
 		return false, nil
@@ -66,8 +65,7 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *Rolled) error
 	return in.SetCells(c, stay)
 }
 
-// Shrink rolls a series early until it has no more points finer than a day than it may have. It calls moved after each
-// chunk.
+// Shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
 func (t *Totals) Shrink(in Chunks, k *Keep, now int64, moved func()) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil

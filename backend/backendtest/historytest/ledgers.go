@@ -55,7 +55,15 @@ func (l *Ledgers) Restore(s Snapshot) {
 func (s Snapshot) clone() Snapshot {
 	out := Snapshot{make(map[history.ID]*history.Ledger), maps.Clone(s.positions)}
 	for id, series := range s.series {
-		out.series[id] = series.Clone()
+		out.series[id] = cloneLedger(series)
+	}
+	return out
+}
+
+func cloneLedger(l *history.Ledger) *history.Ledger {
+	out := &history.Ledger{Totals: l.Totals, Chunks: maps.Clone(l.Chunks)}
+	for c, cells := range out.Chunks {
+		out.Chunks[c] = slices.Clone(cells)
 	}
 	return out
 }
@@ -113,7 +121,7 @@ func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.Rolled, erro
 		now = clock
 	}
 	for id, series := range l.s.series {
-		after := series.Clone()
+		after := cloneLedger(series)
 		did.Add(after.Roll(&l.o.Keep, now.Unix()))
 		if !job.DryRun {
 			l.s.series[id] = after

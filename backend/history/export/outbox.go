@@ -62,8 +62,7 @@ func (o *outbox) waiting() int {
 	return n
 }
 
-// next returns what to send: what has been sent and is not acknowledged, else a new batch, else a question for the
-// position.
+// next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
 	if o.seq > 0 && now.Sub(o.heard) > history.ForgetAfter/2 {
 		o.renew(st)
@@ -151,8 +150,7 @@ func (o *outbox) dropBatch() (hits uint64) {
 	return hits
 }
 
-// rewind goes back to the last batch that the store has. What is kept of those after it is sent again, the rest is
-// lost.
+// rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
 func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
 	if o.ahead < 0 {

@@ -60,8 +60,7 @@ func (s *Store) landUntil(own *arrival) {
 	}
 }
 
-// land lands batches in one transaction. Where that fails each has one of its own, so that a damaged partition keeps no
-// other from landing.
+// land lands batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
 func (s *Store) land(together []*arrival) {
 	for _, a := range together {
 		a.done, a.err = true, s.wrap(errInterrupted) // unless it comes to its end
@@ -123,7 +122,8 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 // add counts one increment.
 func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.Receipt) error {
 	in.name = nameOf(i.ID)
-	row, found, err := get(in.table, seriesKey(in.p, in.name), decodeSeries)
+	key := seriesKey(in.p, in.name)
+	row, found, err := get(in.table, key, decodeSeries)
 	if err != nil {
 		return err
 	}
@@ -144,5 +144,5 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if err := row.Shrink(in, &s.keep, now, func() { s.step("apply: rolled early") }); err != nil {
 		return err
 	}
-	return in.putSeries(in.name, &row)
+	return in.rows.Put(key, row.encode())
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Query implements [history.Store]. All series of a partition are read in one transaction, which has ended before yield
-// sees them.
+// Query implements [history.Store]. A partition is read in one transaction, which has ended before yield is called.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	var named [history.Partitions]bool
 	for _, id := range q.IDs() {

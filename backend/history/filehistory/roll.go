@@ -187,5 +187,5 @@ func (r *roller) move(d dueChunk) error {
 		r.seen[d.name] = true
 		r.did.Series++
 	}
-	return r.table.putSeries(d.name, &row)
+	return r.table.rows.Put(key, row.encode())
 }

@@ -93,11 +93,9 @@ func chunkKey(p history.Partition, c history.Chunk, n name) []byte {
 	return append(chunksKey(p, c), n[:]...)
 }
 
-const chunkKeySize = 3 + 4 + len(name{})
-
 // readChunkKey reads the key of a chunk's row.
 func readChunkKey(key []byte) (history.Chunk, name, error) {
-	if len(key) != chunkKeySize || int(key[2]) >= history.Tiers {
+	if len(key) != 7+len(name{}) || int(key[2]) >= history.Tiers {
 		return history.Chunk{}, name{}, errRow
 	}
 	number := int32(binary.BigEndian.Uint32(key[3:]) ^ 1<<31)

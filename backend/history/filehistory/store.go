@@ -39,8 +39,7 @@ type Config struct {
 	Dir  string // holds the file; made if it is missing
 	Keep history.Keep
 	Now  func() time.Time // the store's clock; nil for time.Now
-	// Step, if not nil, is called before and after each step at which a crash could matter, with its name. It is for
-	// tests.
+	// Step, if not nil, is called with the name of each step at which a crash could matter, before and after. For tests.
 	Step func(name string)
 }
 

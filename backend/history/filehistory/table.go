@@ -55,8 +55,6 @@ func (t *table) under(prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-func (t *table) putSeries(n name, r *series) error { return t.rows.Put(seriesKey(t.p, n), r.encode()) }
-
 // seriesChunks implements [history.Chunks] with the rows of a series.
 type seriesChunks struct {
 	*table
