@@ -37,11 +37,10 @@ func (m *Met) Coarsest() Tier {
 
 // Widen moves a range's ends outwards to whole minutes, and to the ends of the buckets that it has met.
 func (m *Met) Widen(r Range) Range {
-	r = r.widen(minute)
-	if m.end == 0 {
-		return r
+	if r = r.widen(minute); m.end > 0 {
+		r = Range{min(r.From, m.first), max(r.To, m.end)}
 	}
-	return Range{min(r.From, m.first), max(r.To, m.end)}
+	return r
 }
 
 // Cut is a range cut into buckets of one width.
@@ -201,14 +200,11 @@ func (c *Cut) Fill(points []Point) []Bucket {
 	return buckets
 }
 
-// Stored returns the sum of a series' points. It is exact up to MaxTotal, which no sound series exceeds, and never
-// overflows.
+// Stored returns the sum of a series' points, exact up to MaxTotal. Only a damaged series has more: MaxTotal+1 then.
 func (s *Series) Stored() uint64 {
 	var sum uint64
 	for _, p := range s.Points {
-		if sum += min(p.Sum, MaxTotal+1); sum > MaxTotal {
-			return MaxTotal + 1
-		}
+		sum = min(sum+min(p.Sum, MaxTotal+1), MaxTotal+1)
 	}
 	return sum
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,10 +41,8 @@ func (o Outcome) String() string {
 
 // ParseOutcome reads an outcome's name.
 func ParseOutcome(name string) (Outcome, error) {
-	for o, n := range outcomeNames {
-		if n == name {
-			return Outcome(o), nil
-		}
+	if o := slices.Index(outcomeNames[:], name); o >= 0 {
+		return Outcome(o), nil
 	}
 	return 0, fmt.Errorf("%q is not an outcome: use one of %s", name, strings.Join(outcomeNames[:], ", "))
 }
@@ -115,8 +114,7 @@ type Batch struct {
 // ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever accept it.
 var ErrBadBatch = errors.New("not a batch of this partition")
 
-// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, nil if nothing
-// is.
+// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, if anything is.
 func (b *Batch) Check(p Partition) error {
 	switch {
 	case b.Writer == "":
@@ -217,20 +215,9 @@ type Query struct {
 
 // Matches reports whether the query asks for a series.
 func (q *Query) Matches(id ID) bool {
-	for _, want := range [...]struct {
-		is  *string
-		has string
-	}{{q.Domain, id.Domain}, {q.Path, id.Path}, {q.Value, id.Value}} {
-		if want.is != nil && *want.is != want.has {
-			return false
-		}
-	}
-	for _, o := range q.Outcomes {
-		if o == id.Outcome {
-			return true
-		}
-	}
-	return len(q.Outcomes) == 0
+	matches := func(want *string, has string) bool { return want == nil || *want == has }
+	return matches(q.Domain, id.Domain) && matches(q.Path, id.Path) && matches(q.Value, id.Value) &&
+		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, id.Outcome))
 }
 
 // IDs returns the only series that the query can be about, each once; nil if it does not name them.

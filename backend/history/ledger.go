@@ -6,29 +6,31 @@ import (
 	"slices"
 )
 
-// Ledger is one series in memory: all its chunks, or those that a query wants. It may be used by one goroutine at a
-// time. The zero value is an empty series.
+// Ledger is one series in memory: all its chunks, or those that a query wants. It implements [Chunks] without errors.
+// It may be used by one goroutine at a time. The zero value is an empty series.
 type Ledger struct {
 	Totals
-	chunks chunkMap
+	Chunks map[Chunk]Cells // none of them empty
 }
 
-// chunkMap implements [Chunks] without errors.
-type chunkMap map[Chunk]Cells
+// Cells returns the cells of a chunk, none if it has no such chunk.
+func (l *Ledger) Cells(c Chunk) (Cells, error) { return l.Chunks[c], nil }
 
-func (m chunkMap) Cells(c Chunk) (Cells, error) { return m[c], nil }
-
-func (m chunkMap) SetCells(c Chunk, cells Cells) error {
-	if len(cells) == 0 {
-		delete(m, c)
-		return nil
+// SetCells replaces the cells of a chunk. No cells remove it.
+func (l *Ledger) SetCells(c Chunk, cells Cells) error {
+	if l.Chunks == nil {
+		l.Chunks = make(map[Chunk]Cells)
 	}
-	m[c] = cells
+	l.Chunks[c] = cells
+	if len(cells) == 0 {
+		delete(l.Chunks, c)
+	}
 	return nil
 }
 
-func (m chunkMap) Fine() (fine []Chunk, err error) {
-	for c := range m {
+// Fine returns the chunks finer than a day, in any order.
+func (l *Ledger) Fine() (fine []Chunk, err error) {
+	for c := range l.Chunks {
 		if c.Tier < Days {
 			fine = append(fine, c)
 		}
@@ -36,41 +38,16 @@ func (m chunkMap) Fine() (fine []Chunk, err error) {
 	return fine, nil
 }
 
-// Chunks returns where the ledger keeps its cells. It returns no errors.
-func (l *Ledger) Chunks() Chunks {
-	if l.chunks == nil {
-		l.chunks = make(chunkMap)
-	}
-	return l.chunks
-}
-
-// Put replaces the cells of a chunk. No cells remove it.
-func (l *Ledger) Put(c Chunk, cells Cells) {
-	if c.Tier < Days {
-		l.Points += uint64(len(cells)) - uint64(len(l.chunks[c]))
-	}
-	_ = l.Chunks().SetCells(c, cells)
-}
-
-// Get returns the cells of a chunk, nil if it has none. They belong to the ledger.
-func (l *Ledger) Get(c Chunk) Cells { return l.chunks[c] }
-
-// Clone returns a copy that shares nothing with the ledger.
-func (l *Ledger) Clone() *Ledger {
-	out := &Ledger{Totals: l.Totals, chunks: make(chunkMap)}
-	for c, cells := range l.chunks {
-		out.chunks[c] = slices.Clone(cells)
-	}
-	return out
-}
+// Put replaces the cells of a chunk, and leaves the totals alone.
+func (l *Ledger) Put(c Chunk, cells Cells) { _ = l.SetCells(c, cells) }
 
 // Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
 func (l *Ledger) Roll(k *Keep, now int64) Rolled {
 	var did Rolled
 	for t := range Tiers { // the finest first, so that each chunk goes as far as it can
-		for _, c := range slices.Collect(maps.Keys(l.chunks)) {
+		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == Tier(t) && k.Due(c, c.Start()) <= now {
-				_ = l.Totals.Roll(l.chunks, c, k, now, &did)
+				_ = l.Totals.Roll(l, c, k, now, &did)
 			}
 		}
 	}
@@ -101,7 +78,7 @@ func (r *Rolled) Add(more Rolled) {
 // Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.
 func (l *Ledger) Series(id ID, from, to int64) Series {
 	var points []Point
-	for c, cells := range l.chunks {
+	for c, cells := range l.Chunks {
 		for i := range cells {
 			points = append(points, Point{Start: c.At(cells[i].Place), Tier: c.Tier, Sum: cells[i].Sum, Peak: cells[i].Peak})
 		}
@@ -132,6 +109,7 @@ func fold(points []Point) []Point {
 // because late hits of a day belong to a bucket that overlaps the range wherever in the day they lie.
 func (q *Query) Needs(c Chunk) bool {
 	const earliest, latest = -week, (maxMinute + 1) * minute
-	from, to := max(q.From, earliest), min(q.To, latest)
-	return from < to && c.End() > floorDiv(from, day)*day && c.Start() < -floorDiv(-to, day)*day
+	r := Range{max(q.From, earliest), min(q.To, latest)}
+	days := r.widen(day)
+	return r.Length() > 0 && c.End() > days.From && c.Start() < days.To
 }

@@ -14,7 +14,7 @@ func Always() Range { return Range{0, (maxMinute + 1) * minute} }
 
 // widen moves both ends outwards to multiples of a width.
 func (r Range) widen(width int64) Range {
-	return Range{floorDiv(r.From, width) * width, -floorDiv(-r.To, width) * width}
+	return Range{floorDiv(r.From, width) * width, ceilDiv(r.To, width) * width}
 }
 
 // Length returns the range's length in seconds.

@@ -113,8 +113,7 @@ type Keep struct {
 	MaxPoints int
 }
 
-// DefaultKeep returns a Keep that keeps minutes for a day, 5 minutes for a week, hours for a month and days for ten
-// years.
+// DefaultKeep returns a Keep of a day for minutes, a week for 5 minutes, 30 days for hours, and 3650 days for days.
 func DefaultKeep() Keep {
 	const d = 24 * time.Hour
 	return Keep{Ages: [Tiers]time.Duration{d, 7 * d, 30 * d, 3650 * d}, MaxPoints: 5000}

@@ -21,8 +21,7 @@ type Chunks interface {
 	Fine() ([]Chunk, error)
 }
 
-// Count adds hits to a minute since 1970. It reports whether they fit: otherwise the series would have more than
-// MaxTotal, and nothing is changed.
+// Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
 func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err error) {
 	if hits > MaxTotal-min(t.Lifetime, MaxTotal) {
 		return false, nil
@@ -34,7 +33,9 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 		return false, err
 	}
 	had := len(cells)
-	cells = cells.count(c.Place(at), hits)
+	cells, cell := cells.at(c.Place(at))
+	cell.Sum += hits
+	cell.Peak = cell.Sum
 	t.Lifetime += hits
 	t.Points += uint64(len(cells) - had)
 	return true, in.SetCells(c, cells)
@@ -64,8 +65,7 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *Rolled) error
 	return in.SetCells(c, stay)
 }
 
-// Shrink rolls a series early until it has no more points finer than a day than it may have. It calls moved after each
-// chunk.
+// Shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
 func (t *Totals) Shrink(in Chunks, k *Keep, now int64, moved func()) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
@@ -79,41 +79,44 @@ func (t *Totals) Shrink(in Chunks, k *Keep, now int64, moved func()) error {
 		if !found {
 			return nil
 		}
-		_, parts, err := t.move(in, c)
+		_, to, err := t.move(in, c)
 		if err != nil {
 			return err
 		}
-		held = slices.DeleteFunc(held, func(h Chunk) bool { return h == c })
-		for _, to := range parts {
-			if !slices.Contains(held, to.chunk) {
-				held = append(held, to.chunk)
-			}
-		}
+		held = append(slices.DeleteFunc(held, func(h Chunk) bool { return h == c || slices.Contains(to, h) }), to...)
 		moved()
 	}
 	return nil
 }
 
-// move moves a chunk to the next tier. It returns how many points were in it, and what they became.
-func (t *Totals) move(in Chunks, c Chunk) (points int, parts []part, err error) {
+// move moves a chunk to the next tier: to one chunk, or to two where a week lies in two years. It returns how many
+// points were in it, and where they are.
+func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	cells, err := in.Cells(c)
 	if err != nil {
 		return 0, nil, err
 	}
-	parts = c.next(cells)
-	for _, part := range parts {
-		there, err := in.Cells(part.chunk)
+	for next := 0; next < len(cells); {
+		chunk := ChunkOf(c.Tier+1, c.At(cells[next].Place))
+		there, err := in.Cells(chunk)
 		if err != nil {
 			return 0, nil, err
 		}
-		merged := there.merge(part.cells)
-		if part.chunk.Tier < Days {
-			t.Points += uint64(len(merged) - len(there))
+		had := len(there)
+		for ; next < len(cells) && c.At(cells[next].Place) < chunk.End(); next++ {
+			var cell *Cell
+			there, cell = there.at(chunk.Place(c.At(cells[next].Place)))
+			cell.Sum += cells[next].Sum
+			cell.Peak = max(cell.Peak, cells[next].Peak)
 		}
-		if err := in.SetCells(part.chunk, merged); err != nil {
+		if chunk.Tier < Days {
+			t.Points += uint64(len(there) - had)
+		}
+		if err := in.SetCells(chunk, there); err != nil {
 			return 0, nil, err
 		}
+		to = append(to, chunk)
 	}
 	t.Points -= min(uint64(len(cells)), t.Points)
-	return len(cells), parts, in.SetCells(c, nil)
+	return len(cells), to, in.SetCells(c, nil)
 }

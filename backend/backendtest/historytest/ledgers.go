@@ -55,7 +55,15 @@ func (l *Ledgers) Restore(s Snapshot) {
 func (s Snapshot) clone() Snapshot {
 	out := Snapshot{make(map[history.ID]*history.Ledger), maps.Clone(s.positions)}
 	for id, series := range s.series {
-		out.series[id] = series.Clone()
+		out.series[id] = cloneLedger(series)
+	}
+	return out
+}
+
+func cloneLedger(l *history.Ledger) *history.Ledger {
+	out := &history.Ledger{Totals: l.Totals, Chunks: maps.Clone(l.Chunks)}
+	for c, cells := range out.Chunks {
+		out.Chunks[c] = slices.Clone(cells)
 	}
 	return out
 }
@@ -90,7 +98,7 @@ func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) err
 		l.s.series[i.ID] = series
 	}
 	minute := min(i.Minute, now/60)
-	fit, err := series.Count(series.Chunks(), minute, i.Hits)
+	fit, err := series.Count(series, minute, i.Hits)
 	switch {
 	case err != nil:
 		return err
@@ -99,7 +107,7 @@ func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) err
 	case minute < i.Minute:
 		r.Clamped += i.Hits
 	}
-	return series.Shrink(series.Chunks(), &l.o.Keep, now, func() {})
+	return series.Shrink(series, &l.o.Keep, now, func() {})
 }
 
 // Roll implements [history.Store].
@@ -113,7 +121,7 @@ func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.Rolled, erro
 		now = clock
 	}
 	for id, series := range l.s.series {
-		after := series.Clone()
+		after := cloneLedger(series)
 		did.Add(after.Roll(&l.o.Keep, now.Unix()))
 		if !job.DryRun {
 			l.s.series[id] = after

@@ -205,7 +205,12 @@ func (b *bench) agree() {
 // agreeOn compares what a query answers with the oracle.
 func (b *bench) agreeOn(q history.Query) {
 	b.t.Helper()
-	got, want := b.query(q), b.naive.query(q)
+	b.compare(b.query(q), b.naive.query(q), q)
+}
+
+// compare compares the answer to a query with what it should be.
+func (b *bench) compare(got, want map[history.ID]history.Series, q history.Query) {
+	b.t.Helper()
 	for id, w := range want {
 		g, found := got[id]
 		if !found {

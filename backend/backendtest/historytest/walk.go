@@ -43,28 +43,11 @@ func randomKeep(r *rand.Rand) history.Keep {
 	return keep
 }
 
-// testWalk compares every bucket, peaks too, after each job.
-func testWalk(t *testing.T, open Open, steps int, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 0))
+// rounds walks on one store after the other, until all steps have been taken.
+func rounds(t *testing.T, steps int, seed, stream uint64, walk func(t *testing.T, r *rand.Rand, steps int)) {
+	r := rand.New(rand.NewPCG(seed, stream))
 	for round := 0; steps > 0; round++ {
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			w := newWalker(t, open, randomKeep(r), r)
-			for range min(steps, roundSteps) {
-				switch r.IntN(20) {
-				case 0:
-					w.roll()
-					w.agree()
-				case 1:
-					w.agreeOn(w.randomQuery())
-				case 2, 3:
-					w.wait(w.randomWait())
-				default:
-					w.land(w.randomIncrements(w.series)...)
-				}
-			}
-			w.roll()
-			w.agree()
-		})
+		t.Run(fmt.Sprint(round), func(t *testing.T) { walk(t, r, min(steps, roundSteps)) })
 		steps -= roundSteps
 		if t.Failed() {
 			t.Fatalf("the walk of seed %d went astray in round %d", seed, round)
@@ -72,33 +55,48 @@ func testWalk(t *testing.T, open Open, steps int, seed uint64) {
 	}
 }
 
+// testWalk compares every bucket, peaks too, after each job.
+func testWalk(t *testing.T, open Open, steps int, seed uint64) {
+	rounds(t, steps, seed, 0, func(t *testing.T, r *rand.Rand, steps int) {
+		w := newWalker(t, open, randomKeep(r), r)
+		for range steps {
+			switch r.IntN(20) {
+			case 0:
+				w.roll()
+				w.agree()
+			case 1:
+				w.agreeOn(w.randomQuery())
+			case 2, 3:
+				w.wait(w.randomWait())
+			default:
+				w.land(w.randomIncrements(w.series)...)
+			}
+		}
+		w.roll()
+		w.agree()
+	})
+}
+
 // testEarlyWalk lets series run full, with a job now and then.
 func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	for round := 0; steps > 0; round++ {
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			keep := randomKeep(r)
-			keep.Ages[history.Days] = 100 * 365 * day // the oracle does not know which days an early roll makes
-			keep.MaxPoints = 1 + r.IntN(120)
-			w := newWalker(t, open, keep, r)
-			for range min(steps, roundSteps) {
-				switch r.IntN(200) {
-				case 0:
-					w.rollOnly(history.Job{Now: w.now()})
-				case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
-					w.wait(w.randomWait() / 10)
-				default:
-					id := w.series[r.IntN(len(w.series))]
-					w.land(w.randomIncrements([]history.ID{id})...)
-					w.naive.exact(t, w.query(only(id))[id], w.minute(), keep)
-				}
+	rounds(t, steps, seed, 1, func(t *testing.T, r *rand.Rand, steps int) {
+		keep := randomKeep(r)
+		keep.Ages[history.Days] = 100 * 365 * day // the oracle does not know which days an early roll makes
+		keep.MaxPoints = 1 + r.IntN(120)
+		w := newWalker(t, open, keep, r)
+		for range steps {
+			switch r.IntN(200) {
+			case 0:
+				w.rollOnly(history.Job{Now: w.now()})
+			case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
+				w.wait(w.randomWait() / 10)
+			default:
+				id := w.series[r.IntN(len(w.series))]
+				w.land(w.randomIncrements([]history.ID{id})...)
+				w.naive.exact(t, w.query(only(id))[id], w.minute(), keep)
 			}
-		})
-		steps -= roundSteps
-		if t.Failed() {
-			t.Fatalf("the walk of seed %d went astray in round %d", seed, round)
 		}
-	}
+	})
 }
 
 // randomIncrements returns increments mostly of the present, some late and a few ahead of the clock. None is there

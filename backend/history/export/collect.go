@@ -21,7 +21,7 @@ func (e *Exporter) collect(now time.Time) {
 		e.begin = now
 	}
 	minute := max(0, e.begin.Unix()/60)
-	e.begin = e.early(now).Truncate(e.c.Interval)
+	e.begin = e.lastFlush(now)
 	e.c.Drain(now, func(id history.ID, hits uint64) {
 		e.stats.Recorded += hits
 		e.add(now, cell{id, minute}, hits)
@@ -29,8 +29,8 @@ func (e *Exporter) collect(now time.Time) {
 }
 
 func (e *Exporter) countCells() (cells int) {
-	for p := range e.outboxes {
-		cells += e.outboxes[p].waiting()
+	for _, o := range e.outboxes {
+		cells += o.waiting()
 	}
 	return cells
 }
@@ -38,7 +38,7 @@ func (e *Exporter) countCells() (cells int) {
 // add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to
 // hours; after that, hits that need another cell are dropped.
 func (e *Exporter) add(now time.Time, c cell, hits uint64) {
-	o := &e.outboxes[c.id.Partition()]
+	o := e.outboxes[c.id.Partition()]
 	for {
 		c.minute -= c.minute % e.width
 		_, there := o.pending[c]
@@ -62,8 +62,8 @@ func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 
 func (e *Exporter) widen(now time.Time, minutes int64) {
 	e.width = minutes
-	for p := range e.outboxes {
-		e.stats.Dropped[TooLarge] += e.outboxes[p].widen(now, minutes)
+	for _, o := range e.outboxes {
+		e.stats.Dropped[TooLarge] += o.widen(now, minutes)
 	}
 	e.cells = e.countCells()
 }

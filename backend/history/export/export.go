@@ -42,7 +42,7 @@ type Exporter struct {
 	workEnded chan struct{} // has a token when an outbox is done for now
 
 	mu       sync.Mutex
-	outboxes [history.Partitions]outbox
+	outboxes [history.Partitions]*outbox
 	begin    time.Time // of the present interval
 	width    int64     // minutes that one cell holds
 	cells    int       // that wait, as far as is known during a collection
@@ -70,7 +70,7 @@ func New(c Config) *Exporter {
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = outbox{partition: history.Partition(p), writer: writer}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer}
 	}
 	return e
 }
@@ -102,14 +102,14 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// early moves now forward by as much as a flush may come before its time: timers do not run by the clock that gives the
-// time.
-func (e *Exporter) early(now time.Time) time.Time {
-	return now.Add(min(e.c.Interval/10, 100*time.Millisecond))
+// lastFlush returns when the last flush was due. A flush may come a little before its time, as timers do not run by the
+// clock that gives the time.
+func (e *Exporter) lastFlush(now time.Time) time.Time {
+	return now.Add(min(e.c.Interval/10, 100*time.Millisecond)).Truncate(e.c.Interval)
 }
 
 func (e *Exporter) untilFlush(now time.Time) time.Duration {
-	return e.early(now).Truncate(e.c.Interval).Add(e.c.Interval).Sub(now)
+	return e.lastFlush(now).Add(e.c.Interval).Sub(now)
 }
 
 // Close flushes what has been recorded, after Run has returned, and waits until the store has it all or ctx ends. What
@@ -133,8 +133,8 @@ func (e *Exporter) Close(ctx context.Context) {
 	defer e.mu.Unlock()
 	e.closed = true
 	var left uint64
-	for p := range e.outboxes {
-		dropped, lost := e.outboxes[p].giveUp()
+	for _, o := range e.outboxes {
+		dropped, lost := o.giveUp()
 		e.stats.Dropped[Shutdown] += dropped
 		e.stats.Lost += lost
 		left += dropped + lost
@@ -149,8 +149,7 @@ func (e *Exporter) Close(ctx context.Context) {
 func (e *Exporter) makeDue(probe bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for p := range e.outboxes {
-		o := &e.outboxes[p]
+	for _, o := range e.outboxes {
 		o.probe = probe && len(o.sent) > 0
 		o.due = o.probe || o.waiting() > 0
 		if !probe {
@@ -163,12 +162,7 @@ func (e *Exporter) makeDue(probe bool) {
 func (e *Exporter) working() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for p := range e.outboxes {
-		if e.outboxes[p].due || e.outboxes[p].busy {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.due || o.busy })
 }
 
 // logLosses logs what the store has forgotten of what it had acknowledged, in one line for all partitions.
@@ -189,8 +183,8 @@ func (e *Exporter) dispatch(now time.Time) time.Duration {
 	defer e.mu.Unlock()
 	busy, failing, next := 0, 0, maxBackoff
 	var due []*outbox
-	for p := range e.outboxes {
-		switch o := &e.outboxes[p]; {
+	for _, o := range e.outboxes {
+		switch {
 		case o.busy:
 			busy++
 			failing += min(o.failures, 1)
@@ -240,19 +234,21 @@ func (e *Exporter) sendOne(o *outbox) bool {
 	receipt, err := e.c.Store.Apply(ctx, o.partition, b)
 	cancel()
 	goOn, log := e.answered(o, b, receipt, err)
-	log()
+	if log != nil {
+		log()
+	}
 	return goOn
 }
 
 // answered notes the store's answer to a batch, or its error. It reports whether to go on with the outbox, and returns
-// what is to be logged once the lock is free.
+// what is to be logged once the lock is free, nil for nothing.
 func (e *Exporter) answered(o *outbox, b history.Batch, r history.Receipt, err error) (goOn bool, log func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
 	case e.closed: // all that had no answer has been given up
-		return false, func() {}
+		return false, nil
 	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
 		e.stats.Errors++
 		e.stats.Dropped[Bad] += o.dropBatch()
@@ -266,7 +262,13 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.Receipt, err e
 	if err != nil {
 		return false, e.noteFailure(o, now, err)
 	}
-	return true, e.noteSuccess(o, now)
+	e.stats.LastSuccess = now
+	e.recovered(o)
+	if e.down && e.failing == 0 {
+		e.down = false
+		log = func() { e.c.Log.Info("the history store accepts hits again") }
+	}
+	return true, log
 }
 
 func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func()) {
@@ -278,20 +280,10 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func())
 		e.failing++
 	}
 	if e.failing == 0 || e.down {
-		return func() {}
+		return nil
 	}
 	e.down = true
 	return func() { e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err) }
-}
-
-func (e *Exporter) noteSuccess(o *outbox, now time.Time) (log func()) {
-	e.stats.LastSuccess = now
-	e.recovered(o)
-	if e.failing > 0 || !e.down {
-		return func() {}
-	}
-	e.down = false
-	return func() { e.c.Log.Info("the history store accepts hits again") }
 }
 
 // recovered notes that nothing fails any more in an outbox.

@@ -3,7 +3,6 @@ package export
 import (
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -12,14 +11,9 @@ import (
 )
 
 const (
-	// keepSent is how long a batch is kept after the store has acknowledged it: a failover may bring up a server that
-	// never had it.
-	keepSent = time.Minute
-	// maxSums is how many of the batches before them are remembered by their sums, to say what a store has lost of
-	// them.
-	maxSums = 1024
-	// maxGaps is how often in a row a store may say that it misses what it was just sent, before it is given time.
-	maxGaps = 3
+	keepSent = time.Minute // that an acknowledged batch is kept: a failover may bring up a server that never had it
+	maxSums  = 1024        // batches before those whose sums are remembered, to report what a store has lost of them
+	maxGaps  = 3           // times in a row that a store may miss what it was just sent, before it is given time
 )
 
 // outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
@@ -68,8 +62,7 @@ func (o *outbox) waiting() int {
 	return n
 }
 
-// next returns what to send: what has been sent and is not acknowledged, else a new batch, else a question for the
-// position.
+// next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
 	if o.seq > 0 && now.Sub(o.heard) > history.ForgetAfter/2 {
 		o.renew(st)
@@ -120,16 +113,13 @@ func (o *outbox) renew(st *Stats) {
 // answer notes the store's answer to a batch. Its error means that the store does not keep what it says.
 func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *Stats) error {
 	o.heard = now
+	o.probe = o.probe && b.Seq > 0
+	if r.Last < max(b.Seq, o.position) {
+		return o.rewind(now, r.Last, st)
+	}
 	if b.Seq == 0 {
-		o.probe = false
-		if r.Last < o.position {
-			return o.rewind(now, r.Last, st)
-		}
 		o.forget(now)
 		return nil
-	}
-	if r.Last < b.Seq {
-		return o.rewind(now, r.Last, st)
 	}
 	o.gaps = 0
 	s := o.sent[o.ahead]
@@ -160,8 +150,7 @@ func (o *outbox) dropBatch() (hits uint64) {
 	return hits
 }
 
-// rewind goes back to the last batch that the store has. What is kept of those after it is sent again, the rest is
-// lost.
+// rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
 func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
 	if o.ahead < 0 {
@@ -192,12 +181,9 @@ func (o *outbox) forget(now time.Time) {
 		n++
 	}
 	o.sent, o.ahead = slices.Delete(o.sent, 0, n), o.ahead-n
-	if len(o.sums) > maxSums {
-		half := o.sums[:maxSums/2]
-		for _, s := range half[:len(half)-1] {
-			half[len(half)-1].hits += s.hits
-		}
-		o.sums = slices.Delete(o.sums, 0, len(half)-1)
+	for len(o.sums) > maxSums {
+		o.sums[1].hits += o.sums[0].hits
+		o.sums = o.sums[1:]
 	}
 }
 
@@ -246,7 +232,7 @@ func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
 // giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are
 // lost for all that is known.
 func (o *outbox) giveUp() (dropped, lost uint64) {
-	for hits := range maps.Values(o.pending) {
+	for _, hits := range o.pending {
 		dropped += hits
 	}
 	for _, s := range o.sent[o.ahead:] {

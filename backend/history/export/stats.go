@@ -44,9 +44,9 @@ func (e *Exporter) Stats() Stats {
 	defer e.mu.Unlock()
 	st := e.stats
 	st.Waiting, st.Down = e.countCells(), e.down
-	for p := range e.outboxes {
-		if since := e.outboxes[p].since; !since.IsZero() && (st.Oldest.IsZero() || since.Before(st.Oldest)) {
-			st.Oldest = since
+	for _, o := range e.outboxes {
+		if !o.since.IsZero() && (st.Oldest.IsZero() || o.since.Before(st.Oldest)) {
+			st.Oldest = o.since
 		}
 	}
 	return st

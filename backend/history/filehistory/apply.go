@@ -60,25 +60,20 @@ func (s *Store) landUntil(own *arrival) {
 	}
 }
 
-// land lands batches in one transaction. Where that fails each has one of its own, so that a damaged partition keeps no
-// other from landing.
+// land lands batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
 func (s *Store) land(together []*arrival) {
-	defer func() {
-		for _, a := range together {
-			if !a.done {
-				a.done, a.err = true, s.wrap(errInterrupted)
-			}
-		}
-	}()
+	for _, a := range together {
+		a.done, a.err = true, s.wrap(errInterrupted) // unless it comes to its end
+	}
 	err := s.landTogether(together)
 	for _, a := range together {
-		if a.err = err; err != nil && len(together) > 1 {
-			a.err = s.landTogether([]*arrival{a})
+		own := err
+		if err != nil && len(together) > 1 {
+			own = s.landTogether([]*arrival{a})
 		}
-		if a.err != nil {
+		if a.err = own; own != nil {
 			a.receipt = history.Receipt{}
 		}
-		a.done = true
 	}
 }
 
@@ -109,7 +104,7 @@ func (s *Store) landTogether(together []*arrival) error {
 
 // count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
 func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
-	was, err := t.position(b.Writer)
+	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
 	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last}
 	if err != nil || r.Landing != history.Landed {
 		return r, err
@@ -127,7 +122,8 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 // add counts one increment.
 func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.Receipt) error {
 	in.name = nameOf(i.ID)
-	row, found, err := in.series(in.name)
+	key := seriesKey(in.p, in.name)
+	row, found, err := get(in.table, key, decodeSeries)
 	if err != nil {
 		return err
 	}
@@ -148,5 +144,5 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if err := row.Shrink(in, &s.keep, now, func() { s.step("apply: rolled early") }); err != nil {
 		return err
 	}
-	return in.putSeries(in.name, &row)
+	return in.rows.Put(key, row.encode())
 }

@@ -88,8 +88,6 @@ func (s *Store) inspect(path string) error {
 // too large for its file system fails before, when it is to grow.)
 func isFarAway(err error) bool {
 	var write *fs.PathError
-	if !errors.As(err, &write) {
-		return false
-	}
-	return write.Op == "writeat" || write.Op == "write" && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL))
+	return errors.As(err, &write) && (write.Op == "writeat" ||
+		write.Op == "write" && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL)))
 }

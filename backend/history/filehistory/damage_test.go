@@ -318,7 +318,7 @@ func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) (key []by
 		if err != nil {
 			return err
 		}
-		chunks, err := table.chunks(tier)
+		chunks, err := table.chunks(tier, tier)
 		for _, c := range chunks {
 			if own := chunkKey(table.p, c, nameOf(id)); table.rows.Get(own) != nil {
 				key = own

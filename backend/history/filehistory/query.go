@@ -1,7 +1,6 @@
 package filehistory
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -10,8 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Query implements [history.Store]. All series of a partition are read in one transaction, which has ended before yield
-// sees them.
+// Query implements [history.Store]. A partition is read in one transaction, which has ended before yield is called.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	var named [history.Partitions]bool
 	for _, id := range q.IDs() {
@@ -79,8 +77,7 @@ func (t *table) find(q *history.Query) (map[name]*found, error) {
 	}
 	all := make(map[name]*found)
 	prefix := []byte{byte(t.p), seriesRow}
-	cursor := t.rows.Cursor()
-	for key, row := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, row = cursor.Next() {
+	for key, row := range t.under(prefix) {
 		if len(key) != len(prefix)+len(name{}) {
 			return nil, t.damaged(key, errRow)
 		}
@@ -105,27 +102,25 @@ func (t *table) find(q *history.Query) (map[name]*found, error) {
 
 // fill reads the chunks that a query needs, as far as they can be read.
 func (t *table) fill(all map[name]*found, q *history.Query) error {
-	for tier := range history.Tiers {
-		chunks, err := t.chunks(history.Tier(tier))
-		if err != nil {
-			return err
+	chunks, err := t.chunks(history.Minutes, history.Days)
+	if err != nil {
+		return err
+	}
+	for _, c := range chunks {
+		if !q.Needs(c) {
+			continue
 		}
-		for _, c := range chunks {
-			if !q.Needs(c) {
-				continue
-			}
-			err := t.each(c, func(n name, packed []byte) bool {
-				if f := all[n]; f != nil {
-					cells, err := c.Unpack(packed)
-					if err != nil {
-						f.damaged(t, chunkKey(t.p, c, n), err)
-					}
-					f.ledger.Put(c, cells)
-				}
-				return true
-			})
+		for key, packed := range t.under(chunksKey(t.p, c)) {
+			_, n, err := readChunkKey(key)
 			if err != nil {
-				return err
+				return t.damaged(key, err)
+			}
+			if f := all[n]; f != nil {
+				cells, err := c.Unpack(packed)
+				if err != nil {
+					f.damaged(t, key, err)
+				}
+				f.ledger.Put(c, cells)
 			}
 		}
 	}

@@ -18,14 +18,11 @@ const maxMoves = 100
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
 // partition is damaged it goes on with the next, and reports it at the end.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
-	now := job.Now
-	if clock := s.now(); now.After(clock) {
-		now = clock
-	}
+	now := min(job.Now.Unix(), s.now().Unix())
 	var did history.Rolled
 	var damage []error
 	for p := range history.Partitions {
-		r := roller{store: s, p: history.Partition(p), now: now.Unix(), dry: job.DryRun, seen: make(map[name]bool)}
+		r := roller{store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -55,8 +52,7 @@ type roller struct {
 
 	// Of the transaction that is under way.
 	table *table
-	in    seriesChunks // of the series that is being rolled
-	left  int          // chunks that may still be moved
+	left  int // chunks that may still be moved
 	did   history.Rolled
 }
 
@@ -98,10 +94,8 @@ func (r *roller) transaction(ctx context.Context) (history.Rolled, error) {
 // forget removes the positions of writers that have long gone.
 func (r *roller) forget() error {
 	before := r.now - int64(history.ForgetAfter/time.Second)
-	prefix := []byte{byte(r.p), positionRow}
 	var gone [][]byte
-	cursor := r.table.rows.Cursor()
-	for key, row := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, row = cursor.Next() {
+	for key, row := range r.table.under([]byte{byte(r.p), positionRow}) {
 		was, err := decodePosition(row)
 		if err != nil {
 			return r.table.damaged(key, err)
@@ -146,32 +140,30 @@ type dueChunk struct {
 
 // due returns the due chunks of the tier, oldest first, as many as may still be moved.
 func (r *roller) due() (found []dueChunk, err error) {
-	chunks, err := r.table.chunks(r.tier)
+	chunks, err := r.table.chunks(r.tier, r.tier)
 	if err != nil {
 		return nil, err
 	}
 	keep := &r.store.keep
 	for _, c := range chunks {
-		if keep.Due(c, c.Start()) > r.now || len(found) == r.left {
+		if keep.Due(c, c.Start()) > r.now {
 			break
 		}
-		var failed error
-		err := r.table.each(c, func(n name, packed []byte) bool {
-			if r.tier == history.Days {
-				cells, err := c.Unpack(packed)
-				if err != nil {
-					failed = r.table.damaged(chunkKey(r.p, c, n), err)
-					return false
-				}
-				if gone, _ := keep.Expire(c, cells, r.now); len(gone) == 0 {
-					return true
-				}
+		for key, packed := range r.table.under(chunksKey(r.p, c)) {
+			_, n, err := readChunkKey(key)
+			var days history.Cells
+			if err == nil && r.tier == history.Days {
+				days, err = c.Unpack(packed)
 			}
-			found = append(found, dueChunk{n, c})
-			return len(found) < r.left
-		})
-		if err := errors.Join(err, failed); err != nil {
-			return nil, err
+			if err != nil {
+				return nil, r.table.damaged(key, err)
+			}
+			if gone, _ := keep.Expire(c, days, r.now); r.tier == history.Days && len(gone) == 0 {
+				continue
+			}
+			if found = append(found, dueChunk{n, c}); len(found) == r.left {
+				return found, nil
+			}
 		}
 	}
 	return found, nil
@@ -179,15 +171,15 @@ func (r *roller) due() (found []dueChunk, err error) {
 
 // move moves a chunk, or drops days of it.
 func (r *roller) move(d dueChunk) error {
-	row, found, err := r.table.series(d.name)
+	key := seriesKey(r.p, d.name)
+	row, found, err := get(r.table, key, decodeSeries)
 	if err == nil && !found {
-		err = r.table.damaged(seriesKey(r.p, d.name), errors.New("the series is missing, its chunks are there"))
+		err = r.table.damaged(key, errors.New("the series is missing, its chunks are there"))
 	}
 	if err != nil {
 		return err
 	}
-	r.in = seriesChunks{r.table, d.name}
-	if err := row.Roll(&r.in, d.chunk, &r.store.keep, r.now, &r.did); err != nil {
+	if err := row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.store.keep, r.now, &r.did); err != nil {
 		return err
 	}
 	r.left--
@@ -195,5 +187,5 @@ func (r *roller) move(d dueChunk) error {
 		r.seen[d.name] = true
 		r.did.Series++
 	}
-	return r.table.putSeries(d.name, &row)
+	return r.table.rows.Put(key, row.encode())
 }

@@ -93,11 +93,9 @@ func chunkKey(p history.Partition, c history.Chunk, n name) []byte {
 	return append(chunksKey(p, c), n[:]...)
 }
 
-const chunkKeySize = 3 + 4 + len(name{})
-
 // readChunkKey reads the key of a chunk's row.
 func readChunkKey(key []byte) (history.Chunk, name, error) {
-	if len(key) != chunkKeySize || int(key[2]) >= history.Tiers {
+	if len(key) != 7+len(name{}) || int(key[2]) >= history.Tiers {
 		return history.Chunk{}, name{}, errRow
 	}
 	number := int32(binary.BigEndian.Uint32(key[3:]) ^ 1<<31)
@@ -120,16 +118,23 @@ func (r *series) encode() []byte {
 
 var errRow = errors.New("a row cannot be read")
 
-// decodeSeries reads the row of a series. Its id lies in src.
-func decodeSeries(src []byte) (r series, err error) {
-	for _, number := range [...]*uint64{&r.Lifetime, &r.Expired, &r.Points} {
+// cutNumbers reads numbers from the start of src, and returns what follows them.
+func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
+	for _, number := range numbers {
 		n, width := binary.Uvarint(src)
 		if width <= 0 {
-			return series{}, errRow
+			return nil, errRow
 		}
 		*number, src = n, src[width:]
 	}
-	r.id = src
+	return src, nil
+}
+
+// decodeSeries reads the row of a series. Its id lies in src.
+func decodeSeries(src []byte) (r series, err error) {
+	if r.id, err = cutNumbers(src, &r.Lifetime, &r.Expired, &r.Points); err != nil {
+		return series{}, err
+	}
 	return r, nil
 }
 
@@ -140,11 +145,11 @@ func readID(src []byte) (id history.ID, err error) {
 	}
 	id.Outcome, src = history.Outcome(src[0]), src[1:]
 	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
-		size, width := binary.Uvarint(src)
-		if width <= 0 || size > uint64(len(src)-width) {
+		var size uint64
+		if src, err = cutNumbers(src, &size); err != nil || size > uint64(len(src)) {
 			return id, errRow
 		}
-		*part, src = string(src[width:width+int(size)]), src[width+int(size):]
+		*part, src = string(src[:size]), src[size:]
 	}
 	return id, nil
 }
@@ -160,13 +165,8 @@ func (r position) encode() []byte {
 }
 
 func decodePosition(src []byte) (r position, err error) {
-	last, width := binary.Uvarint(src)
-	if width <= 0 {
-		return r, errRow
-	}
-	at, width2 := binary.Uvarint(src[width:])
-	if width2 <= 0 {
-		return r, errRow
-	}
-	return position{last, int64(at)}, nil
+	var at uint64
+	_, err = cutNumbers(src, &r.last, &at)
+	r.at = int64(at)
+	return r, err
 }

@@ -39,8 +39,7 @@ type Config struct {
 	Dir  string // holds the file; made if it is missing
 	Keep history.Keep
 	Now  func() time.Time // the store's clock; nil for time.Now
-	// Step, if not nil, is called before and after each step at which a crash could matter, with its name. It is for
-	// tests.
+	// Step, if not nil, is called with the name of each step at which a crash could matter, before and after. For tests.
 	Step func(name string)
 }
 
@@ -74,7 +73,7 @@ func Open(c Config) (*Store, error) {
 	if err := s.inspect(path); err != nil {
 		return nil, err
 	}
-	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: os.OpenFile})
 }
 
 // InMemory opens a store that is gone with its process. It has no use for the directory.
@@ -104,9 +103,6 @@ func newStore(name string, c Config) (*Store, error) {
 func (s *Store) open(path string, o bolt.Options) error {
 	var opened *os.File
 	openFile := o.OpenFile
-	if openFile == nil {
-		openFile = os.OpenFile
-	}
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 		opened, err = openFile(name, flag, mode)
 		return opened, err

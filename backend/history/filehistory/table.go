@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -30,33 +32,28 @@ func (t *table) damaged(key []byte, err error) error {
 	return fmt.Errorf("%s %w (row %x: %w)", t.store, ErrDamaged, key, err)
 }
 
-func (t *table) position(writer string) (position, error) {
-	key := positionKey(t.p, writer)
+// get reads a row. It reports whether there is one.
+func get[T any](t *table, key []byte, decode func(row []byte) (T, error)) (value T, found bool, err error) {
 	row := t.rows.Get(key)
 	if row == nil {
-		return position{}, nil
+		return value, false, nil
 	}
-	r, err := decodePosition(row)
-	if err != nil {
-		return r, t.damaged(key, err)
+	if value, err = decode(row); err != nil {
+		return value, false, t.damaged(key, err)
 	}
-	return r, nil
+	return value, true, nil
 }
 
-// series reads the row of a series. It reports whether there is one.
-func (t *table) series(n name) (r series, found bool, err error) {
-	key := seriesKey(t.p, n)
-	row := t.rows.Get(key)
-	if row == nil {
-		return series{}, false, nil
+// under returns the rows whose keys begin with a prefix, in order. Nothing may be written meanwhile.
+func (t *table) under(prefix []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, row []byte) bool) {
+		cursor := t.rows.Cursor()
+		key, row := cursor.Seek(prefix)
+		for bytes.HasPrefix(key, prefix) && yield(key, row) {
+			key, row = cursor.Next()
+		}
 	}
-	if r, err = decodeSeries(row); err != nil {
-		return r, false, t.damaged(key, err)
-	}
-	return r, true, nil
 }
-
-func (t *table) putSeries(n name, r *series) error { return t.rows.Put(seriesKey(t.p, n), r.encode()) }
 
 // seriesChunks implements [history.Chunks] with the rows of a series.
 type seriesChunks struct {
@@ -82,50 +79,24 @@ func (s *seriesChunks) SetCells(c history.Chunk, cells history.Cells) error {
 }
 
 func (s *seriesChunks) Fine() (found []history.Chunk, err error) {
-	for tier := history.Minutes; tier < history.Days; tier++ {
-		all, err := s.chunks(tier)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range all {
-			if s.rows.Get(chunkKey(s.p, c, s.name)) != nil {
-				found = append(found, c)
-			}
-		}
-	}
-	return found, nil
+	found, err = s.chunks(history.Minutes, history.Hours)
+	return slices.DeleteFunc(found, func(c history.Chunk) bool { return s.rows.Get(chunkKey(s.p, c, s.name)) == nil }), err
 }
 
-// chunks returns the chunks of a tier that the partition holds, of any series, oldest first.
-func (t *table) chunks(tier history.Tier) (found []history.Chunk, err error) {
-	cursor := t.rows.Cursor()
-	prefix := []byte{byte(t.p), chunkRow, byte(tier)}
-	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); {
+// chunks returns the chunks of some tiers that the partition holds, of any series, the finest and oldest first.
+func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, err error) {
+	cursor, end := t.rows.Cursor(), []byte{byte(t.p), chunkRow, byte(coarsest) + 1}
+	key, _ := cursor.Seek([]byte{byte(t.p), chunkRow, byte(finest)})
+	for last := []byte(nil); key != nil && bytes.Compare(key, end) < 0; {
 		c, _, err := readChunkKey(key)
-		if n := len(found); err == nil && n > 0 && c.Number <= found[n-1].Number {
+		if err == nil && bytes.Compare(key, last) <= 0 {
 			err = errors.New("rows are out of order") // and going on would go round forever
 		}
 		if err != nil {
 			return nil, t.damaged(key, err)
 		}
-		found = append(found, c)
-		c.Number++
-		key, _ = cursor.Seek(chunksKey(t.p, c))
+		found, last = append(found, c), key
+		key, _ = cursor.Seek(chunksKey(t.p, history.Chunk{Tier: c.Tier, Number: c.Number + 1}))
 	}
 	return found, nil
-}
-
-// each calls visit with the rows of a chunk until it returns false. Nothing may be written meanwhile.
-func (t *table) each(c history.Chunk, visit func(n name, packed []byte) (more bool)) error {
-	cursor, prefix := t.rows.Cursor(), chunksKey(t.p, c)
-	for key, packed := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, packed = cursor.Next() {
-		_, n, err := readChunkKey(key)
-		if err != nil {
-			return t.damaged(key, err)
-		}
-		if !visit(n, packed) {
-			return nil
-		}
-	}
-	return nil
 }

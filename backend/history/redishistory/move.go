@@ -163,7 +163,7 @@ func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c hi
 	if v.damage != nil {
 		return false, v.damage
 	}
-	gone, stay := w.keep.Expire(c, ledger.Get(c), now)
+	gone, stay := w.keep.Expire(c, ledger.Chunks[c], now)
 	left := v.chunks
 	if len(stay) == 0 {
 		left = v.without(c)
