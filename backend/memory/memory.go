@@ -113,7 +113,7 @@ func (s *Store) Close() error {
 	if s.dir == nil {
 		return nil
 	}
-	return errors.Join(s.save(), s.dir.close())
+	return errors.Join(s.save(), s.dir.lock.Close())
 }
 
 // Stats tells how full the store is and what it threw out.
