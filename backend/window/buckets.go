@@ -17,8 +17,7 @@ type Buckets struct {
 	window time.Duration
 	levels []time.Duration
 	hits   []map[int64]uint64 // per level, by bucket number
-
-	reads int
+	reads  int                // how many buckets Sum has read so far
 }
 
 // NewBuckets returns the empty state of a limit.
@@ -29,9 +28,6 @@ func NewBuckets(l *descriptors.Limit) *Buckets {
 	}
 	return b
 }
-
-// Reads returns the number of buckets that Sum has read so far.
-func (b *Buckets) Reads() int { return b.reads }
 
 // Sum returns the number of hits that count at now.
 func (b *Buckets) Sum(now Instant) uint64 {
