@@ -55,7 +55,7 @@ func decodeDescriptor(w wire, d *limit.Descriptor) error {
 	return f.err
 }
 
-func decodeEntry(w wire) (e descriptors.Entry, err error) {
+func decodeEntry(w wire) (e descriptors.Entry, _ error) {
 	f := fields{rest: w}
 	for f.next() {
 		switch {
