@@ -27,9 +27,7 @@ type Metrics struct {
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_requests_total",
-		Help: "Rate-limit requests answered, by outcome.",
-	}, []string{"outcome"})
+		Name: "weir_requests_total", Help: "Rate-limit requests answered, by outcome."}, []string{"outcome"})
 	for o := range m.requests {
 		m.requests[o] = requests.WithLabelValues(limit.Outcome(o).String())
 	}
@@ -40,20 +38,16 @@ func New(version string) *Metrics {
 	})
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_panics_total",
-		Help: "Panics that were caught while a request was answered. Each is a defect: please report it.",
-	})
+		Help: "Panics that were caught while a request was answered. Each is a defect: please report it."})
 	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_config_loads_total",
-		Help: "Configurations read, by whether they were put in force.",
+		Name: "weir_config_loads_total", Help: "Configurations read, by whether they were put in force.",
 	}, []string{"result"})
 	m.reloads = [2]prometheus.Counter{reloads.WithLabelValues("rejected"), reloads.WithLabelValues("applied")}
 	m.current = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_current",
-		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
-	})
+		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none."})
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "weir_build_info",
-		Help:        "Always 1; the labels say which build this is.",
+		Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
