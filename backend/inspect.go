@@ -40,14 +40,12 @@ type Bucket struct {
 
 // NewLimitCount sums up the buckets of a limit, of which all count at now.
 func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitCount {
-	c := LimitCount{Limit: l, Levels: levels}
-	for _, b := range levels[0] {
-		c.Hits += b.Hits
+	var oldest time.Time
+	if len(levels[0]) > 0 {
+		oldest = levels[0][0].Begin
 	}
-	if c.Hits == 0 {
-		return c
-	}
-	c.leave(levels[0][0].Begin, now)
+	c := NewLogCount(l, levels[0], 0, oldest, now)
+	c.Levels = levels
 	return c
 }
 
@@ -58,15 +56,10 @@ func NewLogCount(l descriptors.Limit, newest []Bucket, earlier uint64, oldest, n
 	for _, b := range newest {
 		c.Hits += b.Hits
 	}
-	if c.Hits > 0 {
-		c.leave(oldest, now)
+	if c.Hits > 0 { // the oldest leaves a window after it began, and a precision more
+		c.ResetIn = max(0, oldest.Add(l.Window+l.Precision).Sub(now))
 	}
 	return c
-}
-
-// leave says when the oldest bucket leaves: a window after it began, and a precision more.
-func (c *LimitCount) leave(oldest, now time.Time) {
-	c.ResetIn = max(0, oldest.Add(c.Limit.Window+c.Limit.Precision).Sub(now))
 }
 
 // Remaining returns how many more hits fit.

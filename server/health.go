@@ -41,17 +41,14 @@ func (h *Health) Configured() {
 	defer h.mu.Unlock()
 	if errors.Is(h.state, errUnconfigured) {
 		h.state = nil
-		h.tell()
 	}
+	h.tell()
 }
 
 // Counting reports whether the counters can be had. A process that never hears of it does not depend on them.
 func (h *Health) Counting(can bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if can == (h.away == nil) {
-		return
-	}
 	h.away = nil
 	if !can {
 		h.away = errUncounted

@@ -65,33 +65,23 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
-	for _, l := range []struct {
-		what, address string
-		to            *net.Listener
-	}{
-		{"gRPC", c.GRPCAddress, &s.grpcLis}, {"HTTP", c.HTTPAddress, &s.httpLis}, {"debug", c.DebugAddress, &s.debug},
-	} {
-		lis, err := listen(l.address)
+	listeners := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}
+	for i, address := range []string{c.GRPCAddress, c.HTTPAddress, c.DebugAddress} {
+		lis, err := listen(address)
 		if err != nil {
-			s.closeListeners()
-			return nil, fmt.Errorf("opening the %s port: %w", l.what, err)
+			for _, opened := range listeners[:i] {
+				_ = (*opened).Close() // the error that matters is the one that led here
+			}
+			return nil, fmt.Errorf("opening the %s port: %w", []string{"gRPC", "HTTP", "debug"}[i], err)
 		}
-		*l.to = lis
+		*listeners[i] = lis
 	}
-	streams, end := context.WithCancel(context.Background())
-	s.endStreams = end
+	var streams context.Context
+	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
 	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, p.History, c.Profiles))
 	return s, nil
-}
-
-func (s *Server) closeListeners() {
-	for _, l := range []net.Listener{s.grpcLis, s.httpLis, s.debug} {
-		if l != nil {
-			_ = l.Close() // the error that matters is the one that led here
-		}
-	}
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
@@ -118,8 +108,8 @@ func newHTTP(h http.Handler) *http.Server {
 }
 
 // httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go, or that depends on
-// its counters and cannot have them.
+// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
+// cannot have them.
 func httpHandler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
@@ -137,8 +127,8 @@ func httpHandler(p Parts) http.Handler {
 func (s *Server) Run(ctx, kill context.Context) error {
 	failed := make(chan error, 3)
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
-	go func() { failed <- ignoreClosed(s.http.Serve(s.httpLis)) }()
-	go func() { failed <- ignoreClosed(s.admin.Serve(s.debug)) }()
+	go func() { failed <- s.http.Serve(s.httpLis) }()
+	go func() { failed <- s.admin.Serve(s.debug) }()
 	s.parts.Log.Info("listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
 	select {
 	case err := <-failed:
@@ -147,13 +137,6 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	case <-ctx.Done():
 	}
 	return s.drain(kill)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
 }
 
 // drain ends the server in order: say so, wait until it is heard, let what runs finish, close.

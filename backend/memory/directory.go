@@ -38,6 +38,3 @@ func (d *directory) sync() error {
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
-
-// close gives the directory free.
-func (d *directory) close() error { return d.lock.Close() }

@@ -18,10 +18,6 @@ type entry struct {
 	spent bool           // which queue
 }
 
-func newEntry(c *backend.Check) *entry {
-	return &entry{key: string(c.Key), states: make([]window.State, 0, len(c.Limits))}
-}
-
 // apply decides a check and brings expires and reopens up to date.
 func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
 	var room [4]window.Count

@@ -13,11 +13,11 @@ func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 }
 
 // evictOne throws one key out: of the keys with room left the first to expire in the newcomer's shard, else in another
-// shard; if all keys are over their limits, the one that reopens first. It says false if there is no key but the
+// shard; if all keys are over their limits, the one that reopens first. It reports whether there is a key beside the
 // newcomer. Where several reopen at once, the search begins at the newcomer's shard, so that none is preferred.
 func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
 	for i := range shards {
-		if s.shards[(home+i)&(shards-1)].evictOpen(newcomer, now) {
+		if sh := &s.shards[(home+i)&(shards-1)]; sh.evict(&sh.open, newcomer, now) {
 			s.keys.Add(-1)
 			s.evictedOpen.Add(1)
 			return true
@@ -27,37 +27,28 @@ func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
 	var earliest window.Instant
 	for i := range shards {
 		sh := &s.shards[(home+i)&(shards-1)]
-		if at, any := sh.nextReopening(newcomer, now); any && (first == nil || at < earliest) {
+		if at := sh.nextReopening(newcomer, now); at != 0 && (first == nil || at < earliest) {
 			first, earliest = sh, at
 		}
 	}
 	if first == nil {
 		return false
 	}
-	if first.evictSpent(newcomer, now) { // unless another goroutine was faster
+	if first.evict(&first.spent, newcomer, now) { // unless another goroutine was faster
 		s.keys.Add(-1)
 		s.evictedOver.Add(1)
 	}
 	return true
 }
 
-// evictOpen throws out the key with room left that expires first, if there is one.
-func (sh *shard) evictOpen(newcomer *entry, now window.Instant) bool {
+// evict throws out the first key of a queue, and reports whether there was one beside the newcomer. Keys that have
+// reopened by now are in the open queue first.
+func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for len(sh.spent) > 0 && sh.spent[0].due <= now {
 		sh.front(&sh.spent, now)
 	}
-	return sh.evict(&sh.open, newcomer, now)
-}
-
-func (sh *shard) evictSpent(newcomer *entry, now window.Instant) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.evict(&sh.spent, newcomer, now)
-}
-
-func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	e := sh.frontBut(q, newcomer, now)
 	if e != nil {
 		sh.remove(e)
@@ -65,15 +56,14 @@ func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	return e != nil
 }
 
-// nextReopening returns when the first spent key of the shard reopens; false if there is none.
-func (sh *shard) nextReopening(newcomer *entry, now window.Instant) (window.Instant, bool) {
+// nextReopening returns when the first spent key of the shard reopens; 0 if there is none.
+func (sh *shard) nextReopening(newcomer *entry, now window.Instant) window.Instant {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.frontBut(&sh.spent, newcomer, now)
-	if e == nil {
-		return 0, false
+	if e := sh.frontBut(&sh.spent, newcomer, now); e != nil {
+		return e.reopens
 	}
-	return e.reopens, true
+	return 0
 }
 
 // frontBut returns the front of a queue as it would be without the newcomer.

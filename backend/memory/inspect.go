@@ -34,19 +34,22 @@ func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limi
 
 // count tells what a state holds for a limit.
 func count(l descriptors.Limit, state window.State, now window.Instant) backend.LimitCount {
-	var cells *window.Cells
-	switch state := state.(type) {
-	case *window.Tokens:
-		hits, reset := state.Peek(&l, now)
+	if tokens, ok := state.(*window.Tokens); ok {
+		hits, reset := tokens.Peek(&l, now)
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
-	case *window.Cells:
-		cells = state
 	}
+	cells := state.(*window.Cells)
 	if l.Algorithm == descriptors.SlidingLog {
 		return countLog(l, cells, now)
 	}
-	levels := make([][]backend.Bucket, len(l.Levels()))
-	fill(levels, l.Levels(), cells, now)
+	widths := l.Levels()
+	levels := make([][]backend.Bucket, len(widths))
+	for begin, hits := range cells.Buckets(now) {
+		for i, width := range widths {
+			at := int64(begin) - int64(begin)%width.Microseconds()
+			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
+		}
+	}
 	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
 }
 
@@ -61,33 +64,22 @@ func countLog(l descriptors.Limit, cells *window.Cells, now window.Instant) back
 		if oldest.IsZero() {
 			oldest = at
 		}
-		last := len(newest) - 1
-		switch unlisted--; {
-		case unlisted >= 0:
+		if unlisted--; unlisted >= 0 {
 			earlier += hits
-		case last >= 0 && newest[last].Begin.Equal(at):
-			newest[last].Hits += hits
-		default:
-			newest = append(newest, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: hits})
+		} else {
+			newest = add(newest, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: hits})
 		}
 	}
 	return backend.NewLogCount(l, newest, earlier, oldest, time.UnixMicro(int64(now)))
 }
 
-// fill adds the buckets of cells up on each level; widths are those of the levels.
-func fill(levels [][]backend.Bucket, widths []time.Duration, cells *window.Cells, now window.Instant) {
-	for begin, hits := range cells.Buckets(now) {
-		for i, width := range widths {
-			at := int64(begin)
-			at -= at % width.Microseconds()
-			b := backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits}
-			if last := len(levels[i]) - 1; last >= 0 && levels[i][last].Begin.Equal(b.Begin) {
-				levels[i][last].Hits += hits
-				continue
-			}
-			levels[i] = append(levels[i], b)
-		}
+// add appends a bucket, or counts its hits in the last one if that begins at the same moment.
+func add(buckets []backend.Bucket, b backend.Bucket) []backend.Bucket {
+	if last := len(buckets) - 1; last >= 0 && buckets[last].Begin.Equal(b.Begin) {
+		buckets[last].Hits += b.Hits
+		return buckets
 	}
+	return append(buckets, b)
 }
 
 // Reset forgets a key.

@@ -80,8 +80,8 @@ func Open(c Config) (*Store, error) {
 	if c.Dir != "" {
 		s.openDir()
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
 	s.running.Go(func() { s.every(ctx, time.Second, s.sweep) })
 	if c.Dir != "" && c.SaveEvery > 0 {
 		s.running.Go(func() { s.every(ctx, c.SaveEvery, s.saveOrWarn) })
@@ -113,7 +113,7 @@ func (s *Store) Close() error {
 	if s.dir == nil {
 		return nil
 	}
-	return errors.Join(s.save(), s.dir.close())
+	return errors.Join(s.save(), s.dir.lock.Close())
 }
 
 // Stats tells how full the store is and what it threw out.
@@ -132,22 +132,15 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 		return backend.ErrClosed
 	}
 	for i := range checks {
-		v := s.decide(&checks[i])
-		out[i] = backend.Decision{
-			Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-			ResetIn: v.ResetIn, RetryIn: v.RetryIn,
+		home := s.shardOf(checks[i].Key)
+		v, added, now := s.decideIn(&s.shards[home], &checks[i])
+		if added != nil {
+			s.makeRoom(home, added, now)
 		}
+		out[i] = backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
+			ResetIn: v.ResetIn, RetryIn: v.RetryIn}
 	}
 	return nil
-}
-
-func (s *Store) decide(c *backend.Check) window.Verdict {
-	home := s.shardOf(c.Key)
-	v, added, now := s.decideIn(&s.shards[home], c)
-	if added != nil {
-		s.makeRoom(home, added, now)
-	}
-	return v
 }
 
 // decideIn decides a check in its key's shard. It returns the entry if that is new. The clock is read under the lock:
@@ -157,22 +150,23 @@ func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *
 	defer sh.mu.Unlock()
 	now = s.now()
 	e := sh.entries[string(c.Key)]
-	if e == nil {
-		e = newEntry(c)
-		if v = e.apply(c, now); e.expires != 0 {
-			sh.insert(e)
-			s.keys.Add(1)
-			added = e
-		}
-		return v, added, now
+	known := e != nil
+	if !known {
+		e = &entry{key: string(c.Key), states: make([]window.State, 0, len(c.Limits))}
 	}
-	if v = e.apply(c, now); e.expires == 0 {
+	v = e.apply(c, now)
+	switch holds := e.expires != 0; {
+	case known && holds:
+		sh.requeue(e)
+	case known:
 		sh.remove(e)
 		s.keys.Add(-1)
-	} else {
-		sh.requeue(e)
+	case holds:
+		sh.insert(e)
+		s.keys.Add(1)
+		added = e
 	}
-	return v, nil, now
+	return v, added, now
 }
 
 func (s *Store) shardOf(key []byte) int {

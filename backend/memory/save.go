@@ -61,21 +61,15 @@ func (s *Store) save() error {
 }
 
 func (s *Store) write(to io.Writer) error {
-	w := bufio.NewWriterSize(to, blockSize)
-	if _, err := w.WriteString(header); err != nil {
-		return err
-	}
+	w := bufio.NewWriterSize(to, blockSize) // keeps its first error for Flush
+	_, _ = w.WriteString(header)
 	var buf []byte
 	now := s.now()
 	for i := range s.shards {
 		buf = s.shards[i].encode(buf[:0], now)
-		if err := writeBlocks(w, buf); err != nil {
-			return err
-		}
+		writeBlocks(w, buf)
 	}
-	if err := writeBlock(w, nil); err != nil {
-		return err
-	}
+	writeBlock(w, nil)
 	return w.Flush()
 }
 
@@ -104,28 +98,20 @@ func (e *entry) encode(dst []byte) []byte {
 }
 
 // writeBlocks writes entries in blocks of about blockSize, so that a torn file loses little.
-func writeBlocks(w io.Writer, entries []byte) error {
+func writeBlocks(w *bufio.Writer, entries []byte) {
 	for len(entries) > 0 {
 		n := 0
 		for n < blockSize && n < len(entries) {
 			size, width := binary.Uvarint(entries[n:])
 			n += width + int(size)
 		}
-		if err := writeBlock(w, entries[:n]); err != nil {
-			return err
-		}
+		writeBlock(w, entries[:n])
 		entries = entries[n:]
 	}
-	return nil
 }
 
-func writeBlock(w io.Writer, block []byte) error {
-	var head [8]byte
-	binary.LittleEndian.PutUint32(head[:4], uint32(len(block)))
-	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(block, castagnoli))
-	if _, err := w.Write(head[:]); err != nil {
-		return err
-	}
-	_, err := w.Write(block)
-	return err
+func writeBlock(w *bufio.Writer, block []byte) {
+	head := binary.LittleEndian.AppendUint32(w.AvailableBuffer(), uint32(len(block)))
+	_, _ = w.Write(binary.LittleEndian.AppendUint32(head, crc32.Checksum(block, castagnoli)))
+	_, _ = w.Write(block)
 }

@@ -46,6 +46,9 @@ func (t *Type) UnmarshalText(name []byte) error {
 // String returns the name that UnmarshalText reads.
 func (t Type) String() string { return nameOf(typeNames, int(t)) }
 
+// MarshalText writes the name that UnmarshalText reads.
+func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
 // NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
 // heartbeats, about two seconds, and as back with the first that it answers.
 type NodeLoss uint8

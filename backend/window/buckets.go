@@ -17,8 +17,7 @@ type Buckets struct {
 	window time.Duration
 	levels []time.Duration
 	hits   []map[int64]uint64 // per level, by bucket number
-
-	reads int
+	reads  int                // how many buckets Sum has read so far
 }
 
 // NewBuckets returns the empty state of a limit.
@@ -30,27 +29,21 @@ func NewBuckets(l *descriptors.Limit) *Buckets {
 	return b
 }
 
-// Reads returns the number of buckets that Sum has read so far.
-func (b *Buckets) Reads() int { return b.reads }
-
 // Sum returns the number of hits that count at now.
 func (b *Buckets) Sum(now Instant) uint64 {
 	b.advance(now)
+	runs := []Run{{Level: 0, First: now.index(micros(b.window)), Count: 1}}
+	if !b.fixed {
+		runs = Cover(nil, b.levels, b.window, now)
+	}
 	var sum uint64
-	for _, run := range b.cover(now) {
+	for _, run := range runs {
 		for k := run.First; k < run.First+run.Count; k++ {
 			sum += b.hits[run.Level][k]
 			b.reads++
 		}
 	}
 	return sum
-}
-
-func (b *Buckets) cover(now Instant) []Run {
-	if b.fixed {
-		return []Run{{Level: 0, First: now.index(micros(b.window)), Count: 1}}
-	}
-	return Cover(nil, b.levels, b.window, now)
 }
 
 // advance moves what lies after now into now's buckets, and forgets the fine buckets that no longer count together

@@ -66,7 +66,6 @@ func (s *Cells) For(l *descriptors.Limit) bool {
 // Follow does nothing: what counts does not depend on the number of requests.
 func (s *Cells) Follow(*descriptors.Limit, Instant) {}
 
-// width returns the width of a bucket.
 func (s *Cells) width() Instant {
 	switch s.bucket {
 	case whole:
@@ -104,7 +103,7 @@ func (s *Cells) Sum(now Instant) uint64 {
 // fold moves what lies in later buckets into the live one: the clock stepped back.
 func (s *Cells) fold(live int64) {
 	var later uint64
-	for len(s.cells) > int(s.head) && s.cells[len(s.cells)-1].bucket > live {
+	for s.Len() > 0 && s.cells[len(s.cells)-1].bucket > live {
 		later += s.cells[len(s.cells)-1].hits
 		s.cells = s.cells[:len(s.cells)-1]
 	}
@@ -163,23 +162,18 @@ func (s *Cells) Until(now Instant, keep uint64) Instant {
 	if left <= keep {
 		return now
 	}
-	if keep < left/2 {
-		return s.leaves(s.cells[s.fromNewest(keep)].bucket)
-	}
 	i := int(s.head)
-	for left -= s.cells[i].hits; left > keep; left -= s.cells[i].hits {
-		i++
+	if keep < left/2 { // nearer to the newest
+		i = len(s.cells) - 1
+		for held := s.cells[i].hits; held <= keep; held += s.cells[i].hits {
+			i--
+		}
+	} else {
+		for left -= s.cells[i].hits; left > keep; left -= s.cells[i].hits {
+			i++
+		}
 	}
 	return s.leaves(s.cells[i].bucket)
-}
-
-// fromNewest returns the newest cell from which on more than keep hits are held.
-func (s *Cells) fromNewest(keep uint64) int {
-	i := len(s.cells) - 1
-	for held := s.cells[i].hits; held <= keep; held += s.cells[i].hits {
-		i--
-	}
-	return i
 }
 
 // Expires returns the first moment from which nothing in the state counts, 0 if nothing does now.

@@ -99,7 +99,8 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 		case after > 0:
 			s.ResetIn = now.until(c.Until(now, after-1))
 		case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
-			s.ResetIn = now.untilNext(micros(l.Window))
+			width := micros(l.Window)
+			s.ResetIn = now.until(Instant(now.index(width)+1) * width)
 		default:
 			s.ResetIn = 0
 		}
@@ -131,11 +132,6 @@ func lookSize(l *descriptors.Limit) uint64 {
 		return 0
 	}
 	return 1
-}
-
-// untilNext returns the time until the bucket of this width that holds t ends.
-func (t Instant) untilNext(width Instant) time.Duration {
-	return t.until(Instant(t.index(width)+1) * width)
 }
 
 // until returns the time from t to a later moment.

@@ -74,16 +74,13 @@ func (t *Tokens) Sum(now Instant) uint64 {
 	t.last = min(t.last, now)
 	e := now - t.last + t.age
 	whole := uint64(e / t.window)
-	if whole > t.hits/t.requests {
-		t.hits = 0
-		return 0
+	if whole <= t.hits/t.requests {
+		if left, leaked := t.hits-whole*t.requests, t.leaked(e%t.window); left > leaked {
+			return left - leaked
+		}
 	}
-	left, leaked := t.hits-whole*t.requests, t.leaked(e%t.window)
-	if left <= leaked {
-		t.hits = 0
-		return 0
-	}
-	return left - leaked
+	t.hits = 0
+	return 0
 }
 
 // leaked returns how many hits leak within an age below a window. A Redis script reckons with the same doubles: each
@@ -113,17 +110,12 @@ func (t *Tokens) leaks(hits uint64) Instant {
 // them.
 func (t *Tokens) Add(now Instant, delta int64) {
 	level := t.Sum(now)
-	switch {
-	case delta > 0:
-		delta = int64(min(uint64(delta), descriptors.MaxBurst-level))
-	case delta < 0:
-		delta = -int64(min(uint64(-delta), level))
-	}
+	delta = max(-int64(level), min(delta, descriptors.MaxBurst-int64(level)))
 	if delta == 0 {
 		return
 	}
 	if level == 0 {
-		t.age, t.hits = 0, 0
+		t.age = 0
 	} else {
 		e := now - t.last + t.age
 		t.hits -= uint64(e/t.window) * t.requests

@@ -25,34 +25,25 @@ type Counter struct {
 
 // Admit counts hits that passed, of which so many were near the limit; see [Near].
 func (c *Counter) Admit(hits, near uint64) {
-	if c == nil || hits == 0 {
-		return
-	}
-	hits = min(hits, MaxHits)
-	c.totals[history.Within].Add(hits)
-	if near > 0 {
-		c.totals[history.Near].Add(min(near, hits))
-	}
+	c.add(history.Within, hits)
+	c.add(history.Near, min(near, hits))
 }
 
 // Deny counts hits that were over a limit, those included that shadow mode let through.
 func (c *Counter) Deny(hits uint64, shadow bool) {
-	if c == nil || hits == 0 {
-		return
-	}
-	hits = min(hits, MaxHits)
-	c.totals[history.Over].Add(hits)
+	c.add(history.Over, hits)
 	if shadow {
-		c.totals[history.Shadow].Add(hits)
+		c.add(history.Shadow, hits)
 	}
 }
 
 // Degrade counts hits that no store decided.
-func (c *Counter) Degrade(hits uint64) {
-	if c == nil || hits == 0 {
-		return
+func (c *Counter) Degrade(hits uint64) { c.add(history.Degraded, hits) }
+
+func (c *Counter) add(o history.Outcome, hits uint64) {
+	if c != nil && hits > 0 {
+		c.totals[o].Add(min(hits, MaxHits))
 	}
-	c.totals[history.Degraded].Add(min(hits, MaxHits))
 }
 
 // DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.

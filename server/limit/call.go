@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -81,14 +82,11 @@ type Status struct {
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.
 func (r *Request) AddDescriptor() *Descriptor {
-	if len(r.Descriptors) < cap(r.Descriptors) {
-		r.Descriptors = r.Descriptors[:len(r.Descriptors)+1]
-		d := &r.Descriptors[len(r.Descriptors)-1]
-		*d = Descriptor{Entries: d.Entries[:0]}
-		return d
-	}
-	r.Descriptors = append(r.Descriptors, Descriptor{})
-	return &r.Descriptors[len(r.Descriptors)-1]
+	n := len(r.Descriptors)
+	r.Descriptors = slices.Grow(r.Descriptors, 1)[:n+1]
+	d := &r.Descriptors[n]
+	*d = Descriptor{Entries: d.Entries[:0]}
+	return d
 }
 
 // maxKept bounds the descriptors, and the entries of each, that a Call keeps room for from one request to the next;

@@ -165,10 +165,7 @@ func (l *Limiter) refused(statuses []Status) (refused, allSpent bool) {
 func (l *Limiter) replace(r *rules, c *Call) {
 	for i := range c.Descriptors {
 		d := &c.Descriptors[i]
-		if !countable(d.Entries) {
-			continue
-		}
-		rule := r.config.Match(c.Domain, d.Entries).Rule
+		rule := r.find(c.Domain, d.Entries).Rule
 		if rule == nil || len(rule.Replaces) == 0 || l.override(c, d) != nil {
 			continue
 		}
@@ -198,10 +195,7 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
 func (l *Limiter) match(r *rules, c *Call, i int) {
 	d := &c.Descriptors[i]
-	var m descriptors.Match
-	if countable(d.Entries) {
-		m = r.config.Match(c.Domain, d.Entries)
-	}
+	m := r.find(c.Domain, d.Entries)
 	var limits []descriptors.Limit
 	if m.Found != descriptors.UnknownDomain {
 		limits = l.override(c, d)
@@ -234,14 +228,17 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	c.pending = append(c.pending, p)
 }
 
-// countable reports whether a descriptor has entries, each with a key. Others pass, whatever the configuration says.
-func countable(d descriptors.Descriptor) bool {
+// find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.
+func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match {
 	for i := range d {
 		if d[i].Key == "" {
-			return false
+			return descriptors.Match{}
 		}
 	}
-	return len(d) > 0
+	if len(d) == 0 {
+		return descriptors.Match{}
+	}
+	return r.config.Match(domain, d)
 }
 
 // override returns the limit that the descriptor brings with it, nil if it brings none that makes sense.
@@ -309,8 +306,7 @@ func (l *Limiter) record(c *Call, i int) {
 		p.hits.Admit(fitted, hits.Near(s.Limit.Capacity(), d.Before, fitted, l.options.NearRatio))
 	}
 	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
-	if p.shadow {
-		return
+	if !p.shadow {
+		s.Over, s.RetryIn = true, d.RetryIn
 	}
-	s.Over, s.RetryIn = true, d.RetryIn
 }

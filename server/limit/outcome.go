@@ -32,15 +32,5 @@ func (c *Call) Outcome(err error) Outcome {
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
-	switch o {
-	case OK:
-		return "ok"
-	case OverLimit:
-		return "over_limit"
-	case Invalid:
-		return "invalid"
-	case Shadowed:
-		return "shadowed"
-	}
-	return "unavailable"
+	return [Outcomes]string{"ok", "over_limit", "invalid", "unavailable", "shadowed"}[o]
 }

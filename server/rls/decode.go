@@ -19,81 +19,59 @@ var (
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
 // messages merge. All strings of a request share one allocation.
 func decode(data []byte, c *limit.Call) error {
-	w := wire{data, string(data)}
-	for len(w.data) > 0 {
-		f, err := w.next()
-		if err != nil {
-			return err
-		}
+	f := fields{rest: wire{data, string(data)}}
+	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			c.Domain, err = f.body.utf8()
+			c.Domain, f.err = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			err = decodeDescriptor(f.body, c.AddDescriptor())
+			f.err = decodeDescriptor(f.body, c.AddDescriptor())
 		case f.is(3, protowire.VarintType):
 			c.Hits = uint32(f.value)
 		}
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return f.err
 }
 
 // decodeDescriptor reads a RateLimitDescriptor (envoy/extensions/common/ratelimit/v3/ratelimit.proto).
 func decodeDescriptor(w wire, d *limit.Descriptor) error {
-	for len(w.data) > 0 {
-		f, err := w.next()
-		if err != nil {
-			return err
-		}
+	f := fields{rest: w}
+	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
 			var e descriptors.Entry
-			e, err = decodeEntry(f.body)
+			e, f.err = decodeEntry(f.body)
 			d.Entries = append(d.Entries, e)
 		case f.is(2, protowire.BytesType):
 			d.HasOverride = true
-			err = decodeOverride(f.body, &d.Override)
+			f.err = decodeOverride(f.body, &d.Override)
 		case f.is(3, protowire.BytesType):
 			d.HasHits = true
-			d.Hits, err = decodeWrapped(f.body, d.Hits)
+			d.Hits, f.err = decodeWrapped(f.body, d.Hits)
 		case f.is(4, protowire.VarintType):
 			d.Refund = f.value != 0
 		}
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return f.err
 }
 
-func decodeEntry(w wire) (e descriptors.Entry, err error) {
-	for len(w.data) > 0 {
-		f, err := w.next()
-		if err != nil {
-			return e, err
-		}
+func decodeEntry(w wire) (e descriptors.Entry, _ error) {
+	f := fields{rest: w}
+	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			e.Key, err = f.body.utf8()
+			e.Key, f.err = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			e.Value, err = f.body.utf8()
-		}
-		if err != nil {
-			return e, err
+			e.Value, f.err = f.body.utf8()
 		}
 	}
-	return e, nil
+	return e, f.err
 }
 
 // decodeOverride reads a RateLimitOverride. A unit that has no name becomes 0.
 func decodeOverride(w wire, o *limit.Override) error {
-	for len(w.data) > 0 {
-		f, err := w.next()
-		if err != nil {
-			return err
-		}
+	f := fields{rest: w}
+	for f.next() {
 		switch {
 		case f.is(1, protowire.VarintType):
 			o.Requests = uint32(f.value)
@@ -104,28 +82,22 @@ func decodeOverride(w wire, o *limit.Override) error {
 			}
 		case f.is(3, protowire.BytesType):
 			var value uint64
-			value, err = decodeWrapped(f.body, uint64(o.Multiplier))
+			value, f.err = decodeWrapped(f.body, uint64(o.Multiplier))
 			o.Multiplier, o.HasMultiplier = uint32(value), true
 		}
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return f.err
 }
 
 // decodeWrapped reads a google.protobuf.UInt32Value or UInt64Value on top of what an earlier one said.
 func decodeWrapped(w wire, was uint64) (uint64, error) {
-	for len(w.data) > 0 {
-		f, err := w.next()
-		if err != nil {
-			return 0, err
-		}
+	f := fields{rest: w}
+	for f.next() {
 		if f.is(1, protowire.VarintType) {
 			was = f.value
 		}
 	}
-	return was, nil
+	return was, f.err
 }
 
 // wire is a stretch of a message, as bytes to parse and as the text to cut strings from. Both are always equal.
@@ -141,42 +113,49 @@ func (w wire) utf8() (string, error) {
 	return w.text, nil
 }
 
-// field is one field of a message: a number if its type is varint, a stretch if it is bytes.
-type field struct {
+func (w *wire) skip(n int) { w.data, w.text = w.data[n:], w.text[n:] }
+
+// fields reads the fields of a message one by one; an error, of its own or of who reads a field, ends it.
+type fields struct {
+	rest wire
+	err  error
+
 	number protowire.Number
 	typ    protowire.Type
-	value  uint64
-	body   wire
+	value  uint64 // of a varint
+	body   wire   // of bytes
 }
 
-func (f *field) is(number protowire.Number, typ protowire.Type) bool {
+func (f *fields) is(number protowire.Number, typ protowire.Type) bool {
 	return f.number == number && f.typ == typ
 }
 
-// next takes one field off the front.
-func (w *wire) next() (f field, err error) {
-	number, typ, n := protowire.ConsumeTag(w.data)
-	if n < 0 || number > protowire.MaxValidNumber {
-		return f, errMalformed
+// next reads the next field and reports whether there is one.
+func (f *fields) next() bool {
+	if f.err != nil || len(f.rest.data) == 0 {
+		return false
 	}
-	w.skip(n)
-	f.number, f.typ = number, typ
-	switch typ {
+	var n int
+	if f.number, f.typ, n = protowire.ConsumeTag(f.rest.data); n < 0 || f.number > protowire.MaxValidNumber {
+		f.err = errMalformed
+		return false
+	}
+	f.rest.skip(n)
+	switch f.typ {
 	case protowire.VarintType:
-		f.value, n = protowire.ConsumeVarint(w.data)
+		f.value, n = protowire.ConsumeVarint(f.rest.data)
 	case protowire.BytesType:
 		var body []byte
-		if body, n = protowire.ConsumeBytes(w.data); n >= 0 {
-			f.body = wire{body, w.text[n-len(body) : n]}
+		if body, n = protowire.ConsumeBytes(f.rest.data); n >= 0 {
+			f.body = wire{body, f.rest.text[n-len(body) : n]}
 		}
 	default:
-		n = protowire.ConsumeFieldValue(number, typ, w.data)
+		n = protowire.ConsumeFieldValue(f.number, f.typ, f.rest.data)
 	}
 	if n < 0 {
-		return f, errMalformed
+		f.err = errMalformed
+		return false
 	}
-	w.skip(n)
-	return f, nil
+	f.rest.skip(n)
+	return true
 }
-
-func (w *wire) skip(n int) { w.data, w.text = w.data[n:], w.text[n:] }

@@ -11,12 +11,6 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Code of RateLimitResponse.
-const (
-	codeOK        = 1
-	codeOverLimit = 2
-)
-
 // encode writes a call's verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
 func encode(c *limit.Call, o *Options) []byte {
 	v := &c.Verdict
@@ -74,11 +68,12 @@ func appendLimit(dst []byte, l *descriptors.Limit) []byte {
 	return dst
 }
 
+// code returns a RateLimitResponse.Code.
 func code(over bool) uint64 {
 	if over {
-		return codeOverLimit
+		return 2 // OVER_LIMIT
 	}
-	return codeOK
+	return 1 // OK
 }
 
 // wholeSeconds rounds up, to at least 1: a client that waits that long does not come too early.

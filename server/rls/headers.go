@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -53,10 +54,7 @@ func shown(statuses []limit.Status) *limit.Status {
 			least = s
 		}
 	}
-	if over != nil {
-		return over
-	}
-	return least
+	return cmp.Or(over, least)
 }
 
 // retryIn returns when a refused request of this size would pass: once the last of its descriptors lets it, where any

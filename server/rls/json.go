@@ -46,17 +46,14 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out, err = s.answer(r.Context(), call)
 	}
 	if err != nil {
-		http.Error(w, status.Convert(err).Message(), httpStatus(err))
+		code := http.StatusBadRequest
+		if status.Code(err) == codes.Unavailable {
+			code = http.StatusServiceUnavailable
+		}
+		http.Error(w, status.Convert(err).Message(), code)
 		return
 	}
 	writeJSON(w, out, call.Over)
-}
-
-func httpStatus(err error) int {
-	if status.Code(err) == codes.Unavailable {
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusBadRequest
 }
 
 func writeJSON(w http.ResponseWriter, out reply, over bool) {

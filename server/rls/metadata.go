@@ -36,10 +36,7 @@ func metadata(c *limit.Call) *structpb.Struct {
 	var said *structpb.Struct
 	for i := range c.Statuses {
 		if s := &c.Statuses[i]; s.Metadata != nil && !s.Over {
-			if said == nil {
-				said = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
-			}
-			fill(said, s.Metadata)
+			said = fill(said, s.Metadata)
 		}
 	}
 	if said != nil {
@@ -48,16 +45,18 @@ func metadata(c *limit.Call) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// fill adds what is not there yet. Structs that both have are filled in turn; all else stays as the first one said it.
-func fill(into *structpb.Struct, from map[string]any) {
+// fill adds what is not there yet, to a new struct if into is nil. Structs that both have are filled in turn; all else
+// stays as the first one said it.
+func fill(into *structpb.Struct, from map[string]any) *structpb.Struct {
+	if into == nil {
+		into = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	}
 	for name, v := range from {
 		old, taken := into.Fields[name]
 		inner, isStruct := v.(map[string]any)
 		switch {
 		case isStruct && !taken:
-			old = structpb.NewStructValue(&structpb.Struct{Fields: make(map[string]*structpb.Value)})
-			into.Fields[name] = old
-			fallthrough
+			into.Fields[name] = structpb.NewStructValue(fill(nil, inner))
 		case isStruct && old.GetStructValue() != nil:
 			fill(old.GetStructValue(), inner)
 		case !taken:
@@ -66,6 +65,7 @@ func fill(into *structpb.Struct, from map[string]any) {
 			}
 		}
 	}
+	return into
 }
 
 func describe(d *limit.Descriptor) *structpb.Value {

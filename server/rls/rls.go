@@ -84,18 +84,14 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	err := s.limiter.Decide(ctx, c)
 	var out reply
 	outcome := c.Outcome(err)
-	if err == nil {
+	switch {
+	case err == nil:
 		out = encode(c, &s.options)
-	} else {
-		err = status.Error(codeOf(outcome), err.Error())
+	case outcome == limit.Invalid:
+		err = status.Error(codes.InvalidArgument, err.Error())
+	default:
+		err = status.Error(codes.Unavailable, err.Error())
 	}
 	s.observer.Observe(outcome, time.Since(begin))
 	return out, err
-}
-
-func codeOf(o limit.Outcome) codes.Code {
-	if o == limit.Invalid {
-		return codes.InvalidArgument
-	}
-	return codes.Unavailable
 }
