@@ -69,7 +69,7 @@ func (sh *shard) nextReopening(newcomer *entry, now window.Instant) window.Insta
 // frontBut returns the front of a queue as it would be without the newcomer.
 func (sh *shard) frontBut(q *queue, newcomer *entry, now window.Instant) *entry {
 	e := sh.front(q, now)
-	if e == nil || e != newcomer {
+	if e != newcomer {
 		return e
 	}
 	heap.Remove(q, int(newcomer.index))

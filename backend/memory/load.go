@@ -99,8 +99,7 @@ func (s *Store) load(e *entry, now window.Instant) {
 	home := s.shardOf([]byte(e.key))
 	sh := &s.shards[home]
 	sh.mu.Lock()
-	_, known := sh.entries[e.key]
-	if !known {
+	if sh.entries[e.key] == nil {
 		sh.insert(e)
 		s.keys.Add(1)
 	}

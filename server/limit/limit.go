@@ -16,17 +16,14 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// What is wrong with a request, in the words of envoyproxy/ratelimit.
+// Why there is no verdict. The first two are wrong with the request, and have the words of envoyproxy/ratelimit.
 var (
 	ErrNoDomain      = errors.New("rate limit domain must not be empty")
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
+	ErrNoConfig      = errors.New("no rate limit configuration loaded")
+	// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits are.
+	ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 )
-
-// ErrNoConfig means that no configuration has been applied yet, so that no verdict is possible.
-var ErrNoConfig = errors.New("no rate limit configuration loaded")
-
-// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits are.
-var ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
