@@ -33,26 +33,3 @@ func TestGlobTakesNoTimeOnHostileText(t *testing.T) {
 		t.Error("there is no b")
 	}
 }
-
-// globByDefinition is glob, slow and obviously right.
-func globByDefinition(pattern, s string) bool {
-	switch {
-	case pattern == "":
-		return s == ""
-	case pattern[0] == '*':
-		return globByDefinition(pattern[1:], s) || (s != "" && globByDefinition(pattern, s[1:]))
-	}
-	return s != "" && s[0] == pattern[0] && globByDefinition(pattern[1:], s[1:])
-}
-
-func FuzzGlob(f *testing.F) {
-	f.Add("a*b", "axb")
-	f.Add("*ab*ab*", "aabab")
-	f.Add("**", "\xff")
-	f.Fuzz(func(t *testing.T, pattern, s string) {
-		pattern, s = pattern[:min(len(pattern), 8)], s[:min(len(s), 16)]
-		if got, want := glob(pattern, s), globByDefinition(pattern, s); got != want {
-			t.Errorf("glob(%q, %q) is %v, want %v", pattern, s, got, want)
-		}
-	})
-}

@@ -24,7 +24,7 @@ func TestEachBadFileIsToldItsFault(t *testing.T) {
 			}
 			first, _, _ := bytes.Cut(data, []byte("\n"))
 			want := strings.TrimPrefix(string(first), "# ")
-			_, problems := Parse([]File{{name, data}}, Options{})
+			c, problems := Parse([]File{{name, data}}, Options{})
 			if len(problems) != 1 {
 				t.Fatalf("got %v, want one problem, so that each mistake is told once", problems)
 			}
@@ -32,8 +32,8 @@ func TestEachBadFileIsToldItsFault(t *testing.T) {
 			if problems[0].Warning {
 				got = "warning: " + problems[0].Error()
 			}
-			if got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
+			if got != want || (c != nil) != problems[0].Warning {
+				t.Errorf("got %v,\n%s\nwant a configuration only beside a warning, and\n%s", c, got, want)
 			}
 		})
 	}

@@ -2,66 +2,65 @@ package yaml
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// manyRules is a file of n rules, written the long way.
-func manyRules(n int) []byte {
-	var b strings.Builder
-	b.WriteString("domain: shop\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    rate_limit:\n", i)
-		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
-	}
-	return []byte(b.String())
+// shape is a file of many rules: what each is like, # standing for its number.
+type shape struct{ name, rule string }
+
+var many = []shape{
+	{"values", `
+  - key: user
+    value: u#
+    rate_limit:
+      unit: minute
+      requests_per_unit: #`},
+	{"three levels", `
+  - key: user
+    value: u#
+    descriptors:
+      - key: path
+        value: /pay
+        descriptors:
+          - key: method
+            rate_limit:
+              unit: minute
+              requests_per_unit: #`},
+	{"three limits", `
+  - key: user
+    value: u#
+    metadata:
+      tier: gold
+      number: #
+    rate_limits:
+      - name: u#-second
+        unit: second
+        requests_per_unit: 10
+      - name: u#-minute
+        unit: minute
+        requests_per_unit: 10
+      - name: u#-hour
+        unit: hour
+        requests_per_unit: 10`},
+	{"patterns", `
+  - key: path
+    value: /p#/*
+    rate_limit:
+      unit: minute
+      requests_per_unit: #`},
 }
 
-// manyPatterns is a file of n patterns on one level, each with a text of its own before the star.
-func manyPatterns(n int) []byte {
+func (s shape) file(n int) []byte {
 	var b strings.Builder
-	b.WriteString("domain: shop\ndescriptors:\n")
+	b.WriteString("domain: shop\ndescriptors:")
 	for i := range n {
-		fmt.Fprintf(&b, "  - key: path\n    value: /p%d/*\n    rate_limit:\n", i)
-		fmt.Fprintf(&b, "      unit: minute\n      requests_per_unit: %d\n", i)
+		b.WriteString(strings.ReplaceAll(s.rule, "#", strconv.Itoa(i)))
 	}
-	return []byte(b.String())
-}
-
-// manyDeep is a file of n rules, each the only one below two levels of its own.
-func manyDeep(n int) []byte {
-	var b strings.Builder
-	b.WriteString("domain: shop\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    descriptors:\n", i)
-		b.WriteString("      - key: path\n        value: /pay\n        descriptors:\n")
-		b.WriteString("          - key: method\n            rate_limit:\n")
-		fmt.Fprintf(&b, "              unit: minute\n              requests_per_unit: %d\n", i)
-	}
-	return []byte(b.String())
-}
-
-// manyLimits is a file of n rules with three named limits and metadata each.
-func manyLimits(n int) []byte {
-	var b strings.Builder
-	b.WriteString("domain: shop\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - key: user\n    value: u%d\n    metadata:\n      tier: gold\n      number: %d\n    rate_limits:\n", i, i)
-		for _, unit := range []string{"second", "minute", "hour"} {
-			fmt.Fprintf(&b, "      - name: u%d-%s\n        unit: %s\n        requests_per_unit: 10\n", i, unit, unit)
-		}
-	}
-	return []byte(b.String())
-}
-
-// many are the shapes of a file of many rules.
-var many = []struct {
-	name string
-	file func(n int) []byte
-}{
-	{"values", manyRules}, {"three levels", manyDeep}, {"three limits", manyLimits}, {"patterns", manyPatterns},
+	return []byte(b.String() + "\n")
 }
 
 func TestTenThousandRulesTakeNoTimeToSpeakOf(t *testing.T) {

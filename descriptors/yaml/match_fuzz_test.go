@@ -336,6 +336,18 @@ func fitsByDefinition(own, e descriptors.Entry) bool {
 	return globByDefinition(own.Key, e.Key) && (own.Value == "" || globByDefinition(own.Value, e.Value))
 }
 
+func FuzzFits(f *testing.F) {
+	f.Add("a*b", "axb")
+	f.Add("*ab*ab*", "aabab")
+	f.Add("**", "\xff")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		own, e := descriptors.Entry{Key: pattern[:min(len(pattern), 8)]}, descriptors.Entry{Key: s[:min(len(s), 16)]}
+		if got, want := own.Fits(e), fitsByDefinition(own, e); got != want {
+			t.Errorf("%q fits %q: got %v, want %v", own.Key, e.Key, got, want)
+		}
+	})
+}
+
 func globByDefinition(pattern, s string) bool {
 	switch {
 	case pattern == "":

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestErrorsSayWhatIsWrongAndWhatWouldBeRight gives the line and the text for each thing that a file can get wrong.
+// TestErrorsSayWhatIsWrongAndWhatWouldBeRight gives the line and the text for what a file can get wrong beside the files
+// of testdata/bad.
 func TestErrorsSayWhatIsWrongAndWhatWouldBeRight(t *testing.T) {
 	for _, test := range slices.Concat(fileErrors, descriptorErrors, limitErrors) {
 		t.Run(test.name, func(t *testing.T) {
@@ -35,17 +36,13 @@ type errorTest struct {
 }
 
 var fileErrors = []errorTest{
-	{"empty file", "", 0, "no domain: the file is empty"},
 	{"only a comment", "# nothing\n", 0, "no domain"},
 	{"only a separator", "---\n", 0, "no domain"},
-	{"no domain", "descriptors: []", 1, "no domain: begin the file with domain: and its name"},
 	{"empty domain", "descriptors: []\ndomain: ''", 2, "no domain"},
 	{"null domain", "descriptors: []\ndomain:", 2, "no domain"},
 	{"domain is a list", "descriptors: []\ndomain: [a]", 2, "domain must be a text, not a list"},
 	{"root is a list", "- domain: x", 1, "the file must be a mapping (key: value), not a list"},
 	{"root is a text", "domain", 1, `the file must be a mapping (key: value), not "domain"`},
-	{"broken YAML", "domain: d\ndescriptors: [\n", 2, "not valid YAML: did not find expected node content"},
-	{"tabs", "domain: d\n\tdescriptors: []", 2, "not valid YAML: found a tab character"},
 	{"unknown anchor", "domain: *x", 0, "not valid YAML: unknown anchor 'x' referenced"},
 	{"control character", "domain: \x01", 0, "not valid YAML: control characters are not allowed"},
 	{"junk behind the document", "domain: d\n]", 1, "not valid YAML"},
@@ -55,8 +52,6 @@ var fileErrors = []errorTest{
 }
 
 var descriptorErrors = []errorTest{
-	{"not a mapping", "domain: d\ndescriptors:\n- user", 3, `a descriptor must be a mapping (key: value), not "user"`},
-	{"no key", "domain: d\ndescriptors:\n- value: v", 3, "a descriptor needs a key"},
 	{"empty key", "domain: d\ndescriptors:\n- value: v\n  key: ''", 4, "a descriptor needs a key"},
 	{"null key", "domain: d\ndescriptors:\n- key:", 3, "a descriptor needs a key"},
 	{"value is a list", "domain: d\ndescriptors:\n- key: k\n  value: [a, b]", 4, "value must be a text, not a list"},
@@ -68,8 +63,6 @@ var descriptorErrors = []errorTest{
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"an empty replaces entry", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
 		"  replaces: [{name: ''}]}}", 4, "should not have an empty replaces entry"},
-	{"a limit that replaces itself", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
-		"  name: n, replaces: [{name: n}]}}", 4, "replaces should not contain name of same descriptor"},
 	{"metadata is a text",
 		"domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day},\n  metadata: some}", 4,
 		`metadata must be a mapping (key: value), not "some"`},
@@ -85,8 +78,6 @@ var descriptorErrors = []errorTest{
 		`shadow_mode must be true or false, not "1"`},
 	{"unknown charge", "domain: d\ndescriptors:\n- {key: k,\n  charge: never,\n  rate_limit: {requests_per_unit: 1, " +
 		"unit: day}}", 4, `charge: "never" is not a charge: use one of admitted, always`},
-	{"both forms", "domain: d\ndescriptors:\n- key: k\n  rate_limit: {requests_per_unit: 1, unit: day}\n" +
-		"  rate_limits: [{requests_per_unit: 1, unit: day}]", 5, "put all limits into rate_limits"},
 	{"empty rate_limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits: []", 4, "rate_limits is empty"},
 	{"null rate_limits", "domain: d\ndescriptors:\n- key: k\n  rate_limits:", 4, "rate_limits must be a list, not empty"},
 	{"same entry twice", "domain: d\ndescriptors:\n- {key: k, value: v}\n- {key: k}\n- {key: k, value: v}", 5,
@@ -97,10 +88,7 @@ var descriptorErrors = []errorTest{
 }
 
 var limitErrors = []errorTest{
-	inLimit("no unit", "requests_per_unit: 1", "unit is missing: use one of second, minute, hour, day, week, month, year"),
 	inLimit("unknown unit", "requests_per_unit: 1, unit: fortnight", `unit: "fortnight" is not a unit: use one of second`),
-	inLimit("negative", "unit: day, requests_per_unit: -5", `must be a whole number from 0 to 4294967295, not "-5"`),
-	inLimit("too large", "unit: day, requests_per_unit: 4294967296", "must be a whole number from 0 to 4294967295"),
 	inLimit("far too large", "unit: day, requests_per_unit: 99999999999999999999", "must be a whole number"),
 	inLimit("a fraction", "unit: day, requests_per_unit: 10.5", `not "10.5"`),
 	inLimit("a text", "unit: day, requests_per_unit: ten", `not "ten"`),
@@ -111,8 +99,6 @@ var limitErrors = []errorTest{
 	inLimit("unknown algorithm", "unit: day, requests_per_unit: 1, algorithm: gcra",
 		`algorithm: "gcra" is not an algorithm: use one of sliding_window, fixed_window, sliding_log, token_bucket`),
 	inLimit("null algorithm", "unit: day, requests_per_unit: 1, algorithm: ", "is not an algorithm"),
-	inLimit("precision is no width", "unit: day, requests_per_unit: 1, precision: 5m",
-		`precision: "5m" is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d`),
 	inLimit("precision is a number", "unit: day, requests_per_unit: 1, precision: 1", "is not a bucket width"),
 	inLimit("precision of no days", "unit: day, requests_per_unit: 1, precision: 0d", "is not a bucket width"),
 	inLimit("precision of the window", "unit: day, requests_per_unit: 1, precision: 1d",
@@ -142,9 +128,6 @@ var limitErrors = []errorTest{
 	{"item is a text", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n" +
 		"  - {requests_per_unit: 1, unit: day}\n  - x", 6,
 		"an item of rate_limits must be a mapping"},
-	{"one window twice", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n  - {requests_per_unit: 5, unit: minute}\n" +
-		"  - {requests_per_unit: 9, unit: second, unit_multiplier: 60}", 6,
-		"5/minute and 9/60second would share one count (same window, precision and algorithm): keep one"},
 	{"a log among others", "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n  - {requests_per_unit: 5, unit: minute}\n" +
 		"  - {requests_per_unit: 9, unit: hour, algorithm: sliding_log}\n  - {requests_per_unit: 99, unit: day}", 6,
 		"5/minute is a sliding_window and 9/hour a sliding_log, but the limits of a rule are all sliding_log or none: " +

@@ -61,14 +61,6 @@ func TestRulesSayWhichValuesAreToldApart(t *testing.T) {
 	}
 }
 
-func TestRulesKnowTheirPlace(t *testing.T) {
-	for i, r := range parse(t, toldApart).Rules() {
-		if r.Number != i {
-			t.Errorf("rule %s has number %d and place %d in its domain; counters are found by the number", r.Path, r.Number, i)
-		}
-	}
-}
-
 func TestAValueThatCannotDifferIsWarnedOf(t *testing.T) {
 	_, problems := Parse([]File{{"f", []byte("domain: d\ndescriptors:\n" +
 		"- {key: k, value: v, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n" +
