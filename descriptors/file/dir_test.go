@@ -367,8 +367,8 @@ func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
 	}
 }
 
-// All files of a version have the same number of rules. A swapper that never pauses meets many of the reads, as they take
-// about as long as a swap.
+// All files of a version have the same number of rules. A swapper that never pauses meets many of the reads, as they
+// take about as long as a swap.
 func TestNoTwoVersionsAreMixed(t *testing.T) {
 	const files, loads = 40, 100
 	root := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// checkExplanation fails unless Explain tells of the match that Match makes, level by level. The domain's tree is nil if
-// nothing configures the domain.
+// checkExplanation fails unless Explain tells of the match that Match makes, level by level. The domain's tree is nil
+// if nothing configures the domain.
 func checkExplanation(t *testing.T, c *descriptors.Config, domain string, tree *descriptors.Domain, d descriptors.Descriptor) {
 	t.Helper()
 	x, m := c.Explain(domain, d), c.Match(domain, d)

@@ -136,8 +136,8 @@ func domainsByDefinition(files []specFile, merge bool) (map[string][]*spec, bool
 	return domains, true
 }
 
-// matchByDefinition is Match, slow and obviously right. It gives the descriptors that d's entries lead to, one for each;
-// fewer if they lead nowhere.
+// matchByDefinition is Match, slow and obviously right. It gives the descriptors that d's entries lead to, one for
+// each; fewer if they lead nowhere.
 func matchByDefinition(level []*spec, d descriptors.Descriptor) []*spec {
 	if len(d) == 0 {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestErrorsSayWhatIsWrongAndWhatWouldBeRight gives the line and the text for what a file can get wrong beside the files
-// of testdata/bad.
+// TestErrorsSayWhatIsWrongAndWhatWouldBeRight gives the line and the text for what a file can get wrong beside the
+// files of testdata/bad.
 func TestErrorsSayWhatIsWrongAndWhatWouldBeRight(t *testing.T) {
 	for _, test := range slices.Concat(fileErrors, descriptorErrors, limitErrors) {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 const (
 	// maxFuzzed is how long a fuzzed file may be, in bytes; TestHostileFilesAreRefusedQuickly has longer ones.
 	maxFuzzed = 16 << 10
-	// maxWrittenOut is how long a configuration may be that is written out again, in bytes: aliases unfold to megabytes.
+	// maxWrittenOut is how long a configuration may be that is written out again, in bytes: aliases unfold to
+	// megabytes.
 	maxWrittenOut = 256 << 10
 )
 
@@ -138,8 +139,8 @@ func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n
 	}
 }
 
-// checkRenewal fails unless a file that takes the place of a good one has the meaning that Parse gives it if it is good,
-// and leaves the last good form whole if it is bad. The file beside it changes in any case.
+// checkRenewal fails unless a file that takes the place of a good one has the meaning that Parse gives it if it is
+// good, and leaves the last good form whole if it is bad. The file beside it changes in any case.
 func checkRenewal(t *testing.T, data []byte, parsed *descriptors.Config) {
 	t.Helper()
 	own := (&Held{}).read([]File{{"f", data}}).read[0].domain

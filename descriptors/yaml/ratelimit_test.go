@@ -49,8 +49,8 @@ func TestWhatRatelimitRejectsIsRejected(t *testing.T) {
 	}
 }
 
-// TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf has the files that envoyproxy/ratelimit loads without a word, but for
-// those that TestEachBadFileIsToldItsFault has already.
+// TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf has the files that envoyproxy/ratelimit loads without a word, but
+// for those that TestEachBadFileIsToldItsFault has already.
 func TestWhatRatelimitTakesAlthoughItIsWrongIsWarnedOf(t *testing.T) {
 	for _, r := range []row{
 		{"empty requests_per_unit", under("rate_limit: {unit: day, requests_per_unit: }"), "requests_per_unit is missing"},

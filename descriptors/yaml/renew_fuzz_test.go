@@ -13,7 +13,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// manyWarnings is a mapping that gives 600 warnings, and is read quickly: two files that have it have more than are told.
+// manyWarnings is a mapping that gives 600 warnings, and is read quickly: two files that have it have more than are
+// told.
 var manyWarnings = "{l: [&m {" + strings.Repeat("a, ", 21) + "}" + strings.Repeat(", *m", 29) + "]}"
 
 // text is a file as an operator may leave it: most often good, with what other files change the meaning of.
@@ -63,9 +64,9 @@ func spelled(number uint32) choices {
 	return c
 }
 
-// checkRenewals changes, breaks, mends, renames and deletes files, in each step as its number spells it. It fails unless
-// each renewal is the same as one that reads all files again, and leaves the configurations before it as they were. It
-// returns how many domains were used as they are held.
+// checkRenewals changes, breaks, mends, renames and deletes files, in each step as its number spells it. It fails
+// unless each renewal is the same as one that reads all files again, and leaves the configurations before it as they
+// were. It returns how many domains were used as they are held.
 func checkRenewals(t *testing.T, steps []uint32) (reused int) {
 	t.Helper()
 	choose := spelled(^steps[0])
