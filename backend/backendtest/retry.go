@@ -31,15 +31,15 @@ func testRetryIn(t *testing.T, open func(t *testing.T) Store, o Options) {
 			names = append(names, a.String())
 		}
 		t.Run(strings.Join(names, " and "), func(t *testing.T) {
-			retry(t, open(t), algorithms, o.Steps/len(promises)/len(together), o.Seed)
+			retry(t, open(t), algorithms, o.Steps/len(promises)/len(together), o)
 		})
 	}
 }
 
 // retry asks a store random checks, each on two keys, until one is denied that may come again. Of these the one is asked
 // too early, and so the other one is asked in time: an early check may count, and then nobody knows what the wait was.
-func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps int, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, uint64(len(algorithms))<<8+uint64(algorithms[0])))
+func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps int, o Options) {
+	r := rand.New(rand.NewPCG(o.Seed, uint64(len(algorithms))<<8+uint64(algorithms[0])))
 	waits := 0
 	for round := 0; steps > 0; round++ {
 		m := newModel(ruleOf(r, algorithms))
@@ -58,7 +58,7 @@ func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps 
 				t.Fatalf("round %d, operation %d of %d hits under %v: the store decides\n%+v and of a second key\n%+v; its model says\n%+v",
 					round, c.Op, c.Hits, c.Limits, d, again, want)
 			}
-			if gone := m.gone(now, stall); gone > 0 {
+			if gone := m.gone(now, o.Patience); gone > 0 {
 				now = max(now, gone)
 			} else if !d.Allowed && step >= soonest && now.Plus(d.RetryIn) < window.MaxCount { // no wait is told beyond
 				waits++

@@ -26,6 +26,9 @@ type Store struct {
 type Options struct {
 	Steps int    // random steps of all walks together
 	Seed  uint64 // the same seed gives the same walks
+	// Patience is how long a store may take until it is asked again, if it drops keys by a clock of its own, which goes
+	// on: a key that is about to go is not asked before it is gone. 0: it has no such clock.
+	Patience time.Duration
 }
 
 // start is where the clocks of the suite begin: not the start of any bucket.
@@ -35,7 +38,7 @@ var start = window.At(time.Date(2026, 11, 21, 11, 59, 48, 700_000_000, time.UTC)
 func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	for _, promise := range promises {
 		t.Run(promise.name, func(t *testing.T) {
-			walk(t, open(t), promise, o.Steps/len(promises), o.Seed)
+			walk(t, open(t), promise, o.Steps/len(promises), o)
 		})
 	}
 	t.Run("RetryInIsExact", func(t *testing.T) { testRetryIn(t, open, o) })

@@ -37,14 +37,10 @@ type step struct {
 	got   backend.Decision
 }
 
-// stall is how long a store may take until it is asked again. Redis drops keys by a clock of its own, which goes on:
-// one that is about to is not asked before it is gone.
-const stall = 20 * time.Millisecond
-
 // walk asks a store random checks under a random clock. After each of them the decision must be the model's, and the
 // promise must hold.
-func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
+func walk(t *testing.T, store Store, p promise, steps int, o Options) {
+	r := rand.New(rand.NewPCG(o.Seed, uint64(len(p.name))))
 	for round := 0; steps > 0; round++ {
 		m := newModel(randomRule(t, r))
 		key := fmt.Appendf(nil, "%s/%d", p.name, round)
@@ -62,7 +58,7 @@ func walk(t *testing.T, store Store, p promise, steps int, seed uint64) {
 				t.Fatalf("round %d, %v under %v: the store decides\n%+v; its model says\n%+v", round, c.Hits, c.Limits, s.got, want)
 			}
 			p.kept(t, s)
-			now = max(now, m.gone(now, stall))
+			now = max(now, m.gone(now, o.Patience))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func conform(t *testing.T, kind redis.Type, c redis.Config, steps int) {
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
 			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
 		}
-	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed})
+	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
 // bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.

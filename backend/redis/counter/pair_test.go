@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
@@ -39,7 +40,7 @@ func TestPairConformance(t *testing.T) {
 				return bucketsOf(t, p.main, key, now.Load()) + bucketsOf(t, p.perSecond, key, now.Load())
 			},
 		}
-	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed})
+	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
 func TestPairInspect(t *testing.T) {

@@ -123,5 +123,5 @@ func conform(t *testing.T, steps int, options ...redistest.Option) {
 			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
 			Buckets: func(key []byte) int { return p.buckets(t, key) },
 		}
-	}, backendtest.Options{Steps: steps, Seed: *seed})
+	}, backendtest.Options{Steps: steps, Seed: *seed, Patience: 5 * time.Second})
 }
