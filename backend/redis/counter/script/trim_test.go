@@ -2,6 +2,7 @@ package script
 
 import (
 	"cmp"
+	"flag"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -124,6 +125,8 @@ func changes(t *testing.T) map[string][2][]descriptors.Limit {
 }
 
 // longest is the limit of some whose hits count longest, and how long they do.
+var updates = flag.Int("updates", 3, "rolling updates of each kind")
+
 func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Duration) {
 	for i := range limits {
 		if counts := limits[i].Window + limits[i].Precision; counts > whole {
@@ -183,7 +186,7 @@ func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
 	for name, change := range changes(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(41, 42))
-			for round := range 10 {
+			for round := range *updates {
 				together(t, r, newHot(t, client, change[0]), change, 1+r.IntN(10), round)
 			}
 		})
