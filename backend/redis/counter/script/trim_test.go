@@ -125,8 +125,6 @@ func changes(t *testing.T) map[string][2][]descriptors.Limit {
 }
 
 // longest is the limit of some whose hits count longest, and how long they do.
-var updates = flag.Int("updates", 3, "rolling updates of each kind")
-
 func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Duration) {
 	for i := range limits {
 		if counts := limits[i].Window + limits[i].Precision; counts > whole {
@@ -177,6 +175,8 @@ func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Lim
 		}
 	}
 }
+
+var updates = flag.Int("updates", 3, "rolling updates of each kind")
 
 // While a configuration is rolled out, some replicas ask under the old one and some under the new one. Each must count
 // as if it were alone.
