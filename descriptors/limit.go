@@ -18,7 +18,7 @@ const (
 	SlidingWindow Algorithm = iota + 1
 	// FixedWindow admits at most Requests in each epoch-aligned window, as envoyproxy/ratelimit does.
 	FixedWindow
-	// SlidingLog does so too, and keeps the instant of each hit: it counts for exactly one Window, to the microsecond.
+	// SlidingLog admits as SlidingWindow does, and keeps the instant of each hit, which counts for exactly one Window.
 	SlidingLog
 	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each
 	// Window, and a check fits if what has not leaked stays within Burst (GCRA).

@@ -23,7 +23,7 @@ type Outcome uint8
 const (
 	Within   Outcome = iota // admitted
 	Over                    // over a limit
-	Degraded                // no store answered; the failure policy decided
+	Degraded                // no store answered
 	Near                    // within, but close to the limit
 	Shadow                  // over, and let through by shadow mode
 	Outcomes = int(Shadow) + 1

@@ -108,7 +108,7 @@ func (c *cluster) learn() {
 func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("a node of the cluster names another one %q, which is no address: %w", addr, err)
+		return nil, fmt.Errorf("a node of the cluster names another one %q, which is not an address: %w", addr, err)
 	}
 	if host == "" {
 		if host, _, err = net.SplitHostPort(from.Options().Addr); err != nil {

@@ -37,7 +37,7 @@ var typeNames = []string{"single", "sentinel", "cluster", "ring"}
 func (t *Type) UnmarshalText(name []byte) error {
 	i := slices.Index(typeNames, strings.ToLower(string(name)))
 	if i < 0 {
-		return fmt.Errorf("%q is no type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+		return fmt.Errorf("%q is not a type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
 	}
 	*t = Type(i)
 	return nil

@@ -64,7 +64,7 @@ func (s *Servers) Watch(probe Probe) *Health {
 }
 
 // Ready returns nil from when one server has shown that it can count, else what is missing; it does not wait. What
-// happens to servers later is for the failure policy of each rule, not a reason to send requests elsewhere.
+// happens to servers later is told by each check that has no answer: no reason to send requests elsewhere.
 func (h *Health) Ready() error {
 	if h == nil || h.counted.Load() {
 		return nil

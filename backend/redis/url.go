@@ -36,7 +36,7 @@ func parseSingle(url, socketType string) (target, error) {
 		return t, err
 	}
 	if socketType == "unix" && t.network == "tcp" {
-		return t, fmt.Errorf("the socket type is unix, but %s is no path of a socket: use tcp, or /path/to/socket", t.name)
+		return t, fmt.Errorf("the socket type is unix, but %s is not the path of a socket: use tcp, or /path/to/socket", t.name)
 	}
 	if socketType == "tcp" && t.network == "unix" {
 		return t, fmt.Errorf("the socket type is tcp, but %s is the path of a unix socket: use unix, or host:port", t.name)

@@ -70,7 +70,7 @@ func measureRedis(store *counter.Store, name string, metrics *stats.Metrics) {
 func (c *counters) await(ctx context.Context) error {
 	for _, s := range c.redis {
 		if err := s.Health().Await(ctx); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("redis was never reached within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
+			return fmt.Errorf("redis could not count within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
 		}
 	}
 	return nil

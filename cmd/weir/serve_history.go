@@ -104,7 +104,7 @@ func (m *measuring) export(metrics *stats.Metrics) {
 		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
 			func(s export.Stats) uint64 { return s.Recorded }},
 		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Landed }},
-		{"clamped_hits", "Of these, counted in a later minute than their own, as the store's clock is behind.",
+		{"clamped_hits", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
 			func(s export.Stats) uint64 { return s.Clamped }},
 		{"refused_hits", "Hits that the store did not count, as their series is full.",
 			func(s export.Stats) uint64 { return s.Refused }},

@@ -47,7 +47,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		}
 		return r, nil
 	}
-	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: mend it", p)
+	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: set it right", p)
 }
 
 // land sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.

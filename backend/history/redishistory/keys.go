@@ -42,7 +42,7 @@ func seriesKey(p history.Partition, name string) string {
 
 // parseName reads what seriesName wrote into a partition's set of those due.
 func parseName(p history.Partition, name string) (id history.ID, err error) {
-	damaged := fmt.Errorf("%w: %s: %q is no name of a series", ErrDamaged, dueKey(p), name)
+	damaged := fmt.Errorf("%w: %s: %q is not the name of a series", ErrDamaged, dueKey(p), name)
 	rest := name
 	for _, part := range [...]*string{&id.Domain, &id.Path, &id.Value} {
 		length, text, _ := strings.Cut(rest, ":")

@@ -57,7 +57,7 @@ func (r *record) parse(reply redis.Reply, i int) {
 		default:
 			c, ok := parseChunk(name)
 			if !ok {
-				return errors.New("it is no field of a series")
+				return errors.New("it is not a field of a series")
 			}
 			r.chunks = append(r.chunks, c)
 		}
@@ -68,7 +68,7 @@ func (r *record) parse(reply redis.Reply, i int) {
 	}
 }
 
-var errCount = errors.New("that is no count")
+var errCount = errors.New("that is not a count")
 
 func parseCount(value string) (uint64, error) {
 	n, err := strconv.ParseUint(value, 10, 64)

@@ -44,7 +44,7 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, erro
 		w.fail(ctx.Err())
 	}
 	if w.failures > toldErrors {
-		w.failed = errors.Join(w.failed, fmt.Errorf("and %d errors more", w.failures-toldErrors))
+		w.failed = errors.Join(w.failed, fmt.Errorf("and %d more errors", w.failures-toldErrors))
 	}
 	return w.did, w.failed
 }

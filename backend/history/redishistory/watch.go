@@ -2,6 +2,7 @@ package redishistory
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,8 +62,12 @@ func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
 		}
 		if restarted(info, before, known) {
 			_, err = do("bgrewriteaof")
-			s.log.Info("a server of the history has been restarted: asked it to write its append-only file anew, "+
-				"as a torn end of the old one could be replayed at the next restart", "server", name, "error", err)
+			told, level := "asked it to write its append-only file again", slog.LevelInfo
+			if err != nil {
+				told, level = "it could not be asked to write its append-only file again; send it BGREWRITEAOF", slog.LevelWarn
+			}
+			s.log.Log(ctx, level, "a server of the history has been restarted: "+told+
+				", as a torn end of the old file could be replayed at the next restart", "server", name, "error", err)
 		}
 		return nil
 	})

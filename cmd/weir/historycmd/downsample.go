@@ -34,7 +34,7 @@ or was stopped.`
 // Run does it once, and reports.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
 	if !c.Once {
-		return errors.New("downsample: give --once and run it now and then, from a CronJob; " +
+		return errors.New("downsample: give --once and run it regularly, from a CronJob; " +
 			"or let weir serve do it all the time, with HISTORY_DOWNSAMPLE=true")
 	}
 	set, err := settings.Read(as)

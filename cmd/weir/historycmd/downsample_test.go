@@ -160,7 +160,7 @@ func TestDownsampleSaysWhatToDoWhenItCannot(t *testing.T) {
 		cmd     Downsample
 		want    string
 	}{
-		{"without --once", Downsample{}, "give --once and run it now and then, from a CronJob; or let weir serve do it"},
+		{"without --once", Downsample{}, "give --once and run it regularly, from a CronJob; or let weir serve do it"},
 		{"without a Redis", Downsample{Once: true}, "a history outside Redis belongs to its weir serve, which downsamples it by itself"},
 	} {
 		if err := c.cmd.Run(t.Context(), terminal.Output{}, settings.Program("weir")); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {

@@ -134,7 +134,7 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		return backend.Decision{}, errors.New(text)
 	}
 	if len(reply) != replySize || int(reply[1]) >= len(c.Limits) {
-		return backend.Decision{}, fmt.Errorf("the script answered %q, which is no decision", reply)
+		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	number := func(i int) float64 {
 		var bits uint64
