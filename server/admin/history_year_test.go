@@ -41,7 +41,7 @@ func (n traffic) id() history.ID {
 	return history.ID{Domain: "year", Path: fmt.Sprint("rule", int(n)), Outcome: history.Outcome(int(n) % history.Outcomes)}
 }
 
-// always says whether the series has hits in every minute.
+// always reports whether the series has hits in every minute.
 func (n traffic) always() bool { return n%20 == 19 }
 
 // hits are those of a minute since 1970.
