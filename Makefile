@@ -33,9 +33,9 @@ tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
 # Most of what the tests do is wait, for servers that start and for windows that end: so more of them run at once than
 # there are processors. lint has vetted all of it. bbolt reads damaged pages as they come, which it recovers from; with
 # checkptr, which -race turns on, that would end the process.
-test: tools lint test-chart ## what a change must pass: lint, all tests with the race detector, a real Envoy and Redis, 2 s of each fuzz target
+test: tools lint test-chart ## what a change must pass: lint, all tests with the race detector, a real Envoy and Redis, 1,000 runs of each fuzz target
 	$(GO) test -race -gcflags='go.etcd.io/bbolt/...=-d=checkptr=0' -vet=off -shuffle=on -p 4 -parallel 8 -timeout 20m ./...
-	@GO=$(GO) .ci/fuzz 2s
+	@GO=$(GO) .ci/fuzz 1000x
 
 soak: tools ## what takes hours: a million steps, thousands of kills, long fuzzing; its figures go to backend/backendtest/SOAK.md
 	@GO=$(GO) .ci/soak
