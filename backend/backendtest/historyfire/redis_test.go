@@ -156,7 +156,7 @@ func (f *fire) awaitSteps(n int64) {
 	}
 }
 
-// rewritten waits until a server has written its append-only file anew.
+// rewritten waits until a server has written its append-only file again.
 func (f *fire) rewritten(server *redistest.Server) {
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(50 * time.Millisecond) {
 		if info, err := server.Info(context.Background(), "persistence"); err == nil &&
@@ -164,7 +164,7 @@ func (f *fire) rewritten(server *redistest.Server) {
 			return
 		}
 	}
-	f.t.Error("a server that was restarted has not written its append-only file anew within a minute: the store asks for it")
+	f.t.Error("a server that was restarted has not written its append-only file again within a minute: the store asks for it")
 }
 
 // TestARedisThatIsKilledHoldsEachHitOnce kills writers, jobs and the server, whose append-only file is synced always,

@@ -289,7 +289,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				clock.set(start.Add(48 * time.Hour))
 				did, err := s.Roll(t.Context(), history.Job{Now: clock.now(), DryRun: dry})
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
-					!strings.Contains(err.Error(), fmt.Sprintf("and %d errors more", wrong-toldErrors)) {
+					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-toldErrors)) {
 					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
 				}
 				if did.Chunks[history.Minutes] < 60 {

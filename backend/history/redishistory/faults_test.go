@@ -267,7 +267,7 @@ func TestARestartedServerWritesItsFileAnew(t *testing.T) {
 	f := single(t, redistest.WithConfig("appendonly yes"))
 	server := f.servers(t)[0]
 	opened(t, f, nil, logging(&l))
-	l.await(t, "asked it to write its append-only file anew")
+	l.await(t, "asked it to write its append-only file again")
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		info, err := server.Info(t.Context(), "persistence")
 		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {

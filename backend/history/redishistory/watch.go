@@ -93,7 +93,7 @@ func (s *Store) lookAtRing(before []string) []string {
 	return now
 }
 
-// restarted reports whether a server is to write its append-only file anew: it has begun since it was last seen, or
+// restarted reports whether a server is to write its append-only file again: it has begun since it was last seen, or
 // within the hour before it was first seen, and has not done it since.
 //
 // A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
