@@ -4,21 +4,25 @@ local function fixed_window()
 	local Fixed = {}
 
 	function Fixed:load(now)
-		local live, bucket, hits = floor(now / self.width), 0, 0
+		local width, held, changed = self.width, 0, false
+		local live = (now - now % width) / width
 		local value = call('HGET', key, self.name)
 		if value then
-			bucket, hits = from_bytes('<I7I7', value)
+			local bucket, hits = from_bytes('<I7I7', value)
+			held = bucket >= live and hits or 0 -- a window later than now's moves into it: the clock stepped back
+			changed = bucket ~= live and hits > 0
 		end
-		-- A window later than now's is moved into it: the clock stepped back.
-		self.bucket, self.held = live, bucket >= live and hits or 0
-		self.changed, self.grown = bucket ~= live and hits > 0, false
+		self.live, self.held, self.changed, self.lasted = live, held, changed, false
+		return held
 	end
 
 	function Fixed:add(_, hits)
-		if self.held == 0 then
-			self.grown, self.lasted = true, 0
+		local held = self.held
+		if held == 0 then
+			self.lasted = 0
 		end
-		self.held, self.changed = min(MAX_COUNT, self.held + hits), true
+		held = held + hits
+		self.held, self.changed = held < MAX_COUNT and held or MAX_COUNT, true
 	end
 
 	function Fixed:take_back(_, hits)
@@ -26,15 +30,15 @@ local function fixed_window()
 	end
 
 	function Fixed:hold()
-		return (self.bucket + 1) * self.width
+		return (self.live + 1) * self.width
 	end
 
 	function Fixed:lasts()
-		return self.held > 0 and self:hold() or 0
+		return self.held > 0 and (self.live + 1) * self.width or 0
 	end
 
 	function Fixed:save()
-		write(self.name, to_bytes('<I7I7', self.bucket, self.held))
+		return to_bytes('<I7I7', self.live, self.held)
 	end
 
 	return Fixed

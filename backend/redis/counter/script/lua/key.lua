@@ -1,22 +1,9 @@
 -- The key of the check that is being decided, a hash. What a check changes is written together at its end.
 
 local key
-local written, writes = {}, 0  -- names of fields and their values, one after the other
-local erased, erasures = {}, 0 -- names
-local chunks, touched, touches -- what is known of chunks: false if there is none; the names of those that were changed
-
-local function open(name)
-	key, writes, erasures, chunks, touches = name, 0, 0, nil, 0
-end
-
-local function write(name, value)
-	written[writes + 1], written[writes + 2], writes = name, value, writes + 2
-end
-
-local function erase(name)
-	erasures = erasures + 1
-	erased[erasures] = name
-end
+local chunks                               -- what is known of chunks: false if there is none; nil if none was asked for
+local touched, touches = {}, 0             -- names of chunks that were changed
+local written, writes, erased, erasures = {}, 0, {}, 0 -- names of fields and their values, one after the other; names
 
 -- get returns a chunk as the check has left it.
 local function get(name)
@@ -34,19 +21,21 @@ local function put(name, chunk)
 	chunks = chunks or {}
 	if chunks[name] ~= chunk then
 		chunks[name] = chunk
-		touched = touches > 0 and touched or {}
 		touches = touches + 1
 		touched[touches] = name
 	end
 end
 
-local function save()
+-- write writes what the check has changed: chunks, and what is in written and erased.
+local function write()
 	for i = 1, touches do
 		local name = touched[i]
-		if chunks[name] then
-			write(name, chunks[name])
+		local chunk = chunks[name]
+		if chunk then
+			written[writes + 1], written[writes + 2], writes = name, chunk, writes + 2
 		else
-			erase(name)
+			erasures = erasures + 1
+			erased[erasures] = name
 		end
 	end
 	if writes > 0 then

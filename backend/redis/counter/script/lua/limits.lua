@@ -6,12 +6,15 @@
 -- A limit is an object of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then serves the
 -- next key:
 --
---   load(now)             reads what counts now: held
+--   load(now)             reads what counts now, and returns it
 --   add(now, hits)        counts as many of the hits as there is room for
 --   take_back(now, hits)  takes away the newest hits, of which there are so many
---   hold(keep)            returns the first moment at which at most keep of the hits held still count; there are more now
---   lasts()               returns the moment until which the key must last for the hits held, 0 if there are none
---   save(now)             writes its fields, if it has changed; if it has grown, it lasted until an earlier moment before
+--   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
+--   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
+--   save(now)             returns the field of what counts now, false if it needs none; chunks are put
+--
+-- held is what counts now, changed whether it must be saved. lasted is false, or until when the key lasted for what was
+-- loaded, if that has changed.
 
 local MOST = 1000 -- sets of limits that are remembered
 
@@ -26,18 +29,21 @@ local function limits_of(packed)
 		local l = {levels = false}
 		l.algorithm, l.always, l.requests, l.window, l.width, l.name, l.fans, at =
 			from_bytes('<BBI7I7I7Bc0Bc0', packed, at)
-		l.rate, l.fan = l.width, byte(l.fans, 1)
+		l.rate, l.fan, l.look = l.width, byte(l.fans, 1), l.algorithm == FIXED and 0 or 1
 		local class = classes[l.algorithm]
 		if not class then
-			class = {__index = algorithms[l.algorithm]()}
+			class = {algorithms[l.algorithm]()}
 			classes[l.algorithm] = class
 		end
-		limits[i] = setmetatable(l, class)
+		for name, method in pairs(class[1]) do
+			l[name] = method
+		end
+		limits[i] = setmetatable(l, class[2])
 	end
 	return limits
 end
 
--- question returns the operation, the hits and the limits of a check. It makes the same limits once.
+-- question returns what a check asks. It makes the same limits once.
 local function question(packed)
 	local op, hits = from_bytes('<BI7', packed)
 	local rest = sub(packed, 9)
@@ -49,5 +55,5 @@ local function question(packed)
 		end
 		remembered[rest], sets = limits, sets + 1
 	end
-	return op, hits, limits
+	return {op = op, hits = hits, limits = limits}
 end

@@ -13,19 +13,19 @@ local function sliding_log()
 	local ROUND = 9007199254740992
 	local FULL = 7 + 32 * 14 -- bytes of a chunk
 	local SWEEP = 8          -- chunks that one check removes
-	local HEADER = 2 * 7 + 4 * 5
+	local HEADER = 6 * 7
 	local Log = {}
 
 	function Log:load(now)
-		self.changed, self.grown = false, false
+		self.changed, self.lasted = false, false
 		local header = call('HGET', key, self.name)
 		if not header then
 			self.base, self.oldest, self.first, self.last, self.low, self.high = 0, 0, 0, 0, 0, 0
 			self.tail, self.newest, self.total, self.held = '\0\0\0\0\0\0\0', 0, 0, 0
-			return
+			return 0
 		end
 		local base, oldest
-		base, oldest, self.first, self.last, self.low, self.high = from_bytes('<I7I7I5I5I5I5', header)
+		base, oldest, self.first, self.last, self.low, self.high = from_bytes('<I7I7I7I7I7I7', header)
 		local tail = sub(header, HEADER + 1)
 		local newest, total = 0, base
 		if #tail > 7 then
@@ -36,6 +36,7 @@ local function sliding_log()
 		if self.held > 0 and (newest > now or oldest <= now - self.window) then
 			self:move(now)
 		end
+		return self.held
 	end
 
 	-- move lets go of what has left the window, and makes one instant, now, of all that are later: the clock stepped back.
@@ -67,7 +68,7 @@ local function sliding_log()
 	end
 
 	function Log:name_of(number)
-		return self.name .. ':' .. to_bytes('<I5', number)
+		return self.name .. ':' .. to_bytes('<I7', number)
 	end
 
 	-- seek returns the first of the instants that count which is later than a moment, or up to which so many hits count: the
@@ -109,7 +110,7 @@ local function sliding_log()
 		if hits == 0 then
 			return
 		end
-		self.lasted = self.held > 0 and self:lasts() or 0
+		local lasted = self:lasts()
 		local total = (self.total - (ROUND - hits)) % ROUND
 		if self.held == 0 then
 			self.oldest = now
@@ -125,7 +126,7 @@ local function sliding_log()
 			self.tail = to_bytes('<I7I7I7', self.total, now, total)
 		end
 		self.newest, self.total, self.held = now, total, self.held + hits
-		self.changed, self.grown = true, self:lasts() ~= self.lasted
+		self.changed, self.lasted = true, self:lasts() ~= lasted and lasted
 	end
 
 	-- take_back takes away the newest hits: all instants behind the one that has the last hit left, and a part of that.
@@ -172,11 +173,9 @@ local function sliding_log()
 			self:sweep()
 		end
 		if self.held == 0 and self.low == self.first and self.high == self.last then
-			erase(self.name)
-			return
+			return false
 		end
-		write(self.name, to_bytes('<I7I7I5I5I5I5', self.base, self.oldest, self.first, self.last, self.low, self.high)
-			.. self.tail)
+		return to_bytes('<I7I7I7I7I7I7', self.base, self.oldest, self.first, self.last, self.low, self.high) .. self.tail
 	end
 
 	return Log

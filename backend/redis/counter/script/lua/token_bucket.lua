@@ -2,57 +2,57 @@
 -- how long hits had been leaking then; and the hits that were counted since that leaking began. The arithmetic is that of
 -- window.Tokens in Go, with the same doubles.
 
--- leaked returns how many hits leak within an age below a window.
-local function leaked(age, rate, window)
-	local hits = age * rate / window
-	hits = hits - hits % 1
-	return hits < rate and hits or rate
-end
-
--- leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
-local function leaks(hits, rate, window)
-	if hits >= rate then
-		return window
-	end
-	local age = ceil(hits * window / rate)
-	while age > 0 and leaked(age - 1, rate, window) >= hits do
-		age = age - 1
-	end
-	while leaked(age, rate, window) < hits do
-		age = age + 1
-	end
-	return age
-end
-
--- when_leaked returns when so many hits have leaked since a moment; the last one that is told if it is later.
-local function when_leaked(start, hits, rate, window)
-	if hits > rate then
-		local whole = floor((hits - 1) / rate)
-		if whole * window > MAX_COUNT then
-			return MAX_COUNT
-		end
-		start, hits = start + whole * window, hits - whole * rate
-	end
-	local moment = start + leaks(hits, rate, window)
-	return moment < MAX_COUNT and moment or MAX_COUNT
-end
-
 local function token_bucket()
+	-- leaked returns how many hits leak within an age below a window.
+	local function leaked(age, rate, window)
+		local hits = age * rate / window
+		hits = hits - hits % 1
+		return hits < rate and hits or rate
+	end
+
+	-- leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
+	local function leaks(hits, rate, window)
+		if hits >= rate then
+			return window
+		end
+		local age = ceil(hits * window / rate)
+		while age > 0 and leaked(age - 1, rate, window) >= hits do
+			age = age - 1
+		end
+		while leaked(age, rate, window) < hits do
+			age = age + 1
+		end
+		return age
+	end
+
+	-- when_leaked returns when so many hits have leaked since a moment; the last one that is told if it is later.
+	local function when_leaked(start, hits, rate, window)
+		if hits > rate then
+			local whole = floor((hits - 1) / rate)
+			if whole * window > MAX_COUNT then
+				return MAX_COUNT
+			end
+			start, hits = start + whole * window, hits - whole * rate
+		end
+		local moment = start + leaks(hits, rate, window)
+		return moment < MAX_COUNT and moment or MAX_COUNT
+	end
+
 	local Bucket = {}
 
 	-- load finds out what counts: of the hits counted since a start those that have not leaked. A clock that stepped back
 	-- takes the whole state with it. Where the requests of a window have changed, what counts leaks by the new ones from now
 	-- on.
 	function Bucket:load(now)
-		self.changed, self.grown, self.lasted = false, false, 0
+		self.changed, self.lasted, self.saved = false, false, 0
 		local value = call('HGET', key, self.name)
 		if not value then
 			self.held, self.counted, self.start = 0, 0, now
-			return
+			return 0
 		end
 		local rate, last, age, counted = from_bytes('<I7I7I7I7', value)
 		local window = self.window
-		self.lasted = self:drained(last - age, counted, rate)
+		self.saved = self:drained(last - age, counted, rate)
 		if now < last then
 			self.changed = true
 		else
@@ -66,9 +66,10 @@ local function token_bucket()
 		if held == 0 then
 			counted, age, self.changed = 0, 0, true
 		elseif rate ~= self.rate then
-			counted, age, self.changed, self.grown = held, self:carried(age, rate), true, true
+			counted, age, self.changed, self.lasted = held, self:carried(age, rate), true, self.saved
 		end
 		self.held, self.counted, self.start = held, counted, now - age
+		return held
 	end
 
 	-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until an
@@ -95,7 +96,7 @@ local function token_bucket()
 			self.counted, self.start = 0, now
 		end
 		self.held, self.counted, self.changed = self.held + hits, self.counted + hits, true
-		self.grown = self.grown or self:lasts() ~= self.lasted
+		self.lasted = self:lasts() ~= self.saved and self.saved
 	end
 
 	function Bucket:take_back(_, hits)
@@ -112,11 +113,7 @@ local function token_bucket()
 	end
 
 	function Bucket:save(now)
-		if self.held == 0 then
-			erase(self.name)
-		else
-			write(self.name, to_bytes('<I7I7I7I7', self.rate, now, now - self.start, self.counted))
-		end
+		return self.held > 0 and to_bytes('<I7I7I7I7', self.rate, now, now - self.start, self.counted)
 	end
 
 	return Bucket

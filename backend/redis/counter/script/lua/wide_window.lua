@@ -185,7 +185,7 @@ local function wide_window(_, name)
 		if self.newest == 0 then
 			self.swept = at
 			if #self.levels > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
-				write(self.name .. '0', string.rep(' ', 65))
+				put(self.name .. '0', string.rep(' ', 65))
 			end
 		end
 		self.oldest = at
