@@ -10,28 +10,17 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// The parts of the script, each a file in lua, in the order in which they need each other. Those of the sliding window
-// stand in a function: where Redis runs the text anew at each call, a function that is not called costs little.
-var (
-	shared        = []string{"constants", "key", "fixed_window", "token_bucket", "sliding_log"}
-	slidingWindow = []string{"chunk", "wide_window", "sliding_window"}
-	decisions     = []string{"limits", "trim", "rulings", "call"}
-)
+// The parts of the script, each a file in lua, in the order in which they need each other.
+var parts = []string{"constants", "key", "fixed_window", "token_bucket", "sliding_log", "chunk", "wide_window",
+	"sliding_window", "limits", "trim", "rulings", "call"}
 
 // body is all parts. They end with the definition of run(keys, arguments).
 func body() string {
 	var b strings.Builder
-	write := func(parts []string) {
-		for _, part := range parts {
-			text, _ := files.ReadFile("lua/" + part + ".lua") // a missing one fails every test of the script
-			b.Write(text)
-		}
+	for _, part := range parts {
+		text, _ := files.ReadFile("lua/" + part + ".lua") // a missing one fails every test of the script
+		b.Write(text)
 	}
-	write(shared)
-	b.WriteString("local function sliding_window()\n")
-	write(slidingWindow)
-	b.WriteString("end\n")
-	write(decisions)
 	return b.String()
 }
 

@@ -1,45 +1,39 @@
 -- fixed_window: the count of one epoch-aligned window in one field, its number and its hits.
 
-local function fixed_window()
-	local Fixed = {}
+local function fixed_window(limit)
+	local name, width = limit.name, limit.width
+	local live, held, changed
 
-	function Fixed:load(now)
-		local width, held, changed = self.width, 0, false
-		local live = (now - now % width) / width
-		local value = call('HGET', key, self.name)
+	function limit.load(now)
+		local value = call('HGET', key, name)
+		live, held, changed = (now - now % width) / width, 0, false
 		if value then
 			local bucket, hits = from_bytes('<I7I7', value)
 			held = bucket >= live and hits or 0 -- a window later than now's moves into it: the clock stepped back
 			changed = bucket ~= live and hits > 0
 		end
-		self.live, self.held, self.changed, self.lasted = live, held, changed, false
 		return held
 	end
 
-	function Fixed:add(_, hits)
-		local held = self.held
-		if held == 0 then
-			self.lasted = 0
-		end
+	function limit.take_back(_, hits)
+		held, changed = held - hits, true
+		return held
+	end
+
+	function limit.hold()
+		return (live + 1) * width
+	end
+
+	function limit.lasts()
+		return held > 0 and (live + 1) * width or 0
+	end
+
+	function limit.count(_, hits)
+		local lasted = held == 0 and hits > 0 and 0
 		held = held + hits
-		self.held, self.changed = held < MAX_COUNT and held or MAX_COUNT, true
+		if held > MAX_COUNT then
+			held = MAX_COUNT
+		end
+		return held, (changed or hits > 0) and to_bytes('<I7I7', live, held), lasted
 	end
-
-	function Fixed:take_back(_, hits)
-		self.held, self.changed = self.held - hits, true
-	end
-
-	function Fixed:hold()
-		return (self.live + 1) * self.width
-	end
-
-	function Fixed:lasts()
-		return self.held > 0 and (self.live + 1) * self.width or 0
-	end
-
-	function Fixed:save()
-		return to_bytes('<I7I7', self.live, self.held)
-	end
-
-	return Fixed
 end

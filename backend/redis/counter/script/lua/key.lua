@@ -1,9 +1,16 @@
 -- The key of the check that is being decided, a hash. What a check changes is written together at its end.
 
+local ERASED = {} -- in place of a field that is to be removed
+
 local key
-local chunks                               -- what is known of chunks: false if there is none; nil if none was asked for
-local touched, touches = {}, 0             -- names of chunks that were changed
+local chunks                                           -- what is known of chunks: false if there is none; nil if nothing
+local touched, touches = {}, 0                         -- names of chunks that were changed
 local written, writes, erased, erasures = {}, 0, {}, 0 -- names of fields and their values, one after the other; names
+
+-- forget forgets what is known of the last key, and what an error has left unwritten.
+local function forget()
+	chunks, touches, writes, erasures = nil, 0, 0, 0
+end
 
 -- get returns a chunk as the check has left it.
 local function get(name)
@@ -26,13 +33,12 @@ local function put(name, chunk)
 	end
 end
 
--- write writes what the check has changed: chunks, and what is in written and erased.
-local function write()
+-- save writes what the check has changed.
+local function save()
 	for i = 1, touches do
 		local name = touched[i]
-		local chunk = chunks[name]
-		if chunk then
-			written[writes + 1], written[writes + 2], writes = name, chunk, writes + 2
+		if chunks[name] then
+			written[writes + 1], written[writes + 2], writes = name, chunks[name], writes + 2
 		else
 			erasures = erasures + 1
 			erased[erasures] = name
@@ -44,6 +50,7 @@ local function write()
 	if erasures > 0 then
 		call('HDEL', key, unpack(erased, 1, erasures))
 	end
+	forget()
 end
 
 -- kept is until when a key is kept for hits that leave a window at a moment: up to a sixteenth of the window longer, so

@@ -5,11 +5,11 @@ local function longer(wait, than)
 end
 
 -- allow answers by the limit with the least left.
-local function allow(limits, now)
+local function allow(limits, count, now)
 	local strictest = 1
 	local l = limits[1]
 	local remaining = l.requests - l.held
-	for i = 2, #limits do
+	for i = 2, count do
 		local other = limits[i]
 		local left = other.requests - other.held
 		if left < remaining and remaining > 0 then
@@ -18,9 +18,9 @@ local function allow(limits, now)
 	end
 	local held, reset = l.held, 0
 	if held > 0 then
-		reset = l:hold(held - 1) - now
+		reset = l.hold(held - 1) - now
 	elseif l.algorithm == FIXED then
-		reset = l:hold() - now
+		reset = l.hold() - now
 	end
 	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
@@ -31,7 +31,7 @@ local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	for i, l in ipairs(limits) do
 		local keep, retry = l.requests - (size or l.look), NEVER
-		local leaves = l.held > max(0, keep) and l:hold(max(0, keep)) - now or 0
+		local leaves = l.held > max(0, keep) and l.hold(max(0, keep)) - now or 0
 		if keep >= 0 then
 			retry = leaves
 		elseif leaves == 0 then
@@ -53,7 +53,7 @@ local function prolong(limits, now)
 	local ended, needed = 0, 0
 	for i = 1, #limits do
 		local l = limits[i]
-		local lasts = l:lasts()
+		local lasts = l.lasts()
 		needed, ended = max(needed, lasts), max(ended, l.lasted or lasts)
 	end
 	if needed > ended then
@@ -64,51 +64,51 @@ local function prolong(limits, now)
 	end
 end
 
--- change adds the hits of a check to what a limit holds, or takes them back.
-local function change(l, op, hits, now)
-	if op == COUNT then
-		l:add(now, hits < MAX_COUNT and hits or MAX_COUNT)
-	elseif op == REFUND and l.held > 0 then
-		l:take_back(now, min(hits, l.held))
-	end
-end
-
 -- decide decides a check of a key.
 local function decide(name, asked, now)
-	key, chunks, touches, writes, erasures = name, nil, 0, 0, 0
-	local op, hits, limits = asked.op, asked.hits, asked.limits
-	local size, admitted, grown, count = op == COUNT and hits or op == REFUND and 0 or nil, true, false, #limits
-	for i = 1, count do
+	if chunks then
+		forget()
+	end
+	key = name
+	local limits, op, size, admitted = asked.limits, asked.op, asked.size, true
+	local last = #limits
+	for i = 1, last do
 		local l = limits[i]
-		local held = l:load(now)
-		l.before = held
-		if (size or l.look) > l.requests - held and op ~= REFUND then
-			admitted = false
+		local held = l.load(now)
+		l.before, l.held = held, held
+		if (size or l.look) > l.requests - held then
+			admitted = op == REFUND
 		end
 	end
-	for i = 1, count do
+	local grown = false
+	for i = 1, last do
 		local l = limits[i]
-		if hits > 0 and (admitted or l.always == 1) then
-			change(l, op, hits, now)
+		if op == REFUND and l.held > 0 then
+			l.take_back(now, min(asked.hits, l.held))
 		end
-		if l.changed then
-			local field = l:save(now)
-			if field then
-				written[writes + 1], written[writes + 2], writes = l.name, field, writes + 2
-			else
-				erasures = erasures + 1
-				erased[erasures] = l.name
-			end
-			grown = grown or l.lasted
+		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more or 0)
+		l.held, l.lasted = held, lasted
+		if lasted then
+			grown = true
+		end
+		if field == ERASED then
+			erasures = erasures + 1
+			erased[erasures] = l.name
+		elseif field then
+			written[writes + 1], written[writes + 2], writes = l.name, field, writes + 2
 		end
 	end
-	if writes == 2 and touches + erasures == 0 then
-		call('HSET', key, written[1], written[2])
-	elseif writes + touches + erasures > 0 then
-		write()
+	if writes == 2 and erasures == 0 and not chunks then
+		call('HSET', name, written[1], written[2])
+		writes = 0
+	elseif writes > 0 or erasures > 0 then
+		save()
 	end
 	if grown then
 		prolong(limits, now)
 	end
-	return admitted and allow(limits, now) or deny(limits, size, now)
+	if admitted then
+		return allow(limits, last, now)
+	end
+	return deny(limits, size, now)
 end
