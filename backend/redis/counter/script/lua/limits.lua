@@ -16,7 +16,16 @@
 
 local MOST = 300 -- sets of limits that are remembered
 
-local algorithms = {[SLIDING] = sliding_window, [FIXED] = fixed_window, [LOG] = sliding_log, [BUCKET] = token_bucket}
+local sliding_window
+local algorithms = {
+	[FIXED] = fixed_window,
+	[LOG] = sliding_log,
+	[BUCKET] = token_bucket,
+	[SLIDING] = function(limit)
+		sliding_window = sliding_window or sliding_windows()
+		sliding_window(limit)
+	end,
+}
 local remembered, sets = {}, 0
 
 local function limits_of(packed)
