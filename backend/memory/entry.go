@@ -16,6 +16,17 @@ type entry struct {
 	due   window.Instant // its rank in its queue: expires in the open one, reopens in the spent one, or earlier
 	index int32          // in the queue
 	spent bool           // which queue
+
+	room [1]window.State // holds states while there is only one: each piece of memory to fetch makes a check dearer
+}
+
+// newEntry makes the entry of a key, with room for the states of so many limits.
+func newEntry(key string, limits int) *entry {
+	e := &entry{key: key}
+	if e.states = e.room[:0]; limits > len(e.room) {
+		e.states = make([]window.State, 0, limits)
+	}
+	return e
 }
 
 // apply decides a check and brings expires and reopens up to date.

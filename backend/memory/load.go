@@ -114,7 +114,8 @@ func decodeEntry(src []byte, now window.Instant) (*entry, error) {
 		return nil, errTorn
 	}
 	src = src[n:]
-	e := &entry{key: string(key), reopens: window.Instant(reopens)}
+	e := newEntry(string(key), 1) // most keys have one limit
+	e.reopens = window.Instant(reopens)
 	for len(src) > 0 {
 		state, rest, err := window.ReadState(src)
 		if err != nil {

@@ -152,7 +152,7 @@ func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *
 	e := sh.entries[string(c.Key)]
 	known := e != nil
 	if !known {
-		e = &entry{key: string(c.Key), states: make([]window.State, 0, len(c.Limits))}
+		e = newEntry(string(c.Key), len(c.Limits))
 	}
 	v = e.apply(c, now)
 	switch holds := e.expires != 0; {

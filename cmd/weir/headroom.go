@@ -9,7 +9,7 @@ import (
 // headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
 const headroom = 128 << 20
 
-// keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 400 % of what is live, and at
+// keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 800 % of what is live, and at
 // least 100 %. It does nothing if the user has set GOGC.
 func keepHeadroom(gogc string) {
 	if gogc != "" {
@@ -33,5 +33,5 @@ func afterEachCollection(f func()) {
 }
 
 func gcPercent(live uint64) int {
-	return int(min(400, max(100, headroom*100/max(1, live))))
+	return int(min(800, max(100, headroom*100/max(1, live))))
 }
