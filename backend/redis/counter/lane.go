@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -115,12 +116,16 @@ func (l *lane) tick() {
 	l.stir(time.Now())
 }
 
-// work sends batches until none may leave.
+// work sends batches until none may leave. Before it looks at the queue, whoever can run at that moment does: callers
+// who are about to join it are then in this batch and not in one of their own, and those who have just been answered
+// answer their clients.
 func (l *lane) work() {
 	defer l.store.running.Done()
 	b := l.store.batches.Get().(*batch)
+	runtime.Gosched()
 	for l.next(b) {
 		b.send()
+		runtime.Gosched()
 	}
 	b.release()
 	l.store.batches.Put(b)
