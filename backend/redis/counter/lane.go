@@ -21,6 +21,8 @@ const (
 	maxBatch = 64
 	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
 	maxQueue = 64 * maxBatch
+	// maxYields is how often a worker lets others run at most before it looks at the queue.
+	maxYields = 4
 	// idleTime is how long a lane without work is kept. Its server may have gone.
 	idleTime = time.Minute
 )
@@ -122,21 +124,36 @@ func (l *lane) tick() {
 	l.stir(time.Now())
 }
 
-// work sends batches while any may leave, and when it is called again. Before it looks at the queue, whoever can run at
-// that moment does: callers who are about to join it are then in this batch and not in one of their own, and those who
-// have just been answered answer their clients.
+// work sends batches while any may leave, and when it is called again.
 func (l *lane) work() {
 	defer l.store.running.Done()
 	b := l.store.batches.Get().(*batch)
 	for again := true; again; again = l.rest() {
-		runtime.Gosched()
+		l.yield()
 		for l.next(b) {
 			b.send()
-			runtime.Gosched()
+			l.yield()
 		}
 		b.release()
 	}
 	l.store.batches.Put(b)
+}
+
+// yield lets whoever can run do so before the worker looks at the queue, and again while that makes the queue longer:
+// callers who are about to join it are then in the next batch and not in one of their own, and those who have just been
+// answered answer their clients.
+func (l *lane) yield() {
+	before := -1
+	for range maxYields {
+		l.mu.Lock()
+		checks := l.checks
+		l.mu.Unlock()
+		if checks <= before || checks >= maxBatch {
+			return
+		}
+		before = checks
+		runtime.Gosched()
+	}
 }
 
 // rest waits until the worker is called again. It returns false at once if another one rests, or the lane has closed.
