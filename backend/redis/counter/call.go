@@ -16,8 +16,8 @@ type call struct {
 	leave   time.Time // when the caller leaves at the latest
 	gone    atomic.Bool
 	waiting atomic.Int32  // asks without an answer
-	done    chan struct{} // has a token once there are none
-	timer   *time.Timer
+	done    chan struct{} // has a token once there are none, and one from leave on if the caller waits so long
+	place   int           // among the departures; -1: none
 }
 
 // ask is one check on its way to a server. While it is in a lane, it is the lane's.
@@ -36,9 +36,7 @@ type ask struct {
 }
 
 func newCall() *call {
-	c := &call{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
+	return &call{done: make(chan struct{}, 2)}
 }
 
 // set keeps what is needed of the checks.

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -20,12 +21,15 @@ const (
 	maxBatch = 64
 	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
 	maxQueue = 64 * maxBatch
+	// maxYields is how often a worker lets others run at most before it looks at the queue.
+	maxYields = 4
 	// idleTime is how long a lane without work is kept. Its server may have gone.
 	idleTime = time.Minute
 )
 
 // lane is the queue to one server: checks that arrive while a batch is out leave together, in the next one, first in
-// first out. Workers are goroutines that send one batch after the other, and end when nothing may leave.
+// first out. Workers are goroutines that send one batch after the other. When nothing may leave they end, but for one,
+// which rests until it is called again: it keeps the stack that it has grown.
 type lane struct {
 	store  *Store
 	client *goredis.Client
@@ -38,6 +42,8 @@ type lane struct {
 	last     time.Time     // when the last one left
 	trip     time.Duration // how long the last one to come back was out
 	called   bool          // a worker is on its way to the queue
+	resting  bool          // a worker waits for call
+	call     chan struct{} // has a token once that one is called
 	timer    *time.Timer   // calls one when the pace allows it
 	ticking  bool
 	closed   bool
@@ -46,7 +52,8 @@ type lane struct {
 
 func newLane(s *Store, client *goredis.Client) *lane {
 	// A batch without a connection would wait for one, and what arrives meanwhile could not join it.
-	return &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), lastUsed: time.Now()}
+	return &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), call: make(chan struct{}, 1),
+		lastUsed: time.Now()}
 }
 
 // join lets checks of a call wait, in a row from first on. It returns false if the lane has closed. What cannot leave
@@ -91,8 +98,10 @@ func (l *lane) stir(now time.Time) {
 	case l.called || len(l.queue) == 0 || l.out >= l.most:
 	case l.mayLeave(now):
 		l.called = true
-		l.store.running.Add(1)
-		go l.work()
+		if !l.wake() {
+			l.store.running.Add(1)
+			go l.work()
+		}
 	case !l.ticking:
 		l.ticking = true
 		wait := l.last.Add(pace).Sub(now)
@@ -115,15 +124,60 @@ func (l *lane) tick() {
 	l.stir(time.Now())
 }
 
-// work sends batches until none may leave.
+// work sends batches while any may leave, and when it is called again.
 func (l *lane) work() {
 	defer l.store.running.Done()
 	b := l.store.batches.Get().(*batch)
-	for l.next(b) {
-		b.send()
+	for again := true; again; again = l.rest() {
+		l.yield()
+		for l.next(b) {
+			b.send()
+			l.yield()
+		}
+		b.release()
 	}
-	b.release()
 	l.store.batches.Put(b)
+}
+
+// yield lets whoever can run do so before the worker looks at the queue, and again while that makes the queue longer:
+// callers who are about to join it are then in the next batch and not in one of their own, and those who have just been
+// answered answer their clients.
+func (l *lane) yield() {
+	before := -1
+	for range maxYields {
+		l.mu.Lock()
+		checks := l.checks
+		l.mu.Unlock()
+		if checks <= before || checks >= maxBatch {
+			return
+		}
+		before = checks
+		runtime.Gosched()
+	}
+}
+
+// rest waits until the worker is called again. It returns false at once if another one rests, or the lane has closed.
+func (l *lane) rest() bool {
+	l.mu.Lock()
+	rests := !l.resting && !l.closed
+	if rests {
+		l.resting = true
+	}
+	l.mu.Unlock()
+	if rests {
+		<-l.call
+	}
+	return rests
+}
+
+// wake calls the worker that rests. It returns false if none does.
+func (l *lane) wake() bool {
+	woken := l.resting
+	if woken {
+		l.resting = false
+		l.call <- struct{}{}
+	}
+	return woken
 }
 
 // next brings a batch back, if it was out, and fills it if one may leave.
@@ -184,6 +238,7 @@ func (l *lane) close(err error) {
 	l.closed = true
 	waiting := l.queue
 	l.queue, l.checks = nil, 0
+	l.wake() // to end
 	if l.timer != nil {
 		l.timer.Stop()
 	}
@@ -198,7 +253,10 @@ func (l *lane) retire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	idle := l.out == 0 && len(l.queue) == 0 && now.Sub(l.lastUsed) >= idleTime
-	l.closed = l.closed || idle
+	if idle {
+		l.closed = true
+		l.wake() // to end
+	}
 	return idle
 }
 

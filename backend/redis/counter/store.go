@@ -44,6 +44,8 @@ type Store struct {
 	batches sync.Pool  // of *batch
 
 	told     sync.Map      // of names of servers: the command that calls the script there, as it was logged
+	departures departures // of all callers
+
 	health   *redis.Health // nil if nothing probes, as in tests
 	closed   atomic.Bool
 	stopping chan struct{}
@@ -154,16 +156,17 @@ func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backen
 	c := s.calls.Get().(*call)
 	c.set(checks, &s.language, leave)
 	s.handOver(c, now)
-	c.timer.Reset(leave.Sub(now))
+	s.departures.add(c, now)
 	select {
 	case <-c.done:
-		c.timer.Stop()
+		if !s.departures.remove(c) {
+			return s.abandon(c, checks, out, errLate)
+		}
 		err := s.decode(c, checks, out, nil)
 		s.recycle(c)
 		return err
-	case <-c.timer.C:
-		return s.abandon(c, checks, out, errLate)
 	case <-ctx.Done():
+		s.departures.remove(c)
 		return s.abandon(c, checks, out, context.Cause(ctx))
 	}
 }
