@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 func short(only string) options {
 	return options{
 		Rounds: 2, Measure: 100 * time.Millisecond, HalfLoad: 100 * time.Millisecond, WarmUp: 20 * time.Millisecond,
-		Connections: 2, InFlight: 4, Keys: 100, Only: []string{only},
+		Share: 0.5, Connections: 2, InFlight: 4, Keys: 100, Only: []string{only},
 	}
 }
 
