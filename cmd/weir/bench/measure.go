@@ -72,10 +72,10 @@ func (r round) onRedis() string {
 	return fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
 }
 
-// round probes the server and measures one scenario at full load and at a share of it.
+// round measures one scenario at full load and at a share of it. It probes the server before and after.
 func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, error) {
 	var r round
-	err := s.probe(ctx, l.server.conns[0])
+	remaining, err := s.probe(ctx, l.server.conns[0], m.options.Keys)
 	if err != nil {
 		return r, err
 	}
@@ -98,6 +98,9 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 			return r, fmt.Errorf("%s: %w", pacedName(m.options.Share), err)
 		}
 		r.HalfLoad = &paced
+	}
+	if err := s.confirm(ctx, l.server.conns[0], remaining); err != nil {
+		return r, fmt.Errorf("after the load: %w", err)
 	}
 	r.ResidentBytes, err = l.server.resident()
 	return r, err
