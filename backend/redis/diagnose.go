@@ -20,7 +20,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 		return nil
 	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
 		strings.Contains(err.Error(), "can't access at least one of the keys"):
-		hint = "; grant all that weir needs: " + s.aclLine(from)
+		hint = "; grant all that weir needs: " + s.ACLLine(from)
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
@@ -31,8 +31,8 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
 }
 
-// aclLine returns what grants a user all rights that are needed, and no other.
-func (s *Servers) aclLine(from Server) string {
+// ACLLine returns what grants a user all rights that are needed, and no other.
+func (s *Servers) ACLLine(from Server) string {
 	user := "<user>"
 	if from.login != nil {
 		if name, _, err := from.login.credentials(context.Background()); err == nil && name != "" {

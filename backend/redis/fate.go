@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,7 +22,7 @@ const (
 	failed   kind = iota // it may have run, or never will: it must not be sent again
 	again                // it did not run, but may a little later, or elsewhere
 	demoted              // the same, and the connection leads to a replica
-	unloaded             // it did not run: the server does not know the script
+	unloaded             // it did not run: the server does not know the script, or how it was called
 	moved                // it did not run: another server owns its key
 	asked                // it did not run: another server owns it, for this once
 	answered             // there is an answer
@@ -32,6 +33,9 @@ var refusals = map[string]kind{
 	"TRYAGAIN": again, "CLUSTERDOWN": again, "LOADING": again, "MASTERDOWN": again, "READONLY": demoted,
 	"NOSCRIPT": unloaded, "MOVED": moved, "ASK": asked,
 }
+
+// noFunction matches the errors of a server that has not the function that was called, or has no functions at all.
+var noFunction = regexp.MustCompile("(?i)^ERR (Function not found|unknown command ['`]fcall['`])")
 
 // Judge returns the fate of a command that must run at most once and that failed with err. Only what proves that it did
 // not run allows to send it again: the server's own word, or that nothing of it was written.
@@ -65,6 +69,9 @@ func judgeSafe(err error) Fate {
 func JudgeText(text string) Fate {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	f := Fate{kind: refusals[code]}
+	if code == "ERR" && noFunction.MatchString(text) {
+		return Fate{kind: unloaded}
+	}
 	if f.kind == moved || f.kind == asked {
 		_, addr, found := strings.Cut(rest, " ") // after the slot
 		if !found {

@@ -20,6 +20,8 @@ const (
 	// longestGap is how long a server that has left may be back, or another may leave as well, until it is noticed
 	// although no check shows it.
 	longestGap = 5 * time.Second
+	// calmGap is about how long after a probe the next one follows although nothing was wrong and no check shows anything.
+	calmGap = 10 * time.Minute
 )
 
 // Probe finds out whether a server can do what it is there for. Its error names the remedy.
@@ -141,21 +143,20 @@ func (h *Health) run(ctx context.Context) {
 	}
 }
 
-// wait waits until a probe is worth its while: while all servers can count, until a check got no answer; else for about
-// a pause, or until one got an answer. The last probe before giving up is not before its time, so that a server that
+// wait waits until a probe is worth its while: while all servers can count, until a check got no answer, or some minutes;
+// else for about a pause, or until one got an answer. The last probe before giving up is not before its time, so that a server that
 // came late is found.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
-	var over <-chan time.Time
-	if h.troubled.Load() {
-		pause = pause/2 + rand.N(pause/2+1)
-		if left := h.config.GiveUp - time.Since(h.began); h.config.GiveUp > 0 && left > 0 {
-			pause = min(pause, left)
-		}
-		over = time.After(pause)
+	if !h.troubled.Load() {
+		pause = calmGap
+	}
+	pause = pause/2 + rand.N(pause/2+1)
+	if left := h.config.GiveUp - time.Since(h.began); h.troubled.Load() && h.config.GiveUp > 0 && left > 0 {
+		pause = min(pause, left)
 	}
 	select {
 	case <-h.news:
-	case <-over:
+	case <-time.After(pause):
 	case <-ctx.Done():
 	}
 }

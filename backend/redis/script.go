@@ -8,12 +8,27 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script. It is immutable.
-type Script struct{ source, sha string }
+// Script is a Lua script, which servers keep under the name of its content: as a library of Redis Functions, if it has
+// one and the server takes it, else as a script. All methods may be called by any number of goroutines.
+type Script struct {
+	source, sha       string
+	library, function string   // "" for none
+	ways              sync.Map // of addresses of servers: *Way
+}
+
+// Way is how a script is called on a server.
+type Way struct {
+	Command string // fcall or evalsha
+	Name    string // that of the function, or the hash of the script
+	// Refused is why the server has no library: it knows no functions, as before Redis 7.0, or the user may not use them.
+	// It is nil if it has one, or if the script has none.
+	Refused error
+}
 
 // NewScript makes a script of its source.
 func NewScript(source string) *Script {
@@ -21,17 +36,67 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
+// WithLibrary adds a library to a script, with a function in it that does the same. The function's name must be that of
+// the library, and of no other content. It returns the script.
+func (s *Script) WithLibrary(library, function string) *Script {
+	s.library, s.function = library, function
+	return s
+}
+
 // SHA returns the name that the script has in servers, for EVALSHA.
 func (s *Script) SHA() string { return s.sha }
 
-// Load gives a server the script. Its error is the server's.
-func (s *Script) Load(ctx context.Context, client *goredis.Client) error {
-	return client.ScriptLoad(ctx, s.source).Err()
+// On returns how the script is called on a server. If that is not known the server is given the script first; the error
+// is then that of Load.
+func (s *Script) On(ctx context.Context, client *goredis.Client) (Way, error) {
+	if s.library == "" {
+		return Way{Command: "evalsha", Name: s.sha}, nil
+	}
+	if way, known := s.ways.Load(client.Options().Addr); known {
+		return *way.(*Way), nil
+	}
+	return s.Load(ctx, client)
+}
+
+// Load gives a server the script, and returns how it is called there. Its error is the server's.
+func (s *Script) Load(ctx context.Context, client *goredis.Client) (way Way, err error) {
+	if s.library != "" {
+		way = Way{Command: "fcall", Name: s.function}
+		err = s.loadLibrary(ctx, client)
+	}
+	if s.library == "" || refused(err) {
+		way = Way{Command: "evalsha", Name: s.sha, Refused: err}
+		err = client.ScriptLoad(ctx, s.source).Err()
+	}
+	if err == nil {
+		s.ways.Store(client.Options().Addr, &way)
+	}
+	return way, err
+}
+
+// loadLibrary gives a server the library, and calls its function without keys, which does nothing but shows that it may
+// be called.
+func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
+	err := client.FunctionLoad(ctx, s.library).Err()
+	if err != nil && !strings.Contains(err.Error(), "already exists") {
+		return err
+	}
+	return client.FCall(ctx, s.function, nil, 0, "").Err()
+}
+
+// refused reports whether an error says that a server has no functions for a user, now or later.
+func refused(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := strings.ToLower(err.Error())
+	return goredis.IsPermissionError(err) || strings.Contains(text, "can't run this command") ||
+		strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
 }
 
 // load gives a server the script. An error is one that sending again would not mend.
 func (s *Script) load(ctx context.Context, client *goredis.Client) error {
-	err := s.Load(ctx, client)
+	_, err := s.Load(ctx, client)
 	if err == nil || Judge(err, true).kind != failed {
 		return nil
 	}

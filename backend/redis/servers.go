@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -67,6 +68,9 @@ func (s *Servers) Close() error { return s.topology.Close() }
 
 // Timeout returns Config.Timeout, or its default.
 func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
+
+// Log returns Config.Log, or its default.
+func (s *Servers) Log() *slog.Logger { return s.config.Log }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }

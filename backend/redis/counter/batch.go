@@ -22,7 +22,7 @@ type batch struct {
 
 	asks     []*ask
 	sender   *redis.Sender[*ask]
-	commands []*evalsha
+	commands []*scriptCall
 	pipe     []goredis.Cmder // commands, with what goes before them
 }
 
@@ -48,12 +48,19 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 	if b.store.servers.Redirect() {
 		size = 1 // their keys are in different slots
 	}
+	way, err := b.store.script.On(ctx, r.Client)
+	if err != nil {
+		for _, a := range group {
+			a.Unanswered(redis.Judge(err, false), err)
+		}
+		return
+	}
 	b.pipe = b.pipe[:0]
 	for i := 0; i < len(group); i += size {
 		if i/size == len(b.commands) {
-			b.commands = append(b.commands, newEvalsha(b.store.script.SHA()))
+			b.commands = append(b.commands, newScriptCall())
 		}
-		b.commands[i/size].set(b.store.now(), group[i:i+size]...)
+		b.commands[i/size].set(way, b.store.now(), group[i:i+size]...)
 		b.commands[i/size].limit(b.until)
 		if r.Asking {
 			b.pipe = append(b.pipe, goredis.NewStatusCmd(ctx, "asking"))
@@ -107,7 +114,7 @@ func (b *batch) release() {
 }
 
 // read notes what the i-th item of a reply is to a check.
-func (b *batch) read(a *ask, e *evalsha, i int) {
+func (b *batch) read(a *ask, e *scriptCall, i int) {
 	switch err := e.Err(); {
 	case err != nil:
 		a.Unanswered(redis.Judge(err, e.written), err)

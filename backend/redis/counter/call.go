@@ -48,7 +48,7 @@ func (c *call) set(checks []backend.Check, l *language, leave time.Time) {
 	c.asks, c.text = c.asks[:0], c.text[:0]
 	for i := range checks {
 		start := len(c.text)
-		c.text = l.appendKey(c.text, checks[i].Key, checks[i].Limits)
+		c.text = l.appendKey(c.text, checks[i].Key)
 		middle := len(c.text)
 		c.text = l.appendArg(c.text, &checks[i])
 		// Text that grows moves away, and leaves the earlier keys where they are.

@@ -1,40 +1,43 @@
 package counter
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis"
 )
 
-// evalsha is one call of the script, which go-redis sends once or not at all. Its owner uses it again and again, one
+// scriptCall is one call of the script, which go-redis sends once or not at all. Its owner uses it again and again, one
 // use after the other.
-type evalsha struct {
+type scriptCall struct {
 	*goredis.Cmd
-	args    []any
-	checks  int
-	since   time.Time // when it was given to go-redis
-	until   time.Time // when nobody waits for it any more; zero: never
-	written bool      // go-redis has taken the arguments: from then on the server may have seen them
+	args      []any
+	asked     blob    // for each check the place of its question
+	questions []*blob // each once
+	checks    int
+	since     time.Time // when it was given to go-redis
+	until     time.Time // when nobody waits for it any more; zero: never
+	written   bool      // go-redis has taken the arguments: from then on the server may have seen them
 }
 
-func newEvalsha(sha string) *evalsha {
-	return &evalsha{
-		Cmd:  goredis.NewCmd(context.Background(), "evalsha", sha),
-		args: []any{"evalsha", sha},
-	}
+func newScriptCall() *scriptCall {
+	return &scriptCall{Cmd: goredis.NewCmd(context.Background(), "evalsha")}
 }
 
 // NoRetry reports true, which is all that keeps go-redis from sending a command again: MaxRetries does not stop it from
 // repeating pipelines.
-func (e *evalsha) NoRetry() bool { return true }
+func (e *scriptCall) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
 // Args is what go-redis asks for when it writes a command, and not before: a command that fails unasked has not left.
 // Where a new connection took longer than the callers have left, they would hardly see the answer either: the server is
 // not asked to count, and the connection is there for the next command.
-func (e *evalsha) Args() []any {
+func (e *scriptCall) Args() []any {
 	if now := time.Now(); !e.until.IsZero() && now.Sub(e.since) >= e.until.Sub(now) {
 		return ping
 	}
@@ -44,27 +47,40 @@ func (e *evalsha) Args() []any {
 
 // set makes it the call for these checks at a time, as the script wants it: "" for the server's own. The checks have to
 // stay as they are until the call is over. Somebody waits for it as long as it takes.
-func (e *evalsha) set(now string, asks ...*ask) {
+func (e *scriptCall) set(way redis.Way, now string, asks ...*ask) {
 	e.SetErr(nil)
 	e.SetVal(nil)
 	e.checks, e.until, e.written = len(asks), time.Time{}, false
-	e.args = append(e.args[:2], len(asks))
+	e.args = append(e.args[:0], way.Command, way.Name, len(asks))
+	e.asked, e.questions = e.asked[:0], e.questions[:0]
 	for _, a := range asks {
 		e.args = append(e.args, &a.key)
+		e.asked = append(e.asked, e.place(&a.arg))
 	}
-	e.args = append(e.args, now)
-	for _, a := range asks {
-		e.args = append(e.args, &a.arg)
+	e.args = append(e.args, now, &e.asked)
+	for _, question := range e.questions {
+		e.args = append(e.args, question)
 	}
 }
 
+// place returns the place of a question, from 1 on. Checks under the same limits ask the same, so there are few.
+func (e *scriptCall) place(question *blob) byte {
+	i := slices.IndexFunc(e.questions, func(q *blob) bool { return bytes.Equal(*q, *question) })
+	if i < 0 {
+		i = len(e.questions)
+		e.questions = append(e.questions, question)
+	}
+	return byte(i + 1)
+}
+
 // limit sets until when somebody waits for it, from now on.
-func (e *evalsha) limit(until time.Time) { e.since, e.until = time.Now(), until }
+func (e *scriptCall) limit(until time.Time) { e.since, e.until = time.Now(), until }
 
 // release drops what it points to.
-func (e *evalsha) release() {
+func (e *scriptCall) release() {
 	e.SetVal(nil)
-	clear(e.args[2:cap(e.args)])
+	clear(e.args[:cap(e.args)])
+	clear(e.questions[:cap(e.questions)])
 }
 
 // blob is bytes that go-redis writes without a copy, when it is given their address.
@@ -78,7 +94,7 @@ func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 // otherwise never get a connection.
 type patience struct {
 	context.Context
-	command *evalsha
+	command *scriptCall
 }
 
 // Deadline is asked for before each write and each read.

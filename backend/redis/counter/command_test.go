@@ -6,6 +6,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // Clients that repeat commands, as go-redis does unless told otherwise, and pipelines, which it repeats even then: the
@@ -36,8 +38,8 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 				defer client.Close()
 				each := make([]goredis.Cmder, commands)
 				for i := range each {
-					e := newEvalsha("sha")
-					e.set("", &ask{})
+					e := newScriptCall()
+					e.set(redis.Way{Command: "evalsha", Name: "sha"}, "", &ask{})
 					each[i] = e
 				}
 				send(client, each)
@@ -65,8 +67,8 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 }
 
 func TestACommandKnowsWhetherItWasWritten(t *testing.T) {
-	e := newEvalsha("sha")
-	e.set("7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
+	e := newScriptCall()
+	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
 	if err := client.Process(context.Background(), e); err == nil || e.written {
@@ -74,7 +76,7 @@ func TestACommandKnowsWhetherItWasWritten(t *testing.T) {
 	}
 	server := newStub(t, func(_ int, command []string) string { return ones(command) })
 	answering := testClient(t, server.addr, time.Second)
-	e.set("7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
+	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
 	if err := answering.Process(context.Background(), e); err != nil || !e.written {
 		t.Errorf("the error is %v, and written is %t", err, e.written)
 	}

@@ -76,26 +76,28 @@ func conform(t *testing.T, kind redis.Type, c redis.Config, steps int) {
 // bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
 func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 	t.Helper()
-	names := script.Keys(key)
-	client, err := s.servers.Owner([]byte(names[0]))
+	name := string(script.AppendKey(nil, key))
+	client, err := s.servers.Owner([]byte(name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields, err := client.HGetAll(t.Context(), names[0]).Result()
+	fields, err := client.HGetAll(t.Context(), name).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	instants, err := client.ZCard(t.Context(), names[1]).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n = int(instants)
 	for _, l := range limitsOfTheSuite() {
-		if l.Algorithm == descriptors.TokenBucket {
+		switch l.Algorithm {
+		case descriptors.TokenBucket:
 			n += int(min(1, script.Count(fields, &l, time.UnixMicro(now)).Hits))
-			continue
+		case descriptors.SlidingLog:
+			log, err := s.inspectLog(t.Context(), name, &l, fields[script.LogField(&l)], window.Instant(now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(log.Levels[0])
+		default:
+			n += len(script.Buckets(fields, &l, window.Instant(now))[0])
 		}
-		n += len(script.Buckets(fields, &l, window.Instant(now))[0])
 	}
 	return n
 }
@@ -107,7 +109,7 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 		for times := range uint32(4) {
 			for _, p := range []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 				for _, a := range []descriptors.Algorithm{
-					descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket} {
+					descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog} {
 					l, err := descriptors.NewLimit(1, u, 1+times, a, p)
 					state := descriptors.Limit{Window: l.Window, Precision: l.Precision, Algorithm: a}
 					if err == nil && !seen[state] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -20,7 +21,7 @@ var _ backend.Inspector = (*Store)(nil)
 // Inspect reads what a key holds, by the clock of its server. It reads the key whole, but for long logs: this is for
 // people, not for the request path.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	name := string(script.AppendKey(nil, key, limits))
+	name := string(script.AppendKey(nil, key))
 	now, err := s.clock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -39,29 +40,86 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return counts, nil
 }
 
-// inspectLogs reads the newest instants of logs, and the first that count.
+// inspectLogs reads the headers of logs, and of each the chunks that hold its newest instants.
 func (s *Store) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
 	[]backend.LimitCount, error) {
-	newest, first := make([]*goredis.StringSliceCmd, len(limits)), make([]*goredis.StringSliceCmd, len(limits))
-	var commands []goredis.Cmder
+	fields := make([]string, len(limits))
 	for i := range limits {
-		from, to := script.LogRange(&limits[i])
-		newest[i] = goredis.NewStringSliceCmd(ctx, "zrevrangebylex", name, to, from, "limit", 0, backend.MaxInstants)
-		from = script.LogStart(&limits[i], now)
-		first[i] = goredis.NewStringSliceCmd(ctx, "zrangebylex", name, from, to, "limit", 0, 1)
-		commands = append(commands, newest[i], first[i])
+		fields[i] = script.LogField(&limits[i])
 	}
-	if err := s.ask(ctx, name, commands...); err != nil {
+	headers, err := s.fields(ctx, name, fields)
+	if err != nil {
 		return nil, err
 	}
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
-		var err error
-		if counts[i], err = script.CountLog(limits[i], newest[i].Val(), first[i].Val(), now); err != nil {
+		if counts[i], err = s.inspectLog(ctx, name, &limits[i], headers[i], now); err != nil {
 			return nil, fmt.Errorf("redis: key %q: %w", name, err)
 		}
 	}
 	return counts, nil
+}
+
+// inspectLog counts a log of which the header has been read.
+func (s *Store) inspectLog(ctx context.Context, name string, l *descriptors.Limit, header string, now window.Instant) (
+	c backend.LimitCount, err error) {
+	log, err := script.ReadLog(header, l)
+	if err != nil {
+		return c, err
+	}
+	chunk := func(number uint64) (string, error) {
+		found, err := s.fields(ctx, name, []string{log.Chunk(number)})
+		return strings.Join(found, ""), err
+	}
+	from, to := log.Older(now)
+	for to > from { // the first that has not left, found by halving
+		middle := from + (to-from)/2
+		text, err := chunk(middle)
+		if err != nil {
+			return c, err
+		}
+		if log.Left(text, now) {
+			from = middle + 1
+		} else {
+			to = middle
+		}
+	}
+	first, last := log.Newest()
+	var older string
+	if from < first {
+		if older, err = chunk(from); err != nil {
+			return c, err
+		}
+	}
+	var names []string
+	for number := first; number < last; number++ {
+		names = append(names, log.Chunk(number))
+	}
+	newest, err := s.fields(ctx, name, names)
+	if err != nil {
+		return c, err
+	}
+	return log.Count(older, newest, now)
+}
+
+// fields reads fields of a hash, "" for those that are not there.
+func (s *Store) fields(ctx context.Context, name string, fields []string) ([]string, error) {
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	args := []any{"hmget", name}
+	for _, field := range fields {
+		args = append(args, field)
+	}
+	command := goredis.NewSliceCmd(ctx, args...)
+	if err := s.ask(ctx, name, command); err != nil {
+		return nil, err
+	}
+	values := make([]string, len(fields))
+	for i, value := range command.Val() {
+		values[i], _ = value.(string) // nil where there is none
+	}
+	return values, nil
 }
 
 // clock reads the clock of the server that owns a Redis key, or that of a test.
@@ -81,12 +139,8 @@ func (s *Store) clock(ctx context.Context, name string) (time.Time, error) {
 
 // Reset removes a key, under whatever limits it was counted.
 func (s *Store) Reset(ctx context.Context, key []byte) error {
-	for _, name := range script.Keys(key) {
-		if err := s.ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	name := string(script.AppendKey(nil, key))
+	return s.ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }
 
 // ask sends commands about a Redis key, which may run twice, to the server that owns it. It takes the servers' timeout

@@ -23,6 +23,8 @@ const probeTime = 5 * time.Second
 func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
+	way, unloaded := s.script.Load(ctx, server.Client)
+	server = server.Needing(rightsTo(way)...)
 	do := func(commands ...[]any) error {
 		for _, c := range commands {
 			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
@@ -34,26 +36,39 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
-	if err := s.script.Load(ctx, server.Client); err != nil {
-		return on.Diagnose(server, "SCRIPT LOAD", err)
+	if unloaded != nil {
+		return on.Diagnose(server, "loading the script", unloaded)
 	}
+	if err := s.probeScript(ctx, on, server, way); err != nil {
+		return err
+	}
+	// What the script needs when it trims: later than a probe can wait.
+	name := script.KeyOf(server.Tag, "probe")
+	if err := do([]any{"hdel", name, "nothing"}, []any{"hlen", name}, []any{"hkeys", name}, []any{"hscan", name, 0},
+		[]any{"hmget", name, "nothing"}); err != nil {
+		return err
+	}
+	s.tell(on, server, way)
+	if way.Refused == nil {
+		s.tidy(ctx, on, server)
+	}
+	return nil
+}
+
+// probeScript counts by each algorithm.
+func (s *Store) probeScript(ctx context.Context, on *redis.Servers, server redis.Server, way redis.Way) error {
 	checks, err := probeChecks()
 	if err != nil {
 		return err
 	}
-	hash, log := script.KeysOf(server.Tag, "probe")
 	asks := make([]*ask, len(checks))
 	for i := range checks {
-		key := hash
-		if checks[i].Limits[0].Algorithm == descriptors.SlidingLog {
-			key = log
-		}
-		asks[i] = &ask{key: blob(key), arg: script.AppendArg(nil, &checks[i])}
+		asks[i] = &ask{key: blob(script.KeyOf(server.Tag, "probe")), arg: script.AppendArg(nil, &checks[i])}
 	}
-	command := newEvalsha(s.script.SHA())
-	command.set("", asks...)
+	command := newScriptCall()
+	command.set(way, "", asks...)
 	if err := server.Client.Process(ctx, command); err != nil {
-		return on.Diagnose(server, "EVALSHA", err)
+		return on.Diagnose(server, way.Command, err)
 	}
 	reply, err := command.StringSlice()
 	for i := 0; err == nil && i < min(len(reply), len(checks)); i++ {
@@ -62,10 +77,24 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 	if err != nil {
 		return on.Diagnose(server, "the script", said{err})
 	}
-	// What the script needs when it sweeps or trims, and when a log has grown: later than a probe can wait.
-	return do([]any{"hdel", hash, "nothing"}, []any{"hlen", hash}, []any{"hkeys", hash}, []any{"hscan", hash, 0},
-		[]any{"zrank", log, "nothing"}, []any{"zlexcount", log, "-", "+"},
-		[]any{"zrangebylex", log, "-", "+", "limit", 0, 1}, []any{"zrevrangebylex", log, "+", "-", "limit", 0, 1})
+	return nil
+}
+
+// tell logs how a server is called, if that is news.
+func (s *Store) tell(on *redis.Servers, server redis.Server, way redis.Way) {
+	if before, known := s.told.Swap(server.Name, way.Command); known && before == way.Command {
+		return
+	}
+	switch {
+	case way.Refused == nil:
+		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", way.Name)
+	case goredis.IsPermissionError(way.Refused):
+		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these: "+
+			on.ACLLine(server), "server", server.Name, "error", way.Refused)
+	default:
+		on.Log().Info("redis server counts by a script, which costs it more than functions; these need Redis 7.0 or Valkey",
+			"server", server.Name, "error", way.Refused)
+	}
 }
 
 // said is an error that a server answered with, in the midst of a reply.
@@ -77,11 +106,11 @@ func (said) RedisError() {}
 // Unwrap gives what the server said.
 func (s said) Unwrap() error { return s.error }
 
-// probeChecks count by each algorithm, alone and with the others, and take that back: the script goes several ways, and
-// may need a right on one of them only. They are always admitted, so that they write. The last ones are logs.
+// probeChecks count by each algorithm, alone and with others, and take that back: the script may need a right for one
+// of them only. They are always admitted, so that they write.
 func probeChecks() ([]backend.Check, error) {
 	var checks []backend.Check
-	var limits []descriptors.Limit
+	var counts []descriptors.Limit
 	for _, a := range []descriptors.Algorithm{
 		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
 	} {
@@ -89,23 +118,32 @@ func probeChecks() ([]backend.Check, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the limit of a probe: %w", err)
 		}
-		limits = append(limits, limit)
-		checks = append(checks, backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1})
+		alone := []descriptors.Limit{limit}
+		checks = append(checks, backend.Check{Limits: alone, Hits: 1}, backend.Check{Limits: alone, Hits: 1, Op: backend.Refund})
+		if a != descriptors.SlidingLog {
+			counts = append(counts, limit)
+		}
 	}
-	counts, logs := limits[:3], limits[3:]
 	return append(checks,
 		backend.Check{Limits: counts, Hits: 1},
 		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
-		backend.Check{Limits: logs, Hits: 1},
-		backend.Check{Limits: logs, Hits: 4, Op: backend.Refund},
 	), nil
 }
 
-// rights returns what counting needs of a server, and looking at counters and resetting them.
+// rights returns what counting needs of any server, and looking at counters and resetting them.
 func rights() redis.Rights {
-	rules := append([]string{"~weir:*", "+ping", "+time", "+script|load", "+evalsha"}, redis.RulesOf(script.Source())...)
+	rules := append([]string{"~weir:*", "+ping", "+time"}, redis.RulesOf(script.Source())...)
 	return redis.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
 }
 
 // inspectingRules are for looking at counters and resetting them.
 var inspectingRules = []string{"+hgetall", "+unlink"}
+
+// rightsTo returns what calling the script needs: of a server that has functions these, also where they are not allowed
+// yet.
+func rightsTo(way redis.Way) []string {
+	if way.Refused == nil || goredis.IsPermissionError(way.Refused) {
+		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
+	}
+	return []string{"+evalsha", "+script|load"}
+}

@@ -22,7 +22,7 @@ import (
 // plain is a script that counts with INCRBY: what it counted is read with GET, to the integer. What stands before a
 // slash in a key chooses its slot.
 var plain = language{
-	appendKey: func(dst, key []byte, _ []descriptors.Limit) []byte {
+	appendKey: func(dst, key []byte) []byte {
 		tag, _, _ := bytes.Cut(key, []byte("/"))
 		dst = append(append(dst, "t:{"...), tag...)
 		return append(append(dst, '}'), key...)
@@ -37,12 +37,12 @@ var plain = language{
 var plainScript = redis.NewScript(`
 local reply = {}
 for i, key in ipairs(KEYS) do
-	local ok, n = pcall(redis.call, 'INCRBY', key, ARGV[i + 1])
+	local ok, n = pcall(redis.call, 'INCRBY', key, ARGV[2 + string.byte(ARGV[2], i)])
 	reply[i] = ok and tostring(n) or '!' .. tostring(type(n) == 'table' and n.err or n)
 end
 return reply`)
 
-func plainKey(key string) string { return string(plain.appendKey(nil, []byte(key), nil)) }
+func plainKey(key string) string { return string(plain.appendKey(nil, []byte(key))) }
 
 // limit is not looked at by the plain script.
 var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)

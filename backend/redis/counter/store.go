@@ -19,7 +19,6 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxKept is how many bytes of keys and arguments a call may have room for to be used again.
@@ -44,6 +43,7 @@ type Store struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *batch
 
+	told     sync.Map      // of names of servers: the command that calls the script there, as it was logged
 	health   *redis.Health // nil if nothing probes, as in tests
 	closed   atomic.Bool
 	stopping chan struct{}
@@ -67,7 +67,7 @@ var (
 
 // language is what the script is asked, and what it answers.
 type language struct {
-	appendKey func(dst, key []byte, limits []descriptors.Limit) []byte
+	appendKey func(dst, key []byte) []byte
 	appendArg func(dst []byte, c *backend.Check) []byte
 	decode    func(reply string, c *backend.Check) (backend.Decision, error)
 }
@@ -88,9 +88,13 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(servers, c.Now, redis.NewScript(script.Source()), language{script.AppendKey, script.AppendArg, script.Decode})
+	s := newStore(servers, c.Now, newScript(), language{script.AppendKey, script.AppendArg, script.Decode})
 	s.health = servers.Watch(s.probe)
 	return s, nil
+}
+
+func newScript() *redis.Script {
+	return redis.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
 }
 
 // newStore makes a store on servers, which it closes in the end.

@@ -33,7 +33,7 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 	for round := range *steps / 200 {
 		limit, now := anyBucket(t, r), window.Instant(begin)+window.Instant(r.Int64N(1e12))
 		s := window.NewState(&limit)
-		key := string(AppendKey(nil, []byte{byte(round), byte(round >> 8)}, nil))
+		key := string(AppendKey(nil, []byte{byte(round), byte(round >> 8)}))
 		pipe := client.TxPipeline()
 		var asked []backend.Check
 		var want []backend.Decision
@@ -48,7 +48,7 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 			c.Op = []backend.Op{backend.Count, backend.Count, backend.Count, backend.Look, backend.Refund}[r.IntN(5)]
 			c.Charge = descriptors.Charge(r.IntN(3))
 			asked, want = append(asked, c), append(want, decided(s, &c, now))
-			replies = append(replies, pipe.EvalSha(t.Context(), sha, []string{key}, int64(now), AppendArg(nil, &c)))
+			replies = append(replies, asFunction.call(t.Context(), pipe, []string{key}, int64(now), &c))
 			pipe.Persist(t.Context(), key) // time is the test's alone
 		}
 		if _, err := pipe.Exec(t.Context()); err != nil {
@@ -152,7 +152,7 @@ func TestADamagedBucketHangsNothing(t *testing.T) {
 		if err := client.HSet(t.Context(), key, name, field).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.EvalSha(t.Context(), sha, []string{key}, int64(begin), AppendArg(nil, &c)).Err(); err != nil {
+		if err := asFunction.call(t.Context(), client, []string{key}, int64(begin), &c).Err(); err != nil {
 			t.Fatalf("the call failed as a whole, or did not end, with the field %x of %v: %v", field, limit, err)
 		}
 		Count(map[string]string{name: string(field)}, &limit, time.UnixMicro(begin))

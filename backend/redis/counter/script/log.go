@@ -3,8 +3,6 @@ package script
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -12,85 +10,114 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// LogRange returns where the members of a log stand in its set: from the first to behind the last, as ZRANGEBYLEX wants
-// it.
-func LogRange(l *descriptors.Limit) (from, to string) {
-	name := string(appendName(nil, l))
-	return "[" + name, "(" + name + "\xff"
+const (
+	logHeader = 2*7 + 4*5 // bytes of a log's header before the tail
+	instant   = 2 * 7     // bytes of an instant and the total up to it
+	logChunk  = 32        // instants of a full chunk
+)
+
+// Log is what the header of a sliding log says. The zero Log holds nothing.
+type Log struct {
+	limit       descriptors.Limit
+	base        uint64         // the total before the oldest instant
+	oldest      window.Instant // that counted at the last check
+	first, last uint64         // numbers of the chunk of the oldest, and of the tail
+	tail        string
 }
 
-// LogStart returns where the members of a log stand that count at now; they go up to the end of LogRange.
-func LogStart(l *descriptors.Limit, now window.Instant) string {
-	var from [8]byte
-	binary.BigEndian.PutUint64(from[:], uint64(max(0, now.Plus(-l.Window)+1)))
-	return "[" + string(appendName(nil, l)) + string(from[1:])
+// LogField returns the name of the field that holds the header of a log.
+func LogField(l *descriptors.Limit) string { return string(appendName(nil, l)) }
+
+// ReadLog reads the header of a limit's log, "" if there is none.
+func ReadLog(header string, l *descriptors.Limit) (Log, error) {
+	if header == "" {
+		return Log{limit: *l}, nil
+	}
+	if len(header) < logHeader || !wholeChunk(header[logHeader:]) {
+		return Log{}, fmt.Errorf("%q is no header of a log of %v", header, l)
+	}
+	return Log{
+		limit: *l, base: uint64(number56(header)), oldest: window.Instant(number56(header[7:])),
+		first: uint64(little(header[14:19])), last: uint64(little(header[19:24])), tail: header[logHeader:],
+	}, nil
 }
 
-// member is what a set holds of one instant.
-type member struct {
-	at    window.Instant
-	total uint64 // hits of the limit up to this member, modulo 2^53
-	hits  uint64
+func wholeChunk(text string) bool { return len(text)%instant == 7 }
+
+// Chunk returns the name of the field that holds a chunk.
+func (g *Log) Chunk(number uint64) string {
+	name := append(appendName(nil, &g.limit), ':')
+	return string(binary.LittleEndian.AppendUint64(name, number)[:len(name)+5])
 }
 
-func readMember(text string, l *descriptors.Limit) (member, error) {
-	numbers, mine := strings.CutPrefix(text, string(appendName(nil, l)))
-	if !mine || len(numbers) != 3*7 {
-		return member{}, fmt.Errorf("%q is no member of the log of %v", text, l)
-	}
-	number := func(i int) (v uint64) {
-		for _, b := range []byte(numbers[7*i : 7*i+7]) {
-			v = v<<8 | uint64(b)
-		}
-		return v
-	}
-	return member{at: window.Instant(number(0)), total: number(1), hits: number(2)}, nil
+// Newest returns the numbers of the chunks that hold the newest MaxInstants instants, beside the header: from the first
+// to before the last.
+func (g *Log) Newest() (from, to uint64) {
+	return max(g.first, g.last-min(g.last, backend.MaxInstants/logChunk+1)), g.last
 }
 
-// upto returns how many hits count from the member first to m.
-func (m member) upto(first member) uint64 { return (m.total-first.total)&window.MaxCount + first.hits }
-
-// CountLog returns what a log holds at now. newest are its last members, as ZREVRANGEBYLEX gives them; first is the
-// first that counts, if there is one, and may have been read later.
-func CountLog(l descriptors.Limit, newest, first []string, now window.Instant) (backend.LimitCount, error) {
-	var members []member
-	for _, text := range slices.Backward(newest) {
-		m, err := readMember(text, &l)
-		if err != nil {
-			return backend.LimitCount{}, err
-		}
-		if m.at.Plus(l.Window) > now {
-			members = append(members, m)
-		}
+// Older returns the numbers of the chunks before Newest if at a time the oldest instant that counts must be sought in
+// them: what the header says of it is no longer so.
+func (g *Log) Older(now window.Instant) (from, to uint64) {
+	to, _ = g.Newest()
+	if g.counts(g.oldest, now) {
+		return to, to
 	}
-	if len(members) == 0 {
-		return backend.NewLogCount(l, nil, 0, time.Time{}, timeOf(now)), nil
-	}
-	oldest, earlier := members[0], uint64(0)
-	for _, text := range first {
-		m, err := readMember(text, &l)
-		if err != nil {
-			return backend.LimitCount{}, err
-		}
-		if m.at < oldest.at {
-			earlier = oldest.upto(m) - oldest.hits
-			oldest = m
-		}
-	}
-	return backend.NewLogCount(l, instants(members, now), earlier, timeOf(min(oldest.at, now)), timeOf(now)), nil
+	return g.first, to
 }
 
-// instants lists members, the oldest first. What is later than now counts at now: the clock stepped back.
-func instants(members []member, now window.Instant) (list []backend.Bucket) {
-	for _, m := range members {
-		at := timeOf(min(m.at, now))
-		if last := len(list) - 1; last >= 0 && list[last].Begin.Equal(at) {
-			list[last].Hits += m.hits
+func (g *Log) counts(at, now window.Instant) bool { return at.Plus(g.limit.Window) > now }
+
+// Left reports whether all instants of a chunk have left the window at a time.
+func (g *Log) Left(chunk string, now window.Instant) bool {
+	return wholeChunk(chunk) && len(chunk) > 7 && !g.counts(window.Instant(number56(chunk[len(chunk)-instant:])), now)
+}
+
+// Count returns what counts at a time. older is the first of the chunks of Older that has not left, "" if there is none,
+// newest are those of Newest.
+func (g *Log) Count(older string, newest []string, now window.Instant) (backend.LimitCount, error) {
+	base, oldest, found := g.base, g.oldest, g.tail != "" && g.counts(g.oldest, now)
+	var list []backend.Bucket
+	total, earlier := base, uint64(0)
+	for i, chunk := range append(append([]string{older}, newest...), g.tail) {
+		if chunk == "" && (i == 0 || g.tail == "") {
 			continue
 		}
-		list = append(list, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: m.hits})
+		if !wholeChunk(chunk) {
+			return backend.LimitCount{}, fmt.Errorf("%q is no chunk of a log of %v", chunk, g.limit)
+		}
+		before := uint64(number56(chunk))
+		for rest := chunk[7:]; rest != ""; rest = rest[instant:] {
+			at, upTo := window.Instant(number56(rest)), uint64(number56(rest[7:]))
+			if at >= g.oldest && g.counts(at, now) {
+				if !found {
+					base, oldest, found = before, at, true
+				}
+				if i > 0 {
+					list = addInstant(list, timeOf(min(at, now)), (upTo-before)&window.MaxCount)
+				}
+				total = upTo
+			}
+			before = upTo
+		}
 	}
-	return list
+	if listed := len(list) - backend.MaxInstants; listed > 0 {
+		list = list[listed:]
+	}
+	earlier = (total - base) & window.MaxCount
+	for _, b := range list {
+		earlier -= b.Hits
+	}
+	return backend.NewLogCount(g.limit, list, earlier, timeOf(min(oldest, now)), timeOf(now)), nil
+}
+
+// addInstant lists an instant. What is later than now counts at now: the clock stepped back.
+func addInstant(list []backend.Bucket, at time.Time, hits uint64) []backend.Bucket {
+	if last := len(list) - 1; last >= 0 && list[last].Begin.Equal(at) {
+		list[last].Hits += hits
+		return list
+	}
+	return append(list, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: hits})
 }
 
 func timeOf(at window.Instant) time.Time { return time.UnixMicro(int64(at)).UTC() }

@@ -75,7 +75,7 @@ func (b *bench) once(c *backend.Check, at int64) time.Duration {
 	}
 	return slices.Min(b.timed(func(p redis.Pipeliner, each func()) {
 		for n := range runs {
-			p.EvalSha(b.Context(), sha, []string{b.layout.user(1 + n)}, at, AppendArg(nil, c))
+			asFunction.call(b.Context(), p, []string{b.layout.user(1 + n)}, at, c)
 			each()
 		}
 	}))

@@ -1,35 +1,45 @@
 package script
 
 import (
+	"crypto/sha1"
 	"embed"
+	"fmt"
 	"strings"
 )
 
 //go:embed lua/*.lua
 var files embed.FS
 
-// The parts of the script, each a file in lua, in the order in which they need each other. Redis runs the text anew at
-// each call, so the parts of the general way stand inside one function: theirs are made only by a call that needs them.
-var (
-	quickWay   = []string{"constants", "leak", "chunk", "sliding_log", "quick"}
-	generalWay = []string{"arguments", "fields", "fixed_window", "token_bucket", "chunk_edges", "sliding_window", "trim",
-		"rulings"}
-	entry = []string{"call"}
-)
+// The parts of the script, each a file in lua, in the order in which they need each other.
+var parts = []string{"constants", "key", "fixed_window", "token_bucket", "chunk", "wide_window", "sliding_window", "sliding_log",
+	"limits", "trim", "rulings", "call"}
 
-// Source returns the script, for SCRIPT LOAD.
-func Source() string {
+// body is all parts. They end with the definition of run(keys, arguments).
+func body() string {
 	var b strings.Builder
-	write := func(parts []string) {
-		for _, part := range parts {
-			text, _ := files.ReadFile("lua/" + part + ".lua") // a missing one fails every test of the script
-			b.Write(text)
-		}
+	for _, part := range parts {
+		text, _ := files.ReadFile("lua/" + part + ".lua") // a missing one fails every test of the script
+		b.Write(text)
 	}
-	write(quickWay)
-	b.WriteString("local function general()\n")
-	write(generalWay)
-	b.WriteString("return decide, tidy\nend\n")
-	write(entry)
 	return b.String()
+}
+
+// Source returns the script for SCRIPT LOAD. Redis runs its text anew at each call, which makes all functions each time.
+func Source() string { return body() + "return run(KEYS, ARGV)\n" }
+
+// LibraryPrefix begins the names of all libraries that versions of weir make.
+const LibraryPrefix = "weir_"
+
+// Function returns the name of the library, and of the function in it that does what the script does. It names the
+// content: another version's has another name.
+func Function() string {
+	return fmt.Sprintf("%s%x", LibraryPrefix, sha1.Sum([]byte(body())))[:len(LibraryPrefix)+16]
+}
+
+// Library returns the script as a library, for FUNCTION LOAD. Its functions are made by the first call, since neither
+// redis.call nor the libraries of Lua can be reached while Redis loads it, and are kept.
+func Library() string {
+	return "#!lua name=" + Function() + "\nlocal function make()\n" + body() + "return run\nend\n" +
+		"local run\nredis.register_function('" + Function() + "', function(keys, argv)\n" +
+		"\trun = run or make()\n\treturn run(keys, argv)\nend)\n"
 }

@@ -21,18 +21,19 @@ import (
 type hot struct {
 	t      *testing.T
 	client *redis.Client
+	way    way
 	key    string
 	now    time.Time
 	asked  time.Time // by the clock of the machine
 }
 
-func newHot(t *testing.T, client *redis.Client, limits []descriptors.Limit) *hot {
+func newHot(t *testing.T, client *redis.Client, w way) *hot {
 	t.Helper()
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	return &hot{t: t, client: client, key: string(AppendKey(nil, []byte("4:shop3:hot"), limits)), now: now}
+	return &hot{t: t, client: client, way: w, key: string(AppendKey(nil, []byte("4:shop3:hot"))), now: now}
 }
 
 // ask counts one hit under limits.
@@ -50,7 +51,7 @@ func (h *hot) askFor(limits []descriptors.Limit, whole, every time.Duration) {
 func (h *hot) do(check backend.Check) backend.Decision {
 	h.t.Helper()
 	h.asked = time.Now()
-	reply, err := h.client.EvalSha(h.t.Context(), sha, []string{h.key}, h.now.UnixMicro(), AppendArg(nil, &check)).StringSlice()
+	reply, err := h.way.call(h.t.Context(), h.client, []string{h.key}, h.now.UnixMicro(), &check).StringSlice()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -77,16 +78,10 @@ func (h *hot) pass(d time.Duration) {
 	}
 }
 
-// left are the names of a limit's fields, or its members.
+// left are the names of a limit's fields.
 func (h *hot) left(l *descriptors.Limit) (names []string) {
 	h.t.Helper()
-	var all []string
-	var err error
-	if l.Algorithm == descriptors.SlidingLog {
-		all, err = h.client.ZRange(h.t.Context(), h.key, 0, -1).Result()
-	} else {
-		all, err = h.client.HKeys(h.t.Context(), h.key).Result()
-	}
+	all, err := h.client.HKeys(h.t.Context(), h.key).Result()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -138,20 +133,16 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 // not before: during a rolling update both are asked.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
-	for _, release := range append([]string{""}, redistest.Releases(t)...) {
-		var options []redistest.Option
-		if release != "" {
-			options = append(options, redistest.WithRelease(release))
-		}
+	eachWay(t, func(t *testing.T, w way, options ...redistest.Option) {
 		client := startRedis(t, options...)
 		for name, change := range changes(t) {
-			t.Run(release+"/"+name, func(t *testing.T) { dropped(t, client, change[0], change[1]) })
+			t.Run(name, func(t *testing.T) { dropped(t, client, w, change[0], change[1]) })
 		}
-	}
+	})
 }
 
-func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Limit) {
-	h := newHot(t, client, before)
+func dropped(t *testing.T, client *redis.Client, w way, before, after []descriptors.Limit) {
+	h := newHot(t, client, w)
 	old, whole := longest(before)
 	_, next := longest(after)
 	step := min(whole, next) / 40
@@ -187,7 +178,7 @@ func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(41, 42))
 			for round := range *updates {
-				together(t, r, newHot(t, client, change[0]), change, 1+r.IntN(10), round)
+				together(t, r, newHot(t, client, asFunction), change, 1+r.IntN(10), round)
 			}
 		})
 	}
@@ -219,7 +210,7 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 	}
 }
 
-// A dropped limit of thousands of fields or members goes in many small steps.
+// A dropped limit of thousands of fields goes in many small steps.
 func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
 	t.Parallel()
 	packed := startRedis(t)
@@ -235,12 +226,12 @@ func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
 			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
 		"fields": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
 			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
-		"members": {backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+		"chunks of a log": {backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingLog, 0),
 			backendtest.NewLimit(t, 1e6, descriptors.Minute, 5, descriptors.SlidingLog, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old, next := []descriptors.Limit{change[0]}, []descriptors.Limit{change[1]}
-			h := newHot(t, cmp.Or(clients[name], client), old)
+			h := newHot(t, cmp.Or(clients[name], client), asFunction)
 			for range 1400 {
 				h.ask(old)
 				h.pass(old[0].Window / 1440)

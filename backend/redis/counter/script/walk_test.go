@@ -21,27 +21,27 @@ var walkSteps = flag.Int("walk", 20_000, "random steps of the script beside the 
 
 // TestTheScriptAgreesStepForStep sends histories of many calls in one go.
 func TestTheScriptAgreesStepForStep(t *testing.T) {
-	agree(t, *walkSteps)
+	for _, w := range []way{asScript, asFunction} {
+		t.Run(w.name, func(t *testing.T) { agree(t, w, *walkSteps) })
+	}
 }
 
 // The script uses nothing that only the Redis on PATH has.
 func TestTheScriptRunsOnOtherReleases(t *testing.T) {
 	t.Parallel()
-	for _, release := range redistest.Releases(t) {
-		t.Run(release, func(t *testing.T) {
-			agree(t, *walkSteps/5, redistest.WithRelease(release))
-			conform(t, *steps/5, redistest.WithRelease(release))
-		})
-	}
+	eachWay(t, func(t *testing.T, w way, options ...redistest.Option) {
+		agree(t, w, *walkSteps/5, options...)
+		conform(t, w, *steps/5, options...)
+	})
 }
 
 // agree walks the script on servers of one kind, one for each processor: a server runs one script at a time.
-func agree(t *testing.T, steps int, options ...redistest.Option) {
+func agree(t *testing.T, w way, steps int, options ...redistest.Option) {
 	t.Helper()
 	var players []backendtest.Player
 	for range runtime.GOMAXPROCS(0) {
 		client := startRedis(t, options...)
-		player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, h) }
+		player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, w, h) }
 		players = append(players, player, player) // while one waits the other one reckons
 	}
 	backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
@@ -49,16 +49,16 @@ func agree(t *testing.T, steps int, options ...redistest.Option) {
 
 // play sends a history as one transaction. The server's own clock stands still in it, and each key is made to last
 // before it is asked again: time is the history's alone.
-func play(ctx context.Context, client *redis.Client, h backendtest.History) ([]backend.Decision, error) {
+func play(ctx context.Context, client *redis.Client, w way, h backendtest.History) ([]backend.Decision, error) {
 	pipe := client.TxPipeline()
 	var replies []*redis.Cmd
 	for asks := range h.Calls() {
-		keys, args := make([]string, len(asks)), []any{int64(asks[0].Now)}
+		keys, checks := make([]string, len(asks)), make([]*backend.Check, len(asks))
 		for i := range asks {
-			keys[i] = string(AppendKey(nil, asks[i].Check.Key, asks[i].Check.Limits))
-			args = append(args, AppendArg(nil, &asks[i].Check))
+			keys[i] = string(AppendKey(nil, asks[i].Check.Key))
+			checks[i] = &asks[i].Check
 		}
-		replies = append(replies, pipe.EvalSha(ctx, sha, keys, args...))
+		replies = append(replies, w.call(ctx, pipe, keys, int64(asks[0].Now), checks...))
 		for _, key := range keys {
 			pipe.Persist(ctx, key)
 		}
@@ -83,7 +83,7 @@ func play(ctx context.Context, client *redis.Client, h backendtest.History) ([]b
 
 // Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
 func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
-	p := &plain{client: startRedis(t)}
+	p := &plain{client: startRedis(t), way: asFunction}
 	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
 	check := backend.Check{
 		Key: []byte("key"), Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways,
@@ -117,7 +117,7 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 			} else {
 				v = window.Charge([]window.Count{state}, limits, c.Hits, c.Charge, now)
 			}
-			reply, err := client.EvalSha(t.Context(), sha, []string{string(AppendKey(nil, key, limits))}, int64(now), AppendArg(nil, &c)).StringSlice()
+			reply, err := asFunction.call(t.Context(), client, []string{string(AppendKey(nil, key))}, int64(now), &c).StringSlice()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,8 @@
 // Package script is how weir counts inside a Redis server: the script that decides checks there, what it is asked, and
 // what it answers. It talks to no server itself.
 //
-// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them, or in
-// one sorted set if they are sliding logs; see KEYS.md. It decides as package window does, step for step.
+// The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them; see
+// KEYS.md. It decides as package window does, step for step.
 package script
 
 import (
@@ -22,33 +22,21 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// AppendKey appends the Redis key of a check's key under some limits: weir:{hash}key, or for logs, which are kept in
-// another type, weir:{hash}log:key. The hash tag is a hash of the whole key, so that no request chooses a slot, and one
-// domain spreads over all.
-func AppendKey(dst, key []byte, limits []descriptors.Limit) []byte {
+// AppendKey appends the Redis key of a check's key, weir:{hash}key. The hash tag is a hash of the whole key, so that no
+// request chooses a slot, and one domain spreads over all.
+func AppendKey(dst, key []byte) []byte {
 	var sum [8]byte
 	binary.BigEndian.PutUint64(sum[:], xxhash.Sum64(key))
 	dst = append(dst, "weir:{"...)
 	dst = base64.RawURLEncoding.AppendEncode(dst, sum[:])
 	dst = append(dst, '}')
-	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		dst = append(dst, "log:"...) // the key itself begins with a digit
-	}
 	return append(dst, key...)
 }
 
-// KeysOf returns the Redis keys of counts and of logs that a name has under a hash tag of the caller's own.
-func KeysOf(tag, name string) (counts, log string) {
-	return "weir:{" + tag + "}" + name, "weir:{" + tag + "}log:" + name
-}
+// KeyOf returns the Redis key of a name under a hash tag of the caller's own.
+func KeyOf(tag, name string) string { return "weir:{" + tag + "}" + name }
 
-// Keys returns all Redis keys that a check's key may have, whatever its limits. They have the same hash tag.
-func Keys(key []byte) []string {
-	log := []descriptors.Limit{{Algorithm: descriptors.SlidingLog}}
-	return []string{string(AppendKey(nil, key, nil)), string(AppendKey(nil, key, log))}
-}
-
-// AppendArg appends what a check asks the script.
+// AppendArg appends the question that a check asks the script.
 func AppendArg(dst []byte, c *backend.Check) []byte {
 	dst = append(dst, byte(c.Op))
 	dst = append56(dst, min(c.Hits, window.MaxCount+1))
@@ -94,9 +82,9 @@ func fan(levels []time.Duration, level int) byte {
 	return byte(levels[level+1] / levels[level])
 }
 
-// appendName appends the name of a limit's field, or what the members of a log begin with. State belongs to (algorithm,
+// appendName appends the name of a limit's field. State belongs to (algorithm,
 // window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
-// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o: a log of a minute.
+// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o a log of a minute.
 func appendName(dst []byte, l *descriptors.Limit) []byte {
 	seconds := int64(l.Window / time.Second)
 	switch l.Algorithm {
@@ -105,7 +93,7 @@ func appendName(dst []byte, l *descriptors.Limit) []byte {
 	case descriptors.TokenBucket:
 		return strconv.AppendInt(append(dst, 't'), seconds, 36)
 	case descriptors.SlidingLog:
-		return append(strconv.AppendInt(append(dst, 'l'), seconds, 36), ':')
+		return strconv.AppendInt(append(dst, 'l'), seconds, 36)
 	}
 	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
 	return append(dst, precisionNames[l.Precision]...)

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"flag"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,9 +23,10 @@ var (
 	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
-// plain is the shortest way to the script: one EVALSHA a check, one server.
+// plain is the shortest way to the script: one call a check, one server.
 type plain struct {
 	client *redis.Client
+	way    way
 	now    atomic.Int64
 	closed atomic.Bool
 }
@@ -38,8 +40,8 @@ func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	for i := range checks {
 		c := &checks[i]
-		key := string(AppendKey(nil, c.Key, c.Limits))
-		reply, err := p.client.EvalSha(ctx, sha, []string{key}, p.now.Load(), AppendArg(nil, c)).StringSlice()
+		key := string(AppendKey(nil, c.Key))
+		reply, err := p.way.call(ctx, p.client, []string{key}, p.now.Load(), c).StringSlice()
 		if err != nil {
 			return err
 		}
@@ -55,17 +57,18 @@ func (p *plain) Close() error {
 	return nil
 }
 
-// buckets counts the finest buckets of all states that a key holds, and the members of its logs, left-over ones too.
+// buckets counts the finest buckets of all states that a key holds, and the instants of its logs.
 func (p *plain) buckets(t *testing.T, key []byte) int {
-	names := Keys(key)
-	fields, err := p.client.HGetAll(t.Context(), names[0]).Result()
+	fields, err := p.client.HGetAll(t.Context(), string(AppendKey(nil, key))).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := int(p.client.ZCard(t.Context(), names[1]).Val())
+	n := 0
 	for name, l := range limitsByName() {
 		switch {
 		case fields[name] == "":
+		case l.Algorithm == descriptors.SlidingLog:
+			n += len(logOf(t, fields, &l, window.Instant(p.now.Load())).Levels[0])
 		case l.Algorithm == descriptors.TokenBucket:
 			n += int(min(1, Count(fields, &l, time.UnixMicro(p.now.Load())).Hits))
 		default:
@@ -85,7 +88,7 @@ var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
 					all[string(appendName(nil, &l))] = l
 				}
 			}
-			for _, a := range []descriptors.Algorithm{descriptors.FixedWindow, descriptors.TokenBucket} {
+			for _, a := range []descriptors.Algorithm{descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog} {
 				if l, err := descriptors.NewLimit(1, u, 1+times, a, 0); err == nil {
 					all[string(appendName(nil, &l))] = l
 				}
@@ -104,24 +107,49 @@ func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
 	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
 		t.Fatalf("the script does not load: %v", err)
 	}
+	if err := client.FunctionLoad(t.Context(), Library()).Err(); err != nil && !strings.Contains(err.Error(), "unknown command") {
+		t.Fatalf("the library does not load: %v", err)
+	}
 	return client
 }
 
-func TestConformance(t *testing.T) { conform(t, *steps) }
+func TestConformance(t *testing.T) {
+	for _, w := range []way{asScript, asFunction} {
+		t.Run(w.name, func(t *testing.T) { conform(t, w, *steps/2) })
+	}
+}
 
 // conform puts the script to the suite, on a server of one kind.
-func conform(t *testing.T, steps int, options ...redistest.Option) {
+func conform(t *testing.T, w way, steps int, options ...redistest.Option) {
 	t.Helper()
 	client := startRedis(t, options...)
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		p := &plain{client: client}
+		p := &plain{client: client, way: w}
 		return backendtest.Store{
 			Counter: p,
 			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
 			Buckets: func(key []byte) int { return p.buckets(t, key) },
 		}
 	}, backendtest.Options{Steps: steps, Seed: *seed, Patience: 5 * time.Second})
+}
+
+// logOf reads a log out of the fields of its key.
+func logOf(t *testing.T, fields map[string]string, l *descriptors.Limit, now window.Instant) backend.LimitCount {
+	t.Helper()
+	g, err := ReadLog(fields[LogField(l)], l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var newest []string
+	for number := g.first; number < g.last; number++ {
+		newest = append(newest, fields[g.Chunk(number)])
+	}
+	c, err := g.Count("", newest, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

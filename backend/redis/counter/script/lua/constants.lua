@@ -2,6 +2,7 @@
 
 local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
+local byte, find, sub = string.byte, string.find, string.sub
 
 local COUNT, LOOK, REFUND = 0, 1, 2
 local SLIDING, FIXED, LOG, BUCKET = 1, 2, 3, 4

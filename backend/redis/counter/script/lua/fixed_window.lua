@@ -1,51 +1,41 @@
 -- fixed_window: the count of one epoch-aligned window in one field, its number and its hits.
 
-local Fixed = {}
-Fixed.__index = Fixed
+local function fixed_window()
+	local Fixed = {}
 
-local function fixed_window(fields, l)
-	local s = setmetatable({fields = fields, name = l.name, width = l.window, hits = 0, bucket = 0,
-		changed = false, grown = false}, Fixed)
-	local value = fields:get(l.name)
-	if value then
-		s.bucket, s.hits = from_bytes('<I7I7', value)
+	function Fixed:load(now)
+		local live, bucket, hits = floor(now / self.width), 0, 0
+		local value = call('HGET', key, self.name)
+		if value then
+			bucket, hits = from_bytes('<I7I7', value)
+		end
+		-- A window later than now's is moved into it: the clock stepped back.
+		self.bucket, self.held = live, bucket >= live and hits or 0
+		self.changed, self.grown = bucket ~= live and hits > 0, false
 	end
-	return s
-end
 
--- sum returns the hits that count at now. A window later than now's is moved into it: the clock stepped back.
-function Fixed:sum(now)
-	local live = floor(now / self.width)
-	if self.bucket ~= live and self.hits > 0 then
-		self.hits, self.changed = self.bucket > live and self.hits or 0, true
+	function Fixed:add(_, hits)
+		if self.held == 0 then
+			self.grown, self.lasted = true, 0
+		end
+		self.held, self.changed = min(MAX_COUNT, self.held + hits), true
 	end
-	self.bucket = live
-	return self.hits
-end
 
-function Fixed:add(now, delta)
-	if delta == 0 then
-		return
+	function Fixed:take_back(_, hits)
+		self.held, self.changed = self.held - hits, true
 	end
-	local before = self:sum(now)
-	self.hits = max(0, min(MAX_COUNT, before + delta))
-	self.grown = self.grown or before == 0
-	self.changed = true
-end
 
--- hold returns the first moment at which at most keep of the hits that count now still do.
-function Fixed:hold(now, keep)
-	if self:sum(now) <= keep then
-		return now
+	function Fixed:hold()
+		return (self.bucket + 1) * self.width
 	end
-	return (self.bucket + 1) * self.width
-end
 
--- expires returns the first moment from which nothing counts.
-function Fixed:expires()
-	return (self.bucket + 1) * self.width
-end
+	function Fixed:lasts()
+		return self.held > 0 and self:hold() or 0
+	end
 
-function Fixed:save()
-	self.fields:set(self.name, to_bytes('<I7I7', self.bucket, self.hits))
+	function Fixed:save()
+		write(self.name, to_bytes('<I7I7', self.bucket, self.held))
+	end
+
+	return Fixed
 end

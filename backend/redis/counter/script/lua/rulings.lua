@@ -1,119 +1,117 @@
 -- What all limits of a check decide together; package window says the same in Go.
 
-local function fits(before, size, requests)
-	return before <= requests and size <= requests - before
-end
-
 local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- weigh_denial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
--- check all the same and is full now. denial is the wait of the strictest limit alone.
-local function weigh_denial(v, i, state, l, before, size, now)
-	local retry, reset = NEVER, 0
-	if size <= l.requests then
-		retry = state:hold(now, l.requests - size) - now
-		reset = retry
-	else
-		reset = state:hold(now, 0) - now
-		if reset == 0 then
-			reset = l.window
+local function answer(allowed, strictest, before, remaining, reset, retry)
+	return to_bytes('<BBdddd', allowed, strictest - 1, before, remaining, reset, retry)
+end
+
+-- allow answers by the limit with the least left.
+local function allow(limits, now)
+	local strictest, remaining = 1, limits[1].requests - limits[1].held
+	for i = 2, #limits do
+		local left = limits[i].requests - limits[i].held
+		if left < remaining and remaining > 0 then
+			strictest, remaining = i, left
 		end
 	end
-	if not fits(before, size, l.requests) and (not v.strictest or longer(retry, v.denial)) then
-		v.strictest, v.before, v.denial = i, before, retry
-	end
-	if longer(retry, v.retry) then
-		v.retry = retry
-	end
-	v.reset = max(v.reset, reset)
+	local l = limits[strictest]
+	local reset = l.held > 0 and l:hold(l.held - 1) - now or l.algorithm == FIXED and l:hold() - now or 0
+	return answer(1, strictest, l.before, max(0, remaining), reset, 0)
 end
 
--- weigh takes limit i into the verdict. before is its count when the check came, size the hits of the check.
-local function weigh(v, i, state, l, before, size, now)
-	if not v.allowed then
-		return weigh_denial(v, i, state, l, before, size, now)
+-- deny answers by the limit that denies for the longest. One that admitted the check makes the caller wait, too, if it
+-- charged the check all the same and is full now.
+local function deny(limits, now)
+	local strictest, denial, longest, reset = nil, 0, 0, 0
+	for i, l in ipairs(limits) do
+		local keep, retry = l.requests - l.size, NEVER
+		local leaves = l.held > max(0, keep) and l:hold(max(0, keep)) - now or 0
+		if keep >= 0 then
+			retry = leaves
+		elseif leaves == 0 then
+			leaves = l.window
+		end
+		if l.before > keep and (not strictest or longer(retry, denial)) then
+			strictest, denial = i, retry
+		end
+		if longer(retry, longest) then
+			longest = retry
+		end
+		reset = max(reset, leaves)
 	end
-	local after = state:sum(now)
-	local remaining = max(0, l.requests - after)
-	if not v.strictest or remaining < v.remaining then
-		v.strictest, v.before, v.remaining = i, before, remaining
-		v.reset = after > 0 and state:hold(now, after - 1) - now or l.algorithm == FIXED and state:expires() - now or 0
-	end
+	return answer(0, strictest, limits[strictest].before, 0, reset, longest)
 end
 
-local function verdict(allowed)
-	return {allowed = allowed, before = 0, remaining = 0, reset = 0, retry = 0}
-end
-
-local function charge(limits, states, hits, now)
+-- load reads what the limits hold, and returns whether all admit a check. size is its hits, nil for a look: over if one hit
+-- more would be denied, under a fixed window if too many count.
+local function load(limits, size, now)
 	local admitted = true
-	for i, l in ipairs(limits) do
-		admitted = admitted and fits(states[i]:sum(now), hits, l.requests)
-	end
-	local v = verdict(admitted)
-	for i, l in ipairs(limits) do
-		local before = states[i]:sum(now)
-		if admitted or l.always == 1 then
-			states[i]:add(now, min(hits, MAX_COUNT))
+	for i = 1, #limits do
+		local l = limits[i]
+		l:load(now)
+		l.before, l.size = l.held, size or l.algorithm == FIXED and 0 or 1
+		if l.size > l.requests - l.held then
+			admitted = false
 		end
-		weigh(v, i, states[i], l, before, hits, now)
 	end
-	return v
+	return admitted
 end
 
-local function look(limits, states, now)
-	local v = verdict(true)
-	for i, l in ipairs(limits) do
-		l.size = l.algorithm == FIXED and 0 or 1
-		v.allowed = v.allowed and fits(states[i]:sum(now), l.size, l.requests)
+-- prolong makes sure that the key lasts for what counts in it, and returns until when it would have lasted, if that is
+-- earlier, and until when it must.
+local function prolong(limits, now)
+	local ended, needed = 0, 0
+	for i = 1, #limits do
+		local l = limits[i]
+		local lasts = l:lasts()
+		needed = max(needed, lasts)
+		ended = max(ended, l.grown and l.lasted or lasts)
 	end
-	for i, l in ipairs(limits) do
-		weigh(v, i, states[i], l, states[i]:sum(now), l.size, now)
+	if needed > ended then
+		return keep(needed, now), needed
 	end
-	return v
 end
 
-local function refund(limits, states, hits, now)
-	local v = verdict(true)
-	for i, l in ipairs(limits) do
-		local before = states[i]:sum(now)
-		states[i]:add(now, -min(hits, MAX_COUNT))
-		weigh(v, i, states[i], l, before, 0, now)
-	end
-	return v
-end
+local trim
 
--- decide is the general way through a check. header is that of its only limit, if the quick way has read it.
-local function decide(key, packed, now, header)
-	local op, hits, limits = arguments(packed)
-	local fields, states = open(key, limits, header), {}
-	for i, l in ipairs(limits) do
-		states[i] = l.algorithm == SLIDING and sliding_window(fields, l)
-			or l.algorithm == FIXED and fixed_window(fields, l) or l.algorithm == BUCKET and token_bucket(fields, l)
-			or sliding_log(fields, l)
+-- decide decides a check of a key.
+local function decide(name, op, hits, limits, now)
+	open(name)
+	local admitted = load(limits, op == REFUND and 0 or op == COUNT and hits or nil, now)
+	for i = 1, op == LOOK and 0 or #limits do
+		local l = limits[i]
+		if op == REFUND then
+			if l.held > 0 and hits > 0 then
+				l:take_back(now, min(hits, l.held))
+			end
+		elseif hits > 0 and (admitted or l.always == 1) then
+			l:add(now, min(hits, MAX_COUNT))
+		end
 	end
-	local v
-	if op == LOOK then
-		v = look(limits, states, now)
-	elseif op == REFUND then
-		v = refund(limits, states, hits, now)
+	local decision
+	if admitted or op == REFUND then
+		decision = allow(limits, now)
 	else
-		v = charge(limits, states, hits, now)
+		decision = deny(limits, now)
 	end
-	local needed
-	for _, s in ipairs(states) do
-		if s.changed then
-			s:save()
+	local grown = false
+	for i = 1, #limits do
+		local l = limits[i]
+		if l.changed then
+			l:save(now)
+			grown = grown or l.grown
 		end
-		if s.grown then
-			needed = max(needed or 0, s:expires())
+	end
+	save()
+	if grown then
+		local ended, needed = prolong(limits, now)
+		if ended then
+			trim = trim or trimming()
+			pcall(trim, limits, ended, needed, now) -- the check is counted, whatever becomes of the rest
 		end
 	end
-	local ended = fields:save(needed, now)
-	if ended then
-		pcall(trim, key, limits, ended, needed, now) -- the check is counted, whatever becomes of the rest
-	end
-	return to_bytes('<BBdddd', v.allowed and 1 or 0, v.strictest - 1, v.before, v.remaining, v.reset, v.retry)
+	return decision
 end

@@ -1,241 +1,183 @@
--- sliding_log: every instant at which something was counted, in a sorted set. All scores are 0, so its members stand in
--- the order of their bytes: the name of their limit, then the instant, the total of the limit's hits up to this member,
--- and the hits of the member, each in 7 bytes, the highest first.
+-- sliding_log: every instant at which something was counted, and the total of the limit's hits up to it.
 --
--- What counts is the difference of two totals, that of the last member and that of the first one which has not left: no
--- sum is kept beside the members, and nothing depends on how soon those that have left are removed. Totals go round at
--- 2^53; what counts at the same time is less.
+-- What counts is the difference of two totals, the last one and the one before the first instant that has not left. So
+-- nothing depends on how soon those that have left are removed. Totals go round at 2^53; what counts at the same time is
+-- less.
+--
+-- Instants stand in chunks, which are numbered: a total, then an instant and the total up to it, again and again, 7 bytes
+-- each. The last chunk, the tail, stands in the header until it is full, so most checks read and write the header alone.
+-- It tells of the chunks from first on; others are left over, from low to before first and from last to before high, and
+-- are removed by and by.
 
-local ROUND = 9007199254740992
-local TRIM = 64 -- members that have left, which one check removes
-
-local function log_functions()
+local function sliding_log()
+	local ROUND = 9007199254740992
+	local FULL = 7 + 32 * 14 -- bytes of a chunk
+	local SWEEP = 8          -- chunks that one check removes
+	local HEADER = 2 * 7 + 4 * 5
 	local Log = {}
-	Log.__index = Log
 
-	local function plus(a, b)
-		return a >= ROUND - b and a - (ROUND - b) or a + b
-	end
-
-	local function minus(a, b)
-		return a >= b and a - b or a + (ROUND - b)
-	end
-
-	function Log:mine(member)
-		return member and string.sub(member, 1, #self.name) == self.name
-	end
-
-	-- newest returns the last member of the limit. A limit that is alone in the set has the ends of it, which are read at once.
-	function Log:newest()
-		local last = call('ZRANGE', self.key, -1, -1)[1]
-		if not last or self:mine(last) then
-			self.alone = true
-			return last and self:read(last)
+	function Log:load(now)
+		self.changed, self.grown = false, false
+		local header = call('HGET', key, self.name)
+		if not header then
+			self.base, self.oldest, self.first, self.last, self.low, self.high = 0, 0, 0, 0, 0, 0
+			self.tail, self.newest, self.total, self.held = '\0\0\0\0\0\0\0', 0, 0, 0
+			return
 		end
-		return self:last_before(self.stop)
-	end
-
-	-- first_two returns the first members of the limit, one or two.
-	function Log:first_two()
-		local two = call('ZRANGE', self.key, 0, 1)
-		if self:mine(two[1]) then
-			return two
+		local base, oldest
+		base, oldest, self.first, self.last, self.low, self.high = from_bytes('<I7I7I5I5I5I5', header)
+		local tail = sub(header, HEADER + 1)
+		local newest, total = 0, base
+		if #tail > 7 then
+			newest, total = from_bytes('<I7I7', tail, #tail - 13)
 		end
-		self.alone = false
-		return call('ZRANGEBYLEX', self.key, self.start, self.stop, 'LIMIT', 0, 2)
-	end
-
-	-- first_from returns the first member of the limit behind an edge, last_before the last one before it.
-	function Log:first_from(edge)
-		local member = call('ZRANGEBYLEX', self.key, edge, self.stop, 'LIMIT', 0, 1)[1]
-		return member and self:read(member)
-	end
-
-	function Log:last_before(edge)
-		local member = call('ZREVRANGEBYLEX', self.key, edge, self.start, 'LIMIT', 0, 1)[1]
-		return member and self:read(member)
-	end
-
-	function Log:read(member)
-		local time, total, hits = from_bytes('>I7I7I7', member, #self.name + 1)
-		return {member = member, time = time, total = total, hits = hits}
-	end
-
-	-- at is where the members of an instant begin.
-	function Log:at(time)
-		return self.name .. to_bytes('>I7', time)
-	end
-
-	-- sum returns the hits that count at now. What it finds out is remembered; save writes what has changed.
-	function Log:sum(now)
-		if self.held then
-			return self.held
+		self.base, self.oldest, self.tail, self.newest, self.total = base, oldest, tail, newest, total
+		self.held = (total - base) % ROUND
+		if self.held > 0 and (newest > now or oldest <= now - self.window) then
+			self:move(now)
 		end
-		self.held = 0
-		local last = self:newest()
-		if not last then
-			return 0
-		end
-		self.from = max(0, now - self.window + 1)
-		if last.time > now then
-			last = self:fold(last, now)
-		end
-		self.last = last
-		if last.time < self.from then
-			self.left, self.changed, self.alone = 2, true, false
-			return 0
-		end
-		self.first = self:oldest()
-		self.held = minus(last.total, self.first.total) + self.first.hits
-		return self.held
 	end
 
-	-- oldest returns the first member that has not left. As a rule at most one has; left is 2 where it may be more.
-	function Log:oldest()
-		for i, member in ipairs(self:first_two()) do
-			local m = self:mine(member) and self:read(member)
-			if not m or m.time >= self.last.time then
-				return self.last
-			elseif m.time >= self.from then
-				return m
+	-- move lets go of what has left the window, and makes one instant, now, of all that are later: the clock stepped back.
+	function Log:move(now)
+		self.changed = true
+		if self.newest > now and self.oldest >= now then
+			self.first, self.oldest = self.last, now
+			self.tail = to_bytes('<I7I7I7', self.base, now, self.total)
+		elseif self.newest > now then
+			local number, at, chunk = self:seek(now - 1, ROUND)
+			self.last = number
+			self.tail = sub(chunk, 1, 14 * at - 7) .. to_bytes('<I7I7', now, self.total)
+		end
+		self.newest = min(self.newest, now)
+		local left = now - self.window
+		if self.newest <= left then
+			self:clear()
+		elseif self.oldest <= left then
+			local number, at, chunk = self:seek(left, ROUND)
+			self.first = number
+			self.base, self.oldest = from_bytes('<I7I7', chunk, 14 * at - 13)
+			self.held = (self.total - self.base) % ROUND
+		end
+	end
+
+	function Log:clear()
+		self.tail, self.base = to_bytes('<I7', self.total), self.total
+		self.held, self.first = 0, self.last
+	end
+
+	function Log:name_of(number)
+		return self.name .. ':' .. to_bytes('<I5', number)
+	end
+
+	-- seek returns the first of the instants that count which is later than a moment, or up to which so many hits count: the
+	-- number of its chunk, its place and the chunk.
+	function Log:seek(moment, hits)
+		local oldest, base = self.oldest, self.base
+		local function before(chunk, at)
+			local time, total = from_bytes('<I7I7', chunk, 14 * at - 6)
+			return time < oldest or time <= moment and (total - base) % ROUND < hits
+		end
+		local function chunk_of(number)
+			return number == self.last and self.tail or get(self:name_of(number)) or broken()
+		end
+		local low, high, number = self.first, self.last, self.first -- often it is in the first one
+		while low < high do
+			local chunk = chunk_of(number)
+			if before(chunk, (#chunk - 7) / 14) then
+				low = number + 1
+			else
+				high = number
 			end
-			self.left, self.changed = i, true
+			number = floor((low + high) / 2)
 		end
-		self.left = 2
-		local m = self:first_from('[' .. self:at(self.from))
-		return m and m.time < self.last.time and m or self.last
+		local chunk = chunk_of(low)
+		local from, to = 1, (#chunk - 7) / 14
+		while from < to do
+			local middle = floor((from + to) / 2)
+			if before(chunk, middle) then
+				from = middle + 1
+			else
+				to = middle
+			end
+		end
+		return low, from, chunk
 	end
 
-	-- fold moves all hits that are not before now to now: the clock stepped back.
-	function Log:fold(last, now)
-		local hits
-		local before = self:last_before('(' .. self:at(now))
-		if before then
-			hits = minus(last.total, before.total)
-		else
-			local first = self:first_from(self.start)
-			hits = minus(last.total, first.total) + first.hits
-		end
-		self.cut, self.add_last, self.changed, self.grown = now, true, true, true
-		return {time = now, total = last.total, hits = hits}
-	end
-
-	function Log:add(now, delta)
-		local held = self:sum(now)
-		if delta < 0 then
-			self:take_back(min(-delta, held))
-			return
-		end
-		local added = min(delta, MAX_COUNT - held)
-		if added == 0 then
-			return
-		end
-		local last = self.last
-		local new = {time = now, total = last and plus(last.total, added) or added, hits = added}
-		if held > 0 and last.time == now then
-			self.cut, new.hits = now, last.hits + added
-		end
-		if held == 0 or self.first.time == now then
-			self.first = new
-		end
-		self.last, self.held = new, held + added
-		self.add_last, self.changed, self.grown = true, true, true
-	end
-
-	-- take_back takes away the newest hits: all members behind the one that holds the last hit left, and a part of that.
-	function Log:take_back(hits)
+	function Log:add(now, hits)
+		hits = min(hits, MAX_COUNT - self.held)
 		if hits == 0 then
 			return
 		end
-		local rest = self.held - hits
-		self.changed, self.grown, self.add_last = true, false, false
-		if rest == 0 then
-			self.cut, self.last, self.held = self.first.time, nil, 0
+		self.lasted = self.held > 0 and self:lasts() or 0
+		local total = (self.total - (ROUND - hits)) % ROUND
+		if self.held == 0 then
+			self.oldest = now
+		end
+		if self.held > 0 and self.newest == now then
+			self.tail = sub(self.tail, 1, -8) .. to_bytes('<I7', total)
+		elseif #self.tail < FULL then
+			self.tail = self.tail .. to_bytes('<I7I7', now, total)
+		else
+			put(self:name_of(self.last), self.tail)
+			self.last = self.last + 1
+			self.high = max(self.high, self.last)
+			self.tail = to_bytes('<I7I7I7', self.total, now, total)
+		end
+		self.newest, self.total, self.held = now, total, self.held + hits
+		self.changed, self.grown = true, self:lasts() ~= self.lasted
+	end
+
+	-- take_back takes away the newest hits: all instants behind the one that has the last hit left, and a part of that.
+	function Log:take_back(_, hits)
+		self.changed = true
+		if hits == self.held then
+			self:clear()
 			return
 		end
-		local m = self:find(rest)
-		local over = self:upto(m) - rest
-		self.cut, self.last, self.held = m.time + 1, m, rest
-		if over > 0 then
-			self.last = {time = m.time, total = minus(m.total, over), hits = m.hits - over}
-			self.first = m.time == self.first.time and self.last or self.first
-			self.cut, self.add_last, self.grown = m.time, true, true
-		end
+		self.held = self.held - hits
+		self.total = (self.total - hits) % ROUND
+		local number, at, chunk = self:seek(MAX_COUNT, self.held)
+		self.newest = from_bytes('<I7', chunk, 14 * at - 6)
+		self.last, self.tail = number, sub(chunk, 1, 14 * at) .. to_bytes('<I7', self.total)
 	end
 
-	-- upto returns the hits that count up to a member.
-	function Log:upto(m)
-		return minus(m.total, self.first.total) + self.first.hits
+	function Log:hold(keep)
+		if keep == self.held - 1 then
+			return self.oldest + self.window
+		end
+		local _, at, chunk = self:seek(MAX_COUNT, self.held - keep)
+		return from_bytes('<I7', chunk, 14 * at - 6) + self.window
 	end
 
-	-- find returns the first member up to which at least so many hits count, by halving what lies between the ends.
-	function Log:find(hits)
-		if hits <= self.first.hits then
-			return self.first
-		elseif hits > self.held - self.last.hits then
-			return self.last
-		elseif hits == self.held - self.last.hits then
-			return self:last_before('(' .. self:at(self.last.time))
-		end
-		local low = call('ZRANK', self.key, self.first.member) + 1
-		local high = low + call('ZLEXCOUNT', self.key, '(' .. self.first.member, '(' .. self:at(self.last.time)) - 1
-		while low < high do
-			local middle = floor((low + high) / 2)
-			if self:upto(self:read(call('ZRANGE', self.key, middle, middle)[1])) >= hits then
-				high = middle
-			else
-				low = middle + 1
+	function Log:lasts()
+		return self.held > 0 and kept(self.newest + self.window, self.window) or 0
+	end
+
+	-- sweep removes some of the chunks that are left over.
+	function Log:sweep()
+		for _ = 1, SWEEP do
+			if self.low < self.first then
+				put(self:name_of(self.low), false)
+				self.low = self.low + 1
+			elseif self.high > self.last then
+				self.high = self.high - 1
+				put(self:name_of(self.high), false)
 			end
 		end
-		return self:read(call('ZRANGE', self.key, low, low)[1])
-	end
-
-	-- hold returns the first moment at which at most keep of the hits that count now still do.
-	function Log:hold(now, keep)
-		local held = self:sum(now)
-		if held <= keep then
-			return now
-		end
-		return self:find(held - keep).time + self.window
-	end
-
-	-- expires returns the first moment from which nothing counts.
-	function Log:expires()
-		return self.last.time + self.window
 	end
 
 	function Log:save()
-		if self.cut then
-			call('ZREMRANGEBYLEX', self.key, '[' .. self:at(self.cut), self.stop)
+		if self.low < self.first or self.high > self.last then
+			self:sweep()
 		end
-		if self.add_last then
-			local m = self.last
-			call('ZADD', self.key, 0, self.name .. to_bytes('>I7I7I7', m.time, m.total, m.hits))
+		if self.held == 0 and self.low == self.first and self.high == self.last then
+			erase(self.name)
+			return
 		end
-		if self.left > 0 then
-			self:trim()
-		end
-	end
-
-	-- trim removes members that have left, at most as many as the check may still remove.
-	function Log:trim()
-		local fields = self.fields
-		local budget, edge = fields.budget or TRIM, '(' .. self:at(self.from)
-		if self.left > 1 or budget < TRIM then
-			local more = call('ZRANGEBYLEX', self.key, self.start, edge, 'LIMIT', budget, 1)[1]
-			edge = more and '(' .. more or edge
-		end
-		fields.budget = budget - call('ZREMRANGEBYLEX', self.key, self.start, edge)
+		write(self.name, to_bytes('<I7I7I5I5I5I5', self.base, self.oldest, self.first, self.last, self.low, self.high)
+			.. self.tail)
 	end
 
 	return Log
-end
-
-local Log
-
--- sliding_log is the state of a limit. Its functions are made when a call meets its first log.
-local function sliding_log(fields, l)
-	Log = Log or log_functions()
-	return setmetatable({fields = fields, key = fields.key, name = l.name, window = l.window, start = '[' .. l.name,
-		stop = '(' .. l.name .. '\255', left = 0, changed = false, grown = false}, Log)
 end

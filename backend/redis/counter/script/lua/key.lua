@@ -1,0 +1,81 @@
+-- The key of the check that is being decided, a hash. What a check changes is written together at its end.
+
+local key
+local written, writes = {}, 0  -- names of fields and their values, one after the other
+local erased, erasures = {}, 0 -- names
+local chunks, touched, touches -- what is known of chunks: false if there is none; the names of those that were changed
+
+local function open(name)
+	key, writes, erasures, chunks, touches = name, 0, 0, nil, 0
+end
+
+local function write(name, value)
+	written[writes + 1], written[writes + 2], writes = name, value, writes + 2
+end
+
+local function erase(name)
+	erasures = erasures + 1
+	erased[erasures] = name
+end
+
+-- get returns a chunk as the check has left it.
+local function get(name)
+	chunks = chunks or {}
+	local chunk = chunks[name]
+	if chunk == nil then
+		chunk = call('HGET', key, name)
+		chunks[name] = chunk
+	end
+	return chunk
+end
+
+-- put changes a chunk, or removes it if it is false.
+local function put(name, chunk)
+	chunks = chunks or {}
+	if chunks[name] ~= chunk then
+		chunks[name] = chunk
+		touched = touches > 0 and touched or {}
+		touches = touches + 1
+		touched[touches] = name
+	end
+end
+
+local function save()
+	for i = 1, touches do
+		local name = touched[i]
+		if chunks[name] then
+			write(name, chunks[name])
+		else
+			erase(name)
+		end
+	end
+	if writes > 0 then
+		call('HSET', key, unpack(written, 1, writes))
+	end
+	if erasures > 0 then
+		call('HDEL', key, unpack(erased, 1, erasures))
+	end
+end
+
+-- kept is until when a key is kept for hits that leave a window at a moment: up to a sixteenth of the window longer, so
+-- that few of the buckets that begin have to prolong it.
+local function kept(moment, window)
+	local part = window / 16
+	return ceil(moment / part) * part
+end
+
+-- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end before:
+-- what dropped limits have left in it would now outlive its time, and is to be trimmed.
+local function keep(moment, now)
+	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
+	if left < needed then
+		call('PEXPIRE', key, needed)
+		return left >= 0 and now + left * 1000
+	end
+end
+
+-- broken is raised where fields do not fit each other. Somebody has changed them, and a script must never search without
+-- end.
+local function broken()
+	error('the fields of ' .. key .. ' do not fit each other')
+end

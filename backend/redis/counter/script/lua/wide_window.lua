@@ -1,0 +1,243 @@
+-- What a sliding window does only now and then: where what comes or goes is not in one chunk, and where the clock has
+-- stepped back. Its functions are made when one of them is first needed.
+
+local SWEEP = 4 -- chunks that one check sweeps away
+
+local wide
+
+-- wide_window returns one of the functions by its name.
+local function wide_window(_, name)
+	if wide then
+		return wide[name]
+	end
+	local RESTART = 64  -- chunks that a check sweeps away when a window begins anew: all of a window by two levels
+	local LOOK_AT = 3   -- chunks read in search of one of these
+	local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
+	local Sliding = {}
+	wide = Sliding
+
+	-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
+	local function place(level, begin, finest)
+		return floor((finest - begin) / level.per)
+	end
+
+	-- chunk_of returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first bucket.
+	-- The chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
+	function Sliding:chunk_of(level, finest)
+		local name, begin = self:chunk(level, finest)
+		local above = self.levels[level + 1]
+		if above and begin > self.oldest and begin + self.levels[level].span <= self.newest then
+			local chunk, first = self:chunk_of(level + 1, finest)
+			if not chunk or cell(chunk, above.fan, place(above, first, finest)) == 0 then
+				return nil, begin
+			end
+		end
+		return get(name), begin
+	end
+
+	-- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the
+	-- newest: whole coarse buckets where there are any, finer ones on both sides of them.
+	function Sliding:count(from, to)
+		local levels, hits, level = self.levels or self:layout(), 0, 1
+		while from < to do
+			while level < #levels and from % levels[level + 1].per == 0 and from + levels[level + 1].per <= to do
+				level = level + 1
+			end
+			while from + levels[level].per > to do
+				level = level - 1
+			end
+			local chunk, begin = self:chunk_of(level, from)
+			local per = levels[level].per
+			local stop = min(begin + levels[level].span, to - to % per)
+			if chunk then
+				hits = hits + sum(chunk, levels[level].fan, (from - begin) / per, (stop - begin) / per)
+			end
+			from = stop
+		end
+		return hits
+	end
+
+	-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs where
+	-- a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but counts.
+	-- After some chunks, if that is given, it returns how far it came.
+	function Sliding:seek(level, from, most)
+		local levels, lowest = self.levels or self:layout(), level
+		while from <= self.newest do
+			if most == 0 then
+				return from
+			end
+			most = most and most - 1
+			local chunk, begin = self:chunk_of(level, from)
+			local span, per = levels[level].span, levels[level].per
+			local at = chunk and some(chunk, levels[level].fan, floor((from - begin) / per)) or nil
+			if level > 1 and self.newest < begin + span then
+				at = min(at or span, place(levels[level], begin, self.newest))
+			end
+			if at then
+				from = max(from, begin + at * per)
+				if level == lowest then
+					return from
+				end
+				level = level - 1
+			elseif chunk ~= nil and level < #levels and from == begin and from > self.oldest then
+				broken() -- the bucket above counts, and none of these
+			else
+				from, level = begin + span, min(level + 1, #levels)
+			end
+		end
+		broken()
+	end
+
+	-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then
+	-- left out. There are more hits in the chunks than these.
+	function Sliding:back(hits)
+		local levels, level, finest = self.levels or self:layout(), 1, self.newest
+		while finest >= self.oldest do
+			local chunk, begin = self:chunk_of(level, finest)
+			local stop = place(levels[level], begin, finest) + 1
+			local all = chunk and sum(chunk, levels[level].fan, 0, stop) or 0
+			if all <= hits then
+				hits, finest, level = hits - all, begin - 1, min(level + 1, #levels)
+			else
+				local at
+				at, hits = back_from(chunk, levels[level].fan, stop, hits)
+				if level == 1 then
+					return begin + at, hits
+				end
+				finest, level = begin + (at + 1) * levels[level].per - 1, level - 1
+			end
+		end
+		broken()
+	end
+
+	-- fold moves the hits of all buckets later than the finest bucket now_at into it, and makes it the live one.
+	function Sliding:fold(now_at)
+		local later = self.total
+		if self.oldest <= now_at then
+			later = later - self:count(self.oldest, now_at + 1)
+		end
+		self:take_chunks(later)
+		self.at, self.live = now_at, self.live + later
+	end
+
+	-- take_chunks takes the newest hits out of the chunks.
+	function Sliding:take_chunks(hits)
+		if hits == self.total then
+			self.total = 0
+			return
+		end
+		local finest, part = self:back(hits)
+		local name, begin = self:chunk(1, finest)
+		local fan, chunk, at = self.levels[1].fan, get(name), finest - begin
+		put(name, with(chunk, fan, at, cell(chunk, fan, at) - part))
+		self.total = self.total - hits
+		self:truncate(finest)
+	end
+
+	-- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow
+	-- again, and what is found to be left over is removed. The rest stays until the key ends.
+	function Sliding:truncate(finest)
+		for i, level in ipairs(self.levels) do
+			local name, begin = self:chunk(i, finest)
+			local mine = get(name)
+			local at = place(level, begin, finest)
+			for behind = at + 1, i > 1 and level.fan - 1 or 0 do
+				if cell(mine, level.fan, behind) > 0 then
+					put(self:chunk(i - 1, begin + behind * level.per), false)
+				end
+			end
+			put(name, upto(mine, level.fan, at))
+			local newest = self:chunk(i, self.newest)
+			if newest ~= name then
+				put(newest, false)
+			end
+		end
+		self:forget(finest)
+		self.newest = finest
+	end
+
+	-- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
+	-- when the window moves on.
+	function Sliding:forget(finest)
+		local top = #self.levels
+		local span = self.levels[top].span
+		local first = max(finest + span, self.swept, self.newest - FORGET * span)
+		for number = floor(first / span), floor(self.newest / span) do
+			put(self:chunk(top, number * span), false)
+		end
+	end
+
+	-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for one
+	-- check, the rest is swept by the next ones.
+	function Sliding:restart(at)
+		if self.newest > 0 then
+			self.oldest = self.newest
+			if self:sweep(RESTART) then
+				for level = 1, #self.levels do
+					put(self:chunk(level, self.newest), false)
+				end
+				self.newest = 0
+			elseif self.newest > at then -- the clock stepped back
+				self:forget(at)
+				self.newest = 0
+			end
+		end
+		if self.newest == 0 then
+			self.swept = at
+			if #self.levels > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
+				write(self.name .. '0', string.rep(' ', 65))
+			end
+		end
+		self.oldest = at
+	end
+
+	-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
+	-- the bucket above is written.
+	function Sliding:enter(at)
+		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, is no newest if nothing counts
+		for i, level in ipairs(self.levels) do
+			local name, begin = self:chunk(i, at)
+			if follows and self.newest >= begin then
+				return -- coarser levels go on as well
+			end
+			local above = self.levels[i + 1]
+			if follows and above then
+				local left = get((self:chunk(i, self.newest)))
+				local upper, first = self:chunk(i + 1, self.newest)
+				local hits = min(MAX_COUNT, left and sum(left, level.fan, 0, level.fan) or 0)
+				local chunk = get(upper) or string.rep('\0', above.fan)
+				put(upper, with(chunk, above.fan, place(above, first, self.newest), hits))
+			end
+			put(name, string.rep('\0', level.fan))
+		end
+	end
+
+	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. The
+	-- buckets of the second level tell which chunks there are.
+	function Sliding:sweep(most)
+		local levels = self.levels or self:layout()
+		local span = levels[1].span
+		local last = floor(self.oldest / span)
+		for _ = 1, most do
+			local swept = self.swept
+			if floor(swept / span) >= last then
+				return true
+			end
+			put(self:chunk(1, swept), false)
+			local from = (floor(swept / span) + 1) * span
+			if levels[2] then
+				from = self:seek(2, from, LOOK_AT)
+				for level = 2, #levels do
+					local passed, begin = self:chunk(level, swept)
+					if begin + levels[level].span <= from then
+						put(passed, false)
+					end
+				end
+			end
+			self.swept = from
+		end
+		return floor(self.swept / span) >= last
+	end
+
+	return wide[name]
+end

@@ -1,0 +1,68 @@
+package script
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// way is how a call goes to a server.
+type way struct {
+	name string
+	call func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd
+}
+
+var (
+	sha = redis.NewScript(Source()).Hash()
+	// asScript makes all functions at each call.
+	asScript = way{"EVALSHA", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
+		return c.EvalSha(ctx, sha, keys, arguments(now, checks)...)
+	}}
+	// asFunction keeps them, and what they have read of earlier checks.
+	asFunction = way{"FCALL", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
+		return c.FCall(ctx, Function(), keys, arguments(now, checks)...)
+	}}
+)
+
+// arguments lists each question once.
+func arguments(now any, checks []*backend.Check) []any {
+	var asked []byte
+	args, places := []any{now, nil}, make(map[string]byte)
+	for _, c := range checks {
+		question := string(AppendArg(nil, c))
+		if places[question] == 0 {
+			args = append(args, question)
+			places[question] = byte(len(places) + 1)
+		}
+		asked = append(asked, places[question])
+	}
+	args[1] = asked
+	return args
+}
+
+// waysOn returns the ways that servers of a release know, "" for that on PATH.
+func waysOn(release string) ([]way, []redistest.Option) {
+	if release == "" {
+		return []way{asScript, asFunction}, nil
+	}
+	options := []redistest.Option{redistest.WithRelease(release)}
+	if strings.HasPrefix(release, "redis-6") {
+		return []way{asScript}, options
+	}
+	return []way{asScript, asFunction}, options
+}
+
+// eachWay runs a test for each way to a server of each release.
+func eachWay(t *testing.T, test func(t *testing.T, w way, options ...redistest.Option)) {
+	for _, release := range append([]string{""}, redistest.Releases(t)...) {
+		ways, options := waysOn(release)
+		for _, w := range ways {
+			t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
+		}
+	}
+}
