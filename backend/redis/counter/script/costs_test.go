@@ -134,7 +134,8 @@ func TestCostsAreATableThatTellsAMissedBudget(t *testing.T) {
 	}, []float64{1, 3, 2})
 	for _, want := range []string{
 		"| quick   | 2.0         | 3.2    | 1.0    | 20              | –         | 100          | 0.12 GB         |\n",
-		"| ------- | -", "INCRBYs, by FCALL with 32 checks. One", "took 2.00 µs (1.00..3.00)", "for one check is missed: slow by 30µs.\n",
+		"| ------- | -", "INCRBYs, by FCALL with 32 checks. One", "took 2.00 µs (1.00..3.00)",
+		"for one check is missed: slow by 30µs.\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
