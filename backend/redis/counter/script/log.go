@@ -1,7 +1,6 @@
 package script
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 )
 
 const (
-	logHeader = 2*7 + 4*5 // bytes of a log's header before the tail
-	instant   = 2 * 7     // bytes of an instant and the total up to it
-	logChunk  = 32        // instants of a full chunk
+	logHeader = 6 * 7 // bytes of a log's header before the tail
+	instant   = 2 * 7 // bytes of an instant and the total up to it
+	logChunk  = 32    // instants of a full chunk
 )
 
 // Log is what the header of a sliding log says. The zero Log holds nothing.
@@ -38,7 +37,7 @@ func ReadLog(header string, l *descriptors.Limit) (Log, error) {
 	}
 	return Log{
 		limit: *l, base: uint64(number56(header)), oldest: window.Instant(number56(header[7:])),
-		first: uint64(little(header[14:19])), last: uint64(little(header[19:24])), tail: header[logHeader:],
+		first: uint64(number56(header[14:])), last: uint64(number56(header[21:])), tail: header[logHeader:],
 	}, nil
 }
 
@@ -46,8 +45,7 @@ func wholeChunk(text string) bool { return len(text)%instant == 7 }
 
 // Chunk returns the name of the field that holds a chunk.
 func (g *Log) Chunk(number uint64) string {
-	name := append(appendName(nil, &g.limit), ':')
-	return string(binary.LittleEndian.AppendUint64(name, number)[:len(name)+5])
+	return string(append56(append(appendName(nil, &g.limit), ':'), number))
 }
 
 // Newest returns the numbers of the chunks that hold the newest MaxInstants instants, beside the header: from the first

@@ -11,8 +11,8 @@ import (
 var files embed.FS
 
 // The parts of the script, each a file in lua, in the order in which they need each other.
-var parts = []string{"constants", "key", "fixed_window", "token_bucket", "chunk", "wide_window", "sliding_window", "sliding_log",
-	"limits", "trim", "rulings", "call"}
+var parts = []string{"constants", "key", "fixed_window", "token_bucket", "sliding_log", "chunk", "wide_window",
+	"sliding_window", "limits", "trim", "rulings", "call"}
 
 // body is all parts. They end with the definition of run(keys, arguments).
 func body() string {

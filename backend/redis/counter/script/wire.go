@@ -113,32 +113,51 @@ func append56(dst []byte, v uint64) []byte {
 	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
 }
 
-// replySize is the length of a decision in the reply.
-const replySize = 2 + 4*8
+// The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count before,
+// ResetIn, and RetryIn if the check is denied.
+const (
+	allowedSize = 1 + 2*8
+	deniedSize  = 1 + 3*8
+)
 
 // Decode reads one string of the reply. Its error is the script's, for a check that was not counted.
 func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	if text, failed := strings.CutPrefix(reply, "!"); failed {
 		return backend.Decision{}, errors.New(text)
 	}
-	if len(reply) != replySize || int(reply[1]) >= len(c.Limits) {
+	if len(reply) != allowedSize && len(reply) != deniedSize || int(reply[0]) >= len(c.Limits) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	number := func(i int) float64 {
 		var bits uint64
 		for b := range 8 {
-			bits |= uint64(reply[2+8*i+b]) << (8 * b)
+			bits |= uint64(reply[1+8*i+b]) << (8 * b)
 		}
 		return math.Float64frombits(bits)
 	}
 	d := backend.Decision{
-		Allowed: reply[0] == 1, Strictest: int(reply[1]),
-		Before: uint64(number(0)), Remaining: uint64(number(1)), ResetIn: duration(number(2)), RetryIn: backend.Never,
+		Allowed: len(reply) == allowedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
 	}
-	if retry := number(3); retry >= 0 {
+	if d.Allowed {
+		capacity := c.Limits[d.Strictest].Capacity()
+		d.Remaining = capacity - min(capacity, after(d.Before, c))
+	} else if retry := number(2); retry >= 0 {
 		d.RetryIn = duration(retry)
+	} else {
+		d.RetryIn = backend.Never
 	}
 	return d, nil
+}
+
+// after returns what a limit holds after a check that is allowed, of which it held so many before.
+func after(before uint64, c *backend.Check) uint64 {
+	switch c.Op {
+	case backend.Look:
+		return before
+	case backend.Refund:
+		return before - min(before, c.Hits)
+	}
+	return before + c.Hits
 }
 
 func duration(micros float64) time.Duration {

@@ -8,17 +8,24 @@ local function run(keys, argv)
 		local time = call('TIME')
 		now = time[1] * 1000000 + time[2]
 	end
-	local ops, hits, limits, asked, reply = {}, {}, {}, argv[2], {}
-	for i = 3, #argv do
-		ops[i - 2], hits[i - 2], limits[i - 2] = question(argv[i])
+	local questions, places, reply, i = {}, {byte(argv[2], 1, -1)}, {}, 1
+	for place = 3, #argv do
+		questions[place - 2] = question(argv[place])
 	end
-	for i = 1, #keys do
-		local at = byte(asked, i)
-		local ok, decision = pcall(decide, keys[i], ops[at], hits[at], limits[at], now)
-		if not ok then
-			decision = '!' .. tostring(type(decision) == 'table' and decision.err or decision)
+	local function rest()
+		for at = i, #keys do
+			i = at
+			reply[at] = decide(keys[at], questions[places[at]], now)
 		end
-		reply[i] = decision
+		i = #keys + 1
+	end
+	while i <= #keys do
+		local ok, failure = pcall(rest)
+		if not ok then
+			forget()
+			reply[i] = '!' .. tostring(type(failure) == 'table' and failure.err or failure)
+			i = i + 1
+		end
 	end
 	return reply
 end

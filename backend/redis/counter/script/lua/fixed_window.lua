@@ -1,41 +1,39 @@
 -- fixed_window: the count of one epoch-aligned window in one field, its number and its hits.
 
-local function fixed_window()
-	local Fixed = {}
+local function fixed_window(limit)
+	local name, width = limit.name, limit.width
+	local live, held, changed
 
-	function Fixed:load(now)
-		local live, bucket, hits = floor(now / self.width), 0, 0
-		local value = call('HGET', key, self.name)
+	function limit.load(now)
+		local value = call('HGET', key, name)
+		live, held, changed = (now - now % width) / width, 0, false
 		if value then
-			bucket, hits = from_bytes('<I7I7', value)
+			local bucket, hits = from_bytes('<I7I7', value)
+			held = bucket >= live and hits or 0 -- a window later than now's moves into it: the clock stepped back
+			changed = bucket ~= live and hits > 0
 		end
-		-- A window later than now's is moved into it: the clock stepped back.
-		self.bucket, self.held = live, bucket >= live and hits or 0
-		self.changed, self.grown = bucket ~= live and hits > 0, false
+		return held
 	end
 
-	function Fixed:add(_, hits)
-		if self.held == 0 then
-			self.grown, self.lasted = true, 0
+	function limit.take_back(_, hits)
+		held, changed = held - hits, true
+		return held
+	end
+
+	function limit.hold()
+		return (live + 1) * width
+	end
+
+	function limit.lasts()
+		return held > 0 and (live + 1) * width or 0
+	end
+
+	function limit.count(_, hits)
+		local lasted = held == 0 and hits > 0 and 0
+		held = held + hits
+		if held > MAX_COUNT then
+			held = MAX_COUNT
 		end
-		self.held, self.changed = min(MAX_COUNT, self.held + hits), true
+		return held, (changed or hits > 0) and to_bytes('<I7I7', live, held), lasted
 	end
-
-	function Fixed:take_back(_, hits)
-		self.held, self.changed = self.held - hits, true
-	end
-
-	function Fixed:hold()
-		return (self.bucket + 1) * self.width
-	end
-
-	function Fixed:lasts()
-		return self.held > 0 and self:hold() or 0
-	end
-
-	function Fixed:save()
-		write(self.name, to_bytes('<I7I7', self.bucket, self.held))
-	end
-
-	return Fixed
 end

@@ -1,21 +1,15 @@
 -- The key of the check that is being decided, a hash. What a check changes is written together at its end.
 
+local ERASED = {} -- in place of a field that is to be removed
+
 local key
-local written, writes = {}, 0  -- names of fields and their values, one after the other
-local erased, erasures = {}, 0 -- names
-local chunks, touched, touches -- what is known of chunks: false if there is none; the names of those that were changed
+local chunks                                           -- what is known of chunks: false if there is none; nil if nothing
+local touched, touches = {}, 0                         -- names of chunks that were changed
+local written, writes, erased, erasures = {}, 0, {}, 0 -- names of fields and their values, one after the other; names
 
-local function open(name)
-	key, writes, erasures, chunks, touches = name, 0, 0, nil, 0
-end
-
-local function write(name, value)
-	written[writes + 1], written[writes + 2], writes = name, value, writes + 2
-end
-
-local function erase(name)
-	erasures = erasures + 1
-	erased[erasures] = name
+-- forget forgets what is known of the last key, and what an error has left unwritten.
+local function forget()
+	chunks, touches, writes, erasures = nil, 0, 0, 0
 end
 
 -- get returns a chunk as the check has left it.
@@ -34,19 +28,20 @@ local function put(name, chunk)
 	chunks = chunks or {}
 	if chunks[name] ~= chunk then
 		chunks[name] = chunk
-		touched = touches > 0 and touched or {}
 		touches = touches + 1
 		touched[touches] = name
 	end
 end
 
+-- save writes what the check has changed.
 local function save()
 	for i = 1, touches do
 		local name = touched[i]
 		if chunks[name] then
-			write(name, chunks[name])
+			written[writes + 1], written[writes + 2], writes = name, chunks[name], writes + 2
 		else
-			erase(name)
+			erasures = erasures + 1
+			erased[erasures] = name
 		end
 	end
 	if writes > 0 then
@@ -55,6 +50,7 @@ local function save()
 	if erasures > 0 then
 		call('HDEL', key, unpack(erased, 1, erasures))
 	end
+	forget()
 end
 
 -- kept is until when a key is kept for hits that leave a window at a moment: up to a sixteenth of the window longer, so

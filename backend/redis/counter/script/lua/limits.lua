@@ -3,41 +3,37 @@
 -- fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels, and in place of the
 -- width the requests that leak in a window.
 --
--- A limit is an object of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then serves the
--- next key:
+-- A limit has functions of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then serves
+-- the next key:
 --
---   load(now)             reads what counts now: held
---   add(now, hits)        counts as many of the hits as there is room for
+--   load(now)             reads what counts now, and returns it
 --   take_back(now, hits)  takes away the newest hits, of which there are so many
---   hold(keep)            returns the first moment at which at most keep of the hits held still count; there are more now
---   lasts()               returns the moment until which the key must last for the hits held, 0 if there are none
---   save(now)             writes its fields, if it has changed; if it has grown, it lasted until an earlier moment before
+--   count(now, hits)      counts as many of the hits as there is room for. It returns what then counts; its field, if that is
+--                         to be written, or ERASED; and until when the key lasted for what was loaded, false if that has
+--                         not changed. Chunks are put.
+--   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
+--   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
 
-local MOST = 1000 -- sets of limits that are remembered
+local MOST = 300 -- sets of limits that are remembered
 
 local algorithms = {[SLIDING] = sliding_window, [FIXED] = fixed_window, [LOG] = sliding_log, [BUCKET] = token_bucket}
-local classes = {}
 local remembered, sets = {}, 0
 
 local function limits_of(packed)
 	local limits = {}
 	local count, at = from_bytes('<B', packed)
 	for i = 1, count do
-		local l = {levels = false}
+		local l = {}
 		l.algorithm, l.always, l.requests, l.window, l.width, l.name, l.fans, at =
 			from_bytes('<BBI7I7I7Bc0Bc0', packed, at)
-		l.rate, l.fan = l.width, byte(l.fans, 1)
-		local class = classes[l.algorithm]
-		if not class then
-			class = {__index = algorithms[l.algorithm]()}
-			classes[l.algorithm] = class
-		end
-		limits[i] = setmetatable(l, class)
+		l.rate, l.look, l.always = l.width, l.algorithm == FIXED and 0 or 1, l.always == 1
+		algorithms[l.algorithm](l)
+		limits[i] = l
 	end
 	return limits
 end
 
--- question returns the operation, the hits and the limits of a check. It makes the same limits once.
+-- question returns what a check asks. It makes the same limits once.
 local function question(packed)
 	local op, hits = from_bytes('<BI7', packed)
 	local rest = sub(packed, 9)
@@ -49,5 +45,6 @@ local function question(packed)
 		end
 		remembered[rest], sets = limits, sets + 1
 	end
-	return op, hits, limits
+	return {limits = limits, op = op, hits = hits, more = op == COUNT and min(hits, MAX_COUNT) or 0,
+		size = op == COUNT and hits or op == REFUND and 0 or nil}
 end

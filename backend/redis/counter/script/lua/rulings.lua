@@ -4,31 +4,34 @@ local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
-local function answer(allowed, strictest, before, remaining, reset, retry)
-	return to_bytes('<BBdddd', allowed, strictest - 1, before, remaining, reset, retry)
-end
-
 -- allow answers by the limit with the least left.
-local function allow(limits, now)
-	local strictest, remaining = 1, limits[1].requests - limits[1].held
-	for i = 2, #limits do
-		local left = limits[i].requests - limits[i].held
+local function allow(limits, count, now)
+	local strictest = 1
+	local l = limits[1]
+	local remaining = l.requests - l.held
+	for i = 2, count do
+		local other = limits[i]
+		local left = other.requests - other.held
 		if left < remaining and remaining > 0 then
-			strictest, remaining = i, left
+			strictest, l, remaining = i, other, left
 		end
 	end
-	local l = limits[strictest]
-	local reset = l.held > 0 and l:hold(l.held - 1) - now or l.algorithm == FIXED and l:hold() - now or 0
-	return answer(1, strictest, l.before, max(0, remaining), reset, 0)
+	local held, reset = l.held, 0
+	if held > 0 then
+		reset = l.hold(held - 1) - now
+	elseif l.algorithm == FIXED then
+		reset = l.hold() - now
+	end
+	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
 
 -- deny answers by the limit that denies for the longest. One that admitted the check makes the caller wait, too, if it
--- charged the check all the same and is full now.
-local function deny(limits, now)
+-- charged the check all the same and is full now. size is the hits of the check, nil for a look.
+local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	for i, l in ipairs(limits) do
-		local keep, retry = l.requests - l.size, NEVER
-		local leaves = l.held > max(0, keep) and l:hold(max(0, keep)) - now or 0
+		local keep, retry = l.requests - (size or l.look), NEVER
+		local leaves = l.held > max(0, keep) and l.hold(max(0, keep)) - now or 0
 		if keep >= 0 then
 			retry = leaves
 		elseif leaves == 0 then
@@ -42,76 +45,70 @@ local function deny(limits, now)
 		end
 		reset = max(reset, leaves)
 	end
-	return answer(0, strictest, limits[strictest].before, 0, reset, longest)
+	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
 end
 
--- load reads what the limits hold, and returns whether all admit a check. size is its hits, nil for a look: over if one hit
--- more would be denied, under a fixed window if too many count.
-local function load(limits, size, now)
-	local admitted = true
-	for i = 1, #limits do
-		local l = limits[i]
-		l:load(now)
-		l.before, l.size = l.held, size or l.algorithm == FIXED and 0 or 1
-		if l.size > l.requests - l.held then
-			admitted = false
-		end
-	end
-	return admitted
-end
-
--- prolong makes sure that the key lasts for what counts in it, and returns until when it would have lasted, if that is
--- earlier, and until when it must.
+-- prolong makes sure that the key lasts for what counts in it.
 local function prolong(limits, now)
 	local ended, needed = 0, 0
 	for i = 1, #limits do
 		local l = limits[i]
-		local lasts = l:lasts()
-		needed = max(needed, lasts)
-		ended = max(ended, l.grown and l.lasted or lasts)
+		local lasts = l.lasts()
+		needed, ended = max(needed, lasts), max(ended, l.lasted or lasts)
 	end
 	if needed > ended then
-		return keep(needed, now), needed
-	end
-end
-
-local trim
-
--- decide decides a check of a key.
-local function decide(name, op, hits, limits, now)
-	open(name)
-	local admitted = load(limits, op == REFUND and 0 or op == COUNT and hits or nil, now)
-	for i = 1, op == LOOK and 0 or #limits do
-		local l = limits[i]
-		if op == REFUND then
-			if l.held > 0 and hits > 0 then
-				l:take_back(now, min(hits, l.held))
-			end
-		elseif hits > 0 and (admitted or l.always == 1) then
-			l:add(now, min(hits, MAX_COUNT))
-		end
-	end
-	local decision
-	if admitted or op == REFUND then
-		decision = allow(limits, now)
-	else
-		decision = deny(limits, now)
-	end
-	local grown = false
-	for i = 1, #limits do
-		local l = limits[i]
-		if l.changed then
-			l:save(now)
-			grown = grown or l.grown
-		end
-	end
-	save()
-	if grown then
-		local ended, needed = prolong(limits, now)
+		ended = keep(needed, now)
 		if ended then
-			trim = trim or trimming()
 			pcall(trim, limits, ended, needed, now) -- the check is counted, whatever becomes of the rest
 		end
 	end
-	return decision
+end
+
+-- decide decides a check of a key.
+local function decide(name, asked, now)
+	if chunks then
+		forget()
+	end
+	key = name
+	local limits, op, size, admitted = asked.limits, asked.op, asked.size, true
+	local last = #limits
+	for i = 1, last do
+		local l = limits[i]
+		local held = l.load(now)
+		l.before, l.held = held, held
+		if (size or l.look) > l.requests - held then
+			admitted = op == REFUND
+		end
+	end
+	local grown = false
+	for i = 1, last do
+		local l = limits[i]
+		if op == REFUND and l.held > 0 then
+			l.take_back(now, min(asked.hits, l.held))
+		end
+		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more or 0)
+		l.held, l.lasted = held, lasted
+		if lasted then
+			grown = true
+		end
+		if field == ERASED then
+			erasures = erasures + 1
+			erased[erasures] = l.name
+		elseif field then
+			written[writes + 1], written[writes + 2], writes = l.name, field, writes + 2
+		end
+	end
+	if writes == 2 and erasures == 0 and not chunks then
+		call('HSET', name, written[1], written[2])
+		writes = 0
+	elseif writes > 0 or erasures > 0 then
+		save()
+	end
+	if grown then
+		prolong(limits, now)
+	end
+	if admitted then
+		return allow(limits, last, now)
+	end
+	return deny(limits, size, now)
 end

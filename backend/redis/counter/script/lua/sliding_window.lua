@@ -16,156 +16,137 @@
 --
 -- Here is what nearly every check needs. What is rare is in wide_window.
 
-local function sliding_window()
-	local NAMES = 100 -- names of chunks that are remembered
-	local Sliding = setmetatable({}, {__index = wide_window})
+local function sliding_window(limit)
+	local name, window, width = limit.name, limit.window, limit.width
+	local wide = setmetatable({name = name, window = window, width = width, levels = levels_of(name, limit.fans)},
+		wide_window)
+	local finest = wide.levels[1]
+	local fan = finest.fan
+	local held, total, oldest, newest, swept, at, live
+	local now_at, changed
 
-	function Sliding:load(now)
-		local header = call('HGET', key, self.name)
-		self.changed, self.grown = false, false
-		self.now_at = floor(now / self.width)
-		if not header then
-			self.total, self.oldest, self.newest, self.swept, self.at, self.live, self.held = 0, 0, 0, 0, 0, 0, 0
-			return
-		end
-		local total, oldest, newest, swept, at, live = from_bytes('<I7I7I7I7I7I7', header)
-		self.total, self.oldest, self.newest, self.swept, self.at, self.live = total, oldest, newest, swept, at, live
-		local now_at, from = self.now_at, floor((now - self.window) / self.width)
-		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest > now_at) then
-			self:move(now_at, from)
-		end
-		self.held = self.total + self.live
+	-- rarely does what is in wide_window.
+	local function rarely(what, ...)
+		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
+		local found = wide[what](wide, ...)
+		total, oldest, newest, swept, at, live = wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live
+		return found
 	end
 
-	-- move drops what has left the window, and moves what is later than now into now's bucket.
-	function Sliding:move(now_at, from)
-		self.changed = true
-		if self.live > 0 and self.at < from then
-			self.total, self.live = 0, 0
-		elseif self.live > 0 and self.at > now_at then
-			self.at = now_at
-		end
-		if self.total > 0 and self.newest > now_at then
-			self:fold(now_at)
-		end
-		if self.total > 0 and self.newest < from then
-			self.total = 0
-		elseif self.total > 0 and self.oldest < from then
-			self:drop(from)
-		end
+	local function leaves(bucket)
+		return (bucket + 1) * width + window
 	end
 
 	-- drop forgets the buckets before the finest bucket from.
-	function Sliding:drop(from)
-		local name, begin = self:chunk(1, self.oldest)
-		local level = self.levels[1]
-		local fan = level.fan
+	local function drop(from)
+		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then
-			local chunk = get(name) or broken()
+			local chunk = get(chunk_name) or broken()
 			local first = some(chunk, fan, from - begin)
 			if first then
-				self.total = self.total - sum(chunk, fan, self.oldest - begin, from - begin)
-				self.oldest = begin + first
+				total = total - sum(chunk, fan, oldest - begin, from - begin)
+				oldest = begin + first
 				return
 			end
 		end
-		self.total = self.total - self:count(self.oldest, from)
-		self.oldest = self:seek(1, from)
+		rarely('drop', from)
 	end
 
-	-- chunk is the name of the chunk of a level that holds a finest bucket, and the first bucket that it holds.
-	function Sliding:chunk(level, finest)
-		level = (self.levels or self:layout())[level]
-		local number = floor(finest / level.span)
-		local name = level.names[number]
-		if not name then
-			if level.named == NAMES then
-				level.names, level.named = {}, 0
-			end
-			name = level.name .. to_bytes('<I4', number)
-			level.names[number], level.named = name, level.named + 1
+	-- move drops what has left the window, and moves what is later than now into now's bucket.
+	local function move(from)
+		changed = true
+		if live > 0 and at < from then
+			total, live = 0, 0
+		elseif live > 0 and at > now_at then
+			at = now_at
 		end
-		return name, number * level.span
+		if total > 0 and newest > now_at then
+			rarely('fold', now_at)
+		end
+		if total > 0 and newest < from then
+			total = 0
+		elseif total > 0 and oldest < from then
+			drop(from)
+		end
 	end
 
-	-- layout says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many of
-	-- its buckets a chunk has.
-	function Sliding:layout()
-		local levels, per = {}, 1
-		for i = 1, #self.fans do
-			local fan = byte(self.fans, i)
-			levels[i] = {per = per, fan = fan, span = per * fan, name = self.name .. i, names = {}, named = 0}
-			per = per * fan
+	function limit.load(now)
+		local header = call('HGET', key, name)
+		total, oldest, newest, swept, at, live = 0, 0, 0, 0, 0, 0
+		if header then
+			total, oldest, newest, swept, at, live = from_bytes('<I7I7I7I7I7I7', header)
 		end
-		self.levels = levels
-		return levels
+		local begun = now - window
+		local from = (begun - begun % width) / width
+		now_at, changed = (now - now % width) / width, false
+		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest > now_at) then
+			move(from)
+		end
+		held = total + live
+		return held
 	end
 
-	function Sliding:leaves(finest)
-		return (finest + 1) * self.width + self.window
-	end
-
-	function Sliding:add(_, hits)
-		hits = min(hits, MAX_COUNT - self.held)
-		if hits == 0 then
-			return
-		end
-		local at, now_at = self.at, self.now_at
-		if self.live == 0 or at ~= now_at then
-			self.lasted = self.held > 0 and self:lasts() or 0
-			if self.live > 0 then
-				self:flush()
-			end
-			self.at = now_at
-			self.grown = self.held == 0 or self.lasted ~= kept(self:leaves(now_at), self.window)
-		end
-		self.live, self.held, self.changed = self.live + hits, self.held + hits, true
+	function limit.lasts()
+		return held > 0 and kept(leaves(live > 0 and at or newest), window) or 0
 	end
 
 	-- flush moves the live bucket into the chunks.
-	function Sliding:flush()
-		local at, empty = self.at, self.total == 0
-		local name, begin = self:chunk(1, at)
-		if empty then
-			self:restart(at)
+	local function flush()
+		local chunk_name, begin = chunk_at(finest, at)
+		local hits = live
+		if total == 0 then
+			rarely('restart', at)
 		end
-		if self.newest < begin or self.newest == 0 then
-			self:enter(at)
+		if newest < begin or newest == 0 then
+			rarely('enter', at)
 		end
-		local fan = self.levels[1].fan
-		local chunk = get(name) or string.rep('\0', fan)
-		local hits = empty and 0 or cell(chunk, fan, at - begin)
-		put(name, with(chunk, fan, at - begin, hits + self.live))
-		self.total, self.newest, self.live = self.total + self.live, at, 0
+		local chunk = get(chunk_name) or string.rep('\0', fan)
+		if total > 0 then
+			hits = hits + cell(chunk, fan, at - begin)
+		end
+		put(chunk_name, with(chunk, fan, at - begin, hits))
+		total, newest, live = total + live, at, 0
 	end
 
-	function Sliding:take_back(_, hits)
-		local live = min(hits, self.live)
-		self.live, self.held, self.changed = self.live - live, self.held - hits, true
-		if hits > live then
-			self:take_chunks(hits - live)
+	function limit.take_back(_, hits)
+		local recent = min(hits, live)
+		live, held, changed = live - recent, held - hits, true
+		if hits > recent then
+			rarely('take_chunks', hits - recent)
 		end
+		return held
 	end
 
-	function Sliding:hold(keep)
-		if keep < self.live then
-			return self:leaves(self.at)
-		elseif keep == self.held - 1 then
-			return self:leaves(self.total > 0 and self.oldest or self.at)
+	function limit.hold(keep)
+		if keep < live then
+			return leaves(at)
+		elseif keep == held - 1 then
+			return leaves(total > 0 and oldest or at)
 		end
-		return self:leaves((self:back(keep - self.live)))
+		return leaves((rarely('back', keep - live)))
 	end
 
-	function Sliding:lasts()
-		return self.held > 0 and kept(self:leaves(self.live > 0 and self.at or self.newest), self.window) or 0
-	end
-
-	function Sliding:save()
-		if self.total > 0 and self.swept + self.fan <= self.oldest then
-			self:sweep(SWEEP)
+	function limit.count(_, hits)
+		local lasted = false
+		if hits > MAX_COUNT - held then
+			hits = MAX_COUNT - held
 		end
-		write(self.name, to_bytes('<I7I7I7I7I7I7', self.total, self.oldest, self.newest, self.swept, self.at, self.live))
+		if hits > 0 then
+			if live == 0 or at ~= now_at then
+				local was = limit.lasts()
+				if live > 0 then
+					flush()
+				end
+				at = now_at
+				lasted = was ~= kept(leaves(at), window) and was
+			end
+			held, live = held + hits, live + hits
+		elseif not changed then
+			return held
+		end
+		if total > 0 and swept + fan <= oldest then
+			rarely('sweep')
+		end
+		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), lasted
 	end
-
-	return Sliding
 end

@@ -30,21 +30,21 @@ local function trimming()
 		local seconds = tonumber(sub(name, 2), 36)
 		if seconds and #value == 28 then
 			local rate, last, age, held = from_bytes('<I7I7I7I7', value)
-			return held > 0 and when_leaked(last - age, held, rate, seconds * 1000000) or 0
+			return held > 0 and last - age + held * seconds * 1000000 / rate + 2 or 0 -- drained, but for rounding
 		end
 	end
 
 	function ends.l(name, value)
 		local seconds = tonumber(sub(name, 2), 36)
-		if seconds and #value >= 41 then -- numbers and a total; what follows are instants
-			return #value > 41 and from_bytes('<I7', value, #value - 13) + seconds * 1000000 or 0
+		if seconds and #value >= 49 then -- six numbers and a total; what follows are instants
+			return #value > 49 and from_bytes('<I7', value, #value - 13) + seconds * 1000000 or 0
 		end
 	end
 
 	-- header_of is the name of the header that a chunk or a row of blanks belongs to, nil for other fields.
 	local function header_of(field)
 		return string.match(field, '^(s%w+[tsmhd])%d....$') or string.match(field, '^(s%w+[tsmhd])0$')
-			or string.match(field, '^(l%w+):.....$')
+			or string.match(field, '^(l%w+):.......$')
 	end
 
 	-- strangers says whether the hash, whose end was moved, may hold fields of other limits than those of these names. It
@@ -80,9 +80,9 @@ local function trimming()
 		return fields, values, false
 	end
 
-	-- trim removes fields of dropped limits. The header of one that has chunks goes only together with all of these: one that
+	-- remove removes fields of dropped limits. The header of one that has chunks goes only together with all of these: one that
 	-- begins anew must not find any that it does not know of.
-	local function trim(own, now)
+	local function remove(own, now)
 		local fields, values, all = page(now)
 		local over, gone = {}, {} -- over says of a header whether what it tells of is over
 		for i, name in ipairs(fields) do
@@ -110,14 +110,21 @@ local function trimming()
 		end
 	end
 
-	-- The key of a check was to end at a moment, and now does at a later one.
 	return function(limits, ended, needed, now)
 		local own, longest = {}, 0
 		for _, l in ipairs(limits) do
 			own[l.name], longest = true, max(longest, l.window)
 		end
 		if strangers(own, longest, ended, needed) then
-			trim(own, now)
+			remove(own, now)
 		end
 	end
+end
+
+local trim_key
+
+-- trim looks after a key that was to end at a moment, and now must last until a later one.
+local function trim(limits, ended, needed, now)
+	trim_key = trim_key or trimming()
+	trim_key(limits, ended, needed, now)
 end

@@ -1,20 +1,44 @@
 -- What a sliding window does only now and then: where what comes or goes is not in one chunk, and where the clock has
 -- stepped back. Its functions are made when one of them is first needed.
 
-local SWEEP = 4 -- chunks that one check sweeps away
+local NAMES = 100 -- names of chunks of a level that are remembered
 
-local wide
-
--- wide_window returns one of the functions by its name.
-local function wide_window(_, name)
-	if wide then
-		return wide[name]
+-- levels_of says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many of
+-- its buckets a chunk has.
+local function levels_of(name, fans)
+	local levels, per = {}, 1
+	for i = 1, #fans do
+		local fan = byte(fans, i)
+		levels[i] = {per = per, fan = fan, span = per * fan, name = name .. i, names = {}, named = 0}
+		per = per * fan
 	end
-	local RESTART = 64  -- chunks that a check sweeps away when a window begins anew: all of a window by two levels
+	return levels
+end
+
+-- chunk_at returns the name of the chunk of a level that holds a finest bucket, and the first bucket that it holds.
+local function chunk_at(level, bucket)
+	local span, names = level.span, level.names
+	local number = (bucket - bucket % span) / span
+	local name = names[number]
+	if not name then
+		if level.named == NAMES then
+			names, level.named = {}, 0
+			level.names = names
+		end
+		name = level.name .. to_bytes('<I4', number)
+		names[number], level.named = name, level.named + 1
+	end
+	return name, number * span
+end
+
+local wide_window = {}
+
+local function wide_functions()
+	local SWEEP = 4     -- chunks that a check sweeps away
+	local RESTART = 64  -- the same when a window begins anew: all of a window by two levels
 	local LOOK_AT = 3   -- chunks read in search of one of these
 	local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
-	local Sliding = {}
-	wide = Sliding
+	local Wide = {}
 
 	-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
 	local function place(level, begin, finest)
@@ -23,8 +47,8 @@ local function wide_window(_, name)
 
 	-- chunk_of returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first bucket.
 	-- The chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
-	function Sliding:chunk_of(level, finest)
-		local name, begin = self:chunk(level, finest)
+	function Wide:chunk_of(level, finest)
+		local name, begin = chunk_at(self.levels[level], finest)
 		local above = self.levels[level + 1]
 		if above and begin > self.oldest and begin + self.levels[level].span <= self.newest then
 			local chunk, first = self:chunk_of(level + 1, finest)
@@ -35,10 +59,16 @@ local function wide_window(_, name)
 		return get(name), begin
 	end
 
+	-- drop forgets the buckets before the finest bucket from.
+	function Wide:drop(from)
+		self.total = self.total - self:count(self.oldest, from)
+		self.oldest = self:seek(1, from)
+	end
+
 	-- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the
 	-- newest: whole coarse buckets where there are any, finer ones on both sides of them.
-	function Sliding:count(from, to)
-		local levels, hits, level = self.levels or self:layout(), 0, 1
+	function Wide:count(from, to)
+		local levels, hits, level = self.levels, 0, 1
 		while from < to do
 			while level < #levels and from % levels[level + 1].per == 0 and from + levels[level + 1].per <= to do
 				level = level + 1
@@ -60,8 +90,8 @@ local function wide_window(_, name)
 	-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs where
 	-- a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but counts.
 	-- After some chunks, if that is given, it returns how far it came.
-	function Sliding:seek(level, from, most)
-		local levels, lowest = self.levels or self:layout(), level
+	function Wide:seek(level, from, most)
+		local levels, lowest = self.levels, level
 		while from <= self.newest do
 			if most == 0 then
 				return from
@@ -90,8 +120,8 @@ local function wide_window(_, name)
 
 	-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then
 	-- left out. There are more hits in the chunks than these.
-	function Sliding:back(hits)
-		local levels, level, finest = self.levels or self:layout(), 1, self.newest
+	function Wide:back(hits)
+		local levels, level, finest = self.levels, 1, self.newest
 		while finest >= self.oldest do
 			local chunk, begin = self:chunk_of(level, finest)
 			local stop = place(levels[level], begin, finest) + 1
@@ -111,7 +141,7 @@ local function wide_window(_, name)
 	end
 
 	-- fold moves the hits of all buckets later than the finest bucket now_at into it, and makes it the live one.
-	function Sliding:fold(now_at)
+	function Wide:fold(now_at)
 		local later = self.total
 		if self.oldest <= now_at then
 			later = later - self:count(self.oldest, now_at + 1)
@@ -121,13 +151,13 @@ local function wide_window(_, name)
 	end
 
 	-- take_chunks takes the newest hits out of the chunks.
-	function Sliding:take_chunks(hits)
+	function Wide:take_chunks(hits)
 		if hits == self.total then
 			self.total = 0
 			return
 		end
 		local finest, part = self:back(hits)
-		local name, begin = self:chunk(1, finest)
+		local name, begin = chunk_at(self.levels[1], finest)
 		local fan, chunk, at = self.levels[1].fan, get(name), finest - begin
 		put(name, with(chunk, fan, at, cell(chunk, fan, at) - part))
 		self.total = self.total - hits
@@ -136,18 +166,18 @@ local function wide_window(_, name)
 
 	-- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow
 	-- again, and what is found to be left over is removed. The rest stays until the key ends.
-	function Sliding:truncate(finest)
+	function Wide:truncate(finest)
 		for i, level in ipairs(self.levels) do
-			local name, begin = self:chunk(i, finest)
+			local name, begin = chunk_at(self.levels[i], finest)
 			local mine = get(name)
 			local at = place(level, begin, finest)
 			for behind = at + 1, i > 1 and level.fan - 1 or 0 do
 				if cell(mine, level.fan, behind) > 0 then
-					put(self:chunk(i - 1, begin + behind * level.per), false)
+					put(chunk_at(self.levels[i - 1], begin + behind * level.per), false)
 				end
 			end
 			put(name, upto(mine, level.fan, at))
-			local newest = self:chunk(i, self.newest)
+			local newest = chunk_at(self.levels[i], self.newest)
 			if newest ~= name then
 				put(newest, false)
 			end
@@ -158,23 +188,23 @@ local function wide_window(_, name)
 
 	-- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
 	-- when the window moves on.
-	function Sliding:forget(finest)
+	function Wide:forget(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
 		local first = max(finest + span, self.swept, self.newest - FORGET * span)
 		for number = floor(first / span), floor(self.newest / span) do
-			put(self:chunk(top, number * span), false)
+			put(chunk_at(self.levels[top], number * span), false)
 		end
 	end
 
 	-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for one
 	-- check, the rest is swept by the next ones.
-	function Sliding:restart(at)
+	function Wide:restart(at)
 		if self.newest > 0 then
 			self.oldest = self.newest
 			if self:sweep(RESTART) then
 				for level = 1, #self.levels do
-					put(self:chunk(level, self.newest), false)
+					put(chunk_at(self.levels[level], self.newest), false)
 				end
 				self.newest = 0
 			elseif self.newest > at then -- the clock stepped back
@@ -185,7 +215,7 @@ local function wide_window(_, name)
 		if self.newest == 0 then
 			self.swept = at
 			if #self.levels > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
-				write(self.name .. '0', string.rep(' ', 65))
+				put(self.name .. '0', string.rep(' ', 65))
 			end
 		end
 		self.oldest = at
@@ -193,17 +223,17 @@ local function wide_window(_, name)
 
 	-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
 	-- the bucket above is written.
-	function Sliding:enter(at)
+	function Wide:enter(at)
 		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, is no newest if nothing counts
 		for i, level in ipairs(self.levels) do
-			local name, begin = self:chunk(i, at)
+			local name, begin = chunk_at(self.levels[i], at)
 			if follows and self.newest >= begin then
 				return -- coarser levels go on as well
 			end
 			local above = self.levels[i + 1]
 			if follows and above then
-				local left = get((self:chunk(i, self.newest)))
-				local upper, first = self:chunk(i + 1, self.newest)
+				local left = get((chunk_at(self.levels[i], self.newest)))
+				local upper, first = chunk_at(self.levels[i + 1], self.newest)
 				local hits = min(MAX_COUNT, left and sum(left, level.fan, 0, level.fan) or 0)
 				local chunk = get(upper) or string.rep('\0', above.fan)
 				put(upper, with(chunk, above.fan, place(above, first, self.newest), hits))
@@ -212,23 +242,24 @@ local function wide_window(_, name)
 		end
 	end
 
-	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. The
+	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. Without most, it
+	-- removes a few. The
 	-- buckets of the second level tell which chunks there are.
-	function Sliding:sweep(most)
-		local levels = self.levels or self:layout()
+	function Wide:sweep(most)
+		local levels = self.levels
 		local span = levels[1].span
 		local last = floor(self.oldest / span)
-		for _ = 1, most do
+		for _ = 1, most or SWEEP do
 			local swept = self.swept
 			if floor(swept / span) >= last then
 				return true
 			end
-			put(self:chunk(1, swept), false)
+			put(chunk_at(self.levels[1], swept), false)
 			local from = (floor(swept / span) + 1) * span
 			if levels[2] then
 				from = self:seek(2, from, LOOK_AT)
 				for level = 2, #levels do
-					local passed, begin = self:chunk(level, swept)
+					local passed, begin = chunk_at(self.levels[level], swept)
 					if begin + levels[level].span <= from then
 						put(passed, false)
 					end
@@ -239,5 +270,12 @@ local function wide_window(_, name)
 		return floor(self.swept / span) >= last
 	end
 
+	return Wide
+end
+
+local wide
+
+function wide_window.__index(_, name)
+	wide = wide or wide_functions()
 	return wide[name]
 end
