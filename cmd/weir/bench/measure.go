@@ -23,7 +23,7 @@ type outcome struct {
 // round is what one scenario showed in one round.
 type round struct {
 	Unpaced       sample  `json:"unpaced"`
-	HalfLoad      *sample `json:"half_load,omitempty"`
+	HalfLoad      *sample `json:"half_load,omitempty"`      // at the share of it that the options say
 	Floors        float64 `json:"floors,omitempty"`         // CPU of a request at full load, over the floor's
 	IncrByMicros  float64 `json:"incrby_us,omitempty"`      // Redis CPU of one INCRBY, right before
 	IncrBys       float64 `json:"incrbys,omitempty"`        // Redis CPU of a request at full load, over that
@@ -72,10 +72,10 @@ func (r round) onRedis() string {
 	return fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
 }
 
-// round probes the server and measures one scenario at full and at half load.
+// round measures one scenario at full load and at a share of it. It probes the server before and after.
 func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, error) {
 	var r round
-	err := s.probe(ctx, l.server.conns[0])
+	remaining, err := s.probe(ctx, l.server.conns[0], m.options.Keys)
 	if err != nil {
 		return r, err
 	}
@@ -92,12 +92,15 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 		r.IncrBys = r.Unpaced.RedisMicros / r.IncrByMicros
 	}
 	if m.options.HalfLoad > 0 {
-		half := phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: r.Unpaced.RequestsPerSecond / 2}
-		paced, err := l.run(ctx, half)
+		rate := m.options.Share * r.Unpaced.RequestsPerSecond
+		paced, err := l.run(ctx, phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: rate})
 		if err != nil {
-			return r, fmt.Errorf("half load: %w", err)
+			return r, fmt.Errorf("%s: %w", pacedName(m.options.Share), err)
 		}
 		r.HalfLoad = &paced
+	}
+	if err := s.confirm(ctx, l.server.conns[0], remaining); err != nil {
+		return r, fmt.Errorf("after the load: %w", err)
 	}
 	r.ResidentBytes, err = l.server.resident()
 	return r, err

@@ -11,7 +11,8 @@ import (
 // options are what the command line says.
 type options struct {
 	Rounds                    int
-	Measure, HalfLoad, WarmUp time.Duration // HalfLoad 0 leaves the half load out
+	Measure, HalfLoad, WarmUp time.Duration // HalfLoad 0 leaves the paced load out
+	Share                     float64       // of the full rate, at which the load is paced; half of it by default
 	Connections, InFlight     int           // InFlight is that of each connection
 	Keys                      int
 	Only                      []string // names of scenarios; none: all
@@ -30,7 +31,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.SetOutput(out)
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds; each measures the floor and every scenario once")
 	f.DurationVar(&o.Measure, "measure", 3*time.Second, "how long to measure at full load")
-	f.DurationVar(&o.HalfLoad, "half-load", 2*time.Second, "how long to measure at half load; 0 leaves it out")
+	f.DurationVar(&o.HalfLoad, "half-load", 2*time.Second, "how long to measure at half load (--share); 0 leaves it out")
+	f.Float64Var(&o.Share, "share", 0.5, "the share of the full rate at which latencies are measured, up to 1")
 	f.DurationVar(&o.WarmUp, "warm-up", 500*time.Millisecond, "load before each measurement that is not counted")
 	f.IntVar(&o.Connections, "connections", 2, "connections to the server")
 	f.IntVar(&o.InFlight, "in-flight", 16, "requests in flight on each connection")
@@ -72,6 +74,9 @@ func (o options) validate() error {
 	}
 	if o.HalfLoad < 0 || o.WarmUp < 0 {
 		return fmt.Errorf("--half-load %s, --warm-up %s: neither may be negative", o.HalfLoad, o.WarmUp)
+	}
+	if !(o.Share > 0 && o.Share <= 1) {
+		return fmt.Errorf("--share is %g: it must be more than 0 and at most 1", o.Share)
 	}
 	if o.PID != 0 && o.Addr == "" {
 		return fmt.Errorf("--pid %d: it says whose CPU to read, so it needs --addr", o.PID)

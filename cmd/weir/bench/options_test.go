@@ -13,6 +13,9 @@ func TestOptionsRefuseWhatCannotBeMeasured(t *testing.T) {
 		{"--keys 0", "--keys is 0"},
 		{"--measure 0s", "--measure is 0s"},
 		{"--warm-up -1s", "neither may be negative"},
+		{"--share 0", "--share is 0"},
+		{"--share 1.5", "--share is 1.5"},
+		{"--share NaN", "--share is NaN"},
 		{"--pid 7", "needs --addr"},
 		{"weir", `"weir" is not expected`},
 	} {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lateMillis is how late the client may be at half load, in the median, before the report warns of it.
+// lateMillis is how late the client may be where load is paced, in the median, before the report warns of it.
 const lateMillis = 1
 
 // report is everything that a run measured, and what a person reads of it.
@@ -22,6 +22,7 @@ type report struct {
 	CPUs        int       `json:"cpus"`
 	Connections int       `json:"connections"`
 	InFlight    int       `json:"in_flight"`
+	Share       float64   `json:"half_load_share"` // of the full rate; what is called half load is paced at it
 	Keys        int       `json:"keys"`
 	Scenarios   []summary `json:"scenarios"`
 }
@@ -48,7 +49,7 @@ func newReport(o options, subject string, outcomes []outcome) report {
 	r := report{
 		Subject: subject, Finished: time.Now().UTC(),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Connections: o.Connections, InFlight: o.InFlight, Keys: o.Keys,
+		Connections: o.Connections, InFlight: o.InFlight, Share: o.Share, Keys: o.Keys,
 	}
 	for _, one := range outcomes {
 		r.Scenarios = append(r.Scenarios, summarize(one))
@@ -127,7 +128,7 @@ func (r report) write(out io.Writer) error {
 	rounds := 0
 	rows := [][]string{{
 		"server CPU of a request", "µs", "floors", "min..max", "Redis µs", "INCRBYs", "min..max", "requests/s",
-		"p50 ms", "p99", "half load: p50", "p99", "RSS MB", "budget",
+		"p50 ms", "p99", pacedName(r.Share) + ": p50", "p99", "RSS MB", "budget",
 	}}
 	var lateP50, lateP99 float64
 	for _, s := range r.Scenarios {
@@ -140,15 +141,24 @@ func (r report) write(out io.Writer) error {
 
 %s
 Medians of %d interleaved rounds. Floors: over the floor's CPU in the same round. Only ratios of one run mean anything.
-Half load is paced at half the rate before it; a request counts from the moment it was due. That includes how late the
-client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the weir which serves the scenario and others
-like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before.
-`, r.Subject, r.Connections, r.InFlight, r.Keys, r.Go, r.Platform, r.CPUs, table(rows), rounds, lateP50, lateP99)
+The %s is paced, at %g of the rate before it; a request counts from the moment it was due. That includes how late
+the client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the weir which serves the scenario and
+others like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before.
+`, r.Subject, r.Connections, r.InFlight, r.Keys, r.Go, r.Platform, r.CPUs, table(rows), rounds,
+		pacedName(r.Share), r.Share, lateP50, lateP99)
 	if err == nil && lateP50 > lateMillis {
 		_, err = fmt.Fprint(out, "\nThe client could not keep to its timetable: ",
 			"something else keeps this machine busy. Measure again.\n")
 	}
 	return err
+}
+
+// pacedName is what the load at a share of the full rate is called.
+func pacedName(share float64) string {
+	if share == 0.5 {
+		return "half load"
+	}
+	return fmt.Sprintf("%g load", share)
 }
 
 // row returns the scenario's line of the table; what is unknown is a dash.

@@ -64,7 +64,7 @@ func twoRounds() outcome {
 }
 
 func TestReportShowsMediansSpreadAndMissedBudget(t *testing.T) {
-	r := newReport(options{Connections: 2, InFlight: 16, Keys: 10_000}, "weir", []outcome{twoRounds()})
+	r := newReport(options{Connections: 2, InFlight: 16, Share: 0.5, Keys: 10_000}, "weir", []outcome{twoRounds()})
 	var out strings.Builder
 	if err := r.write(&out); err != nil {
 		t.Fatal(err)
@@ -77,6 +77,21 @@ func TestReportShowsMediansSpreadAndMissedBudget(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestReportTellsAtWhichShareOfTheLoadItMeasured(t *testing.T) {
+	for share, want := range map[float64]string{
+		0.5:  "The half load is paced, at 0.5 of the rate before it;",
+		0.25: "The 0.25 load is paced, at 0.25 of the rate before it;",
+	} {
+		var out strings.Builder
+		if err := newReport(options{Share: share}, "weir", []outcome{twoRounds()}).write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), pacedName(share)+": p50") {
+			t.Errorf("the report lacks %q, or a column of that name:\n%s", want, out.String())
 		}
 	}
 }

@@ -21,15 +21,45 @@ func TestEveryScenarioHasItsRule(t *testing.T) {
 		if s.Name == floorName {
 			continue
 		}
-		entry := s.request(0).GetDescriptors()[0].GetEntries()[0]
-		match := config.Match(domain, descriptors.Descriptor{{Key: entry.GetKey(), Value: entry.GetValue()}})
-		if match.Found != descriptors.RuleFound || len(match.Rule.Limits) != 1 {
-			t.Errorf("%s: descriptors.yaml has no rule of one limit for it: its requests would pass uncounted", s.Name)
-			continue
+		for _, d := range s.request(0).GetDescriptors() {
+			entry := d.GetEntries()[0]
+			match := config.Match(domain, descriptors.Descriptor{{Key: entry.GetKey(), Value: entry.GetValue()}})
+			if match.Found != descriptors.RuleFound {
+				t.Errorf("%s: descriptors.yaml has no rule for %s: its requests would pass uncounted", s.Name, entry.GetKey())
+				continue
+			}
+			limits := match.Rule.Limits
+			if got, want := len(limits), limitsOf(s); got != want {
+				t.Errorf("%s: the rule for %s has %d limits, want %d, as the title says", s.Name, entry.GetKey(), got, want)
+				continue
+			}
+			if got := limits[len(limits)-1].Requests; got != uint64(s.Limit) {
+				t.Errorf("%s: the rule's last limit is %d, want %d, which the answers are checked for", s.Name, got, s.Limit)
+			}
+			for _, l := range limits[:len(limits)-1] {
+				if l.Requests <= uint64(s.Limit) {
+					t.Errorf("%s: a limit before the last is %d: the last would not be shown to count", s.Name, l.Requests)
+				}
+			}
 		}
-		if got := match.Rule.Limits[0].Requests; got != uint64(s.Limit) {
-			t.Errorf("%s: the rule's limit is %d, want %d, which the answers are checked for", s.Name, got, s.Limit)
-		}
+	}
+}
+
+// limitsOf is how many limits each rule of the scenario has.
+func limitsOf(s scenario) int {
+	if s.Rule == "two-limits" {
+		return 2
+	}
+	return 1
+}
+
+func TestDescriptorsOfARequestAreOnRulesOfTheirOwn(t *testing.T) {
+	var keys []string
+	for _, d := range (scenario{Rule: "three", Descriptors: 3}).request(7).GetDescriptors() {
+		keys = append(keys, d.GetEntries()[0].GetKey()+"="+d.GetEntries()[0].GetValue())
+	}
+	if got, want := strings.Join(keys, " "), "three=user-00007 three-2=user-00007 three-3=user-00007"; got != want {
+		t.Errorf("the descriptors are %s, want %s: each is a check of its own", got, want)
 	}
 }
 
@@ -85,31 +115,5 @@ func TestTheFloorIsAlwaysChosen(t *testing.T) {
 	_, err := choose(scenarios(), []string{"denied", "dinied"})
 	if err == nil || !strings.Contains(err.Error(), "dinied") {
 		t.Errorf("a misspelt scenario: %v, want an error that names it", err)
-	}
-}
-
-func TestWrongAnswersAreRefused(t *testing.T) {
-	const ok, over = ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT
-	type answer = ratelimit.RateLimitResponse
-	status := func(limit uint32) []*ratelimit.RateLimitResponse_DescriptorStatus {
-		return []*ratelimit.RateLimitResponse_DescriptorStatus{{
-			CurrentLimit: &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: limit},
-		}}
-	}
-	s := scenario{Name: "denied", Limit: 10, Want: over}
-	for _, c := range []struct {
-		name   string
-		answer *answer
-		want   string // in the error; "": none
-	}{
-		{"right", &answer{OverallCode: over, Statuses: status(10)}, ""},
-		{"admitted", &answer{OverallCode: ok, Statuses: status(10)}, "the verdict is OK, not OVER_LIMIT"},
-		{"no status", &answer{OverallCode: over}, "0 statuses"},
-		{"another rule", &answer{OverallCode: over, Statuses: status(11)}, "the current limit is 11, not 10"},
-	} {
-		err := s.check(c.answer)
-		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want an error with %q", c.name, err, c.want)
-		}
 	}
 }

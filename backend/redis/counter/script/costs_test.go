@@ -22,7 +22,7 @@ type cost struct {
 }
 
 // writeCosts prints costs as a table in Markdown. Numbers that do not apply are dashes.
-func writeCosts(out io.Writer, all []cost, incrBys []float64) {
+func writeCosts(out io.Writer, w way, all []cost, incrBys []float64) {
 	rows := [][]string{{
 		"", "live bucket", "spread", "denied", "worst check, µs", "wakes, µs", "bytes a user", "a million users",
 	}, slices.Repeat([]string{"---"}, 8)}
@@ -46,9 +46,53 @@ func writeCosts(out io.Writer, all []cost, incrBys []float64) {
 	if len(missed) > 0 {
 		verdict = "missed: " + strings.Join(missed, ", ")
 	}
-	fmt.Fprintf(out, "\n%s\nRedis CPU of a check in INCRBYs. One INCRBY, of 32 in a pipeline, took %.2f µs (%.2f..%.2f).\n"+
-		"The budget of %s for one check is %s.\n\n",
-		markdown(rows), middle(incrBys), slices.Min(incrBys), slices.Max(incrBys), maxCheck, verdict)
+	fmt.Fprintf(out, "\n%s\nRedis CPU of a check in INCRBYs, by %s with %d checks. %s\n"+
+		"The budget of %s for one check is %s.\n\n", markdown(rows), w.name, thirtyTwo.each, unit(incrBys), maxCheck, verdict)
+}
+
+// call is a call of the script.
+type call struct {
+	way    string
+	checks int
+}
+
+// comparison is what a check costs in different calls: in each repeat its CPU, in INCRBYs.
+type comparison struct {
+	layout
+	live, spread map[call][]float64
+}
+
+// writeComparisons prints comparisons as a table in Markdown.
+func writeComparisons(out io.Writer, ways []way, all []comparison, incrBys []float64) {
+	var called []call
+	header := []string{"checks in a call"}
+	for _, g := range groups() {
+		for _, w := range ways {
+			called = append(called, call{w.name, g.each})
+			header = append(header, fmt.Sprintf("%d, %s", g.each, w.name))
+		}
+	}
+	rows := [][]string{header, slices.Repeat([]string{"---"}, len(header))}
+	row := func(name string, costs map[call][]float64) {
+		cells := []string{name}
+		for _, c := range called {
+			of := costs[c]
+			cells = append(cells, fmt.Sprintf("%.1f (%.1f..%.1f)", middle(of), slices.Min(of), slices.Max(of)))
+		}
+		rows = append(rows, cells)
+	}
+	for _, c := range all {
+		row(c.name+", live", c.live)
+		row(c.name+", spread", c.spread)
+	}
+	fmt.Fprintf(out, "\n%s\nRedis CPU of a check in INCRBYs: the median of %d, and all they lie between. %s\n\n",
+		markdown(rows), repeats, unit(incrBys))
+}
+
+// unit tells what one INCRBY cost.
+func unit(incrBys []float64) string {
+	return fmt.Sprintf("One INCRBY, of 32 in a pipeline, took %.2f µs (%.2f..%.2f).",
+		middle(incrBys), slices.Min(incrBys), slices.Max(incrBys))
 }
 
 func markdown(rows [][]string) string {
@@ -80,7 +124,7 @@ func middle(values []float64) float64 {
 
 func TestCostsAreATableThatTellsAMissedBudget(t *testing.T) {
 	var out strings.Builder
-	writeCosts(&out, []cost{
+	writeCosts(&out, asFunction, []cost{
 		{
 			layout: layout{name: "quick"}, live: 2, spread: 3.25, denied: 1,
 			worst: 20 * time.Microsecond, bytes: 100, million: 1.2e8,
@@ -90,7 +134,27 @@ func TestCostsAreATableThatTellsAMissedBudget(t *testing.T) {
 	}, []float64{1, 3, 2})
 	for _, want := range []string{
 		"| quick   | 2.0         | 3.2    | 1.0    | 20              | –         | 100          | 0.12 GB         |\n",
-		"| ------- | -", "took 2.00 µs (1.00..3.00)", "for one check is missed: slow by 30µs.\n",
+		"| ------- | -", "INCRBYs, by FCALL with 32 checks. One", "took 2.00 µs (1.00..3.00)",
+		"for one check is missed: slow by 30µs.\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestComparisonsAreATableOfMediansAndSpreads(t *testing.T) {
+	costs := make(map[call][]float64)
+	for _, g := range groups() {
+		costs[call{asScript.name, g.each}] = []float64{float64(g.each), 1, 40}
+		costs[call{asFunction.name, g.each}] = []float64{2, 3, 1}
+	}
+	var out strings.Builder
+	one := comparison{layout: layout{name: "quick"}, live: costs, spread: costs}
+	writeComparisons(&out, []way{asScript, asFunction}, []comparison{one}, []float64{1, 3, 2})
+	for _, want := range []string{
+		"| 4, FCALL       | 32, EVALSHA ", "| quick, live ", "| quick, spread ",
+		"| 4.0 (1.0..40.0) | 2.0 (1.0..3.0) |", "took 2.00 µs (1.00..3.00)",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())

@@ -10,9 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // longLog is how many hits the logs hold whose single checks are timed.
@@ -25,11 +23,12 @@ func BenchmarkScriptOfLongLogs(b *testing.B) {
 		return // it has been measured
 	}
 	server := redistest.Single(b)
-	m := &bench{B: b, server: server, client: server.Client(), layout: layout{unit: descriptors.Hour, log: true}}
+	ways := waysOf(b, server)
+	m := newBench(b, server, ways[len(ways)-1], layout{units: hourly, log: true})
 	m.clear()
 	hour := time.Hour.Microseconds()
-	limit := backendtest.NewLimit(b, longLog, descriptors.Hour, 1, descriptors.SlidingLog, 0)
-	m.fill(&limit, hour/longLog)
+	limits := m.layout.limits(b, longLog)
+	m.fill(limits, longLog, hour/longLog)
 	last := begin + hour/longLog*(longLog-1)
 	rows := [][]string{{"a check of a log of 5,000 hits", "µs"}, {"---", "---"}}
 	for _, c := range []struct {
@@ -50,32 +49,21 @@ func BenchmarkScriptOfLongLogs(b *testing.B) {
 		{"the clock stepped back by a second", backend.Count, 1, last - 1e6},
 		{"the clock stepped back by half an hour: 2,500 become one", backend.Count, 1, last - hour/2},
 	} {
-		check := backend.Check{Limits: []descriptors.Limit{limit}, Op: c.op, Hits: c.hits}
+		check := backend.Check{Limits: limits, Op: c.op, Hits: c.hits}
 		took := m.once(&check, c.at)
 		rows = append(rows, []string{c.what, fmt.Sprint(took.Microseconds())})
 	}
 	fmt.Fprintf(os.Stdout, "\n%s\n", markdown(rows))
 }
 
-// fill counts a hit each so many microseconds, until the log of the first user is long.
-func (b *bench) fill(l *descriptors.Limit, every int64) {
-	_, err := b.client.Pipelined(b.Context(), func(p redis.Pipeliner) error {
-		for n := range int64(longLog) {
-			b.script(p, l, begin+n*every, []string{b.layout.user(0)})
-		}
-		return nil
-	})
-	b.must(err)
-}
-
 // once is how long a check of the first user takes, the best of some on copies.
 func (b *bench) once(c *backend.Check, at int64) time.Duration {
 	for n := range runs {
-		b.must(b.client.Copy(b.Context(), b.layout.user(0), b.layout.user(1+n), 0, true).Err())
+		b.must(b.client.Copy(b.Context(), user(0), user(1+n), 0, true).Err())
 	}
 	return slices.Min(b.timed(func(p redis.Pipeliner, each func()) {
 		for n := range runs {
-			asFunction.call(b.Context(), p, []string{b.layout.user(1 + n)}, at, c)
+			b.way.call(b.Context(), p, []string{user(1 + n)}, at, c)
 			each()
 		}
 	}))

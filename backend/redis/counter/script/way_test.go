@@ -18,14 +18,15 @@ type way struct {
 }
 
 var (
-	sha = redis.NewScript(Source()).Hash()
+	sha      = redis.NewScript(Source()).Hash()
+	function = Function() // it is made of the whole source, which would keep a call waiting
 	// asScript makes all functions at each call.
 	asScript = way{"EVALSHA", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
 		return c.EvalSha(ctx, sha, keys, arguments(now, checks)...)
 	}}
 	// asFunction keeps them, and what they have read of earlier checks.
 	asFunction = way{"FCALL", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
-		return c.FCall(ctx, Function(), keys, arguments(now, checks)...)
+		return c.FCall(ctx, function, keys, arguments(now, checks)...)
 	}}
 )
 
