@@ -77,6 +77,10 @@ func (s *Script) Load(ctx context.Context, client *goredis.Client) (way Way, err
 // loadLibrary gives a server the library, and calls its function without keys, which does nothing but shows that it may
 // be called.
 func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
+	// Who has not logged in and sends something long is hung up on; this way the server says why.
+	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
+		return err
+	}
 	err := client.FunctionLoad(ctx, s.library).Err()
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		return err
