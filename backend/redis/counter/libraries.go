@@ -21,8 +21,8 @@ const idleLibrary = 24 * time.Hour
 // tidy marks this weir's library on a server as in use, and removes those of other versions that nobody has marked for a
 // day. The marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What
 // cannot be done now is left to a later probe, of this weir or another.
-func (s *Store) tidy(ctx context.Context, on *redis.Servers, server redis.Server) {
-	if err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), script.Function()); err != nil {
+func (s *Store) tidy(ctx context.Context, on *redis.Servers, server redis.Server, own string) {
+	if err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own); err != nil {
 		on.Log().Debug("redis server: libraries of older versions are left alone", "server", server.Name, "error", err)
 	}
 }
