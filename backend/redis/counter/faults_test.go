@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -304,7 +305,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 // that comes from somebody who has not logged in, and say nothing.
 func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
 	for _, release := range append(redistest.Releases(t), "") {
-		t.Run(release, func(t *testing.T) {
+		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(release))
 			servers := connect(t, redis.Config{URL: server.Addr, Timeout: ample})
