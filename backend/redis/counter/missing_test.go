@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -142,27 +141,21 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 
 // A library that others have removed while a weir had nothing to do is loaded again by its next check.
 func TestALibraryThatIsRemovedFromAnIdleWeirIsLoadedAgain(t *testing.T) {
-	for _, release := range append(redistest.Releases(t), "") {
-		if release == oldest {
-			continue
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release))
+		s := opened(t, redis.Single, redis.Config{URL: server.Addr}, nil)
+		b := newBurden(t, "key")
+		for range 3 {
+			b.call(t, s)
+			if err := server.Client().FunctionDelete(t.Context(), script.Function()).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Single(t, redistest.WithRelease(release))
-			s := opened(t, redis.Single, redis.Config{URL: server.Addr}, nil)
-			b := newBurden(t, "key")
-			for range 3 {
-				b.call(t, s)
-				if err := server.Client().FunctionDelete(t.Context(), script.Function()).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b.exact(t, s)
-			if got := librariesOf(t, server); !slices.Equal(got, []string{script.Function()}) {
-				t.Errorf("the libraries are %v, want %s", got, script.Function())
-			}
-		})
-	}
+		b.exact(t, s)
+		if got := librariesOf(t, server); !slices.Equal(got, []string{script.Function()}) {
+			t.Errorf("the libraries are %v, want %s", got, script.Function())
+		}
+	})
 }
 
 // A replica that becomes the primary without the library, as one that was restarted or restored may, is given it. What
