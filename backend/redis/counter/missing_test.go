@@ -270,3 +270,36 @@ func TestASlotMovesToANodeWithoutTheLibrary(t *testing.T) {
 		})
 	}
 }
+
+// A user may lose the right to call functions, as in a fail-over to a replica, whose rights are its own. Scripts serve
+// until a probe finds that functions may be called again.
+func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release),
+			redistest.WithACL("ann", secret, append(countingRules(), append(scriptRules(), "+info")...)...))
+		c := redis.Config{URL: server.Addr, Auth: "ann:" + secret}
+		s := opened(t, redis.Single, c, nil)
+		b := newBurden(t, "a", "b", "c")
+		stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+		defer stop()
+		client, evals := ownerOf(t, c), 0
+		for range 10 {
+			for _, rule := range []string{"-fcall", "+fcall"} {
+				if err := server.Client().ACLSetUser(context.Background(), "ann", rule).Err(); err != nil {
+					t.Fatal(err)
+				}
+				b.goOn(t, 50)
+			}
+			before := evals
+			if evals = calls(t, redis.Single, c)["evalsha"]; evals == before {
+				t.Error("nobody was called by scripts while functions were forbidden")
+			}
+			if way, err := s.script.Load(t.Context(), client); err != nil || way.Command != "fcall" { // as a probe does
+				t.Errorf("a probe finds the way %+v, %v; want fcall", way, err)
+			}
+			b.goOn(t, 50)
+		}
+		stop()
+		b.exact(t, s)
+	})
+}
