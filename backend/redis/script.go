@@ -101,10 +101,16 @@ func refused(err error) bool {
 // load gives a server the script. An error is one that sending again would not mend.
 func (s *Script) load(ctx context.Context, client *goredis.Client) error {
 	_, err := s.Load(ctx, client)
-	if err == nil || Judge(err, true).kind != failed {
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("loading the script: %w", err)
+	switch Judge(err, true).kind {
+	case failed:
+		return fmt.Errorf("loading the script: %w", err)
+	case demoted: // a replica takes no library
+		disconnect(ctx, client)
+	}
+	return nil
 }
 
 var called = regexp.MustCompile(`call\('([A-Z]+)'`)
