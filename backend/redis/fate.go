@@ -34,8 +34,9 @@ var refusals = map[string]kind{
 	"NOSCRIPT": unloaded, "MOVED": moved, "ASK": asked,
 }
 
-// noFunction matches the errors of a server that has not the function that was called, or has no functions at all.
-var noFunction = regexp.MustCompile("(?i)^ERR (Function not found|unknown command ['`]fcall['`])")
+// uncallable matches the errors of a server that has not the function that was called, has no functions at all, or does
+// not allow the user any, as a replica may that was made the primary: its rights are its own.
+var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall')")
 
 // Judge returns the fate of a command that must run at most once and that failed with err. Only what proves that it did
 // not run allows to send it again: the server's own word, or that nothing of it was written.
@@ -69,7 +70,7 @@ func judgeSafe(err error) Fate {
 func JudgeText(text string) Fate {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	f := Fate{kind: refusals[code]}
-	if code == "ERR" && noFunction.MatchString(text) {
+	if (code == "ERR" || code == "NOPERM") && uncallable.MatchString(text) {
 		return Fate{kind: unloaded}
 	}
 	if f.kind == moved || f.kind == asked {

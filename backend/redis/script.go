@@ -77,6 +77,10 @@ func (s *Script) Load(ctx context.Context, client *goredis.Client) (way Way, err
 // loadLibrary gives a server the library, and calls its function without keys, which does nothing but shows that it may
 // be called.
 func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
+	// Who has not logged in and sends something long is hung up on; this way the server says why.
+	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
+		return err
+	}
 	err := client.FunctionLoad(ctx, s.library).Err()
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		return err
@@ -97,10 +101,16 @@ func refused(err error) bool {
 // load gives a server the script. An error is one that sending again would not mend.
 func (s *Script) load(ctx context.Context, client *goredis.Client) error {
 	_, err := s.Load(ctx, client)
-	if err == nil || Judge(err, true).kind != failed {
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("loading the script: %w", err)
+	switch Judge(err, true).kind {
+	case failed:
+		return fmt.Errorf("loading the script: %w", err)
+	case demoted: // a replica takes no library
+		disconnect(ctx, client)
+	}
+	return nil
 }
 
 var called = regexp.MustCompile(`call\('([A-Z]+)'`)

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"flag"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -19,7 +20,7 @@ import (
 )
 
 var (
-	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each topology")
+	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each topology and by each way")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
@@ -34,12 +35,18 @@ func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Con
 // opened is a store on a clock of its own.
 func opened(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64) *Store {
 	t.Helper()
+	return openedWith(t, kind, c, now, newScript())
+}
+
+// openedWith is opened for a version of the script.
+func openedWith(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64, code *redis.Script) *Store {
+	t.Helper()
 	c.Type, c.Timeout, c.Log = kind, 5*time.Second, slog.New(slog.DiscardHandler)
 	config := Config{Redis: c}
 	if now != nil {
 		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
 	}
-	s, err := Open(config)
+	s, err := open(config, code)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,25 +59,28 @@ func TestConformance(t *testing.T) {
 	for _, kind := range types {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			conform(t, kind, start(t, kind), *conformanceSteps)
+			c := start(t, kind)
+			eachWay(t, kind, c, "", func(t *testing.T, code func() *redis.Script) {
+				conform(t, kind, c, code)
+			})
 		})
 	}
 }
 
 // conform puts stores on the same servers to the suite.
-func conform(t *testing.T, kind redis.Type, c redis.Config, steps int) {
+func conform(t *testing.T, kind redis.Type, c redis.Config, code func() *redis.Script) {
 	t.Helper()
 	var round atomic.Int64
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		now := new(atomic.Int64)
-		s := opened(t, kind, c, now)
-		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/") // the stores of a topology share its servers
+		s := openedWith(t, kind, c, now, code())
+		own := fmt.Appendf(nil, "%s/%d/", t.Name(), round.Add(1)) // the stores of a topology share its servers
 		return backendtest.Store{
 			Counter: apart{s, own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
 			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
 		}
-	}, backendtest.Options{Steps: steps, Seed: *conformanceSeed, Patience: 5 * time.Second})
+	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
 // bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.

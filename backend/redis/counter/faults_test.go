@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 )
 
 // onServer is a store of the plain script at an address.
@@ -297,4 +299,25 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	_ = client.Close()
 	server.Cont()
 	wait(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A check that meets a server before its probe tells what is wrong with it, too: the server would hang up on a script
+// that comes from somebody who has not logged in, and say nothing.
+func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
+	for _, release := range append(redistest.Releases(t), "") {
+		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(release))
+			servers := connect(t, redis.Config{URL: server.Addr, Timeout: ample})
+			s := newStore(servers, nil, newScript(), language{script.AppendKey, script.AppendArg, script.Decode})
+			defer s.Close()
+			took, err := decide(s, ample, "key")
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "NOAUTH") {
+				t.Errorf("after %v: %v; want the server's NOAUTH", took, err)
+			}
+			if n := s.Stats().Resent; n > 0 {
+				t.Errorf("the check was sent again %d times; credentials do not come by waiting", n)
+			}
+		})
+	}
 }

@@ -138,8 +138,9 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 		checks = append(checks, backend.Check{Key: fmt.Append(nil, i), Hits: 1,
 			Limits: limitsPer(t, 10, []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2])})
 	}
-	before := []int{proxies[0].Requests("evalsha"), proxies[1].Requests("evalsha")}
-	asked := func(i int) int { return proxies[i].Requests("evalsha") - before[i] }
+	calls := func(i int) int { return proxies[i].Requests("fcall") + proxies[i].Requests("evalsha") }
+	before := []int{calls(0), calls(1)}
+	asked := func(i int) int { return calls(i) - before[i] }
 	for _, s := range servers {
 		s.Stop()
 	}

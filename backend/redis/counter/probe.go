@@ -49,8 +49,8 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 		return err
 	}
 	s.tell(on, server, way)
-	if way.Refused == nil {
-		s.tidy(ctx, on, server)
+	if way.Command == "fcall" {
+		s.tidy(ctx, on, server, way.Name)
 	}
 	return nil
 }

@@ -208,6 +208,7 @@ func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
 func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	locked := redistest.Single(t, redistest.WithPassword(secret))
+	lockedOld := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(redistest.Releases(t)[0]))
 	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
 	node := redistest.Cluster(t)
 	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), "{probe 0}").Result()
@@ -224,6 +225,7 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		{"no password", redis.Config{URL: locked.Addr}, "the credentials are missing or wrong"},
+		{"no password for a server without functions", redis.Config{URL: lockedOld.Addr}, "the credentials are missing or wrong"},
 		{"a wrong password", redis.Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
 		{"a replica", redis.Config{URL: readonly.Addr}, "it is a replica: name the primary"},
 		{"a node of a cluster", redis.Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},

@@ -85,12 +85,15 @@ type Config struct {
 
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
 // the servers can count is probed in the background, logged, and reported by Health.
-func Open(c Config) (*Store, error) {
+func Open(c Config) (*Store, error) { return open(c, newScript()) }
+
+// open is Open for a version of the script.
+func open(c Config, code *redis.Script) (*Store, error) {
 	servers, err := redis.Connect(c.Redis, rights())
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(servers, c.Now, newScript(), language{script.AppendKey, script.AppendArg, script.Decode})
+	s := newStore(servers, c.Now, code, language{script.AppendKey, script.AppendArg, script.Decode})
 	s.health = servers.Watch(s.probe)
 	return s, nil
 }

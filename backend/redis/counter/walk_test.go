@@ -14,13 +14,16 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-var walkSteps = flag.Int("walk", 3_000, "random steps beside the model, on each topology")
+var walkSteps = flag.Int("walk", 3_000, "random steps beside the model, on each topology and by each way")
 
 func TestEachTopologyAgreesStepForStep(t *testing.T) {
 	for _, kind := range types {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			agree(t, kind, start(t, kind), *walkSteps)
+			c := start(t, kind)
+			eachWay(t, kind, c, "", func(t *testing.T, code func() *redis.Script) {
+				agree(t, kind, c, *walkSteps, code)
+			})
 		})
 	}
 }
@@ -33,8 +36,10 @@ func TestOtherReleasesAreCountedOn(t *testing.T) {
 			t.Run(release+", "+kind.String(), func(t *testing.T) {
 				t.Parallel()
 				c := start(t, kind, redistest.WithRelease(release))
-				agree(t, kind, c, *walkSteps/5)
-				conform(t, kind, c, *conformanceSteps)
+				eachWay(t, kind, c, release, func(t *testing.T, code func() *redis.Script) {
+					agree(t, kind, c, *walkSteps/5, code)
+					conform(t, kind, c, code)
+				})
 			})
 		}
 	}
@@ -42,14 +47,14 @@ func TestOtherReleasesAreCountedOn(t *testing.T) {
 
 // agree walks several stores with clocks of their own on the same servers. Their calls have up to 64 checks, of keys
 // that lie on all of the servers.
-func agree(t *testing.T, kind redis.Type, c redis.Config, steps int) {
+func agree(t *testing.T, kind redis.Type, c redis.Config, steps int, code func() *redis.Script) {
 	t.Helper()
 	var players []backendtest.Player
 	for range 4 {
 		now := new(atomic.Int64)
-		s := opened(t, kind, c, now)
+		s := openedWith(t, kind, c, now, code())
 		players = append(players, func(h backendtest.History) ([]backend.Decision, error) {
-			return play(t.Context(), s, func(at window.Instant) { now.Store(int64(at)) }, h)
+			return play(t.Context(), apart{s, []byte(t.Name() + "/")}, func(at window.Instant) { now.Store(int64(at)) }, h)
 		})
 	}
 	walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 10 * time.Second}
@@ -57,7 +62,7 @@ func agree(t *testing.T, kind redis.Type, c redis.Config, steps int) {
 }
 
 // play asks a store one call after the other.
-func play(ctx context.Context, s *Store, set func(window.Instant), h backendtest.History) ([]backend.Decision, error) {
+func play(ctx context.Context, s backend.Counter, set func(window.Instant), h backendtest.History) ([]backend.Decision, error) {
 	var decisions []backend.Decision
 	for asks := range h.Calls() {
 		set(asks[0].Now)

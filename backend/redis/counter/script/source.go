@@ -45,15 +45,17 @@ func Source() string { return body() + "return script()(KEYS, ARGV)\n" }
 const LibraryPrefix = "weir_"
 
 // Function returns the name of the library, and of the function in it that does what the script does. It names the
-// content: another version's has another name.
+// content, all but the name itself: another version's has another name.
 func Function() string {
-	return fmt.Sprintf("%s%x", LibraryPrefix, sha1.Sum([]byte(body())))[:len(LibraryPrefix)+16]
+	return fmt.Sprintf("%s%x", LibraryPrefix, sha1.Sum([]byte(library(""))))[:len(LibraryPrefix)+16]
 }
 
 // Library returns the script as a library, for FUNCTION LOAD. Its functions are made by the first call, since neither
 // redis.call nor the libraries of Lua can be reached while Redis loads it, and are kept.
-func Library() string {
-	return "#!lua name=" + Function() + "\nlocal function make()\n" + body() + "return script()\nend\n" +
-		"local run\nredis.register_function('" + Function() + "', function(keys, argv)\n" +
+func Library() string { return library(Function()) }
+
+func library(name string) string {
+	return "#!lua name=" + name + "\nlocal function make()\n" + body() + "return script()\nend\n" +
+		"local run\nredis.register_function('" + name + "', function(keys, argv)\n" +
 		"\trun = run or make()\n\treturn run(keys, argv)\nend)\n"
 }

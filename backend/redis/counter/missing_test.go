@@ -1,0 +1,305 @@
+package counter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// codes are the scripts by which a server with functions counts by each way.
+var codes = map[string]func() *redis.Script{"by functions": newScript, "by scripts": scriptOnly}
+
+// burden is a load of hits on the same keys, each under two sliding windows that no test fills or outlives: every hit
+// that is counted stays in both of them.
+type burden struct {
+	tally
+	keys   []string
+	limits []descriptors.Limit
+
+	mu     sync.Mutex
+	errors map[string]int // of the calls without an answer
+}
+
+func newBurden(t *testing.T, keys ...string) *burden {
+	t.Helper()
+	return &burden{keys: keys, errors: make(map[string]int), limits: []descriptors.Limit{
+		backendtest.NewLimit(t, 1<<40, descriptors.Hour, 12, descriptors.SlidingWindow, 0),
+		backendtest.NewLimit(t, 1<<40, descriptors.Week, 1, descriptors.SlidingWindow, 0),
+	}}
+}
+
+// call makes one call, of a hit on each key, and notes what came of it.
+func (b *burden) call(t *testing.T, on backend.Counter) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	defer cancel()
+	checks := make([]backend.Check, len(b.keys))
+	for i, key := range b.keys {
+		checks[i] = backend.Check{Key: []byte(key), Limits: b.limits, Hits: 1}
+	}
+	start := time.Now()
+	err := backend.DecideAll(ctx, on, checks, make([]backend.Decision, len(checks)))
+	b.note(t, err, time.Since(start))
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.errors[err.Error()]++
+	}
+}
+
+// goOn waits until so many calls more are answered.
+func (b *burden) goOn(t *testing.T, calls int64) {
+	t.Helper()
+	before := b.answered.Load()
+	wait(t, fmt.Sprintf("%d calls more are answered", calls), func() bool { return b.answered.Load() >= before+calls })
+}
+
+// counted wants each key to hold from least to most hits under each limit.
+func (b *burden) counted(t *testing.T, on backend.Counter, least, most int64) {
+	t.Helper()
+	for _, key := range b.keys {
+		for i := range b.limits {
+			check := backend.Check{Key: []byte(key), Limits: b.limits[i : i+1], Op: backend.Look}
+			out := make([]backend.Decision, 1)
+			if err := backend.DecideAll(t.Context(), on, []backend.Check{check}, out); err != nil {
+				t.Fatal(err)
+			}
+			if got := int64(out[0].Before); got < least || got > most {
+				t.Errorf("key %q holds %d hits under %v; want from %d to %d: %d calls were answered, and %d not", key, got,
+					b.limits[i].Window, least, most, b.answered.Load(), b.unknown.Load())
+			}
+		}
+	}
+}
+
+// exact wants every call to have been answered, and counted once.
+func (b *burden) exact(t *testing.T, on backend.Counter) {
+	t.Helper()
+	if n := b.unknown.Load(); n > 0 {
+		t.Errorf("%d of %d calls failed: %v", n, n+b.answered.Load(), slices.Collect(maps.Keys(b.errors)))
+	}
+	b.counted(t, on, b.answered.Load(), b.answered.Load())
+}
+
+// onAll sends a command to every server of a store.
+func onAll(t *testing.T, s *Store, command ...any) {
+	t.Helper()
+	err := s.servers.Each(t.Context(), func(name string, do func(...any) (any, error)) error {
+		if _, err := do(command...); err != nil {
+			return fmt.Errorf("%s: %v: %w", name, command, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// librariesOf are the names of weir's libraries on a server.
+func librariesOf(t *testing.T, server *redistest.Server) (names []string) {
+	t.Helper()
+	return librariesLike(t, server, script.LibraryPrefix+"*")
+}
+
+func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
+	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
+		for way, code := range codes {
+			t.Run(kind.String()+", "+way, func(t *testing.T) {
+				t.Parallel()
+				s := openedWith(t, kind, start(t, kind), nil, code())
+				b := newBurden(t, "a", "b", "c", "d")
+				stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+				defer stop()
+				flushes := 0
+				for ; flushes < 50 || s.Stats().Resent < 50 && flushes < 10_000; flushes++ {
+					onAll(t, s, "function", "flush")
+					onAll(t, s, "script", "flush")
+					time.Sleep(3 * time.Millisecond)
+				}
+				stop()
+				b.exact(t, s)
+				if s.Stats().Resent < 50 {
+					t.Errorf("%d flushes met %d checks, want 50: too few have shown anything", flushes, s.Stats().Resent)
+				}
+				t.Logf("%d flushes, %d calls, %d checks sent again", flushes, b.answered.Load(), s.Stats().Resent)
+			})
+		}
+	}
+}
+
+// A library that others have removed while a weir had nothing to do is loaded again by its next check.
+func TestALibraryThatIsRemovedFromAnIdleWeirIsLoadedAgain(t *testing.T) {
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release))
+		s := opened(t, redis.Single, redis.Config{URL: server.Addr}, nil)
+		b := newBurden(t, "key")
+		for range 3 {
+			b.call(t, s)
+			if err := server.Client().FunctionDelete(t.Context(), script.Function()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.exact(t, s)
+		if got := librariesOf(t, server); !slices.Equal(got, []string{script.Function()}) {
+			t.Errorf("the libraries are %v, want %s", got, script.Function())
+		}
+	})
+}
+
+// A replica that becomes the primary without the library, as one that was restarted or restored may, is given it. What
+// the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
+func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code    func() *redis.Script
+		missing bool
+	}{
+		"with the library":    {newScript, false},
+		"without the library": {newScript, true},
+		"without the script":  {scriptOnly, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Sentinel(t)
+			c := redis.Config{URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
+			s := openedWith(t, redis.Sentinel, c, nil, tc.code())
+			b := newBurden(t, "a", "b", "c")
+			stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+			defer stop()
+			b.goOn(t, 200)
+			primary := set.Await(t)
+			replica := set.Nodes[1]
+			if replica == primary {
+				replica = set.Nodes[0]
+			}
+			if tc.missing {
+				forget(t, replica)
+			}
+			after := set.Failover(t)
+			if after != replica {
+				t.Fatalf("%s is the primary, want %s", after.Addr, replica.Addr)
+			}
+			b.goOn(t, 200)
+			stop()
+			b.counted(t, s, 1, b.answered.Load()+b.unknown.Load())
+			if got := librariesOf(t, after); (len(got) == 1) != (name != "without the script") {
+				t.Errorf("the new primary has the libraries %v", got)
+			}
+			for text, n := range b.errors {
+				t.Logf("%d calls failed: %s", n, text)
+				for _, ours := range []string{"unction", "NOSCRIPT", "script"} {
+					if strings.Contains(text, ours) {
+						t.Errorf("%d calls failed: %s; what is missing has to be loaded", n, text)
+					}
+				}
+			}
+			t.Logf("%d calls answered, %d not, the slowest after %v; %+v", b.answered.Load(), b.unknown.Load(),
+				time.Duration(b.slowest.Load()), s.Stats())
+		})
+	}
+}
+
+// forget takes a replica all libraries and scripts.
+func forget(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	for _, command := range [][]any{
+		{"config", "set", "replica-read-only", "no"}, {"function", "flush"}, {"script", "flush"},
+		{"config", "set", "replica-read-only", "yes"},
+	} {
+		if err := replica.Client().Do(t.Context(), command...).Err(); err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+	}
+	if got := librariesOf(t, replica); len(got) > 0 {
+		t.Fatalf("the replica has %v", got)
+	}
+}
+
+// A node that no weir has asked to count gets a slot under load, and with it the library; then the node that had it, and
+// that weirs know to have the library, has lost it when the slot comes back.
+func TestASlotMovesToANodeWithoutTheLibrary(t *testing.T) {
+	for way, code := range codes {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Cluster(t)
+			servers := connect(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample})
+			if err := servers.Each(t.Context(), func(string, func(...any) (any, error)) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			// Without probes, which would load it everywhere, and with keys of one slot.
+			s := newStore(servers, nil, code(), language{plain.appendKey, script.AppendArg, script.Decode})
+			defer s.Close()
+			b := newBurden(t, "slot/a", "slot/b", "slot/c", "slot/d")
+			stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+			defer stop()
+			b.goOn(t, 200)
+			slot, from := set.SlotOf(t, plainKey("slot/")), set.NodeOf(t, plainKey("slot/"))
+			to := set.Primaries(t)[0]
+			if to == from {
+				to = set.Primaries(t)[1]
+			}
+			during := func(redistest.Phase) { b.goOn(t, 100) }
+			for _, move := range [][2]*redistest.Server{{from, to}, {to, from}} {
+				if got := librariesOf(t, move[1]); len(got) > 0 {
+					t.Errorf("the node that gets the slot has %v, want no library", got)
+				}
+				set.MigrateSlot(t, slot, move[0], move[1], during)
+				for _, command := range []string{"function", "script"} {
+					if err := move[0].Client().Do(t.Context(), command, "flush").Err(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			stop()
+			b.exact(t, s)
+			if got := librariesOf(t, from); (len(got) == 1) != (way == "by functions") {
+				t.Errorf("the slot's owner has the libraries %v", got)
+			}
+			t.Logf("%d calls, the slowest %v; %+v", b.answered.Load(), time.Duration(b.slowest.Load()), s.Stats())
+		})
+	}
+}
+
+// A user may lose the right to call functions, as in a fail-over to a replica, whose rights are its own. Scripts serve
+// until a probe finds that functions may be called again.
+func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release),
+			redistest.WithACL("ann", secret, append(countingRules(), append(scriptRules(), "+info")...)...))
+		c := redis.Config{URL: server.Addr, Auth: "ann:" + secret}
+		s := opened(t, redis.Single, c, nil)
+		b := newBurden(t, "a", "b", "c")
+		stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+		defer stop()
+		client, evals := ownerOf(t, c), 0
+		for range 10 {
+			for _, rule := range []string{"-fcall", "+fcall"} {
+				if err := server.Client().ACLSetUser(context.Background(), "ann", rule).Err(); err != nil {
+					t.Fatal(err)
+				}
+				b.goOn(t, 50)
+			}
+			before := evals
+			if evals = calls(t, redis.Single, c)["evalsha"]; evals == before {
+				t.Error("nobody was called by scripts while functions were forbidden")
+			}
+			if way, err := s.script.Load(t.Context(), client); err != nil || way.Command != "fcall" { // as a probe does
+				t.Errorf("a probe finds the way %+v, %v; want fcall", way, err)
+			}
+			b.goOn(t, 50)
+		}
+		stop()
+		b.exact(t, s)
+	})
+}
