@@ -2,7 +2,6 @@ package redis
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -33,10 +32,6 @@ var refusals = map[string]kind{
 	"TRYAGAIN": again, "CLUSTERDOWN": again, "LOADING": again, "MASTERDOWN": again, "READONLY": demoted,
 	"NOSCRIPT": unloaded, "MOVED": moved, "ASK": asked,
 }
-
-// uncallable matches the errors of a server that has not the function that was called, has no functions at all, or does
-// not allow the user any, as a replica may that was made the primary: its rights are its own.
-var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall')")
 
 // Judge returns the fate of a command that must run at most once and that failed with err. Only what proves that it did
 // not run allows to send it again: the server's own word, or that nothing of it was written.
@@ -70,9 +65,6 @@ func judgeSafe(err error) Fate {
 func JudgeText(text string) Fate {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	f := Fate{kind: refusals[code]}
-	if (code == "ERR" || code == "NOPERM") && uncallable.MatchString(text) {
-		return Fate{kind: unloaded}
-	}
 	if f.kind == moved || f.kind == asked {
 		_, addr, found := strings.Cut(rest, " ") // after the slot
 		if !found {

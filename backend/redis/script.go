@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,9 +26,24 @@ type Script struct {
 type Way struct {
 	Command string // fcall or evalsha
 	Name    string // that of the function, or the hash of the script
-	// Refused is why the server has no library: it knows no functions, as before Redis 7.0, or the user may not use them.
-	// It is nil if it has one, or if the script has none.
+	// Refused is why the library is not used: the server knows no functions, as before Redis 7.0, the user may not use them,
+	// or the server takes no writes. It is nil if it is used, or if the script has none.
 	Refused error
+}
+
+// uncallable matches the errors of a server that has not the function that was called, has no functions at all, or does
+// not allow the user any, as a replica may that was made the primary: its rights are its own. One that takes no writes
+// refuses a function before it runs, where a script runs up to its first write: denied checks and looks have none.
+var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
+	"OOM |NOREPLICAS |MISCONF )")
+
+// Judge is the function Judge for a call of the script in this way.
+func (w Way) Judge(err error, written bool) Fate {
+	var reply goredis.Error
+	if w.Command == "fcall" && written && errors.As(err, &reply) && uncallable.MatchString(reply.Error()) {
+		return Fate{kind: unloaded}
+	}
+	return Judge(err, written)
 }
 
 // NewScript makes a script of its source.
@@ -88,14 +104,12 @@ func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error 
 	return client.FCall(ctx, s.function, nil, 0, "").Err()
 }
 
-// refused reports whether an error says that a server has no functions for a user, now or later.
+// noFunctions matches the errors of a server that has no functions, and of one that takes no writes now.
+var noFunctions = regexp.MustCompile(`(?i)can't run this command|unknown (sub)?command|^(OOM|NOREPLICAS|MISCONF) `)
+
+// refused reports whether an error says that a server has no functions for a user, or not now.
 func refused(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := strings.ToLower(err.Error())
-	return goredis.IsPermissionError(err) || strings.Contains(text, "can't run this command") ||
-		strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
+	return err != nil && (goredis.IsPermissionError(err) || noFunctions.MatchString(err.Error()))
 }
 
 // load gives a server the script. An error is one that sending again would not mend.

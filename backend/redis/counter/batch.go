@@ -117,7 +117,7 @@ func (b *batch) release() {
 func (b *batch) read(a *ask, e *scriptCall, i int) {
 	switch err := e.Err(); {
 	case err != nil:
-		a.Unanswered(redis.Judge(err, e.written), err)
+		a.Unanswered(e.way.Judge(err, e.written), err)
 		return
 	case !e.written: // making a connection took too long
 		a.Unanswered(redis.Judge(errLate, false), errLate)

@@ -15,6 +15,7 @@ import (
 // use after the other.
 type scriptCall struct {
 	*goredis.Cmd
+	way       redis.Way
 	args      []any
 	asked     blob    // for each check the place of its question
 	questions []*blob // each once
@@ -50,7 +51,7 @@ func (e *scriptCall) Args() []any {
 func (e *scriptCall) set(way redis.Way, now string, asks ...*ask) {
 	e.SetErr(nil)
 	e.SetVal(nil)
-	e.checks, e.until, e.written = len(asks), time.Time{}, false
+	e.way, e.checks, e.until, e.written = way, len(asks), time.Time{}, false
 	e.args = append(e.args[:0], way.Command, way.Name, len(asks))
 	e.asked, e.questions = e.asked[:0], e.questions[:0]
 	for _, a := range asks {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -91,9 +92,11 @@ func (s *Store) tell(on *redis.Servers, server redis.Server, way redis.Way) {
 	case goredis.IsPermissionError(way.Refused):
 		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these: "+
 			on.ACLLine(server), "server", server.Name, "error", way.Refused)
-	default:
+	case strings.Contains(strings.ToLower(way.Refused.Error()), "unknown"):
 		on.Log().Info("redis server counts by a script, which costs it more than functions; these need Redis 7.0 or Valkey",
 			"server", server.Name, "error", way.Refused)
+	default:
+		on.Log().Warn("redis server counts by a script until it takes writes again", "server", server.Name, "error", way.Refused)
 	}
 }
 
