@@ -14,7 +14,7 @@
 --   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
 --   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
 
-local MOST = 300 -- sets of limits that are remembered
+local MOST = 300 -- questions that are remembered, and sets of limits
 
 local sliding_window
 local algorithms = {
@@ -26,6 +26,7 @@ local algorithms = {
 		sliding_window(limit)
 	end,
 }
+local questions, asked = {}, 0
 local remembered, sets = {}, 0
 
 local function limits_of(packed)
@@ -42,8 +43,12 @@ local function limits_of(packed)
 	return limits
 end
 
--- question returns what a check asks. It makes the same limits once.
+-- question returns what a check asks. The same is made once.
 local function question(packed)
+	local known = questions[packed]
+	if known then
+		return known
+	end
 	local op, hits = from_bytes('<BI7', packed)
 	local rest = sub(packed, 9)
 	local limits = remembered[rest]
@@ -54,6 +59,11 @@ local function question(packed)
 		end
 		remembered[rest], sets = limits, sets + 1
 	end
-	return {limits = limits, op = op, hits = hits, more = op == COUNT and min(hits, MAX_COUNT) or 0,
+	if asked == MOST then
+		questions, asked = {}, 0
+	end
+	known = {limits = limits, op = op, hits = hits, more = op == COUNT and min(hits, MAX_COUNT) or 0,
 		size = op == COUNT and hits or op == REFUND and 0 or nil}
+	questions[packed], asked = known, asked + 1
+	return known
 end
