@@ -244,8 +244,7 @@ func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log. Its instants are
-// kept apart from all counts, and no store decides over two keys at once.
+// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log.
 func Mixed(limits []Limit) bool {
 	for i := range limits {
 		if (limits[i].Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog) {

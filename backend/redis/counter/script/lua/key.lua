@@ -3,9 +3,10 @@
 local ERASED = {} -- in place of a field that is to be removed
 
 local key
-local chunks                                           -- what is known of chunks: false if there is none; nil if nothing
-local touched, touches = {}, 0                         -- names of chunks that were changed
-local written, writes, erased, erasures = {}, 0, {}, 0 -- names of fields and their values, one after the other; names
+local chunks                    -- what is known of chunks: false if there is none; nil if nothing is known
+local touched, touches = {}, 0  -- names of chunks that were changed
+local written, writes = {}, 0   -- names of fields and their values, one after the other
+local erased, erasures = {}, 0  -- names of fields
 
 -- forget forgets what is known of the last key, and what an error has left unwritten.
 local function forget()
@@ -60,8 +61,8 @@ local function kept(moment, window)
 	return ceil(moment / part) * part
 end
 
--- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end before:
--- what dropped limits have left in it would now outlive its time, and is to be trimmed.
+-- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end
+-- before: what dropped limits have left in it would now outlive its time, and is to be trimmed.
 local function keep(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
 	if left < needed then
@@ -70,8 +71,8 @@ local function keep(moment, now)
 	end
 end
 
--- broken is raised where fields do not fit each other. Somebody has changed them, and a script must never search without
--- end.
+-- broken is raised where fields do not fit each other. Somebody has changed them, and a script must never search
+-- without end.
 local function broken()
 	error('the fields of ' .. key .. ' do not fit each other')
 end

@@ -1,16 +1,16 @@
--- What a check asks, as AppendArg packs it: its operation, its hits, and its limits. Of each limit: the algorithm, whether it
--- charges though denied, the requests that fit at once, window, the width of its finest buckets, its name among the key's
--- fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels, and in place of the
--- width the requests that leak in a window.
+-- What a check asks, as AppendArg packs it: its operation, its hits, and its limits. Of each limit: the algorithm,
+-- whether it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name
+-- among the key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels,
+-- and in place of the width the requests that leak in a window.
 --
--- A limit has functions of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then serves
--- the next key:
+-- A limit has functions of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then
+-- serves the next key:
 --
 --   load(now)             reads what counts now, and returns it
 --   take_back(now, hits)  takes away the newest hits, of which there are so many
---   count(now, hits)      counts as many of the hits as there is room for. It returns what then counts; its field, if that is
---                         to be written, or ERASED; and until when the key lasted for what was loaded, false if that has
---                         not changed. Chunks are put.
+--   count(now, hits)      counts as many of the hits as there is room for. It returns what then counts; its field, if
+--                         that is to be written, or ERASED; and until when the key lasted for what was loaded, false
+--                         if that has not changed. Chunks are put.
 --   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
 --   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
 

@@ -98,7 +98,7 @@ local function decide(name, asked, now)
 			written[writes + 1], written[writes + 2], writes = l.name, field, writes + 2
 		end
 	end
-	if writes == 2 and erasures == 0 and not chunks then
+	if writes == 2 and erasures == 0 and not chunks then -- nearly always
 		call('HSET', name, written[1], written[2])
 		writes = 0
 	elseif writes > 0 or erasures > 0 then

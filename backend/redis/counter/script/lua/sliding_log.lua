@@ -1,13 +1,13 @@
 -- sliding_log: every instant at which something was counted, and the total of the limit's hits up to it.
 --
 -- What counts is the difference of two totals, the last one and the one before the first instant that has not left. So
--- nothing depends on how soon those that have left are removed. Totals go round at 2^53; what counts at the same time is
--- less.
+-- nothing depends on how soon those that have left are removed. Totals go round at 2^53; what counts at the same time
+-- is less.
 --
--- Instants stand in chunks, which are numbered: a total, then an instant and the total up to it, again and again, 7 bytes
--- each. The last chunk, the tail, stands in the header until it is full, so most checks read and write the header alone.
--- It tells of the chunks from first on; others are left over, from low to before first and from last to before high, and
--- are removed by and by.
+-- Instants stand in chunks, which are numbered: a total, then an instant and the total up to it, again and again, 7
+-- bytes each. The last chunk, the tail, stands in the header until it is full, so most checks read and write the header
+-- alone. It tells of the chunks from first on; others are left over, from low to before first and from last to before
+-- high, and are removed by and by.
 
 local function sliding_log(limit)
 	local ROUND = 9007199254740992
@@ -29,8 +29,8 @@ local function sliding_log(limit)
 		return number == last and tail or get(name_of(number)) or broken()
 	end
 
-	-- seek returns the first of the instants that count which is later than a moment, or up to which so many hits count: the
-	-- number of its chunk, its place and the chunk.
+	-- seek returns the first of the instants that count which is later than a moment, or up to which so many hits
+	-- count: the number of its chunk, its place and the chunk.
 	local function seek(moment, hits)
 		local function before(chunk, at)
 			local time, upto = from_bytes('<I7I7', chunk, 14 * at - 6)
@@ -63,7 +63,8 @@ local function sliding_log(limit)
 		tail, base, held, first = to_bytes('<I7', total), total, 0, last
 	end
 
-	-- move lets go of what has left the window, and makes one instant, now, of all that are later: the clock stepped back.
+	-- move lets go of what has left the window, and makes one instant, now, of all that are later: the clock stepped
+	-- back.
 	local function move(now)
 		changed = true
 		if newest > now and oldest >= now then

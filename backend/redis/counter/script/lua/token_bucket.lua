@@ -1,11 +1,11 @@
--- token_bucket: a count that leaks evenly, rate hits in a window. One field has the rate; when the bucket was last changed;
--- how long hits had been leaking then; and the hits that were counted since that leaking began. The arithmetic is that of
--- window.Tokens in Go, with the same doubles.
+-- token_bucket: a count that leaks evenly, rate hits in a window. One field has the rate; when the bucket was last
+-- changed; how long hits had been leaking then; and the hits that were counted since that leaking began. The arithmetic
+-- is that of window.Tokens in Go, with the same doubles.
 
 local function token_bucket(limit)
 	local name, rate, window = limit.name, limit.rate, limit.window
-	-- What counts; the hits that were counted since a start, those included that have leaked; until when the key lasted for
-	-- what was loaded.
+	-- What counts; the hits that were counted since a start, those included that have leaked; until when the key lasted
+	-- for what was loaded.
 	local held, counted, start, saved
 	local changed, lasted
 
@@ -44,8 +44,8 @@ local function token_bucket(limit)
 		return moment < MAX_COUNT and moment or MAX_COUNT
 	end
 
-	-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until an
-	-- age: the same share of it has leaked.
+	-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until
+	-- an age: the same share of it has leaked.
 	local function carried(age, was)
 		local hits = leaked(age, was, window)
 		if hits > 0 then
@@ -54,15 +54,15 @@ local function token_bucket(limit)
 		return min(floor(age * was / rate), leaks(1, rate, window) - 1)
 	end
 
-	-- drained is until when a key is kept for hits that leak by a rate. The two microseconds are more than doubles may be
-	-- wrong.
+	-- drained is until when a key is kept for hits that leak by a rate. The two microseconds are more than doubles may
+	-- be wrong.
 	local function drained(from, hits, by)
 		local moment = from + hits * window / by + 2
 		return kept(moment < MAX_COUNT and moment or MAX_COUNT, window)
 	end
 
-	-- A clock that stepped back takes the whole state with it. Where the requests of a window have changed, what counts leaks
-	-- by the new ones from now on.
+	-- A clock that stepped back takes the whole state with it. Where the requests of a window have changed, what counts
+	-- leaks by the new ones from now on.
 	function limit.load(now)
 		local value = call('HGET', key, name)
 		held, counted, start, saved, changed, lasted = 0, 0, now, 0, false, false

@@ -1,6 +1,6 @@
--- What limits leave behind that the configuration has dropped. A key that stays hot under others would keep it for ever,
--- so checks that prolong the key remove it, some at a time. What still counts stays: while a configuration is rolled out
--- both are asked.
+-- What limits leave behind that the configuration has dropped. A key that stays hot under others would keep it for
+-- ever, so checks that prolong the key remove it, some at a time. What still counts stays: while a configuration is
+-- rolled out both are asked.
 
 local function trimming()
 	local MANY = 128 -- fields of a hash that are looked at in one check
@@ -47,8 +47,8 @@ local function trimming()
 			or string.match(field, '^(l%w+):.......$')
 	end
 
-	-- strangers says whether the hash, whose end was moved, may hold fields of other limits than those of these names. It
-	-- looks closely once in a window, but always where there are many fields: of these a check sees few.
+	-- strangers says whether the hash, whose end was moved, may hold fields of other limits than those of these names.
+	-- It looks closely once in a window, but always where there are many fields: of these a check sees few.
 	local function strangers(own, window, ended, needed)
 		local fields = call('HLEN', key)
 		if fields == 1 or fields > MANY then
@@ -64,8 +64,8 @@ local function trimming()
 		return false
 	end
 
-	-- page returns fields, their values, and whether these are all. Of a large hash it is a part, another one each time; but
-	-- of a hash that is packed, and may hold hundreds, Redis has no parts.
+	-- page returns fields, their values, and whether these are all. Of a large hash it is a part, another one each
+	-- time; but of a hash that is packed, and may hold hundreds, Redis has no parts.
 	local function page(now)
 		if call('HLEN', key) <= MANY then
 			local fields = call('HKEYS', key)
@@ -80,8 +80,8 @@ local function trimming()
 		return fields, values, false
 	end
 
-	-- remove removes fields of dropped limits. The header of one that has chunks goes only together with all of these: one that
-	-- begins anew must not find any that it does not know of.
+	-- remove removes fields of dropped limits. The header of one that has chunks goes only together with all of these:
+	-- one that begins anew must not find any that it does not know of.
 	local function remove(own, now)
 		local fields, values, all = page(now)
 		local over, gone = {}, {} -- over says of a header whether what it tells of is over

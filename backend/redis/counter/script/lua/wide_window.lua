@@ -3,8 +3,8 @@
 
 local NAMES = 100 -- names of chunks of a level that are remembered
 
--- levels_of says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many of
--- its buckets a chunk has.
+-- levels_of says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many
+-- of its buckets a chunk has.
 local function levels_of(name, fans)
 	local levels, per = {}, 1
 	for i = 1, #fans do
@@ -45,8 +45,8 @@ local function wide_functions()
 		return floor((finest - begin) / level.per)
 	end
 
-	-- chunk_of returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first bucket.
-	-- The chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
+	-- chunk_of returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first
+	-- bucket. The chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
 	function Wide:chunk_of(level, finest)
 		local name, begin = chunk_at(self.levels[level], finest)
 		local above = self.levels[level + 1]
@@ -87,9 +87,9 @@ local function wide_functions()
 		return hits
 	end
 
-	-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs where
-	-- a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but counts.
-	-- After some chunks, if that is given, it returns how far it came.
+	-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs
+	-- where a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but
+	-- counts. After some chunks, if that is given, it returns how far it came.
 	function Wide:seek(level, from, most)
 		local levels, lowest = self.levels, level
 		while from <= self.newest do
@@ -118,8 +118,8 @@ local function wide_functions()
 		broken()
 	end
 
-	-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are then
-	-- left out. There are more hits in the chunks than these.
+	-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are
+	-- then left out. There are more hits in the chunks than these.
 	function Wide:back(hits)
 		local levels, level, finest = self.levels, 1, self.newest
 		while finest >= self.oldest do
@@ -197,8 +197,8 @@ local function wide_functions()
 		end
 	end
 
-	-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for one
-	-- check, the rest is swept by the next ones.
+	-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for
+	-- one check, the rest is swept by the next ones.
 	function Wide:restart(at)
 		if self.newest > 0 then
 			self.oldest = self.newest
@@ -214,15 +214,16 @@ local function wide_functions()
 		end
 		if self.newest == 0 then
 			self.swept = at
-			if #self.levels > 2 then -- many chunks: a long value makes Redis index the fields before there are too many to do so
+			-- Many chunks: a long value makes Redis index the fields before there are too many to do so.
+			if #self.levels > 2 then
 				put(self.name .. '0', string.rep(' ', 65))
 			end
 		end
 		self.oldest = at
 	end
 
-	-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it leaves,
-	-- the bucket above is written.
+	-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it
+	-- leaves, the bucket above is written.
 	function Wide:enter(at)
 		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, is no newest if nothing counts
 		for i, level in ipairs(self.levels) do
@@ -242,9 +243,8 @@ local function wide_functions()
 		end
 	end
 
-	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left. Without most, it
-	-- removes a few. The
-	-- buckets of the second level tell which chunks there are.
+	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left.
+	-- Without most, it removes a few. The buckets of the second level tell which chunks there are.
 	function Wide:sweep(most)
 		local levels = self.levels
 		local span = levels[1].span
