@@ -114,11 +114,11 @@ func refused(err error) bool {
 
 // load gives a server the script. An error is one that sending again would not mend.
 func (s *Script) load(ctx context.Context, client *goredis.Client) error {
-	_, err := s.Load(ctx, client)
+	way, err := s.Load(ctx, client)
 	if err == nil {
 		return nil
 	}
-	switch Judge(err, true).kind {
+	switch way.Judge(err, true).kind {
 	case failed:
 		return fmt.Errorf("loading the script: %w", err)
 	case demoted: // a replica takes no library
