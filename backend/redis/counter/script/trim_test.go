@@ -133,7 +133,7 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 // not before: during a rolling update both are asked.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, w way, options ...redistest.Option) {
+	eachWay(t, append(redistest.Releases(t), ""), func(t *testing.T, w way, options ...redistest.Option) {
 		client := startRedis(t, options...)
 		for name, change := range changes(t) {
 			t.Run(name, func(t *testing.T) { dropped(t, client, w, change[0], change[1]) })

@@ -29,7 +29,7 @@ func TestTheScriptAgreesStepForStep(t *testing.T) {
 // The script uses nothing that only the Redis on PATH has.
 func TestTheScriptRunsOnOtherReleases(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, w way, options ...redistest.Option) {
+	eachWay(t, redistest.Releases(t), func(t *testing.T, w way, options ...redistest.Option) {
 		agree(t, w, *walkSteps/5, options...)
 		conform(t, w, *steps/5, options...)
 	})

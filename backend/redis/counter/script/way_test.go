@@ -58,9 +58,9 @@ func waysOn(release string) ([]way, []redistest.Option) {
 	return []way{asScript, asFunction}, options
 }
 
-// eachWay runs a test for each way to a server of each release.
-func eachWay(t *testing.T, test func(t *testing.T, w way, options ...redistest.Option)) {
-	for _, release := range append([]string{""}, redistest.Releases(t)...) {
+// eachWay runs a test for each way to a server of each of some releases, "" for that on PATH.
+func eachWay(t *testing.T, releases []string, test func(t *testing.T, w way, options ...redistest.Option)) {
+	for _, release := range releases {
 		ways, options := waysOn(release)
 		for _, w := range ways {
 			t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
