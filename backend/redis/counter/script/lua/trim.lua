@@ -3,7 +3,8 @@
 -- rolled out both are asked.
 
 local function trimming()
-	local MANY = 128 -- fields of a hash that are looked at in one check
+	local MANY = 128 -- fields that a hash has at most whose fields are looked at together
+	local PAGE = 20  -- fields of a larger one that are looked at in one check
 	local WIDTHS = {t = 50000, s = 1000000, m = 60000000, h = 3600000000, d = 86400000000}
 
 	-- ends tells, by the first letter of a header's name, from when on nothing counts that it tells of; nil if it is no
@@ -47,6 +48,12 @@ local function trimming()
 			or string.match(field, '^(l%w+):.......$')
 	end
 
+	-- belongs says whether a field is one of limits of these names. Nearly all are chunks, which a look at their beginning
+	-- tells.
+	local function belongs(own, field)
+		return own[sub(field, 1, -6)] or own[field] or own[sub(field, 1, -9)] or own[header_of(field) or field]
+	end
+
 	-- strangers says whether the hash, whose end was moved, may hold fields of other limits than those of these names.
 	-- It looks closely once in a window, but always where there are many fields: of these a check sees few.
 	local function strangers(own, window, ended, needed)
@@ -57,7 +64,7 @@ local function trimming()
 			return false
 		end
 		for _, field in ipairs(call('HKEYS', key)) do
-			if not own[field] and not own[header_of(field) or field] then
+			if not belongs(own, field) then
 				return true
 			end
 		end
@@ -73,7 +80,7 @@ local function trimming()
 		end
 		local cursor = string.format('%.0f', now % 65521) -- any number will do
 		local fields, values = {}, {}
-		for i, text in ipairs(call('HSCAN', key, cursor, 'COUNT', MANY / 2)[2]) do
+		for i, text in ipairs(call('HSCAN', key, cursor, 'COUNT', PAGE)[2]) do
 			local to = i % 2 == 1 and fields or values
 			to[#to + 1] = text
 		end
@@ -89,12 +96,12 @@ local function trimming()
 			if #gone == MANY then
 				break
 			end
-			local kind = sub(name, 1, 1)
-			local header = header_of(name)
-			local moment = not header and ends[kind] and ends[kind](name, values[i])
-			if moment and not own[name] and moment <= now and (all or kind ~= 's' and kind ~= 'l') then
+			local mine, kind = belongs(own, name), sub(name, 1, 1)
+			local header = not mine and header_of(name)
+			local moment = not mine and not header and ends[kind] and ends[kind](name, values[i])
+			if moment and moment <= now and (all or kind ~= 's' and kind ~= 'l') then
 				gone[#gone + 1] = name
-			elseif header and not own[header] then
+			elseif header then
 				if over[header] == nil then
 					local value = call('HGET', key, header)
 					moment = value and ends[kind](header, value)
