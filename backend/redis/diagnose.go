@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 )
+
+// takesNoWrites matches the errors of a server that is full, lacks replicas or cannot save.
+var takesNoWrites = regexp.MustCompile(`^(OOM|NOREPLICAS|MISCONF) `)
 
 // Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
 // nil stays nil.
@@ -20,7 +24,10 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 		return nil
 	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
 		strings.Contains(err.Error(), "can't access at least one of the keys"):
-		hint = "; grant all that weir needs: " + s.ACLLine(from)
+		hint = "; grant all that weir needs" + s.note() + ": " + s.ACLLine(from)
+	case takesNoWrites.MatchString(err.Error()):
+		hint = "; it takes no writes: make room in it, or mend what its own log names. Meanwhile who is over a limit is denied, " +
+			"unless the limit counts denied hits, and nobody else gets an answer"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
@@ -31,7 +38,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
 }
 
-// ACLLine returns what grants a user all rights that are needed, and no other.
+// ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
 func (s *Servers) ACLLine(from Server) string {
 	user := "<user>"
 	if from.login != nil {
@@ -39,11 +46,17 @@ func (s *Servers) ACLLine(from Server) string {
 			user = name
 		}
 	}
-	line := fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, s.rights.Rules), " "))
-	if s.rights.Note != "" {
-		line += " (" + s.rights.Note + ")"
+	besides, _ := s.besides.Load(from.Name)
+	rules, _ := besides.([]string)
+	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, rules, s.rights.Rules), " "))
+}
+
+// note returns what there is to know of the rights, in brackets.
+func (s *Servers) note() string {
+	if s.rights.Note == "" {
+		return ""
 	}
-	return line
+	return " (" + s.rights.Note + ")"
 }
 
 // describe describes the server behind a client.

@@ -15,6 +15,9 @@ type Fate struct {
 	addr string // of the server that a redirect names
 }
 
+// Unloaded reports whether the server has to be given the script before the command is sent again.
+func (f Fate) Unloaded() bool { return f.kind == unloaded }
+
 type kind uint8
 
 const (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -19,12 +20,13 @@ type Servers struct {
 	config    Config
 	rights    Rights
 	safe      Resends
+	besides   sync.Map // of names of servers: []string, what Need was told
 }
 
 // Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
 type Rights struct {
 	Rules []string
-	Note  string // what to know of them, in brackets behind the ACL line; "" for nothing
+	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
 }
 
 // Reply is what a script answered: strings, int64 and lists of them.
@@ -71,6 +73,9 @@ func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
 
 // Log returns Config.Log, or its default.
 func (s *Servers) Log() *slog.Logger { return s.config.Log }
+
+// Need notes rights that are needed of one server besides those of all, as rules of an ACL. Errors name them, too.
+func (s *Servers) Need(of Server, rules ...string) { s.besides.Store(of.Name, rules) }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -42,12 +41,6 @@ type Server struct {
 	login  *login
 	rights []string // that its topology needs, as rules of an ACL
 	told   bool     // its topology logs by itself when it does not answer
-}
-
-// Needing returns the server with more rights that it needs, as rules of an ACL.
-func (s Server) Needing(rules ...string) Server {
-	s.rights = slices.Concat(s.rights, rules)
-	return s
 }
 
 // probeTag returns the i-th of the hash tags that probes use. No descriptor has such a tag: theirs have no space.

@@ -117,7 +117,11 @@ func (b *batch) release() {
 func (b *batch) read(a *ask, e *scriptCall, i int) {
 	switch err := e.Err(); {
 	case err != nil:
-		a.Unanswered(e.way.Judge(err, e.written), err)
+		fate := e.way.Judge(err, e.written)
+		if fate.Unloaded() { // the way may change, which a probe tells
+			b.store.health.Heard(false)
+		}
+		a.Unanswered(fate, err)
 		return
 	case !e.written: // making a connection took too long
 		a.Unanswered(redis.Judge(errLate, false), errLate)

@@ -26,8 +26,10 @@ var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Func
 // day. The marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What
 // cannot be done now is left to a later probe, of this weir or another.
 func (s *Store) tidy(ctx context.Context, on *redis.Servers, server redis.Server, own string) {
-	if err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own); err != nil {
-		on.Log().Debug("redis server: libraries of older versions are left alone", "server", server.Name, "error", err)
+	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
+	if err != nil && s.news("libraries of "+server.Name, err.Error()) {
+		on.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
+			on.ACLLine(server), "server", server.Name, "error", err)
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	way, unloaded := s.script.Load(ctx, server.Client)
-	server = server.Needing(rightsTo(way)...)
+	on.Need(server, rightsTo(way)...)
 	do := func(commands ...[]any) error {
 		for _, c := range commands {
 			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
@@ -81,23 +81,34 @@ func (s *Store) probeScript(ctx context.Context, on *redis.Servers, server redis
 	return nil
 }
 
-// tell logs how a server is called, if that is news.
+// tell logs how a server is called, if that is news. A script that is called only until the server takes writes again is
+// none: what it lacks is told by the probe's error.
 func (s *Store) tell(on *redis.Servers, server redis.Server, way redis.Way) {
-	if before, known := s.told.Swap(server.Name, way.Command); known && before == way.Command {
+	missing := way.Refused != nil && strings.Contains(strings.ToLower(way.Refused.Error()), "unknown")
+	if way.Refused != nil && !missing && !forbidden(way.Refused) || !s.news(server.Name, way.Command) {
 		return
 	}
 	switch {
 	case way.Refused == nil:
 		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", way.Name)
-	case goredis.IsPermissionError(way.Refused):
-		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these: "+
-			on.ACLLine(server), "server", server.Name, "error", way.Refused)
-	case strings.Contains(strings.ToLower(way.Refused.Error()), "unknown"):
-		on.Log().Info("redis server counts by a script, which costs it more than functions; these need Redis 7.0 or Valkey",
-			"server", server.Name, "error", way.Refused)
+	case missing:
+		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
+			"and Valkey have", "server", server.Name)
 	default:
-		on.Log().Warn("redis server counts by a script until it takes writes again", "server", server.Name, "error", way.Refused)
+		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
+			"within ten minutes: "+on.ACLLine(server), "server", server.Name, "error", way.Refused)
 	}
+}
+
+// news reports whether what is told of something differs from what was told before.
+func (s *Store) news(of, what string) bool {
+	before, known := s.told.Swap(of, what)
+	return !known || before != what
+}
+
+// forbidden reports whether a user may not do something.
+func forbidden(err error) bool {
+	return goredis.IsPermissionError(err) || strings.Contains(err.Error(), "can't run this command")
 }
 
 // said is an error that a server answered with, in the midst of a reply.
@@ -135,7 +146,7 @@ func probeChecks() ([]backend.Check, error) {
 
 // rights returns what counting needs of any server, and looking at counters and resetting them.
 func rights() redis.Rights {
-	rules := append([]string{"~weir:*", "+ping", "+time"}, redis.RulesOf(script.Source())...)
+	rules := append([]string{"~weir:*", "+ping"}, redis.RulesOf(script.Source())...)
 	return redis.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
 }
 
@@ -145,7 +156,7 @@ var inspectingRules = []string{"+hgetall", "+unlink"}
 // rightsTo returns what calling the script needs: of a server that has functions these, also where they are not allowed
 // yet.
 func rightsTo(way redis.Way) []string {
-	if way.Refused == nil || goredis.IsPermissionError(way.Refused) {
+	if way.Refused == nil || forbidden(way.Refused) {
 		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
 	}
 	return []string{"+evalsha", "+script|load"}

@@ -152,9 +152,9 @@ func TestHowAServerIsCalledIsToldOnce(t *testing.T) {
 		want    string
 	}{
 		"functions":                    {countingRules(), nil, "counts by a library of functions"},
-		"functions that are forbidden": {scriptRules(), nil, "to allow these: ACL SETUSER ann +fcall +function|load "},
+		"functions that are forbidden": {scriptRules(), nil, "within ten minutes: ACL SETUSER ann +fcall +function|load "},
 		"no functions": {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])},
-			"these need Redis 7.0 or Valkey"},
+			"as Redis 7.0 and Valkey have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -43,7 +43,7 @@ type Store struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *batch
 
-	told       sync.Map   // of names of servers: the command that calls the script there, as it was logged
+	told       sync.Map   // what was logged last of a server: how it is called, what keeps libraries there
 	departures departures // of all callers
 
 	health   *redis.Health // nil if nothing probes, as in tests
