@@ -12,7 +12,7 @@ import (
 )
 
 // takesNoWrites matches the errors of a server that is full, lacks replicas or cannot save.
-var takesNoWrites = regexp.MustCompile(`^(OOM|NOREPLICAS|MISCONF) `)
+var takesNoWrites = regexp.MustCompile(`(^|[ -])(OOM|NOREPLICAS|MISCONF) `)
 
 // Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
 // nil stays nil.

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
@@ -49,6 +50,12 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 			if d, err := ask(backend.Count, "another"); err == nil {
 				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
 			}
+			redistest.Eventually(t, "the log can tell what is wrong", func() error {
+				if err := s.Health().Answers(); err == nil || !strings.Contains(err.Error(), "it takes no writes: make room") {
+					return fmt.Errorf("the probe found %w", err)
+				}
+				return nil
+			})
 			set(setting[2])
 			redistest.Eventually(t, "it counts by functions again", func() error {
 				if _, err := ask(backend.Count, "a third"); err != nil {
