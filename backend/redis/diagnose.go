@@ -12,7 +12,15 @@ import (
 )
 
 // takesNoWrites matches the errors of a server that is full, lacks replicas or cannot save.
-var takesNoWrites = regexp.MustCompile(`(^|[ -])(OOM|NOREPLICAS|MISCONF) `)
+var takesNoWrites = regexp.MustCompile("(^|[ -])(OOM|NOREPLICAS|MISCONF) ")
+
+// forbidden matches what a server says of a script whose user may not do something.
+var forbidden = regexp.MustCompile("can't run this command|can't access at least one of the keys")
+
+// Forbidden reports whether an error says that weir's user may not do something.
+func Forbidden(err error) bool {
+	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
+}
 
 // Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
 // nil stays nil.
@@ -22,12 +30,10 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case goredis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"),
-		strings.Contains(err.Error(), "can't access at least one of the keys"):
+	case Forbidden(err):
 		hint = "; grant all that weir needs" + s.note() + ": " + s.ACLLine(from)
 	case takesNoWrites.MatchString(err.Error()):
-		hint = "; it takes no writes: make room in it, or mend what its own log names. Meanwhile who is over a limit is denied, " +
-			"unless the limit counts denied hits, and nobody else gets an answer"
+		hint = "; it takes no writes: make room in it, or mend what its own log names"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):

@@ -37,6 +37,9 @@ type Way struct {
 var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
 	"OOM |NOREPLICAS |MISCONF )")
 
+// Full reports whether the library is not used because the server takes no writes now.
+func (w Way) Full() bool { return w.Refused != nil && takesNoWrites.MatchString(w.Refused.Error()) }
+
 // Judge is the function Judge for a call of the script in this way.
 func (w Way) Judge(err error, written bool) Fate {
 	var reply goredis.Error
@@ -58,9 +61,6 @@ func (s *Script) WithLibrary(library, function string) *Script {
 	s.library, s.function = library, function
 	return s
 }
-
-// SHA returns the name that the script has in servers, for EVALSHA.
-func (s *Script) SHA() string { return s.sha }
 
 // On returns how the script is called on a server. If that is not known the server is given the script first; the error
 // is then that of Load.
@@ -104,12 +104,12 @@ func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error 
 	return client.FCall(ctx, s.function, nil, 0, "").Err()
 }
 
-// noFunctions matches the errors of a server that has no functions, and of one that takes no writes now.
-var noFunctions = regexp.MustCompile(`(?i)can't run this command|unknown (sub)?command|^(OOM|NOREPLICAS|MISCONF) `)
+// unknownCommand matches the errors of a server that has no functions.
+var unknownCommand = regexp.MustCompile(`(?i)unknown (sub)?command`)
 
 // refused reports whether an error says that a server has no functions for a user, or not now.
 func refused(err error) bool {
-	return err != nil && (goredis.IsPermissionError(err) || noFunctions.MatchString(err.Error()))
+	return err != nil && (Forbidden(err) || unknownCommand.MatchString(err.Error()) || takesNoWrites.MatchString(err.Error()))
 }
 
 // load gives a server the script. An error is one that sending again would not mend.

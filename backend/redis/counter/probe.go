@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -84,19 +83,18 @@ func (s *Store) probeScript(ctx context.Context, on *redis.Servers, server redis
 // tell logs how a server is called, if that is news. A script that is called only until the server takes writes again is
 // none: what it lacks is told by the probe's error.
 func (s *Store) tell(on *redis.Servers, server redis.Server, way redis.Way) {
-	missing := way.Refused != nil && strings.Contains(strings.ToLower(way.Refused.Error()), "unknown")
-	if way.Refused != nil && !missing && !forbidden(way.Refused) || !s.news(server.Name, way.Command) {
+	if way.Full() || !s.news(server.Name, way.Command) {
 		return
 	}
 	switch {
 	case way.Refused == nil:
 		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", way.Name)
-	case missing:
-		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
-			"and Valkey have", "server", server.Name)
-	default:
+	case redis.Forbidden(way.Refused):
 		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
 			"within ten minutes: "+on.ACLLine(server), "server", server.Name, "error", way.Refused)
+	default:
+		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
+			"and Valkey have", "server", server.Name)
 	}
 }
 
@@ -104,11 +102,6 @@ func (s *Store) tell(on *redis.Servers, server redis.Server, way redis.Way) {
 func (s *Store) news(of, what string) bool {
 	before, known := s.told.Swap(of, what)
 	return !known || before != what
-}
-
-// forbidden reports whether a user may not do something.
-func forbidden(err error) bool {
-	return goredis.IsPermissionError(err) || strings.Contains(err.Error(), "can't run this command")
 }
 
 // said is an error that a server answered with, in the midst of a reply.
@@ -156,7 +149,7 @@ var inspectingRules = []string{"+hgetall", "+unlink"}
 // rightsTo returns what calling the script needs: of a server that has functions these, also where they are not allowed
 // yet.
 func rightsTo(way redis.Way) []string {
-	if way.Refused == nil || forbidden(way.Refused) {
+	if way.Refused == nil || redis.Forbidden(way.Refused) || way.Full() {
 		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
 	}
 	return []string{"+evalsha", "+script|load"}

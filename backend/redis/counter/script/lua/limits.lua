@@ -62,8 +62,8 @@ local function question(packed)
 	if asked == MOST then
 		questions, asked = {}, 0
 	end
-	known = {limits = limits, op = op, hits = hits, more = op == COUNT and min(hits, MAX_COUNT) or 0,
-		size = op == COUNT and hits or op == REFUND and 0 or nil}
+	known = {limits = limits, op = op, more = op == COUNT and min(hits, MAX_COUNT) or 0,
+		less = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
 	questions[packed], asked = known, asked + 1
 	return known
 end

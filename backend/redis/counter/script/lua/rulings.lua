@@ -70,21 +70,21 @@ local function decide(name, asked, now)
 		forget()
 	end
 	key = name
-	local limits, op, size, admitted = asked.limits, asked.op, asked.size, true
+	local limits, size, less, admitted = asked.limits, asked.size, asked.less, true
 	local last = #limits
 	for i = 1, last do
 		local l = limits[i]
 		local held = l.load(now)
 		l.before, l.held = held, held
 		if (size or l.look) > l.requests - held then
-			admitted = op == REFUND
+			admitted = asked.op == REFUND
 		end
 	end
 	local grown = false
 	for i = 1, last do
 		local l = limits[i]
-		if op == REFUND and l.held > 0 then
-			l.take_back(now, min(asked.hits, l.held))
+		if less > 0 and l.held > 0 then
+			l.take_back(now, min(less, l.held))
 		end
 		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more or 0)
 		l.held, l.lasted = held, lasted

@@ -9,49 +9,36 @@ local function token_bucket(limit)
 	local held, counted, start, saved
 	local changed, lasted
 
-	-- leaked returns how many hits leak within an age below a window.
-	local function leaked(age, rate, window)
-		local hits = age * rate / window
+	-- leaked returns how many hits leak by a rate within an age below a window.
+	local function leaked(age, by)
+		local hits = age * by / window
 		hits = hits - hits % 1
-		return hits < rate and hits or rate
+		return hits < by and hits or by
 	end
 
 	-- leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
-	local function leaks(hits, rate, window)
-		if hits >= rate then
+	local function leaks(hits, by)
+		if hits >= by then
 			return window
 		end
-		local age = ceil(hits * window / rate)
-		while age > 0 and leaked(age - 1, rate, window) >= hits do
+		local age = ceil(hits * window / by)
+		while age > 0 and leaked(age - 1, by) >= hits do
 			age = age - 1
 		end
-		while leaked(age, rate, window) < hits do
+		while leaked(age, by) < hits do
 			age = age + 1
 		end
 		return age
 	end
 
-	-- when_leaked returns when so many hits have leaked since a moment; the last one that is told if it is later.
-	local function when_leaked(start, hits, rate, window)
-		if hits > rate then
-			local whole = floor((hits - 1) / rate)
-			if whole * window > MAX_COUNT then
-				return MAX_COUNT
-			end
-			start, hits = start + whole * window, hits - whole * rate
-		end
-		local moment = start + leaks(hits, rate, window)
-		return moment < MAX_COUNT and moment or MAX_COUNT
-	end
-
 	-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until
 	-- an age: the same share of it has leaked.
 	local function carried(age, was)
-		local hits = leaked(age, was, window)
+		local hits = leaked(age, was)
 		if hits > 0 then
-			age = max(0, age - leaks(hits, was, window))
+			age = max(0, age - leaks(hits, was))
 		end
-		return min(floor(age * was / rate), leaks(1, rate, window) - 1)
+		return min(floor(age * was / rate), leaks(1, rate) - 1)
 	end
 
 	-- drained is until when a key is kept for hits that leak by a rate. The two microseconds are more than doubles may
@@ -80,7 +67,7 @@ local function token_bucket(limit)
 			local whole = floor(age / window)
 			hits, age = hits - whole * was, age - whole * window
 		end
-		held = hits - leaked(age, was, window)
+		held = hits - leaked(age, was)
 		if held <= 0 then
 			held, changed = 0, true
 			return 0
@@ -100,8 +87,18 @@ local function token_bucket(limit)
 		return held
 	end
 
+	-- A moment that is later than the last one that is told is told as that.
 	function limit.hold(keep)
-		return when_leaked(start, counted - keep, rate, window)
+		local hits, moment = counted - keep, start
+		if hits > rate then
+			local whole = floor((hits - 1) / rate)
+			if whole * window > MAX_COUNT then
+				return MAX_COUNT
+			end
+			moment, hits = moment + whole * window, hits - whole * rate
+		end
+		moment = moment + leaks(hits, rate)
+		return moment < MAX_COUNT and moment or MAX_COUNT
 	end
 
 	function limit.count(now, hits)

@@ -48,13 +48,13 @@ local function trimming()
 			or string.match(field, '^(l%w+):.......$')
 	end
 
-	-- belongs says whether a field is one of limits of these names. Nearly all are chunks, which a look at their beginning
-	-- tells.
+	-- belongs reports whether a field is one of limits of these names. Nearly all are chunks of sliding windows, which
+	-- their beginnings tell.
 	local function belongs(own, field)
-		return own[sub(field, 1, -6)] or own[field] or own[sub(field, 1, -9)] or own[header_of(field) or field]
+		return byte(field) == 115 and own[sub(field, 1, -6)] or own[field] or own[header_of(field) or field]
 	end
 
-	-- strangers says whether the hash, whose end was moved, may hold fields of other limits than those of these names.
+	-- strangers reports whether the hash, whose end was moved, may hold fields of other limits than those of these names.
 	-- It looks closely once in a window, but always where there are many fields: of these a check sees few.
 	local function strangers(own, window, ended, needed)
 		local fields = call('HLEN', key)
