@@ -36,7 +36,29 @@ type Check struct {
 	Op     Op
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
+
+	// What follows is for package guard; stores do not look at it.
+
+	OnFailure descriptors.Policy // what becomes of the hits while the store is away
+	Enforced  bool               // denied, the check refuses the whole request
 }
+
+// Source is who decided about a check.
+type Source uint8
+
+const (
+	// FromStore is the zero value: the store counted.
+	FromStore Source = iota
+	// FromDenyCache means that this process knew the store's denial, which still holds.
+	FromDenyCache
+	// FromLocal means that this process counted by itself, while the store is away.
+	FromLocal
+	// FromPolicy means that nobody counted: a failure policy decided while the store is away.
+	FromPolicy
+)
+
+// Degraded reports whether the decision was made without the store while it is away.
+func (s Source) Degraded() bool { return s >= FromLocal }
 
 // Decision is the answer to one check.
 type Decision struct {
@@ -54,8 +76,11 @@ type Decision struct {
 	// microsecond, or Never. It is that of all limits, also of one that admitted this check and is full now.
 	RetryIn time.Duration
 
-	// Err is why a store that is away gave no answer; nothing else is then filled in, and whether the check was counted
-	// is unknown: at most once. Other checks of the call have their own fate.
+	Source Source
+	Reason Reason // why Source is degraded, or Err is there; else 0
+
+	// Err is why a store that is away gave no answer; only Reason is then filled in besides, by package guard, and whether
+	// the check was counted is unknown: at most once. Other checks of the call have their own fate.
 	Err error
 }
 

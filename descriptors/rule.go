@@ -14,6 +14,7 @@ type Rule struct {
 	Where     string  // file:line of its descriptor, for people
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
+	OnFailure Policy         // what becomes of hits while no store decides
 	Unlimited bool           // matched, never limited
 	Shadow    bool           // counted, never denied
 	Quota     bool           // over, it refuses a request only together with all other quotas of the request

@@ -1,0 +1,55 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason is why a store gave a check no answer.
+type Reason uint8
+
+const (
+	// Late means that the answer did not come before the caller had to leave.
+	Late Reason = iota + 1
+	// Down means that the server is known not to answer, and was not asked.
+	Down
+	// Refused means that the server answered with an error: it is full, loading, or denies a right.
+	Refused
+	// Busy means that more checks wait for the server than it can answer in time.
+	Busy
+	// Reasons is how many there are, and the zero value, which is none.
+	Reasons = int(Busy) + 1
+)
+
+// String returns the reason's name in metrics.
+func (r Reason) String() string {
+	if int(r) >= Reasons {
+		return fmt.Sprintf("reason(%d)", uint8(r))
+	}
+	return [Reasons]string{"none", "late", "down", "refused", "busy"}[r]
+}
+
+// Away is the Err of a decision whose check a store gave no answer to. Whether the check was counted is unknown, unless
+// the reason is Down or Busy: then it was not.
+type Away struct {
+	Reason Reason
+	Err    error
+}
+
+// Error returns the text of Err.
+func (a *Away) Error() string { return a.Err.Error() }
+
+// Unwrap returns Err.
+func (a *Away) Unwrap() error { return a.Err }
+
+// ReasonOf returns why a check got no answer, given its decision's Err: Late where the error does not say.
+func ReasonOf(err error) Reason {
+	var a *Away
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &a):
+		return a.Reason
+	}
+	return Late
+}

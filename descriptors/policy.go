@@ -1,0 +1,55 @@
+package descriptors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy is what becomes of hits while no store can decide about them.
+type Policy uint8
+
+const (
+	// PolicyDefault is the zero value: the one that holds for the whole process, ON_BACKEND_FAILURE.
+	PolicyDefault Policy = iota
+	// PolicyAllow lets them pass.
+	PolicyAllow
+	// PolicyDeny refuses them.
+	PolicyDeny
+	// PolicyLocal counts them in the process, under the limit divided by the replicas that live.
+	PolicyLocal
+	// PolicyError gives no verdict: the RPC fails with UNAVAILABLE, and Envoy's failure_mode_deny decides.
+	PolicyError
+	// Policies is how many there are, the default one included.
+	Policies = int(PolicyError) + 1
+)
+
+// PolicyNames lists what [ParsePolicy] accepts, in the order of the policies, for error messages.
+const PolicyNames = "allow, deny, local, error"
+
+var policyNames = strings.Split(PolicyNames, ", ")
+
+// ParsePolicy reads the name that files and the ON_BACKEND_FAILURE variable use.
+func ParsePolicy(name string) (Policy, error) {
+	if i := slices.Index(policyNames, name); i >= 0 {
+		return PolicyAllow + Policy(i), nil
+	}
+	return 0, fmt.Errorf("%s is not a failure policy: use one of %s", Quoted(name), PolicyNames)
+}
+
+// UnmarshalText reads a name as [ParsePolicy] does.
+func (p *Policy) UnmarshalText(name []byte) (err error) {
+	*p, err = ParsePolicy(string(name))
+	return err
+}
+
+// String returns the policy's name in files; the zero value has "default".
+func (p Policy) String() string {
+	switch {
+	case p == PolicyDefault:
+		return "default"
+	case int(p) >= Policies:
+		return fmt.Sprintf("policy(%d)", uint8(p))
+	}
+	return policyNames[p-PolicyAllow]
+}
