@@ -15,8 +15,9 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
     summary: {{ "Redis {{ $labels.server }} ({{ $labels.redis }}) does not answer {{ $value }} of weir's pods." | quote }}
     description: >-
       Requests whose counts it holds {{ $then }} (redis.onFailure: {{ $policy }}), unless their rule says otherwise; all others are
-      decided as before. Restore the server, or its way to the network if only some pods do not reach it: redis-cli -h HOST -p PORT PING,
-      and a NetworkPolicy. weir's log has the last error. weir probes it and counts there again within seconds: restart no pod of weir.
+      decided as before. redis-cli -h HOST -p PORT PING says whether it is gone or still loading its data: restore it. If only some pods do
+      not reach it, look at the network and at NetworkPolicies. weir's log has the last error. It counts there again within seconds of the
+      server's return: restart no pod of weir.
   {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-is-gone") | nindent 2 }}
 - alert: WeirDegraded
   expr: >-
@@ -39,9 +40,9 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
   annotations:
     summary: {{ "Redis refuses {{ $value | humanize }} checks a second; the policy {{ $labels.policy }} decides." | quote }}
     description: >-
-      It answers, but does not count: it is full (OOM), cannot save (MISCONF), lacks replicas (NOREPLICAS), is loading, or denies
-      weir's user a right. weir's log names the server and the error. If it is full, raise maxmemory (CONFIG SET maxmemory, at once)
-      or remove what is not weir's; weir's keys expire by themselves.
+      It answers, but does not count: it is full (OOM), cannot save (MISCONF), lacks replicas (NOREPLICAS), or denies weir's user a
+      right. weir's log names the server and the error. If it is full, raise maxmemory (CONFIG SET maxmemory holds at once) or remove
+      what is not weir's; weir's keys expire by themselves.
   {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-takes-no-writes") | nindent 2 }}
 - alert: WeirRedisSlow
   expr: >-
@@ -55,16 +56,17 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
       at saving (INFO persistence: a fork), and at the network between. weir_redis_wait_seconds tells how long checks wait in weir
       besides.
   {{- include "weir.alertEnd" (list $rules "warning" "backend/guard/FAILURE.md#redis-is-slow") | nindent 2 }}
-{{- /* One loss is over within its window. Above 1 for two windows, counts are lost again and again. */}}
+{{- /* One loss is over within its window. Above 1 for two windows, there is one after the other. */}}
 - alert: WeirOverAdmission
   expr: max by (window) (weir_over_admission_bound{ {{- $scraped -}} ,window="hour"}) > 1
   for: 2h
   annotations:
-    summary: {{ "For two hours counts were lost again and again: within an hour up to {{ $value | humanize }} times a limit may have passed." | quote }}
+    summary: {{ "For two hours no hour was without a loss of counts: up to {{ $value | humanize }} times a limit may have passed within one." | quote }}
     description: >-
-      Keys begin at zero when a Redis restarts without its data, fails over before a replica had it, evicts keys or is flushed, and where
-      on_backend_failure is local each pod counts for itself. INFO server (uptime), INFO stats (evicted_keys) and INFO replication tell
-      which. Give it append-only files, maxmemory-policy noeviction, and replicas with min-replicas-to-write.
+      Keys may begin at zero when a Redis is away, restarts, fails over, evicts keys or is flushed, and each pod counts for itself where
+      the policy is local. INFO server (uptime_in_seconds), INFO stats (evicted_keys) and INFO replication tell which. Let it restart with
+      its data (append-only files), evict nothing (maxmemory-policy noeviction) and fail over to a replica that has it
+      (min-replicas-to-write).
   {{- include "weir.alertEnd" (list $rules "warning" "backend/guard/FAILURE.md#counts-are-lost") | nindent 2 }}
 - alert: WeirRefundsFail
   expr: >-
