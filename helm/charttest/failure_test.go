@@ -54,18 +54,22 @@ func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
 
 // Each policy decides as the values say while there is no Redis: the example allows ten a minute.
 func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
-	for policy, want := range map[string][]int{
-		"allow": {0, 0, 0},
-		"deny":  {1, 1, 1},
-		"local": {0, 0, 1}, // ten a minute, divided by five replicas
-		"error": {2, 2, 2},
+	for _, tc := range []struct {
+		policy, onNodeLoss string
+		want               [3]int
+	}{
+		{"allow", "remap", [3]int{0, 0, 0}},
+		{"allow", "pin", [3]int{0, 0, 0}},
+		{"deny", "remap", [3]int{1, 1, 1}},
+		{"local", "pin", [3]int{0, 0, 1}}, // ten a minute, divided by five replicas
+		{"error", "remap", [3]int{2, 2, 2}},
 	} {
-		t.Run(policy, func(t *testing.T) {
-			w := startRendered(t, render(t, "weir", map[string]any{"replicas": 5, "redis": map[string]any{
-				"addresses": []any{fmt.Sprint("127.0.0.1:", freePort(t))}, "onFailure": policy}}))
-			for i, want := range want {
+		t.Run(tc.policy+" "+tc.onNodeLoss, func(t *testing.T) {
+			w := startRendered(t, render(t, "weir", map[string]any{"replicas": 5, "redis": map[string]any{"type": "ring",
+				"addresses": []any{fmt.Sprint("127.0.0.1:", freePort(t))}, "onFailure": tc.policy, "onNodeLoss": tc.onNodeLoss}}))
+			for i, want := range tc.want {
 				if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != want {
-					t.Errorf("with redis.onFailure %s, weir call %d of 3 ends with %d, want %d: %s", policy, i+1, code, want, out)
+					t.Errorf("weir call %d of 3 ends with %d, want %d: %s", i+1, code, want, out)
 				}
 			}
 		})
