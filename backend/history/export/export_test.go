@@ -338,6 +338,27 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 	})
 }
 
+// A reply may be lost that says that hits were refused. They are in no store: if nobody counts them, they have gone
+// unseen.
+func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		s.store.misbehave(3)
+		for n := range 100 {
+			s.recorder.record(series(0), history.MaxTotal/40+uint64(n))
+			time.Sleep(15 * time.Second)
+		}
+		s.store.behave()
+		time.Sleep(time.Minute)
+		s.idle()
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if st.Refused == 0 || st.Errors == 0 || st.Lost > 0 {
+			t.Errorf("%+v; want hits refused and replies lost, and no hit lost", st)
+		}
+	})
+}
+
 // After a failover that forgot, a writer that is idle hears of it only if it asks.
 func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

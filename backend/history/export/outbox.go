@@ -124,8 +124,8 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *S
 	o.gaps = 0
 	s := o.sent[o.ahead]
 	s.at = now
-	if r.Landing == history.Landed {
-		st.Clamped += r.Clamped
+	st.Clamped += r.Clamped
+	if r.Last == b.Seq {
 		st.Refused += r.Refused - s.refused // it may have landed before, in a server that is gone
 		s.refused = r.Refused
 	}

@@ -25,7 +25,7 @@ type Stats struct {
 	Recorded uint64              // hits that Drain has yielded
 	Landed   uint64              // hits that the store has acknowledged
 	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
-	Refused  uint64              // hits that the store did not count, as their series is full, as far as its answers came
+	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent
 	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
 	Batches  uint64              // acknowledged
