@@ -230,14 +230,17 @@ func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
 }
 
 // giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are
-// lost for all that is known.
-func (o *outbox) giveUp() (dropped, lost uint64) {
+// lost for all that is known. Kept are those that the store acknowledged and may still forget.
+func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, hits := range o.pending {
 		dropped += hits
 	}
 	for _, s := range o.sent[o.ahead:] {
 		lost += s.hits - s.refused
 	}
+	for _, s := range o.sent[:o.ahead] {
+		kept += s.hits - s.refused
+	}
 	o.pending, o.sent, o.ahead, o.since = nil, nil, 0, time.Time{}
-	return dropped, lost
+	return dropped, lost, kept
 }
