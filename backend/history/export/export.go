@@ -26,6 +26,7 @@ type Config struct {
 	Settle func(ctx context.Context) error
 	Log    *slog.Logger
 
+	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
 	Timeout  time.Duration // of one call of the store; 5 s unless set
 	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
@@ -66,6 +67,7 @@ const (
 
 // New returns an exporter that does nothing before [Exporter.Run].
 func New(c Config) *Exporter {
+	c.Kept = cmp.Or(c.Kept, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
@@ -73,7 +75,7 @@ func New(c Config) *Exporter {
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.Kept}
 	}
 	return e
 }

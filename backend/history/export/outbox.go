@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	keepSent = time.Minute // that an acknowledged batch is kept: a failover may bring up a server that never had it
-	maxSums  = 1024        // batches before those whose sums are remembered, to report what a store has lost of them
-	maxGaps  = 3           // times in a row that a store may miss what it was just sent, before it is given time
+	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
 )
 
 // outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
@@ -21,8 +20,9 @@ const (
 type outbox struct {
 	partition history.Partition
 	writer    string
-	seq       uint64 // of the newest batch
-	position  uint64 // the last batch that the store is known to have
+	keep      time.Duration // that an acknowledged batch stays in sent
+	seq       uint64        // of the newest batch
+	position  uint64        // the last batch that the store is known to have
 	pending   map[cell]uint64
 	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
 	ahead     int
@@ -173,10 +173,10 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	return nil
 }
 
-// forget lets go of batches that the store still has a minute after it acknowledged them.
+// forget lets go of batches that the store still has so long after it acknowledged them.
 func (o *outbox) forget(now time.Time) {
 	n := 0
-	for n < o.ahead && now.Sub(o.sent[n].at) >= keepSent {
+	for n < o.ahead && now.Sub(o.sent[n].at) >= o.keep {
 		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
 		n++
 	}
