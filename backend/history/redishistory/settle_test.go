@@ -78,3 +78,19 @@ func TestAServerThatIsAwayIsNotSettled(t *testing.T) {
 		t.Error("a server that is away has settled: want an error, as nobody knows what it comes back with")
 	}
 }
+
+func TestAMissingRightToAskIsNotWaitedFor(t *testing.T) {
+	granted := []string{"+ping", "+time"}
+	for _, rule := range rulesFor(t) {
+		if rule != "+info" {
+			granted = append(granted, rule)
+		}
+	}
+	server := redistest.Single(t, redistest.WithACL("weir", "secret", granted...))
+	s := opened(t, fleet{config: redis.Config{URL: server.Addr, Auth: "weir:secret"}}, fixed(start), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Settle(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("without the right to INFO: %v, want the server's own error at once", err)
+	}
+}
