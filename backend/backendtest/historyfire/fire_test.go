@@ -235,10 +235,10 @@ func (f *fire) report() {
 		}
 		fmt.Fprintf(&lines, "  %4d  %s\n", n, how)
 	}
-	f.t.Logf("%d kills, of which %d interrupted a step (came at one, or with one under way):\n%s"+
-		"%d hits landed in %d batches, and %d were refused; %d hits of killed writers were never acknowledged; "+
+	f.t.Logf("%d kills, of which %d interrupted a step (came at one, or with one under way):\n%s", all, interrupted, &lines)
+	f.t.Logf("%d hits landed in %d batches, and %d were refused; %d hits of killed writers were never acknowledged; "+
 		"%d batches were sent again after a store forgot them; %d hits had minutes to come; the clock went by %v",
-		all, interrupted, &lines, f.landed.sum()-f.filled, f.batches, f.refused, f.unsent.sum(), f.resent, f.clamped,
+		f.landed.sum()-f.filled, f.batches, f.refused, f.unsent.sum(), f.resent, f.clamped,
 		f.board.now().Sub(start).Round(time.Hour))
 }
 
