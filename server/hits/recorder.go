@@ -159,7 +159,8 @@ type Totals struct {
 }
 
 // Totals returns the totals of each rule that has had hits, and of what no rule matched, in no particular order. They
-// never go down while the rule is there.
+// never go down while the rule is there, but for one that was hit only by requests from before the latest table: it may
+// be forgotten as one that is gone is.
 func (r *Recorder) Totals() []Totals {
 	var all []Totals
 	for _, s := range r.all() {
