@@ -69,7 +69,7 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
 				return now.sum(metric, label)-before.sum(metric, label) == 5
 			},
-			[]string{"WeirRedisRefuses", "WeirErrors"}},
+			[]string{"WeirRedisTakesNoWrites", "WeirErrors"}},
 		{"with room", func() { redisSays(t, address, "CONFIG SET maxmemory 0") }, counts, nil},
 	} {
 		phase.cause()
