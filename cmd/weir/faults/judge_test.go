@@ -1,0 +1,345 @@
+package faults_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+const (
+	// slack is how much worse than its bound a time must be to fail a test.
+	slack = 10
+	// mayBeUnanswered is the share of calls, of those that the machine did not hold up, that may get no answer in time.
+	mayBeUnanswered = 0.005
+	// moreGoroutines is how many more than at rest before may be there a while after the load.
+	moreGoroutines = 5
+)
+
+// memoryCap bounds the resident memory of a weir, in bytes. The race detector needs several times as much.
+var memoryCap = func() float64 {
+	if child.RaceDetector {
+		return 900e6
+	}
+	return 300e6
+}()
+
+// judge compares what happened with what every row promises, and with the row's bounds. It returns the row's line.
+func (s *scene) judge() string {
+	calls := s.record.all()
+	var line []string
+	for _, check := range []func([]call) string{
+		s.judgeAnswers, s.judgeDegraded, s.judgeLate, s.judgeOver, s.judgeDenied, s.judgeCounts, s.judgeMetrics, s.judgeRecovery,
+		s.judgeEnvoy, s.judgeProcesses,
+	} {
+		if said := check(calls); said != "" {
+			line = append(line, said)
+		}
+	}
+	line = append(line, s.notes...)
+	said := strings.Join(line, " · ")
+	for _, wrong := range s.wrong {
+		s.Errorf("row %s, %s: %s", s.row.number, s.row.fault, wrong)
+		said += " · FAILED: " + wrong
+	}
+	return said
+}
+
+// judgeAnswers wants one end of each call, and the limit of the caller's own key in each answer.
+func (s *scene) judgeAnswers(calls []call) string {
+	var n [verdicts]int
+	foreign, failures := 0, make(map[string]int)
+	for _, c := range calls {
+		n[c.verdict]++
+		if c.limit != 0 && c.limit != allKeys[c.key].limit {
+			foreign++
+		}
+		if c.verdict == failed {
+			failures[c.failure]++
+		}
+	}
+	if sent := int(s.load.sent.Load()); sent != len(calls) {
+		s.errorf("%d calls were sent and %d have ended", sent, len(calls))
+	}
+	if foreign > 0 {
+		s.errorf("%d answers had the limit of another key than the caller's: they belong to someone else", foreign)
+	}
+	if n[failed] > 0 && !s.row.bounds.errors {
+		s.errorf("%d calls failed, want none: policy allow answers them (%s)", n[failed], counted(failures))
+	}
+	return fmt.Sprintf("%d calls: %d ok, %d over, %d failed, %d unanswered", len(calls), n[ok], n[over], n[failed], n[unanswered])
+}
+
+// judgeDegraded wants that only those keys go without a store that the fault is about.
+func (s *scene) judgeDegraded(calls []call) string {
+	n, reasons, touched := 0, make(map[string]int), make(map[int]bool)
+	asked := make(map[int]bool)
+	for _, c := range calls {
+		asked[c.key] = true
+		if c.policy == "" {
+			continue
+		}
+		n++
+		reasons[c.policy+" "+c.reason]++
+		if c.reason != "late" {
+			touched[c.key] = true
+		}
+		if s.row.bounds.healthy && !s.stalls.excuses(c.begun-longStall, c.ended) {
+			s.errorf("a call %v after the fault began was decided without a store (%s), and no server was away", c.begun-s.broke, c.reason)
+		}
+	}
+	if got := share(len(touched), len(asked)); got > 100*s.row.bounds.keys {
+		s.errorf("%.0f%% of the keys went without a store, want at most %.0f%%", got, 100*s.row.bounds.keys)
+	}
+	if n == 0 {
+		return "none degraded"
+	}
+	return fmt.Sprintf("%d degraded (%s), %.0f%% of keys of at most %.0f%%", n, counted(reasons), share(len(touched), len(asked)), 100*s.row.bounds.keys)
+}
+
+// judgeLate prints how long callers waited, and fails if far too many of those had no answer in time whom the machine
+// did not hold up.
+func (s *scene) judgeLate(calls []call) string {
+	late, none, excused := 0, 0, 0
+	for _, c := range calls {
+		isLate := c.took() > s.row.budget
+		if !isLate && c.verdict != unanswered {
+			continue
+		}
+		switch {
+		case s.stalls.excuses(c.begun-longStall, c.ended):
+			excused++
+		case c.verdict == unanswered:
+			none++
+		default:
+			late++
+		}
+	}
+	if bound := mayBeUnanswered * slack * float64(len(calls)); float64(none) > max(bound, 10) {
+		s.errorf("%d of %d calls had no answer in their time while the machine was well, more than ten times the %.1f%% that may", none,
+			len(calls), 100*mayBeUnanswered)
+	}
+	through := since(calls, s.broke)
+	if s.healed > 0 {
+		for i, c := range through {
+			if c.begun > s.healed {
+				through = through[:i]
+				break
+			}
+		}
+	}
+	stood, _ := s.stalls.sum()
+	return fmt.Sprintf("in the fault p50 %s p99 %s of %v, %d late and %d unanswered, %d more while the machine stood (%s in all)",
+		brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget, late, none, excused, brief(stood))
+}
+
+// judgeOver wants that no key was admitted more than its bound in any window. Of a call it is known that it was counted
+// between its beginning and its end: only calls that lie in a window as a whole are taken to be in it.
+func (s *scene) judgeOver(calls []call) string {
+	most, worst := 0.0, ""
+	bound := float64(s.row.bounds.states)
+	if s.row.bounds.local {
+		bound++
+	}
+	keys := byKey(calls)
+	for k, key := range allKeys {
+		n := mostInAWindow(keys[k], s.row.window)
+		if key.counts || n == 0 {
+			continue
+		}
+		times := float64(n) / float64(key.limit)
+		if times > most {
+			most, worst = times, fmt.Sprintf("%d of %d", n, key.limit)
+		}
+		if times > bound {
+			s.errorf("plan %s, user %s: %d hits were admitted within %v, %d are allowed, and at most %v times that in this fault",
+				key.plan, key.user, n, s.row.window, key.limit, bound)
+		}
+	}
+	return fmt.Sprintf("admitted at most %.2f L (%s) of %v L", most, worst, bound)
+}
+
+// mostInAWindow returns how many calls were surely admitted in one window, those apart that policy allow let through.
+func mostInAWindow(calls []call, window time.Duration) int {
+	most := 0
+	for i, first := range calls {
+		n := 0
+		for _, c := range calls[i:] {
+			if c.begun-first.begun >= window {
+				break
+			}
+			if c.verdict == ok && c.policy != "allow" && c.ended < first.begun+window {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// judgeDenied wants that a store denies only where the limit may have been used up. What a call without an answer may
+// have counted is taken as counted.
+func (s *scene) judgeDenied(calls []call) string {
+	wrongly, denied := 0, 0
+	reach := s.row.window + precision(s.row.window)
+	keys := byKey(calls)
+	for k, key := range allKeys {
+		for _, c := range keys[k] {
+			if c.verdict != over || c.policy != "" || key.counts {
+				continue
+			}
+			denied++
+			used := uint32(0)
+			for _, other := range keys[k] {
+				if other.ended >= c.begun-reach && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
+					used++
+				}
+			}
+			if used < key.limit {
+				wrongly++
+				if wrongly == 1 {
+					s.errorf("plan %s, user %s was denied after at most %d hits of %d within %v", key.plan, key.user, used, key.limit, reach)
+				}
+			}
+		}
+	}
+	if wrongly > 1 {
+		s.errorf("%d denials in all were wrong", wrongly)
+	}
+	return fmt.Sprintf("%d of %d denials wrong", wrongly, denied)
+}
+
+// precision is a sliding window's, as the descriptor format has it.
+func precision(window time.Duration) time.Duration {
+	if window <= 10*time.Second {
+		return 50 * time.Millisecond
+	}
+	return time.Second
+}
+
+// judgeCounts compares what the servers have counted with what callers were told: each hit that was answered counts
+// once, one without an answer at most once.
+func (s *scene) judgeCounts(calls []call) string {
+	keys := byKey(calls)
+	more, may := 0, 0
+	for k, key := range allKeys {
+		if !key.counts {
+			continue
+		}
+		told, unsure := 0, 0
+		for _, c := range keys[k] {
+			switch {
+			case c.exact():
+				told++
+			case c.mayCount():
+				unsure++
+			}
+		}
+		var held uint64
+		redistest.Eventually(s.T, "the counters can be read after the fault", func() (err error) {
+			held, err = s.replicas[0].hits(key.plan, key.user)
+			return err
+		})
+		if extra := int(held) - told; extra > unsure || extra < 0 && !s.row.bounds.forgets {
+			s.errorf("user %s: %d hits are counted, %d were answered and %d more may count: none may be lost or count twice",
+				key.user, held, told, unsure)
+		}
+		more, may = more+int(held)-told, may+unsure
+	}
+	return fmt.Sprintf("counted %+d of 0 to %d that nobody was told of", more, may)
+}
+
+// judgeMetrics compares what weir says it did with what its callers saw.
+func (s *scene) judgeMetrics(calls []call) string {
+	if s.row.bounds.restarts {
+		return ""
+	}
+	answered, without, lost := 0, 0, 0
+	for _, c := range calls {
+		switch {
+		case c.verdict == failed, c.verdict == unanswered:
+			lost++
+		case c.policy != "":
+			without++
+			answered++
+		default:
+			answered++
+		}
+	}
+	var hits, degraded, decisions float64
+	var envoys int
+	if s.envoy != nil {
+		envoys = s.envoy.asked()
+	}
+	for i, r := range s.replicas {
+		m := r.mustScrape(s.T)
+		for _, outcome := range []string{"within", "over", "degraded"} {
+			label := fmt.Sprintf("outcome=%q", outcome)
+			hits += m.sum("weir_hits_total", label) - s.atRest[i].sum("weir_hits_total", label)
+		}
+		degraded += m.sum("weir_hits_total", `outcome="degraded"`) - s.atRest[i].sum("weir_hits_total", `outcome="degraded"`)
+		decisions += m.sum("weir_degraded_decisions_total", "") - s.atRest[i].sum("weir_degraded_decisions_total", "")
+	}
+	if int(hits) < answered || int(hits) > len(calls)+envoys {
+		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls)+envoys)
+	}
+	if int(degraded) < without || int(degraded) > without+lost+envoys || degraded != decisions {
+		s.errorf("%v hits are degraded in weir_hits_total and %v decisions in weir_degraded_decisions_total, want both alike and %d to %d",
+			degraded, decisions, without, without+lost+envoys)
+	}
+	return ""
+}
+
+// judgeRecovery prints how soon the stores decided again.
+func (s *scene) judgeRecovery(calls []call) string {
+	if s.row.bounds.recovery == 0 {
+		return ""
+	}
+	took := lastTrouble(calls, s.mark()) - s.mark()
+	if took > slack*s.row.bounds.recovery {
+		s.errorf("the stores did not decide again %v after the fault, ten times %v", took, s.row.bounds.recovery)
+	}
+	return fmt.Sprintf("back after %s of %v", brief(took), s.row.bounds.recovery)
+}
+
+// judgeProcesses wants that no weir has ended, and that each holds about what it held before.
+func (s *scene) judgeProcesses([]call) string {
+	most, memory, soonest := 0.0, 0.0, time.Duration(0)
+	for i, r := range s.replicas {
+		if err := r.Ended(); err != nil {
+			s.errorf("%v, and must not", err)
+			continue
+		}
+		before := s.atRest[i]["go_goroutines"]
+		took := redistest.Eventually(s.T, "goroutines are as before", func() error {
+			m, err := r.scrape()
+			if err != nil {
+				return err
+			}
+			if more := m["go_goroutines"] - before; more > moreGoroutines && !s.row.bounds.restarts {
+				return fmt.Errorf("%v more than the %v at rest", more, before)
+			}
+			most = max(most, m["go_goroutines"]-before)
+			memory = max(memory, m["process_resident_memory_bytes"])
+			return nil
+		})
+		soonest = max(soonest, took)
+	}
+	if memory > memoryCap {
+		s.errorf("a weir holds %.0f MB, at most %d are allowed", memory/1e6, int(memoryCap/1e6))
+	}
+	return fmt.Sprintf("goroutines %+.0f of %d after %s of 5s, RSS %.0f of %d MB", most, moreGoroutines, brief(soonest), memory/1e6, int(memoryCap/1e6))
+}
+
+// brief rounds a time to what is worth reading.
+func brief(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}

@@ -1,0 +1,195 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// scene is what a row is played on: servers, replicas of weir on them, the load, and what happened when.
+type scene struct {
+	*testing.T
+	row      *row
+	servers  []*redistest.Server     // that count
+	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
+	sentinel *redistest.SentinelSet
+	cluster  *redistest.ClusterSet
+	far      *redistest.Far
+	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
+	settings []string // of all replicas
+
+	replicas []*replica
+	record   *record
+	load     *load
+	envoy    *envoy
+	stalls   *stalls
+	atRest   []metrics // of each replica, before the load
+
+	broke, healed time.Duration // in the record's time; zero if it did not happen
+	notes         []string      // what the row has measured besides
+	wrong         []string      // what was not as it had to be
+}
+
+// topology starts the servers of a scene.
+type topology func(*scene)
+
+const replicas = 2
+
+// The topologies of the table.
+var (
+	single topology = func(s *scene) { s.on(redistest.Single(s.T)) }
+
+	// proxied puts a proxy of its own before the server for each replica.
+	proxied topology = func(s *scene) {
+		s.on(redistest.Single(s.T))
+		s.urls = nil
+		for range replicas {
+			p := redistest.Proxy(s.T, s.servers[0].Addr)
+			s.proxies, s.urls = append(s.proxies, p), append(s.urls, p.Addr)
+		}
+	}
+
+	// far is a server behind a route that can lose everything.
+	far topology = func(s *scene) {
+		s.on(redistest.Single(s.T))
+		s.far = redistest.FarProxy(s.T, s.servers[0].Addr)
+		s.proxies, s.urls = append(s.proxies, s.far.FaultProxy), []string{s.far.Addr}
+	}
+
+	ring topology = func(s *scene) {
+		s.on(redistest.Ring(s.T, 3)...)
+		s.settings = append(s.settings, "REDIS_TYPE=ring")
+	}
+
+	// sentinels call a server down after a second.
+	sentinels topology = func(s *scene) {
+		s.sentinel = redistest.Sentinel(s.T)
+		for _, sentinel := range s.sentinel.Sentinels {
+			err := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000).Err()
+			if err != nil {
+				s.Fatalf("setting how soon a sentinel calls a server down: %v", err)
+			}
+		}
+		s.servers = s.sentinel.Nodes
+		s.urls = []string{s.sentinel.Master + "," + strings.Join(s.sentinel.Addrs(), ",")}
+		s.settings = append(s.settings, "REDIS_TYPE=sentinel")
+	}
+
+	cluster topology = func(s *scene) {
+		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000"))
+		s.servers = s.cluster.Nodes
+		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
+		s.settings = append(s.settings, "REDIS_TYPE=cluster")
+	}
+)
+
+// on adds servers that replicas are given the addresses of.
+func (s *scene) on(servers ...*redistest.Server) {
+	s.servers = append(s.servers, servers...)
+	var addrs []string
+	for _, server := range s.servers {
+		addrs = append(addrs, server.Addr)
+	}
+	s.urls = []string{strings.Join(addrs, ",")}
+}
+
+// start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
+func (s *scene) start() {
+	s.row.on(s)
+	for i := range replicas {
+		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings...)
+		s.replicas = append(s.replicas, startReplica(s.T, rules(s.row.window, s.row.algorithm), append(settings, s.row.settings...)...))
+	}
+	if !s.row.beginsDown {
+		s.awaitCounting()
+	}
+	if *long || s.row.throughEnvoy {
+		s.envoy = startEnvoy(s.T, s.replicas, s.row.envoyBudget())
+	}
+	for _, r := range s.replicas {
+		s.atRest = append(s.atRest, r.mustScrape(s.T))
+	}
+}
+
+// awaitCounting waits until each replica has an answer from a store for some keys, on all servers.
+func (s *scene) awaitCounting() {
+	s.Helper()
+	for _, r := range s.replicas {
+		redistest.Eventually(s.T, "a replica counts", func() error {
+			for user := range 10 {
+				if err := r.look(countPlan, fmt.Sprint(user)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// look asks a replica without counting, and returns an error unless a store answered.
+func (r *replica) look(plan, user string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	question := request("shop", plan, user)
+	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
+	answer, err := r.rls().ShouldRateLimit(ctx, question)
+	if err != nil {
+		return err
+	}
+	if policy, reason := degraded(answer); policy != "" {
+		return fmt.Errorf("policy %s decided: %s", policy, reason)
+	}
+	return nil
+}
+
+// breaks notes that the fault begins now.
+func (s *scene) breaks() { s.broke = s.record.now() }
+
+// heals notes that the fault has ended now.
+func (s *scene) heals() { s.healed = s.record.now() }
+
+// hold lets the fault last as long as the row says.
+func (s *scene) hold() { time.Sleep(s.row.lasts()) }
+
+// note adds a measurement to the row's line.
+func (s *scene) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// errorf adds what was not as it had to be.
+func (s *scene) errorf(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// recovered waits until the stores have decided for a while, at most ten times as long as the row promises and a minute.
+func (s *scene) recovered() {
+	quiet := form(700*time.Millisecond, 5*time.Second)
+	for giveUp := s.record.now() + 10*s.row.bounds.recovery + time.Minute; s.record.now() < giveUp; time.Sleep(step) {
+		if s.record.now()-lastTrouble(s.record.all(), s.mark()) > quiet {
+			return
+		}
+	}
+}
+
+// mark is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
+func (s *scene) mark() time.Duration {
+	if s.healed > 0 {
+		return s.healed
+	}
+	return s.broke
+}
+
+// must ends the row's test at an error of its own means.
+func (s *scene) must(errs ...error) {
+	s.Helper()
+	if err := errors.Join(errs...); err != nil {
+		s.Fatal(err)
+	}
+}
