@@ -27,7 +27,7 @@ type chunk struct {
 	data []byte
 	due  time.Time
 	drip time.Duration // the pause after each byte
-	last bool // the sender has closed after it
+	last bool          // the sender has closed after it
 }
 
 // run forwards until the link ends.

@@ -1,42 +1,166 @@
 package faults_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-func blackHole(s *scene) {
-	before := s.proxies[0].Counts().Connections
-	s.far.BlackHole(s.T)
-	s.breaks()
-	s.hold()
-	s.note("%d connections came through", s.proxies[0].Counts().Connections-before)
-	s.far.Restore(s.T)
-	s.heals()
-}
+// What rows break. Each notes when that began and, where somebody ends it, when it ended.
 
-func freeze(s *scene) {
-	s.servers[0].Stop()
-	s.breaks()
-	s.hold()
-	s.servers[0].Cont()
-	s.heals()
-}
-
-func slowBy(d time.Duration) func(*scene) {
+// during breaks something, holds it, and mends it.
+func during(breaks, mends func(*scene)) func(*scene) {
 	return func(s *scene) {
-		for _, p := range s.proxies {
-			p.Delay(redistest.Replies, d)
-		}
+		breaks(s)
 		s.breaks()
 		s.hold()
-		for _, p := range s.proxies {
-			p.Heal()
-		}
+		mends(s)
 		s.heals()
 	}
 }
+
+var (
+	freeze = during(func(s *scene) { s.servers[0].Stop() }, func(s *scene) { s.servers[0].Cont() })
+
+	restartEmpty = during(func(s *scene) { s.servers[0].Kill() }, func(s *scene) { s.servers[0].Restart(s.T) })
+
+	// fill leaves no room to write in.
+	fill = during(func(s *scene) { s.configure("maxmemory", "1") }, func(s *scene) { s.configure("maxmemory", "0") })
+)
+
+// kill ends a server for good.
+func kill(s *scene) {
+	s.elsewhere = s.keysBeside(s.servers[0])
+	s.servers[0].Kill()
+	s.breaks()
+	s.hold()
+}
+
+// blackHole loses what comes back from Redis, or as a proxy, all.
+func blackHole(s *scene) {
+	before := s.connections()
+	breakers := s.watchBreakers()
+	if s.far != nil {
+		s.far.BlackHole(s.T)
+	} else {
+		for _, p := range s.proxies {
+			p.Drop(redistest.Requests)
+			p.Drop(redistest.Replies)
+		}
+	}
+	s.breaks()
+	s.hold()
+	if s.far != nil {
+		s.far.Restore(s.T)
+	} else {
+		dials := s.connections() - before
+		for _, p := range s.proxies {
+			p.Heal() // the connections that have lost something stay mute
+		}
+		most := 10*replicas*int(s.row.lasts().Seconds()) + replicas*poolSize
+		s.note("%d connections were opened to it, at most %d", dials, most)
+		if dials > most {
+			s.errorf("%d connections were opened within %v to a server that answers none, want at most 10 a second of each replica and "+
+				"one pool", dials, s.row.lasts())
+		}
+	}
+	s.heals()
+	breakers()
+}
+
+// poolSize is the most connections of a replica to a server, unless told otherwise.
+const poolSize = 20
+
+func (s *scene) connections() (n int) {
+	for _, p := range s.proxies {
+		n += p.Counts().Connections
+	}
+	return n
+}
+
+// watchBreakers notes when each replica first says that a breaker is open. The function that it returns says how soon
+// that was.
+func (s *scene) watchBreakers() (tell func()) {
+	leave, left := make(chan struct{}), make(chan struct{})
+	opened := make([]time.Duration, len(s.replicas))
+	go func() {
+		defer close(left)
+		for {
+			for i, r := range s.replicas {
+				if opened[i] > 0 {
+					continue
+				}
+				if m, err := r.scrape(); err == nil && m.sum("weir_redis_breaker_open", "") > 0 {
+					opened[i] = s.record.now()
+				}
+			}
+			select {
+			case <-leave:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(leave)
+		<-left
+		if slices.Contains(opened, 0) {
+			s.errorf("a replica's breaker never opened, as weir_redis_breaker_open has it")
+			return
+		}
+		s.note("breakers open after %s of 200ms", brief(slices.Max(opened)-s.broke))
+	}
+}
+
+// slowBy delays what Redis answers.
+func slowBy(d time.Duration) func(*scene) {
+	most := 0
+	return during(func(s *scene) {
+		for _, p := range s.proxies {
+			p.Delay(redistest.Replies, d)
+		}
+	}, func(s *scene) {
+		for _, p := range s.proxies {
+			most = max(most, p.Counts().Open)
+			p.Heal()
+		}
+		s.note("%d connections to a replica's server of at most %d", most, poolSize)
+		if most > poolSize+2 { // one listens, one probes
+			s.errorf("a replica had %d connections open to its server, more than its pool holds", most)
+		}
+	})
+}
+
+// drip lets answers come a byte at a time.
+func drip(pause time.Duration) func(*scene) {
+	return during(func(s *scene) {
+		for _, p := range s.proxies {
+			p.Drip(redistest.Replies, pause)
+		}
+	}, func(s *scene) {
+		for _, p := range s.proxies {
+			p.Heal()
+		}
+	})
+}
+
+// resets ends all connections, ten times a second.
+func resets(s *scene) {
+	s.breaks()
+	for until := time.Now().Add(s.row.lasts()); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		for _, p := range s.proxies {
+			p.ResetAll()
+		}
+	}
+	s.heals()
+}
+
+// countingCommand is what weir counts by, on servers that have libraries of functions.
+const countingCommand = "FCALL"
 
 // loseReplies lets Redis execute what it is sent, and keeps its reply, again and again.
 func loseReplies(s *scene) {
@@ -58,13 +182,188 @@ func loseReplies(s *scene) {
 	s.note("%d replies were kept", n)
 }
 
-// countingCommand is what weir counts by, on servers that have libraries of functions.
-const countingCommand = "FCALL"
+// once does something to the first server that needs no end.
+func once(what ...any) func(*scene) {
+	return func(s *scene) {
+		s.must(s.servers[0].Client().Do(context.Background(), what...).Err())
+		s.breaks()
+		s.hold()
+	}
+}
 
-func restartEmpty(s *scene) {
+// forgetCode makes Redis forget weir's library and scripts, again and again.
+func forgetCode(s *scene) {
+	s.breaks()
+	for until := time.Now().Add(s.row.lasts()); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+		for _, what := range []string{"script", "function"} {
+			s.must(s.servers[0].Client().Do(context.Background(), what, "flush").Err())
+		}
+	}
+}
+
+// rejoin brings a node of a ring back that the others have replaced for longer than a window.
+func rejoin(s *scene) {
 	s.servers[0].Kill()
+	time.Sleep(3*time.Second + s.row.window)
+	s.servers[0].Restart(s.T)
+	s.breaks()
+	took := redistest.Eventually(s.T, "keys come back to a node that is back", func() error {
+		n, err := s.servers[0].Client().Do(context.Background(), "eval",
+			"return #redis.call('keys', 'weir:*shop*')", 0).Int()
+		if err == nil && n == 0 {
+			err = fmt.Errorf("it has none")
+		}
+		return err
+	})
+	s.note("keys are back after %s of 2.5s", brief(took))
+	s.hold()
+}
+
+// killPrimary ends the primary of a third of the slots.
+func killPrimary(s *scene) {
+	primary := s.cluster.Primaries(s.T)[0]
+	s.elsewhere = s.keysBeside(primary)
+	primary.Kill()
+	s.breaks()
+	s.hold()
+}
+
+// migrate moves the slots of some hot keys, and back.
+func migrate(s *scene) {
+	s.breaks()
+	moved := 0
+	for until := time.Now().Add(s.row.lasts()); moved == 0 || time.Now().Before(until); moved++ {
+		key := s.anyHotKey(moved)
+		from := s.cluster.NodeOf(s.T, key)
+		all := s.cluster.Primaries(s.T)
+		to := all[(slices.Index(all, from)+1)%len(all)]
+		s.cluster.MigrateSlot(s.T, s.cluster.SlotOf(s.T, key), from, to, func(redistest.Phase) { time.Sleep(200 * time.Millisecond) })
+	}
+	s.note("%d slots moved", moved)
+}
+
+// anyHotKey returns the name in Redis of a hot key.
+func (s *scene) anyHotKey(n int) string {
+	for _, primary := range s.cluster.Primaries(s.T) {
+		names, err := primary.Client().Keys(context.Background(), fmt.Sprintf("weir:*%s", suffix(key{plan: fmt.Sprint("hot", n%hotPlans), user: "all"}))).Result()
+		s.must(err)
+		if len(names) == 1 {
+			return names[0]
+		}
+	}
+	s.Fatalf("hot key %d is on no node", n)
+	return ""
+}
+
+// suffix is the end of a key's name in Redis.
+func suffix(k key) string {
+	return fmt.Sprintf("4:shop4:plan%d:%s4:user%d:%s", len(k.plan), k.plan, len(k.user), k.user)
+}
+
+// keysBeside returns the keys that servers other than this one hold now.
+func (s *scene) keysBeside(gone *redistest.Server) map[int]bool {
+	bySuffix := make(map[string]int)
+	for i, k := range allKeys {
+		bySuffix[suffix(k)] = i
+	}
+	beside := make(map[int]bool)
+	for _, server := range s.servers {
+		if server == gone || !server.Running() {
+			continue
+		}
+		info, err := server.Info(context.Background(), "replication")
+		s.must(err)
+		if info["role"] != "master" {
+			continue
+		}
+		names, err := server.Client().Keys(context.Background(), "weir:*shop*").Result()
+		s.must(err)
+		for _, name := range names {
+			_, end, _ := strings.Cut(name, "}")
+			if i, mine := bySuffix[end]; mine {
+				beside[i] = true
+			}
+		}
+	}
+	return beside
+}
+
+// failOver freezes the primary until it has a successor; when it wakes it takes writes until it is told.
+func failOver(s *scene) {
+	old := s.sentinel.Nodes[0]
+	old.Stop()
+	s.breaks()
+	s.sentinel.AwaitFailover(s.T, old)
+	old.Cont()
+	s.sentinel.Await(s.T)
+}
+
+// demote lets the sentinels replace a primary that is well, and stays up as a replica.
+func demote(s *scene) {
+	s.breaks()
+	s.sentinel.Failover(s.T)
+}
+
+// split lets each replica reach another server, which both take writes, as the two sides of a partition do.
+func split(s *scene) {
+	old, next := s.servers[0], redistest.Single(s.T)
+	host, port, _ := strings.Cut(old.Addr, ":")
+	ctx := context.Background()
+	s.must(next.Client().ReplicaOf(ctx, host, port).Err())
+	redistest.Eventually(s.T, "the copy is complete", func() error {
+		info, err := next.Info(ctx, "replication")
+		if err == nil && info["master_link_status"] != "up" {
+			err = fmt.Errorf("the link is %q", info["master_link_status"])
+		}
+		return err
+	})
+	s.must(next.Client().ReplicaOf(ctx, "no", "one").Err())
+	s.proxies[1].Redirect(next.Addr)
+	s.proxies[1].ResetAll()
+	s.breaks()
+	s.hold()
+	host, port, _ = strings.Cut(next.Addr, ":")
+	s.must(old.Client().ReplicaOf(ctx, host, port).Err())
+	s.proxies[0].Redirect(next.Addr)
+	s.proxies[0].ResetAll()
+	s.heals()
+}
+
+// configure sets a value of the first server's configuration.
+func (s *scene) configure(name, value string) {
+	s.must(s.servers[0].Client().ConfigSet(context.Background(), name, value).Err())
+}
+
+// evict leaves so little room that Redis forgets keys all the time.
+func evict(s *scene) {
+	used, err := s.servers[0].Info(context.Background(), "memory")
+	s.must(err)
+	s.configure("maxmemory-policy", "allkeys-lru")
+	s.configure("maxmemory", used["used_memory"])
+	s.breaks()
+	before := s.servers[0].Stat(s.T, "evicted_keys")
+	s.hold()
+	s.note("%d keys were evicted", s.servers[0].Stat(s.T, "evicted_keys")-before)
+	s.configure("maxmemory", "0")
+	s.heals()
+}
+
+// appear brings up a server that was not there when weir started.
+func appear(s *scene) {
 	s.breaks()
 	s.hold()
 	s.servers[0].Restart(s.T)
+	s.heals()
+}
+
+// loading restarts a server that reads its file for as long as the row says before it answers.
+func loading(s *scene) {
+	const keys = 1000
+	ctx, c := context.Background(), s.servers[0].Client()
+	s.must(c.Do(ctx, "debug", "populate", keys, "padding", 1000).Err(), c.Save(ctx).Err())
+	s.configure("key-load-delay", fmt.Sprint((s.row.lasts() / keys).Microseconds()))
+	s.must(c.ConfigRewrite(ctx).Err())
+	s.breaks()
+	s.servers[0].Restart(s.T) // it returns when all is loaded
 	s.heals()
 }

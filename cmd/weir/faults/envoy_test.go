@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -47,7 +49,12 @@ func startEnvoy(t *testing.T, replicas []*replica, timeout time.Duration) *envoy
 	for _, r := range replicas {
 		ports = append(ports, r.grpcPort)
 	}
-	err = bootstrap.Execute(file, map[string]any{"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()), "Ports": ports})
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	err = bootstrap.Execute(file, map[string]any{
+		"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()), "Ports": ports,
+		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port,
+	})
 	if file.Close() != nil || err != nil {
 		t.Fatalf("writing Envoy's configuration: %v", err)
 	}

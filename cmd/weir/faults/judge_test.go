@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *scene) judge() string {
 	var line []string
 	for _, check := range []func([]call) string{
 		s.judgeAnswers, s.judgeDegraded, s.judgeLate, s.judgeOver, s.judgeDenied, s.judgeCounts, s.judgeMetrics, s.judgeRecovery,
-		s.judgeEnvoy, s.judgeProcesses,
+		s.judgeEnvoy, s.judgeLocal, s.judgeHistory, s.judgeProcesses,
 	} {
 		if said := check(calls); said != "" {
 			line = append(line, said)
@@ -57,7 +58,7 @@ func (s *scene) judgeAnswers(calls []call) string {
 			foreign++
 		}
 		if c.verdict == failed {
-			failures[c.failure]++
+			failures[portless.ReplaceAllString(c.failure, "")]++
 		}
 	}
 	if sent := int(s.load.sent.Load()); sent != len(calls) {
@@ -72,9 +73,12 @@ func (s *scene) judgeAnswers(calls []call) string {
 	return fmt.Sprintf("%d calls: %d ok, %d over, %d failed, %d unanswered", len(calls), n[ok], n[over], n[failed], n[unanswered])
 }
 
+// portless takes from errors what differs from one to the next.
+var portless = regexp.MustCompile(`127\.0\.0\.1:\d+(->127\.0\.0\.1:\d+)?:? ?|rpc error: `)
+
 // judgeDegraded wants that only those keys go without a store that the fault is about.
 func (s *scene) judgeDegraded(calls []call) string {
-	n, reasons, touched := 0, make(map[string]int), make(map[int]bool)
+	n, wrongly, strange, reasons, touched := 0, 0, 0, make(map[string]int), make(map[int]bool)
 	asked := make(map[int]bool)
 	for _, c := range calls {
 		asked[c.key] = true
@@ -82,9 +86,15 @@ func (s *scene) judgeDegraded(calls []call) string {
 			continue
 		}
 		n++
+		if c.policy != s.row.bounds.policy || c.policy == "allow" && c.verdict != ok || c.policy == "deny" && c.verdict != over {
+			strange++
+		}
 		reasons[c.policy+" "+c.reason]++
 		if c.reason != "late" {
 			touched[c.key] = true
+			if s.elsewhere[c.key] {
+				wrongly++
+			}
 		}
 		if s.row.bounds.healthy && !s.stalls.excuses(c.begun-longStall, c.ended) {
 			s.errorf("a call %v after the fault began was decided without a store (%s), and no server was away", c.begun-s.broke, c.reason)
@@ -92,6 +102,12 @@ func (s *scene) judgeDegraded(calls []call) string {
 	}
 	if got := share(len(touched), len(asked)); got > 100*s.row.bounds.keys {
 		s.errorf("%.0f%% of the keys went without a store, want at most %.0f%%", got, 100*s.row.bounds.keys)
+	}
+	if strange > 0 {
+		s.errorf("%d answers without a store are not what policy %s has for them", strange, s.row.bounds.policy)
+	}
+	if wrongly > 0 {
+		s.errorf("%d answers went without a store for keys whose server is well", wrongly)
 	}
 	if n == 0 {
 		return "none degraded"
@@ -103,7 +119,11 @@ func (s *scene) judgeDegraded(calls []call) string {
 // did not hold up.
 func (s *scene) judgeLate(calls []call) string {
 	late, none, excused := 0, 0, 0
+	inexact := 0
 	for _, c := range calls {
+		if c.begun >= s.broke && !c.exact() && !s.stalls.excuses(c.begun-longStall, c.ended) {
+			inexact++
+		}
 		isLate := c.took() > s.row.budget
 		if !isLate && c.verdict != unanswered {
 			continue
@@ -130,6 +150,12 @@ func (s *scene) judgeLate(calls []call) string {
 			}
 		}
 	}
+	if least := s.row.bounds.exact; least > 0 {
+		s.note("%.2f%% decided by the store, want %.1f%%", 100-share(inexact, len(calls)), 100*least)
+		if got := share(inexact, len(calls)); got > slack*100*(1-least) {
+			s.errorf("%.1f%% of the calls went without a store, ten times more than %.1f%%", got, 100*(1-least))
+		}
+	}
 	stood, _ := s.stalls.sum()
 	return fmt.Sprintf("in the fault p50 %s p99 %s of %v, %d late and %d unanswered, %d more while the machine stood (%s in all)",
 		brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget, late, none, excused, brief(stood))
@@ -145,6 +171,12 @@ func (s *scene) judgeOver(calls []call) string {
 	}
 	keys := byKey(calls)
 	for k, key := range allKeys {
+		if after := s.healed + s.row.window; s.row.bounds.converges && !key.counts {
+			if n := mostInAWindow(since(keys[k], after), s.row.window); n > int(key.limit) {
+				s.errorf("plan %s, user %s: %d hits of %d were admitted within %v, and the fault had ended a window before", key.plan,
+					key.user, n, key.limit, s.row.window)
+			}
+		}
 		n := mostInAWindow(keys[k], s.row.window)
 		if key.counts || n == 0 {
 			continue
@@ -184,6 +216,9 @@ func mostInAWindow(calls []call, window time.Duration) int {
 func (s *scene) judgeDenied(calls []call) string {
 	wrongly, denied := 0, 0
 	reach := s.row.window + precision(s.row.window)
+	if s.row.bounds.stepsBack {
+		reach *= 2 // what is later than now moves into now's bucket
+	}
 	keys := byKey(calls)
 	for k, key := range allKeys {
 		for _, c := range keys[k] {
@@ -297,7 +332,7 @@ func (s *scene) judgeRecovery(calls []call) string {
 	if s.row.bounds.recovery == 0 {
 		return ""
 	}
-	took := lastTrouble(calls, s.mark()) - s.mark()
+	took := lastTrouble(calls, s.mark(), s.stalls) - s.mark()
 	if took > slack*s.row.bounds.recovery {
 		s.errorf("the stores did not decide again %v after the fault, ten times %v", took, s.row.bounds.recovery)
 	}
@@ -342,4 +377,34 @@ func brief(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(10 * time.Millisecond).String()
+}
+
+// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.
+func (s *scene) judgeLocal(calls []call) string {
+	if !s.row.bounds.local {
+		return ""
+	}
+	most := 0.0
+	keys := byKey(calls)
+	for k, key := range allKeys {
+		if key.counts {
+			continue
+		}
+		part := (int(key.limit) + replicas - 1) / replicas
+		for r := range s.replicas {
+			var own []call
+			for _, c := range keys[k] {
+				if c.replica == r && c.policy == "local" {
+					own = append(own, c)
+				}
+			}
+			n := mostInAWindow(own, s.row.window)
+			most = max(most, float64(n)/float64(part))
+			if n > part {
+				s.errorf("plan %s, user %s: replica %d admitted %d hits by itself within %v, want at most %d, its share of %d", key.plan,
+					key.user, r, n, s.row.window, part, key.limit)
+			}
+		}
+	}
+	return fmt.Sprintf("each replica admitted at most %.2f of its share by itself", most)
 }

@@ -98,21 +98,21 @@ func quantile(calls []call, share float64) time.Duration {
 // step is how finely recovery is told.
 const step = 100 * time.Millisecond
 
-// lastTrouble returns the end of the last step after from in which more than a fifth of the calls were not decided by a
-// store; from itself if there is none.
-func lastTrouble(calls []call, from time.Duration) time.Duration {
+// lastTrouble returns the end of the last step after from in which more than a tenth of the calls were not decided by a
+// store, those apart that the machine made late; from itself if there is none.
+func lastTrouble(calls []call, from time.Duration, stalls *stalls) time.Duration {
 	last := from
 	calls = since(calls, from)
 	for len(calls) > 0 {
 		at := calls[0].begun.Truncate(step)
 		n, _ := slices.BinarySearchFunc(calls, at+step, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
-		inexact := 0
+		without := 0
 		for _, c := range calls[:n] {
-			if !c.exact() {
-				inexact++
+			if !c.exact() && (c.reason == "down" || c.reason == "refused" || !stalls.excuses(c.begun-longStall, c.ended)) {
+				without++
 			}
 		}
-		if inexact*5 > n {
+		if without*10 > n {
 			last = at + step
 		}
 		calls = calls[n:]

@@ -34,6 +34,12 @@ type replica struct {
 // startReplica serves a file of rules and waits until it answers. Settings are NAME=value; a later one wins.
 func startReplica(t *testing.T, rules string, settings ...string) *replica {
 	t.Helper()
+	return startReplicaOf(t, weirBinary, rules, settings...)
+}
+
+// startReplicaOf is startReplica for another weir.
+func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *replica {
+	t.Helper()
 	child.ReadSources(t, root)
 	r := &replica{grpcPort: child.FreePort(t), config: t.TempDir()}
 	debugPort := child.FreePort(t)
@@ -48,7 +54,7 @@ func startReplica(t *testing.T, rules string, settings ...string) *replica {
 		t.Fatal(err)
 	}
 	r.conn = dial(t, fmt.Sprint("127.0.0.1:", r.grpcPort))
-	r.start(t, weirBinary)
+	r.start(t, binary)
 	return r
 }
 

@@ -26,6 +26,7 @@ type row struct {
 
 	throughEnvoy bool // in the short form, too, a real Envoy asks beside the load
 
+	starts  func(*testing.T) string // builds the weir that the replicas begin as, where it is not the one under test
 	happens func(*scene)
 	bounds  bounds
 
@@ -42,6 +43,12 @@ type bounds struct {
 	errors   bool          // calls may fail: policy error
 	recovery time.Duration // until stores decide again, from the end of the fault, or its beginning if it does not end
 	restarts bool          // replicas end and start again in it
+
+	exact     float64 // the least share of calls that the store decides, of those that the machine did not hold up
+	converges bool    // a window after the fault, a key is admitted no more than its limit again
+	stepsBack bool    // the servers' clock does
+	heard     bool    // each hit of a call that was answered comes into the history
+	policy    string  // that decides in place of a store; allow unless given
 }
 
 func (r *row) lasts() time.Duration { return form(r.short, r.long) }
@@ -65,6 +72,9 @@ func (r *row) fill() {
 	}
 	if r.bounds.states == 0 {
 		r.bounds.states = 1
+	}
+	if r.bounds.policy == "" {
+		r.bounds.policy = "allow"
 	}
 	if r.bounds.keys == 0 {
 		r.bounds.keys = 1
@@ -134,12 +144,15 @@ func TestWeirKeepsItsPromisesInEveryFault(t *testing.T) {
 // share tells how many of how many, in percent.
 func share(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
 
-// counted lists how often each word came, in the order of the words.
+// counted lists how often each word came: the first ten in their order.
 func counted(words map[string]int) string {
 	var list []string
 	for word, n := range words {
 		list = append(list, fmt.Sprintf("%s %d", word, n))
 	}
 	slices.Sort(list)
+	if len(list) > 10 {
+		list = append(list[:10], "and others")
+	}
 	return strings.Join(list, ", ")
 }

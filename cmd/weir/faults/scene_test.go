@@ -22,6 +22,7 @@ type scene struct {
 	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
 	far      *redistest.Far
+	clock    string   // the file that shifts the first server's clock
 	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
 	settings []string // of all replicas
 
@@ -33,6 +34,7 @@ type scene struct {
 	atRest   []metrics // of each replica, before the load
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
+	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
 	notes         []string      // what the row has measured besides
 	wrong         []string      // what was not as it had to be
 }
@@ -54,6 +56,17 @@ var (
 			p := redistest.Proxy(s.T, s.servers[0].Addr)
 			s.proxies, s.urls = append(s.proxies, p), append(s.urls, p.Addr)
 		}
+	}
+
+	// downAtFirst is a server that does not answer when weir starts.
+	downAtFirst topology = func(s *scene) {
+		single(s)
+		s.servers[0].Kill()
+	}
+
+	// debugged is a server that can be told to take its time.
+	debugged topology = func(s *scene) {
+		s.on(redistest.Single(s.T, redistest.WithConfig("enable-debug-command yes", "loading-process-events-interval-bytes 1024")))
 	}
 
 	// far is a server behind a route that can lose everything.
@@ -103,9 +116,13 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
+	binary := weirBinary
+	if s.row.starts != nil {
+		binary = s.row.starts(s.T)
+	}
 	for i := range replicas {
 		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings...)
-		s.replicas = append(s.replicas, startReplica(s.T, rules(s.row.window, s.row.algorithm), append(settings, s.row.settings...)...))
+		s.replicas = append(s.replicas, startReplicaOf(s.T, binary, rules(s.row.window, s.row.algorithm), append(settings, s.row.settings...)...))
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
@@ -172,7 +189,7 @@ func (s *scene) errorf(format string, args ...any) {
 func (s *scene) recovered() {
 	quiet := form(700*time.Millisecond, 5*time.Second)
 	for giveUp := s.record.now() + 10*s.row.bounds.recovery + time.Minute; s.record.now() < giveUp; time.Sleep(step) {
-		if s.record.now()-lastTrouble(s.record.all(), s.mark()) > quiet {
+		if s.record.now()-lastTrouble(s.record.all(), s.mark(), s.stalls) > quiet {
 			return
 		}
 	}
