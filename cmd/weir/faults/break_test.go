@@ -129,8 +129,9 @@ func slowBy(d time.Duration) func(*scene) {
 			p.Heal()
 		}
 		s.note("%d connections to a replica's server of at most %d", most, poolSize)
-		if most > poolSize+2 { // one listens, one probes
-			s.errorf("a replica had %d connections open to its server, more than its pool holds", most)
+		// Of a connection that weir has given up the proxy sees the end a moment later.
+		if most > 2*poolSize {
+			s.errorf("a replica had %d connections open to its server, twice as many as its pool holds", most)
 		}
 	})
 }
@@ -334,16 +335,27 @@ func (s *scene) configure(name, value string) {
 	s.must(s.servers[0].Client().ConfigSet(context.Background(), name, value).Err())
 }
 
-// evict leaves so little room that Redis forgets keys all the time.
+// evict writes so much else into a server without room that it forgets keys all the time.
 func evict(s *scene) {
-	used, err := s.servers[0].Info(context.Background(), "memory")
+	ctx, c := context.Background(), s.servers[0].Client()
+	padding, n := strings.Repeat("x", 4<<10), 0
+	pad := func() {
+		s.must(c.Set(ctx, fmt.Sprint("padding-", n), padding, 0).Err())
+		n++
+	}
+	for n < 500 {
+		pad()
+	}
+	used, err := s.servers[0].Info(ctx, "memory")
 	s.must(err)
 	s.configure("maxmemory-policy", "allkeys-lru")
 	s.configure("maxmemory", used["used_memory"])
 	s.breaks()
 	before := s.servers[0].Stat(s.T, "evicted_keys")
-	s.hold()
-	s.note("%d keys were evicted", s.servers[0].Stat(s.T, "evicted_keys")-before)
+	for until := time.Now().Add(s.row.lasts()); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+		pad()
+	}
+	s.note("%d keys were evicted, %d written besides weir's", s.servers[0].Stat(s.T, "evicted_keys")-before, n)
 	s.configure("maxmemory", "0")
 	s.heals()
 }

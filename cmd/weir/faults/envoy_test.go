@@ -150,7 +150,7 @@ func (e *envoy) asked() int {
 	return n
 }
 
-// stat reads a counter of Envoy's own, such as cluster.weir.ratelimit.error.
+// stat reads a counter of Envoy's own, which it keeps by the cluster that requests go to.
 func (e *envoy) stat(name string) (int, error) {
 	var stats struct {
 		Stats []struct {
@@ -174,12 +174,11 @@ func (s *scene) judgeEnvoy([]call) string {
 	if s.envoy == nil {
 		return ""
 	}
-	s.envoy.stop()
-	errors, err := s.envoy.stat("cluster.weir.ratelimit.error")
+	errors, err := s.envoy.stat("cluster.upstream.ratelimit.error")
 	if err != nil {
 		s.Fatalf("reading Envoy's statistics: %v", err)
 	}
-	passed, err := s.envoy.stat("cluster.weir.ratelimit.ok")
+	passed, err := s.envoy.stat("cluster.upstream.ratelimit.ok")
 	if err != nil {
 		s.Fatalf("reading Envoy's statistics: %v", err)
 	}

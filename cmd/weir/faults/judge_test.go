@@ -216,11 +216,13 @@ func mostInAWindow(calls []call, window time.Duration) int {
 func (s *scene) judgeDenied(calls []call) string {
 	wrongly, denied := 0, 0
 	reach := s.row.window + precision(s.row.window)
-	if s.row.bounds.stepsBack {
-		reach *= 2 // what is later than now moves into now's bucket
-	}
 	keys := byKey(calls)
 	for k, key := range allKeys {
+		reach := reach
+		if after := since(keys[k], s.healed); s.row.bounds.stepsBack && len(after) > 0 {
+			// What is later than now moves into now's bucket when the key is next asked for, and counts for a window anew.
+			reach += s.row.window + 2*precision(s.row.window) + after[0].ended - s.healed
+		}
 		for _, c := range keys[k] {
 			if c.verdict != over || c.policy != "" || key.counts {
 				continue

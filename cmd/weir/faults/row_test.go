@@ -103,6 +103,9 @@ func (r *row) play(t *testing.T) string {
 	r.happens(s)
 	s.recovered()
 	s.load.stop()
+	if s.envoy != nil {
+		s.envoy.stop()
+	}
 	return s.judge()
 }
 
