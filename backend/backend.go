@@ -51,6 +51,8 @@ const (
 	FromStore Source = iota
 	// FromDenyCache means that this process knew the store's denial, which still holds.
 	FromDenyCache
+	// FromLook means that the store looked and did not count, as the request is refused for another check of the call.
+	FromLook
 	// FromLocal means that this process counted by itself, while the store is away.
 	FromLocal
 	// FromPolicy means that nobody counted: a failure policy decided while the store is away.
@@ -75,6 +77,9 @@ type Decision struct {
 	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, to the
 	// microsecond, or Never. It is that of all limits, also of one that admitted this check and is full now.
 	RetryIn time.Duration
+	// NextIn is, for an allowed count, the time until another check of this size fits unless others take its place: 0
+	// if it would now. Else it is 0.
+	NextIn time.Duration
 
 	Source Source
 	Reason Reason // why Source is degraded, or Err is there; else 0

@@ -23,6 +23,13 @@ func (p *Part) HandOver(out []Decision) {
 	}
 }
 
+// Each calls do with the decision of each check, and the index of the check in the call.
+func (p *Part) Each(do func(i int, d *Decision)) {
+	for i, at := range p.at {
+		do(at, &p.Out[i])
+	}
+}
+
 // Reset empties the part and keeps its room, but no reference to what its checks and decisions held.
 func (p *Part) Reset() {
 	clear(p.Checks)

@@ -82,6 +82,12 @@ func (c *Config) Domains() int { return len(c.domains) }
 // DomainNames lists these domains, sorted.
 func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }
 
+// RefundsOnDeny reports whether a domain gives back what a refused request has charged to its other descriptors.
+func (c *Config) RefundsOnDeny(domain string) bool {
+	d := c.domains[domain]
+	return d != nil && d.Refunds
+}
+
 // Broken reports whether a domain is named by files that have errors and never were good. Such a domain is not among
 // those of DomainNames, and has no rules.
 func (c *Config) Broken(domain string) bool {

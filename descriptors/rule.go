@@ -40,6 +40,14 @@ func (r *Rule) Shared(entry int) string {
 	return ""
 }
 
+// FailurePolicy returns what becomes of the rule's hits while no store decides; no rule has none of its own.
+func (r *Rule) FailurePolicy() Policy {
+	if r == nil {
+		return PolicyDefault
+	}
+	return r.OnFailure
+}
+
 // Names returns the names by which other rules can replace the rule's limits, or the rule itself if it is unlimited.
 func (r *Rule) Names() []string {
 	names := []string{r.Name}

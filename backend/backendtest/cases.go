@@ -32,29 +32,29 @@ func testRulings(t *testing.T, open func(t *testing.T) Store) {
 func testRulingsOf(t *testing.T, open func(t *testing.T) Store, limit descriptors.Limit, whole time.Duration) {
 	runRulings(t, open, []ruling{
 		{"hits up to the limit, then none", limit, []ask{
-			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: whole}},
+			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: whole, NextIn: whole}},
 			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: whole, RetryIn: whole}},
-			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: whole}},
+			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: whole, NextIn: whole}},
 			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
 		}},
 		{"a look charges nothing", limit, []ask{
 			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
 			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
 		}},
 		{"a refund gives back the newest", limit, []ask{
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: whole}},
 			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
 		}},
 		{"more than the limit at once never passes", limit, []ask{
 			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
 			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
 		}},
 		{"a charge made always counts though denied", limit, []ask{
-			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Allowed: true, Remaining: 1, ResetIn: whole}},
+			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Allowed: true, Remaining: 1, ResetIn: whole, NextIn: whole}},
 			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Before: 4, ResetIn: whole, RetryIn: whole}},
 			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: whole, RetryIn: whole}},
 		}},

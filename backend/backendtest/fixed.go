@@ -15,20 +15,20 @@ func testRulingsOfAFixedWindow(t *testing.T, open func(t *testing.T) Store) {
 	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)
 	runRulings(t, open, []ruling{
 		{"hits up to the limit, then none, and all of them count", limit, []ask{
-			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: time.Minute}},
+			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: time.Minute, NextIn: time.Minute}},
 			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: time.Minute, RetryIn: time.Minute}},
 			{backend.Count, 1, 0, backend.Decision{Before: 6, ResetIn: time.Minute, RetryIn: time.Minute}},
 		}},
 		{"a look charges nothing, and is over above the limit", limit, []ask{
 			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5, ResetIn: time.Minute}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: time.Minute}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: time.Minute, NextIn: time.Minute}},
 			{backend.Look, 0, 0, backend.Decision{Allowed: true, Before: 5, ResetIn: time.Minute}},
 			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
 			{backend.Look, 0, 0, backend.Decision{Before: 6, ResetIn: time.Minute, RetryIn: time.Minute}},
 		}},
 		{"a refund gives back what counts", limit, []ask{
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5, ResetIn: time.Minute}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: time.Minute}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: time.Minute, NextIn: time.Minute}},
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: time.Minute}},
 			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5, ResetIn: time.Minute}},
 		}},

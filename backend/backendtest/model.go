@@ -80,7 +80,7 @@ func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.D
 	if len(denying) > 0 {
 		return m.denial(denying, before, op, hits, now)
 	}
-	return m.admission(before, now)
+	return m.admission(before, op, hits, now)
 }
 
 // over reports whether a count and some hits are more than n together.
@@ -100,9 +100,9 @@ func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
 	return 1
 }
 
-// admission speaks for the limit with the least left.
-func (m *model) admission(before []uint64, now window.Instant) backend.Decision {
-	all := make([]backend.Decision, len(m.counts))
+// admission speaks for the limit with the least left, and tells when as many hits fit all limits again.
+func (m *model) admission(before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
+	all, next := make([]backend.Decision, len(m.counts)), time.Duration(0)
 	for i, b := range m.counts {
 		l, after := &m.rule.limits[i], b.Sum(now)
 		d := backend.Decision{Allowed: true, Strictest: i, Before: before[i]}
@@ -115,9 +115,14 @@ func (m *model) admission(before []uint64, now window.Instant) backend.Decision 
 		case l.Algorithm == descriptors.FixedWindow:
 			d.ResetIn = span(now%width, width)
 		}
+		if op == backend.Count && over(after, hits, l.Capacity()) {
+			next = max(next, span(now, b.Until(now, l.Capacity()-hits)))
+		}
 		all[i] = d
 	}
-	return slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	out := slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	out.NextIn = next
+	return out
 }
 
 // denial speaks for the denying limit with the longest wait, and tells the longest wait of all: a limit that admitted

@@ -138,7 +138,7 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 			s.makeRoom(home, added, now)
 		}
 		out[i] = backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-			ResetIn: v.ResetIn, RetryIn: v.RetryIn}
+			ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 	}
 	return nil
 }

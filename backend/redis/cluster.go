@@ -44,7 +44,7 @@ func newCluster(url string, o *options) (Topology, error) {
 	c.node = func(addr string) *goredis.Client {
 		t := seeds[0]
 		t.addr = addr
-		return goredis.NewClient(o.client(t))
+		return newClient(o.client(t))
 	}
 	settings := o.cluster(seeds)
 	settings.NewClient = c.newNode
@@ -57,7 +57,7 @@ func newCluster(url string, o *options) (Topology, error) {
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	// It has turned these into 0, which would now mean its defaults.
 	o.MinRetryBackoff, o.MaxRetryBackoff = never, never
-	node := goredis.NewClient(o)
+	node := newClient(o)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return isClosed(old) })
@@ -70,7 +70,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
-var errUnknownCluster = errors.New("no server of the cluster has answered yet which of them owns which key")
+const errUnknownCluster = noOwner("no server of the cluster has answered yet which of them owns which key")
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {

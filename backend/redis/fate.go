@@ -18,11 +18,18 @@ type Fate struct {
 // Unloaded reports whether the server has to be given the script before the command is sent again.
 func (f Fate) Unloaded() bool { return f.kind == unloaded }
 
+// Unready reports whether the server has said that it cannot count now, whatever it is asked.
+func (f Fate) Unready() bool { return f.kind == unready || f.kind == demoted }
+
+// Demoted reports whether the connection led to a replica.
+func (f Fate) Demoted() bool { return f.kind == demoted }
+
 type kind uint8
 
 const (
 	failed   kind = iota // it may have run, or never will: it must not be sent again
 	again                // it did not run, but may a little later, or elsewhere
+	unready              // the same, and nothing else would: the server loads, or has lost its primary
 	demoted              // the same, and the connection leads to a replica
 	unloaded             // it did not run: the server does not know the script, or how it was called
 	moved                // it did not run: another server owns its key
@@ -32,7 +39,7 @@ const (
 
 // refusals are the errors by which a server proves that a command did not run.
 var refusals = map[string]kind{
-	"TRYAGAIN": again, "CLUSTERDOWN": again, "LOADING": again, "MASTERDOWN": again, "READONLY": demoted,
+	"TRYAGAIN": again, "CLUSTERDOWN": again, "LOADING": unready, "MASTERDOWN": unready, "READONLY": demoted,
 	"NOSCRIPT": unloaded, "MOVED": moved, "ASK": asked,
 }
 

@@ -42,7 +42,7 @@ func watched(t *testing.T, on *listed, c Config, probe func(name string) error) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := over(on, c, Rights{}).Watch(func(_ context.Context, _ *Servers, one Server) error { return probe(one.Name) })
+	h := over(on, c, Rights{}, newLosses()).Watch(func(_ context.Context, _ *Servers, one Server) error { return probe(one.Name) })
 	t.Cleanup(h.Close)
 	return h, log
 }

@@ -16,10 +16,11 @@ type options struct {
 	Config
 	dialer *dialer
 	login  *login
+	losses *losses
 }
 
 // newOptions makes the options of a configuration that has its defaults.
-func newOptions(c Config) (*options, error) {
+func newOptions(c Config, losses *losses) (*options, error) {
 	goredis.SetLogger(libraryLog{c.Log})
 	dial, err := newDialer(c.TLS, c.Timeout)
 	if err != nil {
@@ -29,7 +30,7 @@ func newOptions(c Config) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &options{Config: c, dialer: dial, login: l}, nil
+	return &options{Config: c, dialer: dial, login: l, losses: losses}, nil
 }
 
 // never is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,14 +80,17 @@ func (r *ring) set(targets []target) {
 		}
 	}
 	r.placeKeys()
+	if before != nil {
+		r.losses.joined(namesOf(targets), time.Now())
+	}
 }
 
 func (r *ring) newNode(t target) *node {
 	n := &node{
 		target: t,
 		hash:   nodeHash(t.name),
-		client: goredis.NewClient(r.options.client(t)),
-		lost:   fmt.Errorf("ring node %s does not answer, and its keys are pinned to it", t.name),
+		client: newClient(r.options.client(t)),
+		lost:   noOwner("ring node " + t.name + " does not answer, and its keys are pinned to it"),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
 	if n.leave = leave; !r.Fixed {
@@ -120,7 +122,7 @@ func (r *ring) placeKeys() {
 	r.owner.Store(&nodes)
 }
 
-var errNoNode = errors.New("no node of the ring answers")
+const errNoNode = noOwner("no node of the ring answers")
 
 func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	n := r.nodeOf(key)
@@ -189,6 +191,9 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.placeKeys()
+	if r.NodeLoss == Remap {
+		r.losses.moved(n.name, err != nil, time.Now())
+	}
 }
 
 func (r *ring) Servers(context.Context) ([]Server, error) {

@@ -146,7 +146,7 @@ func (s *Sender[E]) pause(try int, until time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, e := range s.open {
 		kind := e.Base().fate.kind
-		needed = needed || kind == again || kind == demoted
+		needed = needed || kind == again || kind == unready || kind == demoted
 	}
 	if !needed {
 		return true
@@ -227,6 +227,9 @@ func (s *Servers) find(e *Errand) error {
 	}
 	return err
 }
+
+// Disconnect closes the connections to a server that nothing uses now, once it has shown that it is a replica.
+func Disconnect(ctx context.Context, client *goredis.Client) { disconnect(ctx, client) }
 
 // disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
 // to the primary. go-redis closes one, and none where a script hands the refusal on for each check.

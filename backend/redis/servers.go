@@ -19,6 +19,7 @@ type Servers struct {
 	ring      *ring       // nil where there is none
 	config    Config
 	rights    Rights
+	losses    *losses
 	safe      Resends
 	besides   sync.Map // of names of servers: []string, what Need was told
 }
@@ -46,20 +47,21 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTopology(c)
+	l := newLosses()
+	t, err := newTopology(c, l)
 	if err != nil {
 		return nil, err
 	}
-	return over(t, c, r), nil
+	return over(t, c, r, l), nil
 }
 
 // Over makes servers of a topology, which they close in the end, for tests. They cannot be watched.
 func Over(t Topology, timeout time.Duration) *Servers {
-	return over(t, Config{Timeout: timeout}, Rights{})
+	return over(t, Config{Timeout: timeout}, Rights{}, newLosses())
 }
 
-func over(t Topology, c Config, r Rights) *Servers {
-	s := &Servers{topology: t, config: c, rights: r}
+func over(t Topology, c Config, r Rights, l *losses) *Servers {
+	s := &Servers{topology: t, config: c, rights: r, losses: l}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
@@ -79,6 +81,29 @@ func (s *Servers) Need(of Server, rules ...string) { s.besides.Store(of.Name, ru
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }
+
+// NameOf returns the name of the server behind a client, for people.
+func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
+
+// Lost notes that a server was away, and may have lost what it had counted. A cluster is asked who takes its place.
+func (s *Servers) Lost(name string, now time.Time) {
+	s.losses.note(name, now)
+	s.Reload()
+}
+
+// Reload lets a cluster say anew which server owns what, in the background and at most five times a second.
+func (s *Servers) Reload() {
+	if s.redirects != nil {
+		s.redirects.Reload()
+	}
+}
+
+// StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
+// server was away or another took its place.
+func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.since(t) }
+
+// Left reports whether a server has left for good: nothing is sent by its client any more.
+func Left(client *goredis.Client) bool { return isClosed(client) }
 
 // Redirect reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirect() bool { return s.redirects != nil }

@@ -2,8 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -21,6 +23,17 @@ type Topology interface {
 	// Close ends all connections and everything that runs in the background, and waits for it.
 	Close() error
 }
+
+// ErrNoOwner is what the errors of Owner are: no server is known that owns the key now, so none was asked.
+var ErrNoOwner = errors.New("no server owns the key")
+
+// noOwner is why no server owns a key.
+type noOwner string
+
+func (n noOwner) Error() string { return string(n) }
+
+// Is makes it an ErrNoOwner.
+func (noOwner) Is(err error) bool { return err == ErrNoOwner }
 
 // Redirecting is what a topology also is whose servers answer MOVED and ASK, key by key: a cluster.
 type Redirecting interface {
@@ -47,8 +60,8 @@ type Server struct {
 func probeTag(i int) string { return fmt.Sprint("probe ", i) }
 
 // newTopology makes the topology that a configuration with its defaults names. It contacts no server.
-func newTopology(c Config) (Topology, error) {
-	o, err := newOptions(c)
+func newTopology(c Config, l *losses) (Topology, error) {
+	o, err := newOptions(c, l)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +91,7 @@ func newSingle(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOne(t.name, goredis.NewClient(o.client(t)), o.login.of(t)), nil
+	return newOne(t.name, newClient(o.client(t)), o.login.of(t)), nil
 }
 
 // newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
@@ -90,7 +103,9 @@ func newSentinel(url string, o *options) (Topology, error) {
 	}
 	user, password := splitAuth(o.SentinelAuth)
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
-	return newOne(name, goredis.NewFailoverClient(o.failover(primary, sentinels, user, password)), o.login), nil
+	client := goredis.NewFailoverClient(o.failover(primary, sentinels, user, password))
+	client.AddHook(dials{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
+	return newOne(name, client, o.login), nil
 }
 
 func newOne(name string, client *goredis.Client, l *login) one {

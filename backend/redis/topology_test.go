@@ -24,7 +24,7 @@ func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := newTopology(c)
+	on, err := newTopology(c, newLosses())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ type Verdict struct {
 	Strictest         int
 	Before, Remaining uint64
 	ResetIn, RetryIn  time.Duration
+	NextIn            time.Duration
 }
 
 // Charge asks whether hits more fit every limit; counts[i] is the state of limits[i]. If all admit them, all count
@@ -41,6 +42,7 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())
 	}
 	s := begun(admitted)
+	s.counts = true
 	for i := range limits {
 		before := counts[i].Sum(now)
 		if admitted || charge.Always(&limits[i]) {
@@ -79,6 +81,7 @@ func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant
 // scale weighs the limits of a check, one by one.
 type scale struct {
 	Verdict
+	counts bool          // the check counts hits
 	denial time.Duration // the wait of the strictest limit alone, if it denies
 }
 
@@ -93,6 +96,9 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 		return
 	}
 	after, capacity := c.Sum(now), l.Capacity()
+	if s.counts && !fits(after, size, capacity) { // it fitted before
+		s.NextIn = max(s.NextIn, now.until(c.Until(now, capacity-size)))
+	}
 	if remaining := capacity - min(after, capacity); s.Strictest < 0 || remaining < s.Remaining {
 		s.Strictest, s.Before, s.Remaining = i, before, remaining
 		switch {

@@ -53,7 +53,7 @@ func TestRulingsOnOneLimit(t *testing.T) {
 		want   Verdict
 	}{
 		{"first hit", sliding, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: whole}},
-		{"all at once", sliding, nil, charge(5), Verdict{Allowed: true, Remaining: 0, ResetIn: whole}},
+		{"all at once", sliding, nil, charge(5), Verdict{Allowed: true, Remaining: 0, ResetIn: whole, NextIn: whole}},
 		{"one too many", sliding, []call{charge(5)}, charge(1), Verdict{Before: 5, ResetIn: whole, RetryIn: whole}},
 		{"never fits", sliding, nil, charge(6), Verdict{ResetIn: time.Minute, RetryIn: Never}},
 		{"never fits on top", sliding, []call{charge(2)}, charge(6), Verdict{Before: 2, ResetIn: whole, RetryIn: Never}},
@@ -73,13 +73,13 @@ func TestRulingsOnOneLimit(t *testing.T) {
 		{"fixed: look at the limit is not over", fixed, []call{charge(5)}, look, Verdict{Allowed: true, Before: 5, ResetIn: rest}},
 		{"log: first hit", log, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: time.Minute}},
 		{"log: denied hits do not count", log, []call{charge(4), charge(3)}, charge(1),
-			Verdict{Allowed: true, Before: 4, ResetIn: time.Minute}},
+			Verdict{Allowed: true, Before: 4, ResetIn: time.Minute, NextIn: time.Minute}},
 		{"log: look at the limit is over", log, []call{charge(5)}, look,
 			Verdict{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
 		{"bucket: first hit", bucket, nil, charge(1), Verdict{Allowed: true, Remaining: 4, ResetIn: one}},
 		{"bucket: one too many", bucket, []call{charge(5)}, charge(1), Verdict{Before: 5, ResetIn: one, RetryIn: one}},
 		{"bucket: denied hits do not count", bucket, []call{charge(4), charge(3)}, charge(1),
-			Verdict{Allowed: true, Before: 4, ResetIn: one}},
+			Verdict{Allowed: true, Before: 4, ResetIn: one, NextIn: one}},
 		{"bucket: more than the burst", small, []call{charge(2)}, charge(3), Verdict{Before: 2, ResetIn: 2 * one, RetryIn: Never}},
 		{"bucket: blocks everything", blocks, nil, charge(1), Verdict{ResetIn: time.Minute, RetryIn: Never}},
 		{"bucket: look at the burst is over", small, []call{charge(2)}, look, Verdict{Before: 2, ResetIn: one, RetryIn: one}},
@@ -166,8 +166,9 @@ func TestStrictestIsADenyingLimit(t *testing.T) {
 	}
 }
 
-// The wait is exact: a check of the same size fits after it, and not a microsecond before.
-func TestRetryInIsExact(t *testing.T) {
+// The wait is exact, after a denial and after what filled a limit: a check of the same size fits after it, and not a
+// microsecond before.
+func TestRetryInAndNextInAreExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {
 		limits := []descriptors.Limit{randomSliding(t, r), randomSliding(t, r)}
@@ -182,15 +183,16 @@ func TestRetryInIsExact(t *testing.T) {
 			now += randomStep(r, &limits[r.IntN(2)])
 			hits := 1 + r.Uint64N(4)
 			v := Charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
-			if v.Allowed || v.RetryIn == Never {
+			wait := max(v.RetryIn, v.NextIn)
+			if wait == 0 || wait == Never {
 				continue
 			}
-			after := now.Plus(v.RetryIn)
+			after := now.Plus(wait)
 			if early := Charge(counts, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
-				t.Fatalf("%v: told to wait %v, admitted a microsecond earlier", limits, v.RetryIn)
+				t.Fatalf("%v: told to wait %v, admitted a microsecond earlier", limits, wait)
 			}
 			if late := Charge(counts, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
-				t.Fatalf("%v: denied after waiting the %v that it was told", limits, v.RetryIn)
+				t.Fatalf("%v: denied after waiting the %v that it was told", limits, wait)
 			}
 			now = after
 		}

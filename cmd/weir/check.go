@@ -188,6 +188,12 @@ func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explana
 	if r.Quota {
 		add("quota", "denied only when all quotas of a request are over")
 	}
+	if r.OnFailure != descriptors.PolicyDefault {
+		add("failure", "on_backend_failure is %s: %s", r.OnFailure, describePolicy(r.OnFailure))
+	}
+	if config.RefundsOnDeny(x.Domain) {
+		add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
+	}
 	if r.Message != "" {
 		add("message", "%q", r.Message)
 	}
@@ -231,6 +237,19 @@ func describeCharge(r *descriptors.Rule) string {
 		return "all hits"
 	}
 	return "admitted hits, and all that a descriptor brings as its own hits_addend"
+}
+
+// describePolicy tells what a failure policy does.
+func describePolicy(p descriptors.Policy) string {
+	switch p {
+	case descriptors.PolicyAllow:
+		return "while Redis gives no answer, all hits pass"
+	case descriptors.PolicyDeny:
+		return "while Redis gives no answer, all hits are refused"
+	case descriptors.PolicyLocal:
+		return "while Redis gives no answer, each replica counts by itself, under its share of the limit"
+	}
+	return "while Redis gives no answer, requests are answered UNAVAILABLE, and Envoy's failure_mode_deny decides"
 }
 
 // replacers names the rules beside which limits of r step aside.

@@ -56,6 +56,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 		return errors.Join(err, store.Close())
 	}
 	limiter := limit.New(store, set.Limits(), measure.recorder)
+	metrics.Limiter(limiter)
 	health := server.NewHealth()
 	srv, err := server.Listen(set.Server(), server.Parts{
 		Service: rls.New(limiter, set.Answers(), metrics), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
@@ -115,7 +116,11 @@ func (c *serveCommand) watch(ctx context.Context, set *settings.Settings, l *lim
 // openStore opens the store that BACKEND_TYPE names.
 func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
-		return openRedis(set, metrics, log)
+		store, err := openRedis(set, metrics, log)
+		if err != nil {
+			return nil, err
+		}
+		return store.guarded(set, metrics, log), nil
 	}
 	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	if err != nil {

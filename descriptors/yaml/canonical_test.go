@@ -22,7 +22,7 @@ func canonical(c *descriptors.Config, d *descriptors.Domain) string {
 		}
 	}
 	top := w.children(&d.Root, "", 0)
-	return fmt.Sprintf("domain: %s\ndescriptors: [\n%s]\n", inQuotes(d.Name), top.text)
+	return fmt.Sprintf("domain: %s\nrefund_on_deny: %t\ndescriptors: [\n%s]\n", inQuotes(d.Name), d.Refunds, top.text)
 }
 
 type canonicalWriter struct {
@@ -163,6 +163,9 @@ func ruleFields(r *descriptors.Rule) []string {
 	case descriptors.ChargeAlways:
 		fields = append(fields, "charge: always")
 	}
+	if r.OnFailure != descriptors.PolicyDefault {
+		fields = append(fields, "on_backend_failure: "+r.OnFailure.String())
+	}
 	if r.Metadata != nil {
 		fields = append(fields, "metadata: "+freeText(r.Metadata))
 	}
@@ -239,6 +242,9 @@ func checkSameDomain(t *testing.T, got, want *descriptors.Config, gotTree, wantT
 			t.Fatalf("%s: rule %d is\n%+v, want\n%+v", why, i, gotRules[i], wantRules[i])
 		}
 	}
+	if gotTree.Refunds != wantTree.Refunds {
+		t.Fatalf("%s: refund_on_deny is %t, want %t", why, gotTree.Refunds, wantTree.Refunds)
+	}
 	if g, w := passesOf(got, domain), passesOf(want, domain); !slices.Equal(g, w) {
 		t.Fatalf("%s: what passes is %q, want %q", why, g, w)
 	}
@@ -283,6 +289,7 @@ descriptors:
 `)}}, Options{})
 	const plain, unlimited = `shadow_mode: false, quota_mode: false, message: ""`, `rate_limit: {unlimited: true, name: "", replaces: []}`
 	want := `domain: "shop"
+refund_on_deny: false
 descriptors: [
  {key: "b*"},
  {key: "c", descriptors: [

@@ -21,10 +21,10 @@ func (in kind) has(key *yaml.Node) bool {
 }
 
 var (
-	inFile       = kind{"the file", []string{"domain", "descriptors"}}
+	inFile       = kind{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
 	inDescriptor = kind{"a descriptor", []string{
-		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge", "message",
-		"metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
+		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge",
+		"on_backend_failure", "message", "metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
 	inListItem = kind{"an item of rate_limits", []string{
 		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces"}}
 	inRateLimit = kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}

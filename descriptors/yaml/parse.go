@@ -136,6 +136,7 @@ func (p *parser) readData(data []byte) {
 	case name != "":
 		p.domains[name] = domain
 	}
+	domain.Refunds = p.flag(m, "refund_on_deny", "") || domain.Refunds // one of the files of a domain is enough
 	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 

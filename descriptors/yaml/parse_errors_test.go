@@ -59,7 +59,7 @@ var descriptorErrors = []errorTest{
 		"value is 4097 bytes long: at most 4096 are allowed"},
 	{"unknown key", "domain: d\ndescriptors:\n- key: k\n  ratelimit: {}", 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, quota_mode, charge, message, metadata, detailed_metric, value_to_metric, share_threshold (did you mean rate_limit?)"},
+			"shadow_mode, quota_mode, charge, on_backend_failure, message, metadata, detailed_metric, value_to_metric, share_threshold (did you mean rate_limit?)"},
 	{"strange key", "domain: d\ndescriptors:\n- key: k\n  \"\\e[2J\": 1", 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"an empty replaces entry", "domain: d\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1, unit: day,\n" +
 		"  replaces: [{name: ''}]}}", 4, "should not have an empty replaces entry"},

@@ -68,6 +68,7 @@ descriptors:
         shadow_mode: true
         quota_mode: true
         message: "slow down\n"
+        on_backend_failure: local
         rate_limit: {requests_per_unit: 5, unit: second, unit_multiplier: 30, precision: 1s}
   - key: user
     value: monitor
@@ -83,11 +84,11 @@ descriptors:
 		}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
-			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n",
+			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal,
 			Limits: []descriptors.Limit{{Requests: 5, Window: 30 * time.Second, Precision: time.Second,
 				Algorithm: descriptors.SlidingWindow, Unit: descriptors.Second, Multiplier: 30}}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:18", Unlimited: true, Number: 2, Name: "free"},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:19", Unlimited: true, Number: 2, Name: "free"},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))

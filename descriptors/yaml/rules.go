@@ -14,15 +14,16 @@ import (
 func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	path := at.path
 	r := &descriptors.Rule{
-		Path:     path,
-		Where:    where,
-		Shadow:   p.flag(m, "shadow_mode", path),
-		Quota:    p.flag(m, "quota_mode", path),
-		Charge:   word(p, m, "charge", path, descriptors.ParseCharge),
-		Message:  p.text(m, "message", path, maxMessage),
-		Metadata: p.metadata(m, path),
-		Values:   at.values,
-		Patterns: at.patterns,
+		Path:      path,
+		Where:     where,
+		Shadow:    p.flag(m, "shadow_mode", path),
+		Quota:     p.flag(m, "quota_mode", path),
+		Charge:    word(p, m, "charge", path, descriptors.ParseCharge),
+		OnFailure: word(p, m, "on_backend_failure", path, descriptors.ParsePolicy),
+		Message:   p.text(m, "message", path, maxMessage),
+		Metadata:  p.metadata(m, path),
+		Values:    at.values,
+		Patterns:  at.patterns,
 	}
 	detailed := p.flag(m, "detailed_metric", path)
 	if detailed {
@@ -63,7 +64,8 @@ func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.Sliding
 // warnIdle warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
 func (p *parser) warnIdle(m mapping, r *descriptors.Rule, why string, detailed bool) {
 	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed}
-	for _, name := range []string{"charge", "message", "shadow_mode", "quota_mode", "metadata", "detailed_metric"} {
+	for _, name := range []string{"charge", "on_backend_failure", "message", "shadow_mode", "quota_mode", "metadata",
+		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
 			p.warnf(n, r.Path, "%s has no effect %s", name, why)
 		}

@@ -89,6 +89,7 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 	var out [1]backend.Decision
 	return backend.DecideAll(ctx, c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
+		OnFailure: descriptors.PolicyError, // an operator is told that nothing was given back
 	}}, out[:])
 }
 

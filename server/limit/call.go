@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -64,6 +65,7 @@ type Verdict struct {
 	Shadowed bool     // over, if it were not that nothing is refused; see Options.Shadow
 	Statuses []Status // one per descriptor, in their order
 	Message  string   // body for the answer to the denied request, "" for none
+	Degraded bool     // some status was decided while the store is away
 }
 
 // Status is the answer for one descriptor.
@@ -74,10 +76,23 @@ type Status struct {
 	Remaining uint64
 	ResetIn   time.Duration  // not rounded; may be 0
 	RetryIn   time.Duration  // if Over: when one check of this size would pass, or backend.Never
+	FullFor   time.Duration  // if not Over: until a limit that this request itself has filled has room again; else 0
 	Quota     bool           // over, it refuses the request only if all quotas of the request are
 	Metadata  map[string]any // of the rule that limits it, for whom it lets pass; shared by all requests
 
+	// Why the store did not decide, and the failure policy that did in its place; zero if the store decided.
+	Reason backend.Reason
+	Policy descriptors.Policy
+
 	rule *descriptors.Rule // that matched, nil if none did
+}
+
+// Path returns the path of the rule that matched, history.Unmatched if none did.
+func (s *Status) Path() string {
+	if s.rule == nil {
+		return history.Unmatched
+	}
+	return s.rule.Path
 }
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.

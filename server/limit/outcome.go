@@ -18,7 +18,7 @@ const (
 // Outcome returns how the call ended, given what Decide returned for it.
 func (c *Call) Outcome(err error) Outcome {
 	switch {
-	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
+	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors), errors.Is(err, ErrTooMany):
 		return Invalid
 	case err != nil:
 		return Unavailable

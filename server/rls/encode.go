@@ -23,8 +23,8 @@ func encode(c *limit.Call, o *Options) []byte {
 		dst = closeMessage(dst, begin)
 	}
 	dst = o.Headers.append(dst, v)
-	if o.DynamicMetadata {
-		dst = appendMetadata(dst, c)
+	if o.DynamicMetadata || c.Degraded {
+		dst = appendMetadata(dst, c, o)
 	}
 	if v.Over && v.Message != "" {
 		dst = protowire.AppendTag(dst, 5, protowire.BytesType)

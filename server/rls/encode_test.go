@@ -31,8 +31,8 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 			t.Fatalf("%+v: protobuf cannot read the answer: %v", v, err)
 		}
 		want := response(v, h)
-		if o.DynamicMetadata {
-			want.DynamicMetadata = metadata(c)
+		if o.DynamicMetadata || c.Degraded {
+			want.DynamicMetadata = metadata(c, o)
 		}
 		if !proto.Equal(&got, want) {
 			t.Fatalf("encoded %v\nwant    %v", &got, want)
@@ -41,7 +41,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 }
 
 func randomVerdict(r *rand.Rand) *limit.Verdict {
-	v := &limit.Verdict{Over: r.IntN(2) == 0, Statuses: make([]limit.Status, r.IntN(4))}
+	v := &limit.Verdict{Over: r.IntN(2) == 0, Statuses: make([]limit.Status, r.IntN(4)), Degraded: r.IntN(4) == 0}
 	if r.IntN(3) == 0 {
 		v.Message = strings.Repeat("x", r.IntN(300))
 	}

@@ -57,8 +57,8 @@ func shown(statuses []limit.Status) *limit.Status {
 	return cmp.Or(over, least)
 }
 
-// retryIn returns when a refused request of this size would pass: once the last of its descriptors lets it, where any
-// one of its quotas is enough. It is Never if that never comes.
+// retryIn returns when a refused request of this size would pass: once the last of its descriptors lets it, those that
+// it has filled itself included, where any one of its quotas is enough. It is Never if that never comes.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
 	quota, soonest := false, backend.Never
@@ -67,9 +67,11 @@ func retryIn(statuses []limit.Status) time.Duration {
 		case s.Quota && s.Over:
 			quota, soonest = true, min(soonest, s.RetryIn)
 		case s.Quota:
-			quota, soonest = true, 0
+			quota, soonest = true, min(soonest, s.FullFor)
 		case s.Over:
 			longest = max(longest, s.RetryIn)
+		default:
+			longest = max(longest, s.FullFor)
 		}
 	}
 	if quota {

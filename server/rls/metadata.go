@@ -7,15 +7,17 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// appendMetadata writes dynamic_metadata, which Envoy hands to its logs and later filters: the request as it came, and
-// what the rules that let it pass say of it.
-func appendMetadata(dst []byte, c *limit.Call) []byte {
+// appendMetadata writes dynamic_metadata, which Envoy hands to its logs and later filters: which descriptors were decided
+// while the store is away and, if the options ask for it, the request as it came, and what the rules that let it pass
+// say of it.
+func appendMetadata(dst []byte, c *limit.Call, o *Options) []byte {
 	before := len(dst)
 	dst, begin := openMessage(dst, 6)
-	dst, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, metadata(c))
+	dst, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, metadata(c, o))
 	if err != nil {
 		return dst[:before] // a text that is not UTF-8, which no request and no file has
 	}
@@ -23,8 +25,36 @@ func appendMetadata(dst []byte, c *limit.Call) []byte {
 }
 
 // metadata is built anew for each answer: a rule's own is shared by all requests.
-func metadata(c *limit.Call) *structpb.Struct {
-	fields := map[string]*structpb.Value{"domain": structpb.NewStringValue(c.Domain)}
+func metadata(c *limit.Call, o *Options) *structpb.Struct {
+	fields := make(map[string]*structpb.Value)
+	if c.Degraded {
+		fields["degraded"] = degraded(c.Statuses)
+	}
+	if o.DynamicMetadata {
+		describeRequest(fields, c)
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// degraded tells of each descriptor that was decided while the store is away by which policy, and why.
+func degraded(statuses []limit.Status) *structpb.Value {
+	var all []*structpb.Value
+	for i := range statuses {
+		if s := &statuses[i]; s.Policy != descriptors.PolicyDefault {
+			all = append(all, structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				"descriptor": structpb.NewNumberValue(float64(i)),
+				"path":       structpb.NewStringValue(s.Path()),
+				"policy":     structpb.NewStringValue(s.Policy.String()),
+				"reason":     structpb.NewStringValue(s.Reason.String()),
+			}}))
+		}
+	}
+	return structpb.NewListValue(&structpb.ListValue{Values: all})
+}
+
+// describeRequest adds the request, and the metadata of the rules that let it pass.
+func describeRequest(fields map[string]*structpb.Value, c *limit.Call) {
+	fields["domain"] = structpb.NewStringValue(c.Domain)
 	all := make([]*structpb.Value, len(c.Descriptors))
 	for i := range c.Descriptors {
 		all[i] = describe(&c.Descriptors[i])
@@ -42,7 +72,6 @@ func metadata(c *limit.Call) *structpb.Struct {
 	if said != nil {
 		fields["metadata"] = structpb.NewStructValue(said)
 	}
-	return &structpb.Struct{Fields: fields}
 }
 
 // fill adds what is not there yet, to a new struct if into is nil. Structs that both have are filled in turn; all else

@@ -26,9 +26,10 @@ type ask struct {
 	call     *call
 	key, arg blob // key is that of the errand
 	lane     *lane
-	first    *ask // the call's first one in the same lane
-	next     *ask // the call's next one there
-	count    int  // how many they are; only the first one's counts
+	first    *ask      // the call's first one in the same lane
+	next     *ask      // the call's next one there
+	count    int       // how many they are; only the first one's counts, as does
+	joined   time.Time // when they joined the lane
 
 	reply    string
 	err      error       // why there is no answer

@@ -45,7 +45,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	stop()
 
 	t.Logf("%d calls of three hits, the slowest %v; %+v", n.answered.Load(), time.Duration(n.slowest.Load()), s.Stats())
-	if n.unknown.Load() > 0 {
+	if n.unknown.Load()+n.away.Load() > 0 {
 		t.Errorf("%d calls failed; a slot that moves is no reason to", n.unknown.Load())
 	}
 	if got := countedIn(t, set); got != 3*n.answered.Load() {

@@ -3,7 +3,10 @@ package counter
 import (
 	"bytes"
 	"context"
+	"errors"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -76,6 +79,47 @@ func (e *scriptCall) place(question *blob) byte {
 
 // limit sets until when somebody waits for it, from now on.
 func (e *scriptCall) limit(until time.Time) { e.since, e.until = time.Now(), until }
+
+// item returns the i-th item of the reply, false if it is not the script's.
+func (e *scriptCall) item(i int) (string, bool) {
+	items, _ := e.Val().([]any)
+	if len(items) != e.checks {
+		return "", false
+	}
+	text, ok := items[i].(string)
+	return text, ok
+}
+
+// shown returns what the reply shows of the server, with an error if that is no answer.
+func (e *scriptCall) shown() (outcome, error) {
+	if err := e.Err(); err != nil {
+		return outcomeOf(err, e.written), err
+	}
+	text, _ := e.item(0)
+	if e.written && strings.HasPrefix(text, "!") && redis.JudgeText(text[1:]).Unready() {
+		return unready, said{errors.New(text[1:])}
+	}
+	return answered, nil
+}
+
+// outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
+func outcomeOf(err error, written bool) outcome {
+	var reply goredis.Error
+	var network net.Error
+	switch {
+	case err == nil:
+		return answered
+	case errors.As(err, &reply) && redis.JudgeText(reply.Error()).Unready():
+		return unready
+	case errors.As(err, &reply):
+		return answered
+	case errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
+		return untold // it is ours
+	case written, errors.As(err, &network) && network.Timeout():
+		return lost
+	}
+	return unreachable
+}
 
 // release drops what it points to.
 func (e *scriptCall) release() {

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"time"
@@ -33,10 +34,12 @@ const (
 type lane struct {
 	store  *Store
 	client *goredis.Client
-	most   int // batches out at most
+	name   string // of the server
+	most   int    // batches out at most
+	meter  Meter
 
 	mu       sync.Mutex
-	queue    []*ask        // the first one of each call
+	queue    queue
 	checks   int           // all in the queue
 	out      int           // batches
 	last     time.Time     // when the last one left
@@ -48,16 +51,26 @@ type lane struct {
 	ticking  bool
 	closed   bool
 	lastUsed time.Time // by a call
+
+	watch // whether the server is to be asked
 }
 
 func newLane(s *Store, client *goredis.Client) *lane {
 	// A batch without a connection would wait for one, and what arrives meanwhile could not join it.
-	return &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), call: make(chan struct{}, 1),
+	l := &lane{store: s, client: client, most: min(maxOut, client.Options().PoolSize), call: make(chan struct{}, 1),
 		lastUsed: time.Now()}
+	l.name = s.servers.NameOf(client)
+	l.life, l.end = context.WithCancel(context.Background())
+	l.patient, l.giveUp = context.WithCancel(l.life)
+	l.calm.Store(true)
+	if s.meter != nil {
+		l.meter = s.meter(l.name)
+	}
+	return l
 }
 
 // join lets checks of a call wait, in a row from first on. It returns false if the lane has closed. What cannot leave
-// before the caller does is answered at once.
+// before the caller does is answered at once, and so is everything while the server is away.
 func (l *lane) join(first *ask, now time.Time) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -65,6 +78,13 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		return false
 	}
 	l.lastUsed = now
+	if away := l.away.Load(); away != nil {
+		l.mu.Unlock()
+		l.store.health.Heard(false)
+		refuse(first, away)
+		return true
+	}
+	first.joined = now
 	crowded := l.checks+first.count > maxQueue || !now.Add(l.drain()).Before(first.call.leave)
 	if !crowded {
 		l.queue = append(l.queue, first)
@@ -95,7 +115,7 @@ func (l *lane) drain() time.Duration {
 // stir calls a worker if a batch may leave, now or as soon as it may.
 func (l *lane) stir(now time.Time) {
 	switch {
-	case l.called || len(l.queue) == 0 || l.out >= l.most:
+	case l.called || len(l.queue) == 0 || !l.hasRoom():
 	case l.mayLeave(now):
 		l.called = true
 		if !l.wake() {
@@ -114,7 +134,18 @@ func (l *lane) stir(now time.Time) {
 }
 
 func (l *lane) mayLeave(now time.Time) bool {
-	return l.out == 0 || l.out < l.most && now.Sub(l.last) >= pace
+	return l.hasRoom() && (l.breaker.condition == returning || l.out == 0 || now.Sub(l.last) >= pace)
+}
+
+// hasRoom reports whether one more batch may be out, whenever it leaves.
+func (l *lane) hasRoom() bool {
+	switch l.breaker.condition {
+	case serving:
+		return l.out < l.most
+	case returning:
+		return l.trial == nil
+	}
+	return false
 }
 
 func (l *lane) tick() {
@@ -190,11 +221,19 @@ func (l *lane) next(b *batch) bool {
 	} else {
 		l.out--
 		l.trip = now.Sub(b.left)
+		if l.trial == b {
+			l.trial = nil
+		}
 	}
 	leaves := l.mayLeave(now) && l.fill(b, now)
 	if leaves {
 		l.out++
 		l.last = now
+		l.breaker.leaves(b.until.Sub(now), now)
+		b.patient = l.patient
+		if l.breaker.condition == returning {
+			l.trial = b
+		}
 	} else {
 		b.lane = nil
 	}
@@ -236,26 +275,45 @@ func (l *lane) fill(b *batch, now time.Time) bool {
 func (l *lane) close(err error) {
 	l.mu.Lock()
 	l.closed = true
-	waiting := l.queue
-	l.queue, l.checks = nil, 0
+	waiting := l.empty()
 	l.wake() // to end
+	l.end()
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
-	for _, first := range waiting {
+	waiting.refuse(err)
+}
+
+// queue is the first asks of calls that wait.
+type queue []*ask
+
+// empty returns what waits, which does not wait in the lane any more.
+func (l *lane) empty() queue {
+	waiting := l.queue
+	l.queue, l.checks = nil, 0
+	return waiting
+}
+
+func (q queue) refuse(err error) {
+	for _, first := range q {
 		refuse(first, err)
 	}
 }
 
-// retire closes a lane that has had nothing to do for long.
+// retire closes a lane that has had nothing to do for long. That of a server that is away stays until the server is
+// back, or has left for good.
 func (l *lane) retire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	idle := l.out == 0 && len(l.queue) == 0 && now.Sub(l.lastUsed) >= idleTime
+	if idle && l.breaker.condition == absent {
+		idle = redis.Left(l.client)
+	}
 	if idle {
 		l.closed = true
 		l.wake() // to end
+		l.end()
 	}
 	return idle
 }
@@ -263,5 +321,5 @@ func (l *lane) retire(now time.Time) bool {
 func (l *lane) stats() ServerStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ServerStats{Addr: l.client.Options().Addr, Out: l.out, Waiting: l.checks}
+	return ServerStats{Name: l.name, Out: l.out, Waiting: l.checks, Away: l.breaker.condition != serving}
 }

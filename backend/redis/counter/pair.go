@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -107,6 +108,11 @@ func (p *Pair) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 // have had one.
 func (p *Pair) Reset(ctx context.Context, key []byte) error {
 	return p.both(func(s *Store) error { return s.Reset(ctx, key) })
+}
+
+// StatesSince returns how many states a key of either store may have had since t, at most; see Store.
+func (p *Pair) StatesSince(t time.Time) int {
+	return max(p.main.StatesSince(t), p.perSecond.StatesSince(t))
 }
 
 // Close closes both stores.

@@ -284,8 +284,8 @@ func TestRedirectsInACircleEnd(t *testing.T) {
 	}
 }
 
-// A server that comes up within the deadline still gets the check: nothing was written to it before.
-func TestWhatWasNeverWrittenIsSentAgain(t *testing.T) {
+// Nobody waits for a server that cannot be connected to: nothing was written to it. Once it is up it is found.
+func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
 	listener, listenErr := net.Listen("tcp", "127.0.0.1:0")
 	if listenErr != nil {
 		t.Fatal(listenErr)
@@ -294,17 +294,31 @@ func TestWhatWasNeverWrittenIsSentAgain(t *testing.T) {
 	_ = listener.Close()
 	s := testStore(t, fixed{testClient(t, addr, ample)}, ample)
 	took, err := decide(s, 50*time.Millisecond, "a")
-	if !errors.Is(err, ErrUnavailable) {
-		t.Errorf("nobody listens: %v; want ErrUnavailable", err)
+	if !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Down {
+		t.Errorf("nobody listens: %v, for the reason %v; want ErrUnavailable, as it is down", err, backend.ReasonOf(err))
 	}
 	inTime(t, took, 50*time.Millisecond)
+	if n := s.Stats().Resent; n > 0 {
+		t.Errorf("the check was sent again %d times to nobody", n)
+	}
 	up := make(chan *stub)
 	time.AfterFunc(30*time.Millisecond, func() {
-		up <- serveStub(t, addr, func(_ int, command []string) string { return ones(command) })
+		up <- serveStub(t, addr, func(_ int, command []string) string {
+			if command[0] == "evalsha" {
+				return ones(command)
+			}
+			return "+PONG\r\n"
+		})
 	})
-	if took, err := decide(s, ample, "a"); err != nil {
-		t.Errorf("the server came up after 30 ms, and the answer after %v is %v", took, err)
-	}
+	start := time.Now()
+	wait(t, "the server is found", func() bool {
+		_, err := decide(s, ample, "a")
+		if err != nil && backend.ReasonOf(err) != backend.Down {
+			t.Errorf("before the server is found: %v; want to be told at once that it is down", err)
+		}
+		return err == nil
+	})
+	t.Logf("found after %v, of which it was up for 30 ms less", time.Since(start))
 	if got := (<-up).count("evalsha"); got != 1 {
 		t.Errorf("the check was sent %d times, want once", got)
 	}

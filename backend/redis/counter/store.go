@@ -37,6 +37,7 @@ type Store struct {
 	language language
 	script   *redis.Script // in that language
 	now      func() string
+	meter    func(server string) Meter // nil for none
 
 	lanes   sync.Map   // of *goredis.Client: *lane
 	making  sync.Mutex // of lanes
@@ -81,6 +82,18 @@ type Config struct {
 	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
 	// tests.
 	Now func() string
+	// Meter, if not nil, returns what measures a server. It is asked once for each server, as soon as that is asked.
+	Meter func(server string) Meter
+}
+
+// Meter measures one server. Its methods may be called by any number of goroutines.
+type Meter interface {
+	// Answered is told how long the server took to answer a batch, with making a connection where that was needed.
+	Answered(took time.Duration)
+	// Waited is told how long the checks of a call waited until their batch left.
+	Waited(took time.Duration)
+	// Gone is called when the server is not asked any more.
+	Gone()
 }
 
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
@@ -94,6 +107,7 @@ func open(c Config, code *redis.Script) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(servers, c.Now, code, language{script.AppendKey, script.AppendArg, script.Decode})
+	s.meter = c.Meter
 	s.health = servers.Watch(s.probe)
 	return s, nil
 }
@@ -124,15 +138,10 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 		return backend.ErrClosed
 	}
 	leave := s.leave(ctx)
-	// More checks than a batch holds go one batch after the other, so that those of one key stay in order.
-	for len(checks) > 0 {
-		n := min(len(checks), maxBatch)
-		if err := s.decide(ctx, checks[:n], out[:n], leave); err != nil {
-			return err
-		}
-		checks, out = checks[n:], out[n:]
+	if len(checks) <= maxBatch {
+		return s.decide(ctx, checks, out, leave)
 	}
-	return nil
+	return s.decideLarge(ctx, checks, out, leave)
 }
 
 // leave returns when a caller who comes now leaves at the latest.
@@ -149,17 +158,30 @@ func (s *Store) leave(ctx context.Context) time.Time {
 
 // decide is Decide for as many checks as a batch holds.
 func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, leave time.Time) error {
+	return s.finish(ctx, s.begin(ctx, checks, leave), checks, out)
+}
+
+// begin lets checks join their lanes, unless their caller has left: then there is no call.
+func (s *Store) begin(ctx context.Context, checks []backend.Check, leave time.Time) *call {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(leave) {
-		for i := range checks {
-			s.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
-		}
 		return nil
 	}
 	c := s.calls.Get().(*call)
 	c.set(checks, &s.language, leave)
 	s.handOver(c, now)
 	s.departures.add(c, now)
+	return c
+}
+
+// finish waits for the answers of a call, while its caller can wait.
+func (s *Store) finish(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision) error {
+	if c == nil {
+		for i := range checks {
+			s.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
+		}
+		return nil
+	}
 	select {
 	case <-c.done:
 		if !s.departures.remove(c) {
@@ -172,6 +194,48 @@ func (s *Store) decide(ctx context.Context, checks []backend.Check, out []backen
 		s.departures.remove(c)
 		return s.abandon(c, checks, out, context.Cause(ctx))
 	}
+}
+
+// decideLarge is Decide for more checks than a batch holds. They go in several calls at the same time, as many checks to
+// each as a batch holds; but a key that has been in one is not in another before that is answered, so that it is charged
+// in order.
+func (s *Store) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, leave time.Time) error {
+	var failed error
+	for len(checks) > 0 {
+		sizes := sizesAtOnce(checks)
+		calls, from := make([]*call, len(sizes)), 0
+		for i, n := range sizes {
+			calls[i] = s.begin(ctx, checks[from:from+n], leave)
+			from += n
+		}
+		from = 0
+		for i, n := range sizes {
+			failed = cmp.Or(failed, s.finish(ctx, calls[i], checks[from:from+n], out[from:from+n]))
+			from += n
+		}
+		checks, out = checks[from:], out[from:]
+	}
+	return failed
+}
+
+// sizesAtOnce returns how many checks, from the first one on, may go in each of several calls at the same time.
+func sizesAtOnce(checks []backend.Check) (sizes []int) {
+	in := make(map[string]int, len(checks)) // the call that a key is in
+	for i := range checks {
+		if last := len(sizes) - 1; last < 0 || sizes[last] == maxBatch {
+			sizes = append(sizes, 0)
+		}
+		last := len(sizes) - 1
+		if at, known := in[string(checks[i].Key)]; known && at != last {
+			if sizes[last] == 0 {
+				sizes = sizes[:last]
+			}
+			return sizes
+		}
+		in[string(checks[i].Key)] = last
+		sizes[last]++
+	}
+	return sizes
 }
 
 // recycle keeps a call that no lane has any more for another one, unless it has grown large.
@@ -214,7 +278,25 @@ func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, 
 // fail makes a decision that of a check without an answer.
 func (s *Store) fail(d *backend.Decision, why error) {
 	s.unavailable.Add(1)
-	*d = backend.Decision{Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
+	*d = backend.Decision{Err: awayFor(why)}
+}
+
+// awayFor returns why a check has no answer as the Err of its decision. It wraps ErrUnavailable.
+func awayFor(why error) *backend.Away {
+	if away, is := why.(*backend.Away); is {
+		return away
+	}
+	reason := backend.Late
+	var reply goredis.Error
+	switch {
+	case errors.Is(why, errBusy):
+		reason = backend.Busy
+	case errors.As(why, &reply), errors.Is(why, errUnreadable):
+		reason = backend.Refused
+	case errors.Is(why, redis.ErrNoOwner):
+		reason = backend.Down
+	}
+	return &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
 }
 
 // handOver lets the checks of a call join the lanes of the servers that own their keys.
@@ -284,8 +366,29 @@ func (s *Store) retire(now time.Time) {
 	for client, l := range s.lanes.Range {
 		if l.(*lane).retire(now) {
 			s.lanes.Delete(client)
+			s.unmeter(l.(*lane))
 		}
 	}
+}
+
+// unmeter ends the measuring of a server, unless another lane leads to one of that name.
+func (s *Store) unmeter(gone *lane) {
+	if gone.meter == nil {
+		return
+	}
+	for _, l := range s.lanes.Range {
+		if l.(*lane).name == gone.name {
+			return
+		}
+	}
+	gone.meter.Gone()
+}
+
+// tidyLanes is retire for a caller who does not hold making.
+func (s *Store) tidyLanes() {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.retire(time.Now())
 }
 
 // Health returns what is known about the servers.
@@ -309,6 +412,10 @@ func (s *Store) Close() error {
 	return s.servers.Close()
 }
 
+// StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
+// server was away or another took its place. A key may be admitted up to its limit in each of them.
+func (s *Store) StatesSince(t time.Time) int { return s.servers.StatesSince(t) }
+
 // Stats are totals since the store was opened.
 type Stats struct {
 	Batches     uint64 // batches sent
@@ -322,9 +429,10 @@ type Stats struct {
 
 // ServerStats are about one server that was asked in the last minutes.
 type ServerStats struct {
-	Addr    string // host:port
+	Name    string // host:port, or how the configuration names it
 	Out     int    // batches that are out now
 	Waiting int    // checks that wait for the next one
+	Away    bool   // it is known not to answer, and has not answered a batch since
 }
 
 // Stats returns what was sent, and what waits.

@@ -72,6 +72,10 @@ func scenarios() []scenario {
 		s.Look = true
 		return s
 	}
+	denied := scenario{Name: "denied", Rule: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
+		Want: over, Budget: memoryBudget}
+	hot := denied
+	hot.Name, hot.Title, hot.Redis, hot.Budget, hot.RedisBudget = "redis-denied", "Redis, "+hot.Title, true, 0.75, 0.1
 	return []scenario{
 		{Name: floorName, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
 		memory("fixed-minute", "fixed window, minute", memoryBudget),
@@ -80,10 +84,7 @@ func scenarios() []scenario {
 		memory("sliding-day", "sliding window, day by 1 min", memoryBudget),
 		memory("two-limits", "two sliding limits, minute and hour", 0),
 		three(memory("three-descriptors", "three descriptors, sliding hour: all three", 0)),
-		{
-			Name: "denied", Rule: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
-			Want: over, Budget: memoryBudget,
-		},
+		denied,
 		measured(historyOff, "no history, sliding hour"),
 		measured(historyOn, "history in Redis, 100 values, flushed every second"),
 		measured(historyHangs, "the same, and its Redis hangs"),
@@ -95,6 +96,7 @@ func scenarios() []scenario {
 		redis("two-limits", "two sliding limits, minute and hour", 1, 9),
 		three(redis("three-descriptors", "three descriptors, sliding hour: all three", 0, 0)),
 		looks(redis("looks", "looks, sliding hour", 0, 0)),
+		hot,
 	}
 }
 

@@ -39,6 +39,9 @@ func (s *Settings) asRatelimit() {
 	if _, set := os.LookupEnv("ALGORITHM"); !set {
 		s.Algorithm = descriptors.FixedWindow
 	}
+	if _, set := os.LookupEnv("ON_BACKEND_FAILURE"); !set {
+		s.OnFailure = descriptors.PolicyError
+	}
 	if s.BackendType == "" {
 		s.BackendType = "redis"
 	}
@@ -81,7 +84,6 @@ var notYet = []struct {
 	{"GRPC_CLIENT_TLS_CACERT", "", "this version of weir cannot check client certificates"},
 	{"CONFIG_TYPE", "FILE", "this version of weir reads its configuration from files only"},
 	{"KEY_FORMAT", "weir", "this version of weir writes no other keys than its own"},
-	{"ON_BACKEND_FAILURE", "", ""},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", ""},
 	{"USE_STATSD", "false", ""},
 	{"USE_PROMETHEUS", "false", ""},

@@ -48,6 +48,9 @@ type Settings struct {
 	BothRedis BothRedis      `envconfig:"REDIS"`
 	NodeLoss  redis.NodeLoss `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
+	OnFailure descriptors.Policy `envconfig:"ON_BACKEND_FAILURE" default:"allow"`
+	Replicas  int                `envconfig:"REPLICAS" default:"1"`
+
 	KeyPrefix  string  `envconfig:"CACHE_KEY_PREFIX"`
 	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
 	ShadowMode bool    `envconfig:"SHADOW_MODE" default:"false"`
@@ -136,6 +139,7 @@ func (s *Settings) check() error {
 		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
 		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
+		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
 		require(s.LogFormat == "text" || s.LogFormat == "json", "LOG_FORMAT", s.LogFormat, "use text or json"),
 		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
 			"DATA_SAVE_INTERVAL": s.DataSaveInterval, "GRPC_MAX_CONNECTION_AGE": s.MaxConnectionAge,

@@ -79,7 +79,7 @@ func decided(s window.State, c *backend.Check, now window.Instant) backend.Decis
 		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
 	}
 	return backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-		ResetIn: v.ResetIn, RetryIn: v.RetryIn}
+		ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 }
 
 func TestADeniedCheckOfABucketWritesNothing(t *testing.T) {

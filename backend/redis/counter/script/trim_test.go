@@ -201,7 +201,7 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 		hits := 1 + r.Uint64N(3)
 		v := window.Charge(counts[c], change[c], hits, descriptors.ChargeByAlgorithm, window.At(h.now))
 		want := backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-			ResetIn: v.ResetIn, RetryIn: v.RetryIn}
+			ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 		if got := h.do(backend.Check{Limits: change[c], Hits: hits}); got != want {
 			t.Fatalf("round %d, step %d, under %v: %+v; alone it would be %+v", round, step, change[c], got, want)
 		}

@@ -114,10 +114,12 @@ func append56(dst []byte, v uint64) []byte {
 }
 
 // The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count before,
-// ResetIn, and RetryIn if the check is denied.
+// ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and a byte more
+// to tell it from a denial.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8
+	fullSize    = deniedSize + 1
 )
 
 // Decode reads one string of the reply. Its error is the script's, for a check that was not counted.
@@ -125,7 +127,8 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	if text, failed := strings.CutPrefix(reply, "!"); failed {
 		return backend.Decision{}, errors.New(text)
 	}
-	if len(reply) != allowedSize && len(reply) != deniedSize || int(reply[0]) >= len(c.Limits) {
+	known := len(reply) == allowedSize || len(reply) == deniedSize || len(reply) == fullSize
+	if !known || int(reply[0]) >= len(c.Limits) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	number := func(i int) float64 {
@@ -136,11 +139,14 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		return math.Float64frombits(bits)
 	}
 	d := backend.Decision{
-		Allowed: len(reply) == allowedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
+		Allowed: len(reply) != deniedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
 	}
 	if d.Allowed {
 		capacity := c.Limits[d.Strictest].Capacity()
 		d.Remaining = capacity - min(capacity, after(d.Before, c))
+		if len(reply) == fullSize {
+			d.NextIn = duration(number(2))
+		}
 	} else if retry := number(2); retry >= 0 {
 		d.RetryIn = duration(retry)
 	} else {

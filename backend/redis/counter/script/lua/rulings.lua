@@ -4,8 +4,9 @@ local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- allow answers by the limit with the least left.
-local function allow(limits, count, now)
+-- allow answers by the limit with the least left. A check that counts so many more hits may have filled limits: then it
+-- also answers when all of them have room for as many again, in a longer reply.
+local function allow(limits, count, more, now)
 	local strictest = 1
 	local l = limits[1]
 	local remaining = l.requests - l.held
@@ -21,6 +22,16 @@ local function allow(limits, count, now)
 		reset = l.hold(held - 1) - now
 	elseif l.algorithm == FIXED then
 		reset = l.hold() - now
+	end
+	local full = 0
+	for i = 1, more > 0 and remaining < more and count or 0 do
+		local other = limits[i]
+		if other.held > other.requests - more then
+			full = max(full, other.hold(other.requests - more) - now)
+		end
+	end
+	if full > 0 then
+		return to_bytes('<Bdddx', strictest - 1, l.before, reset, full)
 	end
 	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
@@ -108,7 +119,7 @@ local function decide(name, asked, now)
 		prolong(limits, now)
 	end
 	if admitted then
-		return allow(limits, last, now)
+		return allow(limits, last, asked.more, now)
 	end
 	return deny(limits, size, now)
 end

@@ -1,0 +1,175 @@
+package guard
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const (
+	// longestDenial is how long a denial is believed at most: so long a reset, a refund or a grant that another replica
+	// makes may go unnoticed here.
+	longestDenial = time.Second
+	// denialShards is how many locks the keys are spread over; a power of two.
+	denialShards = 64
+	// maxDenials is how many keys a shard holds at most, and maxDeniedKey how long one may be, in bytes.
+	maxDenials, maxDeniedKey = 1024, 1024
+)
+
+// denials are what the store has just denied. A denial of h hits holds for counts of h hits and more of the same key
+// under the same limits: fewer may fit, and other limits are another question.
+type denials struct {
+	seed   maphash.Seed
+	shards [denialShards]denialShard
+}
+
+type denialShard struct {
+	mu     sync.RWMutex
+	known  map[string]denial
+	size   atomic.Int32  // of known
+	forgot atomic.Uint64 // times that a key of the shard was forgotten
+}
+
+// denial is one that the store gave. Its times are on the monotonic clock.
+type denial struct {
+	limits    []descriptors.Limit
+	hits      uint64
+	until     time.Time // it is believed
+	retry     time.Time // when a check of so many hits may fit
+	never     bool      // no such check ever fits
+	strictest int
+	before    uint64
+}
+
+// recall is what is known of a check before the store is asked.
+type recall struct {
+	known    bool
+	decision backend.Decision // if known
+
+	able   bool      // the check's denial may be remembered
+	at     time.Time // when the store was asked, at the earliest
+	shard  *denialShard
+	forgot uint64 // of the shard, before the store was asked
+}
+
+func (d *denials) init() {
+	d.seed = maphash.MakeSeed()
+	for i := range d.shards {
+		d.shards[i].known = make(map[string]denial)
+	}
+}
+
+func (d *denials) shard(key []byte) *denialShard {
+	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
+}
+
+// recall returns what is known of a check now. Looks and refunds have to ask the store, and so has what charges denied
+// hits.
+func (d *denials) recall(c *backend.Check, now time.Time) recall {
+	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || chargesAlways(c) {
+		return recall{}
+	}
+	sh := d.shard(c.Key)
+	r := recall{able: true, at: now, shard: sh, forgot: sh.forgot.Load()}
+	if sh.size.Load() == 0 {
+		return r
+	}
+	sh.mu.RLock()
+	known, found := sh.known[string(c.Key)]
+	sh.mu.RUnlock()
+	if found && known.covers(c, now) {
+		r.known, r.decision = true, known.decision(now)
+	}
+	return r
+}
+
+// covers reports whether the denial is one of this check, too.
+func (k *denial) covers(c *backend.Check, now time.Time) bool {
+	return now.Before(k.until) && k.hits <= c.Hits && slices.Equal(k.limits, c.Limits)
+}
+
+// decision returns the denial as it is now.
+func (k *denial) decision(now time.Time) backend.Decision {
+	wait := k.retry.Sub(now)
+	retry := wait
+	if k.never {
+		retry = backend.Never
+	}
+	return backend.Decision{Source: backend.FromDenyCache, Strictest: k.strictest, Before: k.before, ResetIn: wait, RetryIn: retry}
+}
+
+// remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
+// fit, but no longer than one precision of a sliding window, and a second. It is not kept if the key may have been
+// forgotten meanwhile.
+func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall) {
+	if !r.able {
+		return
+	}
+	holds := min(given.RetryIn, longestDenial)
+	for i := range c.Limits {
+		if p := c.Limits[i].Precision; p > 0 {
+			holds = min(holds, p)
+		}
+	}
+	now := time.Now()
+	k := denial{hits: c.Hits, until: r.at.Add(holds), retry: now.Add(given.ResetIn), never: given.RetryIn == backend.Never,
+		strictest: given.Strictest, before: given.Before}
+	if !now.Before(k.until) {
+		return
+	}
+	k.limits = slices.Clone(c.Limits) // those of an override are the request's
+	sh := r.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.forgot.Load() != r.forgot {
+		return
+	}
+	if old, found := sh.known[string(c.Key)]; found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
+		return // it denies more
+	}
+	sh.makeRoom(now)
+	sh.known[string(c.Key)] = k
+	sh.size.Store(int32(len(sh.known)))
+}
+
+// makeRoom lets go of denials that hold no longer, and of any one if there is none. The caller holds mu.
+func (sh *denialShard) makeRoom(now time.Time) {
+	if len(sh.known) < maxDenials {
+		return
+	}
+	for key, k := range sh.known {
+		if !now.Before(k.until) {
+			delete(sh.known, key)
+		}
+	}
+	for key := range sh.known {
+		if len(sh.known) < maxDenials {
+			return
+		}
+		delete(sh.known, key)
+	}
+}
+
+// forget lets go of what is known of a key, also of what is just being found out.
+func (d *denials) forget(key []byte) {
+	sh := d.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.forgot.Add(1)
+	delete(sh.known, string(key))
+	sh.size.Store(int32(len(sh.known)))
+}
+
+// keys returns how many keys a denial is kept of, whether it still holds or not.
+func (d *denials) keys() int {
+	n := 0
+	for i := range d.shards {
+		n += int(d.shards[i].size.Load())
+	}
+	return n
+}

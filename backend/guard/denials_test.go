@@ -1,0 +1,296 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// asked is a store in this process that counts what it is asked.
+type asked struct {
+	*memory.Store
+	checks atomic.Int64
+}
+
+func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	a.checks.Add(int64(len(checks)))
+	return a.Store.Decide(ctx, checks, out)
+}
+
+// newStore opens a store that ends with the test. In a synctest bubble it counts by the bubble's clock.
+func newStore(t testing.TB) *asked {
+	t.Helper()
+	s, err := memory.Open(memory.Config{MaxKeys: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &asked{Store: s}
+}
+
+// limitOf makes a limit of n hits a unit.
+func limitOf(t testing.TB, n uint64, u descriptors.Unit, a descriptors.Algorithm) []descriptors.Limit {
+	t.Helper()
+	l, err := descriptors.NewLimit(n, u, 1, a, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []descriptors.Limit{l}
+}
+
+func perMinute(t testing.TB, n uint64) []descriptors.Limit {
+	return limitOf(t, n, descriptors.Minute, descriptors.SlidingWindow)
+}
+
+// count is a check of hits for a key.
+func count(key string, limits []descriptors.Limit, hits uint64) backend.Check {
+	return backend.Check{Key: []byte(key), Limits: limits, Hits: hits, Enforced: true}
+}
+
+// ask has one check decided.
+func ask(t testing.TB, c backend.Counter, check backend.Check) backend.Decision {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := c.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil {
+		t.Fatalf("deciding %q: %v", check.Key, err)
+	}
+	return out[0]
+}
+
+// hasDenied has a key of ten a minute refuse a check of so many hits after as many as used.
+func hasDenied(t testing.TB, c backend.Counter, key string, used, hits uint64) []descriptors.Limit {
+	t.Helper()
+	limits := perMinute(t, 10)
+	if used > 0 && !ask(t, c, count(key, limits, used)).Allowed {
+		t.Fatalf("%d of 10 hits were denied", used)
+	}
+	if ask(t, c, count(key, limits, hits)).Allowed {
+		t.Fatalf("%d hits passed although %d of 10 were used", hits, used)
+	}
+	return limits
+}
+
+func TestAKnownDenialAsksNoStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		g := New(store, Config{})
+		limits := hasDenied(t, g, "k", 10, 1)
+		before, first := store.checks.Load(), ask(t, g, count("k", limits, 1))
+		time.Sleep(900 * time.Millisecond)
+		later := ask(t, g, count("k", limits, 3))
+		if n := store.checks.Load() - before; n != 0 || first.Source != backend.FromDenyCache {
+			t.Errorf("the store was asked %d more times within the second, and the answer came from %d; want none, and the deny cache", n, first.Source)
+		}
+		if first.Allowed || later.Allowed || first.RetryIn-later.RetryIn != 900*time.Millisecond {
+			t.Errorf("denials are %+v and, 900 ms later, %+v; want both denied, the later one for 900 ms less", first, later)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if ask(t, g, count("k", limits, 1)); store.checks.Load() != before+1 {
+			t.Error("a second after it, a denial is still believed: a reset by another replica would go unnoticed")
+		}
+	})
+}
+
+func TestFewerHitsThanWereDeniedMayPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(newStore(t), Config{})
+		limits := hasDenied(t, g, "k", 8, 5)
+		if d := ask(t, g, count("k", limits, 1)); !d.Allowed {
+			t.Errorf("8 of 10 are used and 5 were denied; then 1 hit got %+v, want it to pass", d)
+		}
+		if d := ask(t, g, count("k", limits, 5)); d.Allowed {
+			t.Error("5 hits pass although 9 of 10 are used")
+		}
+	})
+}
+
+func TestAnotherLimitOnTheSameKeyIsAnotherQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(newStore(t), Config{})
+		hasDenied(t, g, "k", 10, 1)
+		if d := ask(t, g, count("k", perMinute(t, 100), 1)); !d.Allowed {
+			t.Errorf("an override of 100 on a key that 10 a minute denies got %+v, want it to pass", d)
+		}
+	})
+}
+
+func TestARefundAndAResetAreHeardOfAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(newStore(t), Config{})
+		limits := hasDenied(t, g, "refunded", 10, 1)
+		ask(t, g, backend.Check{Key: []byte("refunded"), Limits: limits, Op: backend.Refund, Hits: 1})
+		if d := ask(t, g, count("refunded", limits, 1)); !d.Allowed {
+			t.Errorf("after a refund of 1 the next hit got %+v, want it to pass", d)
+		}
+		limits = hasDenied(t, g, "reset", 10, 1)
+		if err := g.Reset(t.Context(), []byte("reset")); err != nil {
+			t.Fatal(err)
+		}
+		if d := ask(t, g, count("reset", limits, 1)); !d.Allowed {
+			t.Errorf("after a reset the next hit got %+v, want it to pass", d)
+		}
+	})
+}
+
+func TestARefundInTheSameCallMakesRoomForItsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(newStore(t), Config{})
+		limits := hasDenied(t, g, "k", 10, 1)
+		var out [2]backend.Decision
+		refund := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 4}
+		if err := g.Decide(t.Context(), []backend.Check{refund, count("k", limits, 4)}, out[:]); err != nil || !out[1].Allowed {
+			t.Errorf("4 hits after a refund of 4 got %+v (%v), want them to pass", out[1], err)
+		}
+	})
+}
+
+// A reply that says denied may be on its way while the key is reset.
+func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
+	var d denials
+	d.init()
+	check := count("k", perMinute(t, 10), 1)
+	r := d.recall(&check, time.Now())
+	d.forget(check.Key)
+	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &r)
+	if again := d.recall(&check, time.Now()); again.known {
+		t.Error("a denial that was asked for before the key was forgotten is believed after it")
+	}
+}
+
+func TestWhatChargesDeniedHitsIsAlwaysAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, check := range map[string]backend.Check{
+			"fixed window":  count("fixed", limitOf(t, 1, descriptors.Minute, descriptors.FixedWindow), 1),
+			"charge always": {Key: []byte("always"), Limits: perMinute(t, 1), Hits: 1, Charge: descriptors.ChargeAlways},
+			"a look":        {Key: []byte("look"), Limits: perMinute(t, 0), Op: backend.Look},
+		} {
+			store := newStore(t)
+			g := New(store, Config{})
+			for range 5 {
+				ask(t, g, check)
+			}
+			if n := store.checks.Load(); n != 5 {
+				t.Errorf("%s: the store was asked %d times in 5; each changes or asks what it holds", name, n)
+			}
+		}
+	})
+}
+
+func TestADenialIsBelievedNoLongerThanAPrecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		g := New(store, Config{})
+		check := count("k", limitOf(t, 1, descriptors.Second, descriptors.SlidingWindow), 1)
+		for range 3 {
+			ask(t, g, check)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if ask(t, g, check); store.checks.Load() != 3 {
+			t.Errorf("the store was asked %d times: once admitted, once denied, and once more after 50 ms, is 3", store.checks.Load())
+		}
+	})
+}
+
+func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		g := New(store, Config{})
+		denied := count("denied", hasDenied(t, g, "denied", 10, 1), 1)
+		other, full := count("other", perMinute(t, 5), 2), count("full", perMinute(t, 5), 6)
+		fixed := count("fixed", limitOf(t, 5, descriptors.Minute, descriptors.FixedWindow), 1)
+		var out [4]backend.Decision
+		for range 3 {
+			if err := g.Decide(t.Context(), []backend.Check{other, denied, fixed, full}, out[:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := out[0]; !d.Allowed || d.Source != backend.FromLook || d.Remaining != 5 {
+			t.Errorf("the descriptor with room got %+v, want it looked at, with all 5 hits left", d)
+		}
+		if d := out[3]; d.Allowed || d.RetryIn == 0 {
+			t.Errorf("a descriptor that 6 of 5 hits are asked of got %+v, want it denied, with a time", d)
+		}
+		if out[2].Before != 2 {
+			t.Errorf("a fixed window, which charges denied hits too, counted %d before the third request; want 2", out[2].Before)
+		}
+		denied.Enforced = false // a shadow rule refuses nothing
+		if err := g.Decide(t.Context(), []backend.Check{other, denied}, out[:2]); err != nil || out[0].Remaining != 3 {
+			t.Errorf("beside a shadow rule's denial the other descriptor has %d left (%v), want 3: it is counted", out[0].Remaining, err)
+		}
+	})
+}
+
+// A guard before a store of its own must be as good as the store: it denies what the store would deny, for as long.
+func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(13, seed))
+			store, twin := newStore(t), newStore(t)
+			g := New(store, Config{})
+			limits := make([][]descriptors.Limit, 6)
+			for i := range limits {
+				a := descriptors.Algorithm(1 + r.IntN(4))
+				limits[i] = limitOf(t, r.Uint64N(12), []descriptors.Unit{descriptors.Second, descriptors.Minute}[r.IntN(2)], a)
+				if r.IntN(3) == 0 && a != descriptors.SlidingLog {
+					limits[i] = append(limits[i], limitOf(t, r.Uint64N(20), descriptors.Hour, descriptors.SlidingWindow)...)
+				}
+			}
+			for step := range 300 {
+				of := r.IntN(len(limits))
+				check := backend.Check{Key: fmt.Appendf(nil, "k%d", r.IntN(3)), Limits: limits[of], Hits: r.Uint64N(5),
+					Op: backend.Op(max(0, r.IntN(12)-9))}
+				if limits[of][0].Algorithm == descriptors.TokenBucket { // one that is asked under two numbers leaks by both
+					check.Key = fmt.Appendf(nil, "bucket%d", of)
+				}
+				got, want := ask(t, g, check), ask(t, twin, check)
+				if got.Allowed != want.Allowed || got.Source == backend.FromStore && got != want || got.RetryIn < want.RetryIn && got.RetryIn == 0 {
+					t.Fatalf("seed %d, step %d: %+v\ngot  %+v\nwant %+v", seed, step, check, got, want)
+				}
+				if r.IntN(20) == 0 {
+					_ = g.Reset(t.Context(), check.Key)
+					_ = twin.Reset(t.Context(), check.Key)
+				}
+				time.Sleep(time.Duration(r.ExpFloat64() * float64(100*time.Millisecond)))
+			}
+			if seed == 0 && g.Stats().Spared == 0 {
+				t.Error("no denial was ever known: the test proves nothing")
+			}
+		})
+	}
+}
+
+func TestDenialsAreBounded(t *testing.T) {
+	store := newStore(t)
+	g := New(store, Config{})
+	blocked := perMinute(t, 0)
+	for i := range 3 * denialShards * maxDenials {
+		ask(t, g, count(fmt.Sprint(i), blocked, 1))
+	}
+	if n := g.Stats().Keys; n > denialShards*maxDenials || n < denialShards*maxDenials/2 {
+		t.Errorf("%d denials are kept, want about, and at most, %d: requests choose the keys", n, denialShards*maxDenials)
+	}
+}
+
+func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
+	g := New(newStore(t), Config{})
+	checks, out := []backend.Check{count("k", perMinute(t, 1<<30), 1), count("l", perMinute(t, 1<<30), 1)}, make([]backend.Decision, 2)
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := g.Decide(context.Background(), checks, out); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("Decide allocates %v times; it is on the path of every request", n)
+	}
+}

@@ -1,0 +1,216 @@
+// Package guard stands before a store that may be away, and answers what it can without it: denials that this process
+// knows already, and, while the store gives no answer, whatever the failure policy of a check says. FAILURE.md tells an
+// operator what that means, fault by fault.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Store is what a guard stands before.
+type Store interface {
+	backend.Counter
+	backend.Inspector
+}
+
+// Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
+type Guard struct {
+	store   Store
+	policy  descriptors.Policy
+	denials denials
+	local   local
+	calls   sync.Pool // of *call
+
+	spared atomic.Uint64 // checks that were denied without the store
+}
+
+var _ Store = (*Guard)(nil)
+
+// Config says what becomes of checks whose store is away.
+type Config struct {
+	// Policy is for checks that have none of their own; the zero value is descriptors.PolicyError.
+	Policy descriptors.Policy
+	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means that this one
+	// is alone. It is asked for each call that is decided so, and must not wait.
+	Replicas func() int
+	// Local opens the store that counts in this process by descriptors.PolicyLocal. It is called when the first check
+	// needs that; the guard closes what it gives. It has to be there unless no check can have that policy.
+	Local func() (backend.Counter, error)
+}
+
+// New makes a guard before a store, which it closes in the end.
+func New(store Store, c Config) *Guard {
+	if c.Policy == descriptors.PolicyDefault {
+		c.Policy = descriptors.PolicyError
+	}
+	if c.Replicas == nil {
+		c.Replicas = func() int { return 1 }
+	}
+	g := &Guard{store: store, policy: c.Policy, local: local{replicas: c.Replicas, make: c.Local}}
+	g.denials.init()
+	g.calls.New = func() any { return new(call) }
+	return g
+}
+
+// call is what the guard has to know of a call of Decide until the store has answered. One that is used again allocates
+// nothing.
+type call struct {
+	recalls []recall     // of each check
+	part    backend.Part // what the store is asked, if that is not the whole call as it came
+	looked  []bool       // of each check of the part: it is looked at in place of being counted
+}
+
+// Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
+// store gives no answer to. Only checks whose policy is error have an Err then.
+//
+// A count that a known denial covers is denied without the store. If such a denial refuses the whole request, the call's
+// other counts are looked at and not counted, but for those that charge whatever the verdict.
+func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if len(out) < len(checks) {
+		return backend.Valid(checks, out)
+	}
+	now := time.Now()
+	c := g.calls.Get().(*call)
+	known, refused := g.recall(c, checks, out, now)
+	var err error
+	switch {
+	case known == 0:
+		err = g.store.Decide(ctx, checks, out)
+	case known < len(checks):
+		err = g.askRest(ctx, c, checks, out, refused)
+	}
+	if err == nil {
+		g.learn(c, checks, out)
+		g.degrade(ctx, checks, out)
+	}
+	c.reset()
+	g.calls.Put(c)
+	return err
+}
+
+// recall denies the checks of a call that are known to be, and reports how many, and whether one of them refuses the
+// whole request.
+func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (known int, refused bool) {
+	refunds := false // what they give back, a count of the same call may need
+	for i := range checks {
+		refunds = refunds || checks[i].Op == backend.Refund
+	}
+	for i := range checks {
+		r := g.denials.recall(&checks[i], now)
+		if r.known = r.known && !refunds; r.known {
+			out[i] = r.decision
+			known++
+			refused = refused || checks[i].Enforced
+		}
+		c.recalls = append(c.recalls, r)
+	}
+	g.spared.Add(uint64(known))
+	return known, refused
+}
+
+// askRest has the store decide the checks that are not denied yet. If the request is refused anyway, counts become looks.
+func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool) error {
+	for i := range checks {
+		if c.recalls[i].known {
+			continue
+		}
+		c.part.Add(checks, i)
+		look := refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i])
+		c.looked = append(c.looked, look)
+		if look {
+			c.part.Checks[len(c.part.Checks)-1].Op = backend.Look
+		}
+	}
+	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
+	for i, look := range c.looked {
+		if d := &c.part.Out[i]; look && err == nil && d.Err == nil {
+			settle(d, &c.part.Checks[i])
+		}
+	}
+	c.part.HandOver(out)
+	return err
+}
+
+// settle makes the answer to a look that of the count that it stands for. How long a count of several hits has to wait
+// the look does not tell: until the first hit leaves, at least.
+func settle(d *backend.Decision, check *backend.Check) {
+	d.Source = backend.FromLook
+	if !d.Allowed || check.Hits <= d.Remaining {
+		return
+	}
+	d.Allowed, d.Remaining, d.RetryIn = false, 0, d.ResetIn
+	for i := range check.Limits {
+		if check.Hits > check.Limits[i].Capacity() {
+			d.RetryIn = backend.Never
+		}
+	}
+}
+
+// learn remembers the denials that the store gave, and forgets what a refund may have changed.
+func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision) {
+	for i := range checks {
+		switch check := &checks[i]; {
+		case check.Op == backend.Refund:
+			g.denials.forget(check.Key)
+		case !c.recalls[i].known && !out[i].Allowed && out[i].Err == nil && out[i].Source == backend.FromStore:
+			g.denials.remember(check, &out[i], &c.recalls[i])
+		}
+	}
+}
+
+// reset empties the call and keeps its room.
+func (c *call) reset() {
+	clear(c.recalls)
+	c.recalls, c.looked = c.recalls[:0], c.looked[:0]
+	c.part.Reset()
+}
+
+// chargesAlways reports whether a check is counted under one of its limits even if it is denied.
+func chargesAlways(c *backend.Check) bool {
+	for i := range c.Limits {
+		if c.Charge.Always(&c.Limits[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Inspect asks the store.
+func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	return g.store.Inspect(ctx, key, limits)
+}
+
+// Reset has the store forget a key, and forgets that it was denied.
+func (g *Guard) Reset(ctx context.Context, key []byte) error {
+	err := g.store.Reset(ctx, key)
+	g.denials.forget(key)
+	return err
+}
+
+// Close closes the store, and what was counted in this process.
+func (g *Guard) Close() error {
+	if err := errors.Join(g.store.Close(), g.local.close()); err != nil {
+		return fmt.Errorf("closing the counters: %w", err)
+	}
+	return nil
+}
+
+// Stats are totals since the start, but for Keys and LastLocal.
+type Stats struct {
+	Spared    uint64    // checks that were denied without the store, as it had denied them just before
+	Keys      int       // whose denial is known
+	LastLocal time.Time // when the last check was counted in this process; zero: never
+}
+
+// Stats returns what the guard has spared the store.
+func (g *Guard) Stats() Stats {
+	return Stats{Spared: g.spared.Load(), Keys: g.denials.keys(), LastLocal: g.local.last()}
+}

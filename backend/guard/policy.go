@@ -1,0 +1,78 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// retryAway is when a check that the policy deny refused may be asked again: a store that is back is noticed within a
+// second.
+const retryAway = time.Second
+
+// degrade decides by its policy each check that the store gave no answer to.
+func (g *Guard) degrade(ctx context.Context, checks []backend.Check, out []backend.Decision) {
+	var here *backend.Part // checks that are counted in this process
+	var reasons []backend.Reason
+	for i := range checks {
+		if out[i].Err == nil {
+			continue
+		}
+		reason := backend.ReasonOf(out[i].Err)
+		switch g.policyOf(&checks[i]) {
+		case descriptors.PolicyAllow:
+			out[i] = allow(&checks[i])
+		case descriptors.PolicyDeny:
+			out[i] = deny(&checks[i])
+		case descriptors.PolicyLocal:
+			if here == nil {
+				here = new(backend.Part)
+			}
+			here.Add(checks, i)
+			reasons = append(reasons, reason)
+		}
+		out[i].Reason = reason
+	}
+	if here == nil {
+		return
+	}
+	g.local.decide(ctx, here)
+	for i := range here.Out {
+		here.Out[i].Reason = reasons[i]
+	}
+	here.HandOver(out)
+}
+
+// policyOf returns the policy of a check.
+func (g *Guard) policyOf(c *backend.Check) descriptors.Policy {
+	if c.OnFailure == descriptors.PolicyDefault {
+		return g.policy
+	}
+	return c.OnFailure
+}
+
+// allow lets a check pass as if nothing counted yet. What it speaks of is the limit with the least room.
+func allow(c *backend.Check) backend.Decision {
+	d := backend.Decision{Allowed: true, Source: backend.FromPolicy}
+	room := c.Limits[0].Capacity()
+	for i := range c.Limits {
+		if n := c.Limits[i].Capacity(); n < room {
+			d.Strictest, room = i, n
+		}
+	}
+	d.Remaining = room
+	if c.Op == backend.Count {
+		d.Remaining -= min(room, c.Hits)
+	}
+	return d
+}
+
+// deny refuses a check. Hits that are given back are never refused.
+func deny(c *backend.Check) backend.Decision {
+	if c.Op == backend.Refund {
+		return allow(c)
+	}
+	return backend.Decision{Source: backend.FromPolicy, ResetIn: retryAway, RetryIn: retryAway}
+}

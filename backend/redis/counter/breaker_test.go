@@ -1,0 +1,109 @@
+package counter
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// event is something that a breaker is told, so long after the one before.
+type event struct {
+	after time.Duration
+	tell  func(b *breaker, now time.Time)
+	want  condition
+}
+
+const patient = 18 * time.Millisecond // what is left of Envoy's 20 ms
+
+// ends is an exchange that began so long ago.
+func ends(o outcome, took time.Duration) func(*breaker, time.Time) {
+	return func(b *breaker, now time.Time) {
+		b.leaves(patient, now.Add(-took))
+		b.hears(o, now.Add(-took), patient, now)
+	}
+}
+
+// pings is a PING that is over: it took so long, or failed.
+func pings(took time.Duration, err error) func(*breaker, time.Time) {
+	return func(b *breaker, now time.Time) { b.pinged(err, took, now.Add(-took), now) }
+}
+
+var errSilent = errors.New("silence")
+
+func TestTheBreaker(t *testing.T) {
+	const ms = time.Millisecond
+	miss := event{patient, ends(lost, patient), serving}
+	away := event{0, ends(unreachable, 0), absent}
+	back := event{100 * ms, pings(ms, nil), returning}
+	for name, events := range map[string][]event{
+		"a refused connection opens it at once":              {away},
+		"three exchanges in a row without an answer open it": {miss, miss, {patient, ends(lost, patient), absent}},
+		"an answer between them keeps it closed":             {miss, miss, {ms, ends(answered, ms), serving}, miss, miss},
+		"three that overlap are one, as when the machine stands still": {miss, {0, ends(lost, patient), serving},
+			{ms, ends(lost, patient), serving}, {0, ends(lost, patient), serving}},
+		"a PING that fails after the first opens it": {miss, {100 * ms, pings(100*ms, errSilent), absent}},
+		"an answer during that PING outweighs it": {miss, {50 * ms, ends(answered, ms), serving},
+			{50 * ms, pings(100*ms, errSilent), serving}},
+		"a PONG in time forgets what was lost": {miss, miss, {ms, pings(ms, nil), serving}, miss, miss},
+		"a late PONG does not":                 {miss, miss, {50 * ms, pings(50*ms, nil), serving}, {patient, ends(lost, patient), absent}},
+		"a server that says three times that it is not ready is away": {{ms, ends(unready, 0), serving},
+			{ms, ends(unready, 0), serving}, {ms, ends(unready, 0), absent}},
+		"a PONG opens it by half, and an answer closes it":   {away, back, {ms, ends(answered, ms), serving}},
+		"a PONG later than its callers wait keeps it open":   {away, {100 * ms, pings(50*ms, nil), absent}},
+		"a PING that fails keeps it open":                    {away, {100 * ms, pings(0, errSilent), absent}},
+		"the batch of a half open one that is lost opens it": {away, back, {patient, ends(lost, patient), absent}},
+		"and so does one that is refused":                    {away, back, {ms, ends(unready, ms), absent}},
+		"what left before the PONG does not":                 {away, back, {ms, ends(lost, 50*ms), returning}},
+		"nor does it close it":                               {away, back, {ms, ends(answered, 50*ms), returning}},
+		"while it is open no exchange tells anything":        {away, {ms, ends(answered, 0), absent}},
+		"what tells nothing changes nothing": {{ms, ends(untold, ms), serving}, {ms, ends(untold, ms), serving},
+			{ms, ends(untold, ms), serving}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, now := new(breaker), time.Unix(1_000_000, 0)
+			for i, e := range events {
+				now = now.Add(e.after)
+				e.tell(b, now)
+				if b.condition != e.want {
+					t.Fatalf("after event %d it is in condition %d, want %d", i+1, b.condition, e.want)
+				}
+			}
+		})
+	}
+}
+
+// Callers in a hurry shall not keep others from a server that is quick enough for them.
+func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
+	b, now := new(breaker), time.Unix(1_000_000, 0)
+	b.leaves(100*time.Millisecond, now)
+	for range 10 {
+		now = now.Add(20 * time.Millisecond)
+		b.leaves(patient, now)
+		b.hears(lost, now.Add(-patient), patient, now)
+	}
+	if b.condition != serving {
+		t.Error("exchanges of callers who wait 18 ms opened it, while others wait 100 ms")
+	}
+	if b.limit() != 100*time.Millisecond {
+		t.Errorf("PONG may take %v, want as long as the most patient caller waits", b.limit())
+	}
+	now = now.Add(3 * patienceSpan) // in which those others do not come
+	for range 3 {
+		now = now.Add(20 * time.Millisecond)
+		b.leaves(patient, now.Add(-patient))
+		b.hears(lost, now.Add(-patient), patient, now)
+	}
+	if b.condition != absent {
+		t.Error("three exchanges in a row were lost, and nobody waits longer; want it to be open")
+	}
+}
+
+func TestHowLongAPongMayTakeIsBounded(t *testing.T) {
+	for waits, want := range map[time.Duration]time.Duration{0: leastPatience, time.Minute: mostPatience, patient: patient} {
+		b := new(breaker)
+		b.leaves(waits, time.Unix(1, 0))
+		if got := b.limit(); got != want {
+			t.Errorf("callers wait %v: PONG may take %v, want %v", waits, got, want)
+		}
+	}
+}

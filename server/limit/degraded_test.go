@@ -1,0 +1,183 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/guard"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+const guarded = `
+domain: shop
+descriptors:
+  - {key: open, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: strict, on_backend_failure: deny, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: watched, on_backend_failure: deny, shadow_mode: true, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: here, on_backend_failure: local, rate_limit: {requests_per_unit: 4, unit: hour}}
+  - {key: unsure, on_backend_failure: error, rate_limit: {requests_per_unit: 10, unit: hour}}
+`
+
+// newGuarded makes a limiter whose Redis is gone.
+func newGuarded(t *testing.T) (*limit.Limiter, func() map[history.ID]uint64) {
+	t.Helper()
+	server := redistest.Single(t)
+	store, err := counter.Open(counter.Config{Redis: redis.Config{URL: server.Addr, Log: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guard.New(store, guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
+		Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 10}) }})
+	t.Cleanup(func() { g.Close() })
+	server.Kill()
+	l, recorder := newLimiterOn(t, g, limit.Options{}, guarded)
+	return l, func() map[history.ID]uint64 {
+		all := make(map[history.ID]uint64)
+		recorder.Drain(time.Now(), func(id history.ID, n uint64) { all[id] = n })
+		return all
+	}
+}
+
+func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
+	l, drain := newGuarded(t)
+	c := ask(t, l, "shop", 1, one("open", "x"), one("strict", "x"), one("watched", "x"), one("here", "x"))
+	var over []bool
+	var policies []string
+	for _, s := range c.Statuses {
+		over, policies = append(over, s.Over), append(policies, s.Policy.String())
+		if s.Reason == 0 || s.Limit == nil {
+			t.Errorf("a status is %+v; want the reason and the limit", s)
+		}
+	}
+	if want := []bool{false, true, false, false}; !slices.Equal(over, want) || !c.Over || !c.Degraded {
+		t.Errorf("over are %v, the request %v; want %v and a refused, degraded request: a rule in shadow mode refuses nothing", over, c.Over, want)
+	}
+	if got := strings.Join(policies, " "); got != "allow deny deny local" {
+		t.Errorf("decided by %s", got)
+	}
+	for range 2 {
+		ask(t, l, "shop", 1, one("here", "x"))
+	}
+	for id, n := range drain() {
+		if want := map[string]uint64{"open": 1, "strict": 1, "watched": 1, "here": 3}[id.Path]; id.Outcome != history.Degraded || n != want {
+			t.Errorf("%d hits of %s are %v; want %d, degraded: whoever decides, no store did", n, id.Path, id.Outcome, want)
+		}
+	}
+	var err error
+	decide := func() {
+		err = l.Decide(t.Context(), &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("open", "x"), one("unsure", "x")}}})
+	}
+	decide()
+	if !errors.Is(err, counter.ErrUnavailable) {
+		t.Errorf("a request with a rule whose policy is error got %v; want the store's error", err)
+	}
+	total := make(map[string]uint64)
+	for _, d := range l.Degraded.Totals() {
+		total[d.Domain+" "+d.Path+" "+d.Policy.String()] += d.Decisions
+		if d.Reason == 0 {
+			t.Errorf("%+v has no reason", d)
+		}
+	}
+	for kind, want := range map[string]uint64{"shop open allow": 2, "shop strict deny": 1, "shop watched deny": 1, "shop here local": 3, "shop unsure error": 1} {
+		if total[kind] != want {
+			t.Errorf("%d decisions are counted as %q, want %d of %v", total[kind], kind, want, total)
+		}
+	}
+}
+
+func TestARequestWithTooManyDescriptorsCountsNothing(t *testing.T) {
+	l, _, _ := newLimiterWith(t, limit.Options{}, guarded)
+	c := &limit.Call{Request: limit.Request{Domain: "shop"}}
+	for range limit.MaxDescriptors + 1 {
+		c.Descriptors = append(c.Descriptors, one("open", "x"))
+	}
+	err := l.Decide(t.Context(), c)
+	if !errors.Is(err, limit.ErrTooMany) || !strings.Contains(err.Error(), "1001") || !strings.Contains(err.Error(), "1000") || c.Outcome(err) != limit.Invalid {
+		t.Errorf("%d descriptors got %v; want an error with both numbers, and the request to blame", len(c.Descriptors), err)
+	}
+	if s := ask(t, l, "shop", 1, one("open", "x")).Statuses[0]; s.Remaining != 9 {
+		t.Errorf("after it %d of 10 are left, want 9: nothing of a refused request is counted", s.Remaining)
+	}
+}
+
+const refunding = `
+domain: shop
+refund_on_deny: true
+descriptors:
+  - {key: two, rate_limit: {requests_per_unit: 2, unit: hour}}
+  - {key: other, rate_limits: [{requests_per_unit: 10, unit: hour}, {requests_per_unit: 5, unit: day}]}
+  - {key: epoch, rate_limit: {requests_per_unit: 10, unit: hour, algorithm: fixed_window}}
+  - {key: always, charge: always, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
+`
+
+func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T) {
+	l, _, _ := newLimiterWith(t, limit.Options{}, refunding)
+	left := func(c *limit.Call) (all []uint64) {
+		for _, s := range c.Statuses {
+			all = append(all, s.Remaining)
+		}
+		return all
+	}
+	all := []limit.Descriptor{one("two", "x"), one("other", "x"), one("epoch", "x"), one("always", "x"), with(one("other", "own"), own(1)), one("shadow", "x")}
+	for i, want := range [][]uint64{{1, 4, 9, 9, 4, 0}, {0, 3, 8, 8, 3, 0}} {
+		if c := ask(t, l, "shop", 1, all...); c.Over || !slices.Equal(left(c), want) {
+			t.Fatalf("request %d, of 2 that fit, leaves %v and is over: %v; want %v", i+1, left(c), c.Over, want)
+		}
+	}
+	for range 3 {
+		c := ask(t, l, "shop", 1, all...)
+		if got := left(c); !c.Over || !slices.Equal(got[:3], []uint64{0, 3, 8}) {
+			t.Errorf("a refused request leaves %v, want 0 3 8 first: what two others were charged is given back", got)
+		}
+	}
+	c := ask(t, l, "shop", 1, all...)
+	if got := left(c); got[3] != 10-6 || got[4] != 0 {
+		t.Errorf("of what is charged whatever the verdict %v are left, want 4 and 0: it stays charged", got[3:5])
+	}
+	if done, failed := l.Refunds.Done.Load(), l.Refunds.Failed.Load(); done != 8 || failed != 0 {
+		t.Errorf("%d refunds are counted, %d failed; want 8 and 0: two in each of four refused requests", done, failed)
+	}
+}
+
+func TestARefundThatFailsIsCountedAndTheRequestIsRefusedAllTheSame(t *testing.T) {
+	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
+	store, err := counter.Open(counter.Config{Redis: redis.Config{URL: proxy.Addr, Log: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l, _ := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyAllow}), limit.Options{}, refunding)
+	ask(t, l, "shop", 2, one("two", "x"))
+	refuse := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 1, Descriptors: []limit.Descriptor{one("two", "x"), one("other", "y")}}}
+		if err := l.Decide(ctx, c); err != nil || !c.Over || c.Degraded {
+			t.Fatalf("a request over its limit got over: %v, degraded: %v, error: %v", c.Over, c.Degraded, err)
+		}
+	}
+	refuse()
+	time.Sleep(1100 * time.Millisecond) // a denial is known for a second
+	before := proxy.Counts().ReplyBytes
+	refuse()
+	both := proxy.Counts().ReplyBytes - before // the answer to the counts, and that to the refund
+	time.Sleep(1100 * time.Millisecond)
+	proxy.DropAfter(redistest.Replies, both-1)
+	refuse()
+	if done, failed := l.Refunds.Done.Load(), l.Refunds.Failed.Load(); done != 2 || failed != 1 {
+		t.Errorf("%d refunds are counted as done and %d as failed; want 2 and 1, whose answer was lost", done, failed)
+	}
+}
