@@ -53,11 +53,14 @@ func blackHole(s *scene) {
 		}
 	}
 	s.breaks()
-	s.hold()
+	time.Sleep(200 * time.Millisecond)
+	early := s.connections()
+	time.Sleep(s.row.lasts() - 200*time.Millisecond)
 	if s.far != nil {
 		s.far.Restore(s.T)
 	} else {
 		dials := s.connections() - before
+		s.note("%d connections in the first 200ms", early-before)
 		for _, p := range s.proxies {
 			p.Heal() // the connections that have lost something stay mute
 		}
@@ -118,22 +121,29 @@ func (s *scene) watchBreakers() (tell func()) {
 
 // slowBy delays what Redis answers.
 func slowBy(d time.Duration) func(*scene) {
-	most := 0
-	return during(func(s *scene) {
+	return func(s *scene) {
+		tell := func() {}
+		if d > s.row.budget {
+			tell = s.watchBreakers()
+		}
 		for _, p := range s.proxies {
 			p.Delay(redistest.Replies, d)
 		}
-	}, func(s *scene) {
+		s.breaks()
+		s.hold()
+		most := 0
 		for _, p := range s.proxies {
 			most = max(most, p.Counts().Open)
 			p.Heal()
 		}
+		s.heals()
+		tell()
 		s.note("%d connections to a replica's server of at most %d", most, poolSize)
 		// Of a connection that weir has given up the proxy sees the end a moment later.
 		if most > 2*poolSize {
 			s.errorf("a replica had %d connections open to its server, twice as many as its pool holds", most)
 		}
-	})
+	}
 }
 
 // drip lets answers come a byte at a time.

@@ -33,7 +33,7 @@ func (s *scene) judge() string {
 	var line []string
 	for _, check := range []func([]call) string{
 		s.judgeAnswers, s.judgeDegraded, s.judgeLate, s.judgeOver, s.judgeDenied, s.judgeCounts, s.judgeMetrics, s.judgeRecovery,
-		s.judgeEnvoy, s.judgeLocal, s.judgeHistory, s.judgeProcesses,
+		s.judgeEnvoy, s.judgeLocal, s.judgeHistory, s.judgeLogs, s.judgeProcesses,
 	} {
 		if said := check(calls); said != "" {
 			line = append(line, said)
@@ -218,19 +218,19 @@ func (s *scene) judgeDenied(calls []call) string {
 	reach := s.row.window + precision(s.row.window)
 	keys := byKey(calls)
 	for k, key := range allKeys {
-		reach := reach
-		if after := since(keys[k], s.healed); s.row.bounds.stepsBack && len(after) > 0 {
-			// What is later than now moves into now's bucket when the key is next asked for, and counts for a window anew.
-			reach += s.row.window + 2*precision(s.row.window) + after[0].ended - s.healed
-		}
+		from, until := s.stepBack(keys[k])
 		for _, c := range keys[k] {
-			if c.verdict != over || c.policy != "" || key.counts {
+			if c.verdict != over || c.policy != "" || key.counts || c.ended >= from && c.begun <= until {
 				continue
+			}
+			earliest := c.begun - reach
+			if c.begun > until {
+				earliest = max(earliest, from)
 			}
 			denied++
 			used := uint32(0)
 			for _, other := range keys[k] {
-				if other.ended >= c.begun-reach && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
+				if other.ended >= earliest && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
 					used++
 				}
 			}
@@ -246,6 +246,16 @@ func (s *scene) judgeDenied(calls []call) string {
 		s.errorf("%d denials in all were wrong", wrongly)
 	}
 	return fmt.Sprintf("%d of %d denials wrong", wrongly, denied)
+}
+
+// stepBack returns the time within which a key may be denied for hits that were counted before the servers' clock stepped
+// back: they move into the bucket in which the key is next asked for, and count there for a window and a precision.
+func (s *scene) stepBack(calls []call) (from, until time.Duration) {
+	after := since(calls, s.healed)
+	if !s.row.bounds.stepsBack || len(after) == 0 {
+		return 0, -1
+	}
+	return s.healed, after[0].ended + s.row.window + 2*precision(s.row.window)
 }
 
 // precision is a sliding window's, as the descriptor format has it.
@@ -379,6 +389,23 @@ func brief(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(10 * time.Millisecond).String()
+}
+
+// judgeLogs wants that an outage fills nobody's disk: a line a second and server at most.
+func (s *scene) judgeLogs([]call) string {
+	if s.row.bounds.restarts {
+		return ""
+	}
+	most := 0
+	bound := max(1, len(s.servers)) * (int(s.record.now().Seconds()) + 2)
+	for i, r := range s.replicas {
+		lines := strings.Count(r.Log.String(), "\n") - s.said[i]
+		most = max(most, lines)
+		if lines > bound {
+			s.errorf("replica %d logged %d lines, at most %d are allowed: one a second and server", i, lines, bound)
+		}
+	}
+	return fmt.Sprintf("%d log lines of %d", most, bound)
 }
 
 // judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.

@@ -32,6 +32,7 @@ type scene struct {
 	envoy    *envoy
 	stalls   *stalls
 	atRest   []metrics // of each replica, before the load
+	said     []int     // lines that each had logged by then
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
 	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
@@ -96,7 +97,8 @@ var (
 	}
 
 	cluster topology = func(s *scene) {
-		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000"))
+		// Without the second line, all nodes refuse everything while one primary has no successor.
+		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
 		s.servers = s.cluster.Nodes
 		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
 		s.settings = append(s.settings, "REDIS_TYPE=cluster")
@@ -132,6 +134,7 @@ func (s *scene) start() {
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
+		s.said = append(s.said, strings.Count(r.Log.String(), "\n"))
 	}
 }
 
