@@ -27,7 +27,7 @@ run: build ## serve the example configuration on this machine, counting in memor
 	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
 	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config
 
-tools: ## what make test needs beside Go: a C compiler, Redis and a real Envoy
+tools: ## what make test needs beside Go: a C compiler, Redis, a real Envoy and promtool
 	@GO=$(GO) .ci/tools
 
 # Most of what the tests do is wait, for servers that start and for windows that end: so more of them run at once than
@@ -40,7 +40,7 @@ test: tools lint test-chart ## what a change must pass: lint, all tests with the
 soak: tools ## what takes hours: a million steps, thousands of kills, long fuzzing; its figures go to backend/backendtest/SOAK.md
 	@GO=$(GO) .ci/soak
 
-test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, and run beside a real Envoy
+test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, run beside a real Envoy, and watched by promtool
 	cd helm/charttest && $(GO) test -count=1 ./...
 	cd k8s/image && $(GO) test ./...
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/wait"
@@ -26,7 +27,8 @@ type counters struct {
 // openRedis opens the Redis that the variables name: one, or one more for limits per second.
 func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	set.Redis.Warn("REDIS", log)
-	main, err := counter.Open(counter.Config{Redis: set.RedisConfig(&set.Redis, log)})
+	servers := metrics.Redis()
+	main, err := openOne(set.RedisConfig(&set.Redis, log), "main", servers)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
@@ -36,13 +38,29 @@ func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
 	set.PerSecond.Warn("REDIS_PERSECOND", log)
-	perSecond, err := counter.Open(counter.Config{Redis: set.RedisConfig(&set.PerSecond, log)})
+	perSecond, err := openOne(set.RedisConfig(&set.PerSecond, log), "per_second", servers)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
 	measureRedis(perSecond, "per_second", metrics)
 	pair := counter.NewPair(main, perSecond)
 	return &counters{pair, pair, []*counter.Store{main, perSecond}}, nil
+}
+
+// openOne opens one Redis, and lets its servers be measured under a name.
+func openOne(c redis.Config, name string, servers *stats.Redis) (*counter.Store, error) {
+	store, err := counter.Open(counter.Config{
+		Redis: c, Meter: func(server string) counter.Meter { return servers.Server(name, server) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	servers.Watch(name, func(yield func(server string, away bool)) {
+		for _, s := range store.Stats().Servers {
+			yield(s.Name, s.Away)
+		}
+	})
+	return store, nil
 }
 
 // measureRedis shows what becomes of the checks for one of the Redis.

@@ -20,7 +20,7 @@ import (
 )
 
 // The binaries under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary string
+var weirBinary, envoyBinary, promtoolBinary string
 
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
@@ -32,7 +32,10 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (code int, err error) {
-	if envoyBinary, err = findEnvoy(); err != nil {
+	if envoyBinary, err = find("envoy", "what Envoy sees"); err != nil {
+		return 0, err
+	}
+	if promtoolBinary, err = find("promtool", "which alerts fire"); err != nil {
 		return 0, err
 	}
 	dir, err := os.MkdirTemp("", "weir-chart-")
@@ -49,22 +52,23 @@ func runTests(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-func findEnvoy() (string, error) {
-	if onPath, err := exec.LookPath("envoy"); err == nil {
+// find looks for a tool on PATH and where make tools installs it.
+func find(name, about string) (string, error) {
+	if onPath, err := exec.LookPath(name); err == nil {
 		return onPath, nil
 	}
-	installed, err := filepath.Abs(filepath.Join(root, ".tools", "envoy"))
+	installed, err := filepath.Abs(filepath.Join(root, ".tools", name))
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(installed); err != nil {
-		return "", errors.New("no envoy on PATH or in .tools, and one of these tests is about what Envoy sees: run make tools")
+		return "", fmt.Errorf("no %s on PATH or in .tools, and one of these tests is about %s: run make tools", name, about)
 	}
 	return installed, nil
 }
 
-// run starts a process that ends with its test. What it printed is shown if the test fails.
-func run(t *testing.T, env []string, binary string, args ...string) {
+// run starts a process that ends with its test, unless it is killed before. What it printed is shown if the test fails.
+func run(t *testing.T, env []string, binary string, args ...string) *os.Process {
 	t.Helper()
 	var log lockedBuffer
 	cmd := exec.Command(binary, args...)
@@ -80,6 +84,7 @@ func run(t *testing.T, env []string, binary string, args ...string) {
 			t.Logf("%s %v printed:\n%s", filepath.Base(binary), args, log.String())
 		}
 	})
+	return cmd.Process
 }
 
 type lockedBuffer struct {
@@ -132,7 +137,8 @@ func freePort(t *testing.T) int {
 // weir is a process that runs as a rendered container says.
 type weir struct {
 	env         map[string]string
-	admin, grpc string // a URL; host:port, or the path of a socket
+	admin, http string // URLs
+	grpc        string // host:port, or the path of a socket
 	descriptors string // the folder of its descriptor files
 }
 
@@ -168,7 +174,8 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 			w.env[name] = strconv.Itoa(freePort(t))
 		}
 	}
-	w.admin, w.grpc = "http://127.0.0.1:"+w.env["DEBUG_PORT"], w.env["GRPC_UDS"]
+	w.admin, w.http = "http://127.0.0.1:"+w.env["DEBUG_PORT"], "http://127.0.0.1:"+w.env["PORT"]
+	w.grpc = w.env["GRPC_UDS"]
 	if w.grpc == "" {
 		w.grpc = "127.0.0.1:" + w.env["GRPC_PORT"]
 	}

@@ -55,21 +55,26 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 // startRedis runs a Redis with the password "secret".
 func startRedis(t *testing.T) (address string) {
 	t.Helper()
+	port := freePort(t)
+	startRedisOn(t, port)
+	return fmt.Sprint("127.0.0.1:", port)
+}
+
+func startRedisOn(t *testing.T, port int) *os.Process {
+	t.Helper()
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		if binary, err = exec.LookPath("valkey-server"); err != nil {
 			t.Fatal("no redis-server or valkey-server on PATH: run make tools")
 		}
 	}
-	port := freePort(t)
-	run(t, nil, binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--requirepass", "secret", "--save", "")
-	address = fmt.Sprint("127.0.0.1:", port)
+	process := run(t, nil, binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--requirepass", "secret", "--save", "")
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		conn, err := net.Dial("tcp", address)
+		conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err == nil {
 			conn.Close()
-			return address
+			return process
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("Redis does not start: %v", err)

@@ -197,21 +197,77 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	server := hold(t)
 	server.release()
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	keys := make([]string, 3*maxBatch+1)
+	keys := slices.Repeat([]string{"000"}, 3*maxBatch+1)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("%03d", i)
+		if i%2 == 0 {
+			keys[i] = fmt.Sprintf("%03d", i)
+		}
 	}
 	if _, err := decide(s, ample, keys...); err != nil {
 		t.Fatal(err)
 	}
-	var sizes []int
 	var order []string
 	for _, batch := range server.got() {
-		sizes = append(sizes, len(batch))
 		order = append(order, batch...)
 	}
-	if !slices.IsSorted(order) || !slices.Equal(sizes, []int{64, 64, 64, 1}) {
-		t.Errorf("batches of %v checks in the order %q", sizes, order)
+	want := make([]string, len(keys))
+	for i, key := range keys {
+		want[i] = plainKey(key)
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("the server was asked in the order %q, want %q: a key that is in several batches is charged in order", order, want)
+	}
+}
+
+// While the first batch of a large call is out, so are the others.
+func TestALargeCallGoesAllAtOnce(t *testing.T) {
+	server := hold(t)
+	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
+	keys := make([]string, 5*maxBatch+1)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%03d", i)
+	}
+	var call sync.WaitGroup
+	call.Go(func() {
+		if _, err := decide(s, ample, keys...); err != nil {
+			t.Error(err)
+		}
+	})
+	wait(t, "all batches are at the server before one is answered", func() bool { return len(server.got()) == 6 })
+	server.release()
+	call.Wait()
+	var all []string
+	for _, batch := range server.got() {
+		if len(batch) > maxBatch || !slices.IsSorted(batch) {
+			t.Errorf("a batch of %d checks: %q; want %d at most, in order", len(batch), batch, maxBatch)
+		}
+		all = append(all, batch...)
+	}
+	slices.Sort(all)
+	if len(slices.Compact(all)) != len(keys) {
+		t.Errorf("%d checks arrived, want each of %d once", len(all), len(keys))
+	}
+}
+
+func TestHowLargeCallsAreDivided(t *testing.T) {
+	key := func(i int) string { return fmt.Sprint("key ", i) }
+	for name, c := range map[string]struct {
+		n    int
+		key  func(i int) string
+		want []int
+	}{
+		"keys of their own":                 {130, key, []int{64, 64, 2}},
+		"one key":                           {130, func(int) string { return "a" }, []int{64}},
+		"a key that comes again":            {130, func(i int) string { return key(i % 100) }, []int{64, 36}},
+		"one that does so in the same call": {100, func(i int) string { return key(i - i%2) }, []int{64, 36}},
+	} {
+		keys := make([]string, c.n)
+		for i := range keys {
+			keys[i] = c.key(i)
+		}
+		if got := sizesAtOnce(hits(keys...)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d checks go in calls of %v at the same time, want %v", name, c.n, got, c.want)
+		}
 	}
 }
 

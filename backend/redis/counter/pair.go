@@ -115,6 +115,9 @@ func (p *Pair) StatesSince(t time.Time) int {
 	return max(p.main.StatesSince(t), p.perSecond.StatesSince(t))
 }
 
+// Replicas returns how many processes of weir live, as far as Redis knows; see Store.
+func (p *Pair) Replicas() int { return p.main.Replicas() }
+
 // Close closes both stores.
 func (p *Pair) Close() error { return p.both((*Store).Close) }
 

@@ -48,6 +48,7 @@ type Store struct {
 	departures departures // of all callers
 
 	health   *redis.Health // nil if nothing probes, as in tests
+	heart    *heart        // nil likewise
 	closed   atomic.Bool
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of lanes
@@ -109,6 +110,7 @@ func open(c Config, code *redis.Script) (*Store, error) {
 	s := newStore(servers, c.Now, code, language{script.AppendKey, script.AppendArg, script.Decode})
 	s.meter = c.Meter
 	s.health = servers.Watch(s.probe)
+	s.heart = newHeart(s)
 	return s, nil
 }
 
@@ -408,6 +410,7 @@ func (s *Store) Close() error {
 		l.(*lane).close(backend.ErrClosed)
 	}
 	s.running.Wait()
+	s.heart.Close()
 	s.health.Close()
 	return s.servers.Close()
 }

@@ -67,6 +67,11 @@
   value: "true"
 {{- end }}
 {{- include "weir.variable" (list "CACHE_KEY_PREFIX" .Values.keyPrefix) }}
+{{- if eq (include "weir.backend" .) "redis" }}
+- name: ON_BACKEND_FAILURE
+  value: {{ .Values.redis.onFailure }}
+{{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
+{{- end }}
 - name: DRAIN_DELAY
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
 - name: DRAIN_TIMEOUT

@@ -98,6 +98,18 @@ memory
 {{- end -}}
 {{- end -}}
 
+{{/*
+How many pods there are at least, empty where nobody says. With an autoscaler it is the least that it keeps: divided by more
+than there are, a limit would refuse callers who are within it, and that is worse than what a share too large lets pass.
+*/}}
+{{- define "weir.leastReplicas" -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- .Values.autoscaling.minReplicas | int | max 1 -}}
+{{- else if or (eq .Values.mode "service") (not (kindIs "invalid" .Values.replicas)) -}}
+{{- include "weir.replicas" . | int | max 1 -}}
+{{- end -}}
+{{- end -}}
+
 {{/* "yes" if more than one pod is to be expected. */}}
 {{- define "weir.several" -}}
 {{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}

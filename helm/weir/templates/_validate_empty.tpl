@@ -7,7 +7,7 @@ default of its own for may be empty; these may not, those above before those bel
 mode image image.repository image.pullPolicy algorithm answer answer.limitHeaders
 grpc grpc.port http http.port admin admin.port admin.token
 memory memory.persistence memory.persistence.size
-redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup
+redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.onFailure redis.startup
 redis.perSecond redis.perSecond.type redis.perSecond.urlSecret redis.perSecond.auth redis.perSecond.sentinelAuth redis.perSecond.tls
 history history.enabled history.keep history.redis history.downsample history.downsample.by history.downsample.schedule
 drain drain.delaySeconds drain.timeoutSeconds log log.level log.format

@@ -1,0 +1,144 @@
+package counter
+
+import (
+	"context"
+	"crypto/rand"
+	mathrand "math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
+)
+
+const (
+	// beatPause is how long after a heartbeat the next one follows at most, and four fifths of it at least.
+	beatPause = 5 * time.Second
+	// beatLife is for how long after its last heartbeat a replica counts as alive: two may be lost.
+	beatLife = 15 * time.Second
+	// beatTime is how long a heartbeat may take.
+	beatTime = time.Second
+)
+
+// heart tells Redis that this process lives, and learns how many others do. Heartbeats are fields of one hash: a name
+// that a process chose at random, and when it told last, in milliseconds since 1970 by the server's clock. A nil heart
+// knows of nobody.
+type heart struct {
+	store *Store
+	name  string
+	alive atomic.Int64 // 0: nobody knows
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// replicasKey is where the heartbeats are.
+var replicasKey = script.KeyOf("live", "replicas")
+
+func newHeart(s *Store) *heart {
+	ctx, stop := context.WithCancel(context.Background())
+	h := &heart{store: s, name: rand.Text(), stop: stop}
+	h.done.Go(func() {
+		for ctx.Err() == nil {
+			if h.quiet() {
+				pause(ctx, time.Second)
+				continue
+			}
+			if n, err := h.beat(ctx); err == nil {
+				h.alive.Store(int64(n))
+				pause(ctx, beatPause-mathrand.N(beatPause/5))
+			} else {
+				pause(ctx, time.Second+mathrand.N(time.Second))
+			}
+		}
+	})
+	return h
+}
+
+// pause waits, for as long as ctx lasts.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// quiet reports whether the server of the heartbeats is known to be away, or not known.
+func (h *heart) quiet() bool {
+	client, err := h.store.servers.Owner([]byte(replicasKey))
+	if err != nil {
+		return true
+	}
+	l, known := h.store.lanes.Load(client)
+	return known && l.(*lane).away.Load() != nil
+}
+
+// beat tells that this process lives, and returns how many do. Fields of those that do not are removed. It uses commands
+// that counting needs, too.
+func (h *heart) beat(ctx context.Context) (alive int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, beatTime)
+	defer cancel()
+	at := redis.At{Key: []byte(replicasKey)}
+	now, names := goredis.NewTimeCmd(ctx, "time"), goredis.NewStringSliceCmd(ctx, "hkeys", replicasKey)
+	if err := h.store.servers.Ask(ctx, at, now, names); err != nil {
+		return 0, err
+	}
+	get := []any{"hmget", replicasKey, h.name}
+	for _, name := range names.Val() {
+		get = append(get, name)
+	}
+	values := goredis.NewSliceCmd(ctx, get...)
+	tell := []goredis.Cmder{
+		goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
+		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * beatLife).Milliseconds()),
+		values,
+	}
+	if err := h.store.servers.Ask(ctx, at, tell...); err != nil {
+		return 0, err
+	}
+	alive = 1
+	gone := []any{"hdel", replicasKey}
+	for i, name := range names.Val() {
+		text, _ := values.Val()[i+1].(string)
+		last, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case name == h.name:
+		case err != nil, now.Val().Sub(time.UnixMilli(last)).Abs() > beatLife: // ahead, after a failover between clocks
+			gone = append(gone, name)
+		default:
+			alive++
+		}
+	}
+	if len(gone) == 2 {
+		return alive, nil
+	}
+	return alive, h.store.servers.Ask(ctx, at, goredis.NewIntCmd(ctx, gone...))
+}
+
+// Close ends the heartbeats, and tells so if the server answers within a second.
+func (h *heart) Close() {
+	if h == nil {
+		return
+	}
+	h.stop()
+	h.done.Wait()
+	if h.alive.Load() == 0 || h.quiet() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(beatTime, h.store.servers.Timeout()))
+	defer cancel()
+	// Without an answer the others find out by themselves.
+	_ = h.store.servers.Ask(ctx, redis.At{Key: []byte(replicasKey)}, goredis.NewIntCmd(ctx, "hdel", replicasKey, h.name))
+}
+
+// Replicas returns how many processes of weir lived at the last heartbeat, this one among them, and 0 before the first.
+// While Redis is away the number stays.
+func (s *Store) Replicas() int {
+	if s.heart == nil {
+		return 0
+	}
+	return int(s.heart.alive.Load())
+}

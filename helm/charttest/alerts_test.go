@@ -1,0 +1,180 @@
+package charttest
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// watched are values of a weir that counts in a Redis, and of its alerts. A busy machine wakes nobody here: neither weir
+// nor an alert takes an answer for late.
+func watched(redis string) map[string]any {
+	return map[string]any{
+		"redis": map[string]any{"addresses": []any{redis}, "timeout": "10s",
+			"auth": map[string]any{"existingSecret": "redis-credentials"}},
+		"descriptors": map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
+			"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
+			"  - {key: strict, on_backend_failure: error, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"},
+		"history":    map[string]any{"enabled": false}, // it is flushed by real time, and these minutes are shorter
+		"monitoring": map[string]any{"rules": map[string]any{"enabled": true, "latencySeconds": 60}},
+	}
+}
+
+func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
+	t.Helper()
+	return rulesOf(t, render(t, "weir", loader.MergeMaps(values, map[string]any{"monitoring": map[string]any{"rules": more}})))
+}
+
+// A weir is scraped while its Redis answers, is killed, is back, is full, and has room again: at the end of each, these
+// alerts fire and no others.
+func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
+	port := freePort(t)
+	process := startRedisOn(t, port)
+	address := fmt.Sprint("127.0.0.1:", port)
+	values := watched(address)
+	w := startRendered(t, render(t, "weir", values))
+	load := func() {
+		for range 4 {
+			w.ask(t, "user", "ann")
+		}
+		w.ask(t, "strict", "ann")
+	}
+	counts := func(before, now samples) bool {
+		return now.sum("weir_redis_breaker_open", "") == 0 &&
+			now.sum("weir_hits_total", `outcome="within"`)-before.sum("weir_hits_total", `outcome="within"`) == 5
+	}
+	const minutes = 13 // more than any alert waits, and than a rate looks back, together
+	var seen recording
+	var expected []any
+	for _, phase := range []struct {
+		name    string
+		cause   func()
+		reached func(before, now samples) bool
+		alerts  []string
+	}{
+		{"calm", func() {}, counts, nil},
+		{"gone", func() { kill(t, process) },
+			func(_, now samples) bool { return now.sum("weir_redis_breaker_open", address) == 1 },
+			[]string{"WeirRedisShardDown", "WeirDegraded", "WeirErrors"}},
+		{"back", func() { startRedisOn(t, port) }, counts, nil},
+		{"full", func() { redisSays(t, address, "CONFIG SET maxmemory 1") },
+			func(before, now samples) bool {
+				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
+				return now.sum(metric, label)-before.sum(metric, label) == 5
+			},
+			[]string{"WeirRedisRefuses", "WeirErrors"}},
+		{"with room", func() { redisSays(t, address, "CONFIG SET maxmemory 0") }, counts, nil},
+	} {
+		phase.cause()
+		w.await(t, "Redis is "+phase.name, load, phase.reached)
+		seen = seen.record(t, w, minutes, load)
+		expected = append(expected, firing(len(seen)-1, phase.alerts...))
+	}
+	rules := rulesWith(t, values, nil)
+	promtool(t, rules, map[string]any{
+		"name": "before, during and after", "input_series": seen.inputs(t, rules), "promql_expr_test": expected,
+		"alert_rule_test": []any{map[string]any{"eval_time": fmt.Sprintf("%dm", 2*minutes-1), "alertname": "WeirRedisShardDown",
+			"exp_alerts": []any{told(rules, "WeirRedisShardDown", map[string]string{"redis": "main", "server": address}, "1")}}},
+	})
+	// To whom a microsecond is slow, everything is.
+	rules = rulesWith(t, values, map[string]any{"latencySeconds": 0.000001})
+	calm := seen[:minutes]
+	promtool(t, rules, map[string]any{"name": "slow", "input_series": calm.inputs(t, rules),
+		"promql_expr_test": []any{firing(minutes-1, "WeirSlow", "WeirRedisSlow")}})
+}
+
+// told is what an alert tells, in the form of a promtool test.
+func told(rules []monitoring.Rule, alert string, labels map[string]string, value string) any {
+	old := []string{"{{ $value }}", value}
+	for name, is := range labels {
+		old = append(old, "{{ $labels."+name+" }}", is)
+	}
+	for _, rule := range rules {
+		if rule.Alert == alert {
+			annotations := make(map[string]string)
+			for name, text := range rule.Annotations {
+				annotations[name] = strings.NewReplacer(old...).Replace(text)
+			}
+			maps.Copy(labels, rule.Labels)
+			return map[string]any{"exp_labels": labels, "exp_annotations": annotations}
+		}
+	}
+	return nil
+}
+
+func kill(t *testing.T, process interface{ Kill() error }) {
+	t.Helper()
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// redisSays sends a command to a Redis, which must answer OK.
+func redisSays(t *testing.T, address, command string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "AUTH secret\r\n%s\r\n", command); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(conn)
+	for range 2 {
+		if line, err := answers.ReadString('\n'); err != nil || line != "+OK\r\n" {
+			t.Fatalf("Redis answers %s with %q, %v", command, line, err)
+		}
+	}
+}
+
+// What a test can hardly bring about: a calm weir is scraped, and one of its series is changed. Its alert fires, alone.
+func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
+	values := watched(startRedis(t))
+	delete(values, "history")
+	w := startRendered(t, render(t, "weir", values))
+	w.ask(t, "user", "ann")
+	calm := w.scraped(t)
+	rules := rulesWith(t, values, nil)
+	const hours = 4
+	tests := []map[string]any{held(t, rules, calm, "", "", firing(hours*60))}
+	for _, tc := range []struct{ series, values, alert string }{
+		{"weir_build_info", "_x300", "WeirDown"},
+		{"weir_config_current", "0+0x300", "WeirConfigRejected"},
+		{"weir_panics_total", "0+1x300", "WeirPanic"},
+		{`result="failed"`, "0+1x300", "WeirRefundsFail"},
+		{`weir_over_admission_bound{.*window="hour"`, "2+0x300", "WeirOverAdmission"},
+		{"weir_history_up", "0+0x300", "WeirHistoryWaits"},
+		{`weir_history_dropped_hits_total{.*reason="full"`, "0+1x300", "WeirHistoryLoses"},
+		{"weir_history_lost_hits_total", "0+1x300", "WeirHistoryForgets"},
+	} {
+		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(hours*60, tc.alert)))
+	}
+	// One loss is nothing to wake anybody for: its bound is over within the window.
+	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1x60 2x60 1x60", firing(115)))
+	promtool(t, rules, tests...)
+}
+
+// held is a promtool test in which a weir shows the same for five hours, but for the series that a pattern matches.
+func held(t *testing.T, rules []monitoring.Rule, calm samples, pattern, values string, expected any) map[string]any {
+	t.Helper()
+	inputs, matched := recording{calm}.inputs(t, rules), pattern == ""
+	for _, input := range inputs {
+		series := input.(map[string]any)
+		series["values"] = fmt.Sprint(series["values"], "+0x300")
+		if pattern != "" && regexp.MustCompile(pattern).MatchString(series["series"].(string)) {
+			series["values"], matched = values, true
+		}
+	}
+	if !matched {
+		t.Errorf("weir shows no series like %s, so no alert can look at it", pattern)
+	}
+	return map[string]any{"name": pattern + " is " + values, "input_series": inputs, "promql_expr_test": []any{expected}}
+}

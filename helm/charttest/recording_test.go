@@ -1,0 +1,173 @@
+package charttest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+)
+
+// samples are what a weir shows in one scrape, by series.
+type samples map[string]float64
+
+var sampleLine = regexp.MustCompile(`(?m)^(weir_[a-z0-9_]+)(?:\{(.*)\})? ([-+.0-9a-zA-Z]+)$`)
+
+// scraped are weir's own series, with the labels that Prometheus adds.
+func (w *weir) scraped(t *testing.T) samples {
+	t.Helper()
+	_, text, _ := body(t, w.admin+"/metrics", nil)
+	found := make(samples)
+	for _, m := range sampleLine.FindAllStringSubmatch(text, -1) {
+		value, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			t.Fatalf("a scrape has %q: %v", m[0], err)
+		}
+		found[m[1]+`{namespace="limits",pod="weir-7d9f8b6c5-x2k4q",`+m[2]+"}"] = value
+	}
+	return found
+}
+
+// sum adds the series of a metric that have a label, as in `outcome="within"`.
+func (s samples) sum(metric, label string) (total float64) {
+	for name, value := range s {
+		if strings.HasPrefix(name, metric+"{") && strings.Contains(name, label) {
+			total += value
+		}
+	}
+	return total
+}
+
+// ask asks for a verdict over HTTP, and gives its status.
+func (w *weir) ask(t *testing.T, key, value string) int {
+	t.Helper()
+	question := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":%q,"value":%q}]}]}`, key, value)
+	answer, err := http.Post(w.http+"/json", "application/json", strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+// A recording is what a Prometheus would have stored of a weir: what it showed at each scrape. It plays a scrape a
+// minute, the slowest that is usual; what the test does between two takes less than that.
+type recording []samples
+
+// await asks weir until what it shows is as expected, and only then begins to record.
+func (w *weir) await(t *testing.T, what string, load func(), reached func(before, now samples) bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for before := w.scraped(t); ; time.Sleep(20 * time.Millisecond) {
+		load()
+		now := w.scraped(t)
+		if reached(before, now) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: weir does not show it: %v", what, now)
+		}
+		before = now
+	}
+}
+
+// record adds a scrape for each of some minutes, in each of which there is the same load.
+func (r recording) record(t *testing.T, w *weir, minutes int, load func()) recording {
+	t.Helper()
+	for range minutes {
+		load()
+		r = append(r, w.scraped(t))
+	}
+	return r
+}
+
+// inputs are the series that rules ask for, in the form of a promtool test.
+func (r recording) inputs(t *testing.T, rules []monitoring.Rule) (inputs []any) {
+	t.Helper()
+	asked := make(map[string]bool)
+	for _, rule := range rules {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+			if selector, isSelector := node.(*parser.VectorSelector); isSelector {
+				asked[selector.Name] = true
+			}
+			return nil
+		})
+	}
+	all := make(map[string]bool)
+	for _, scrape := range r {
+		for name := range scrape {
+			if metric, _, _ := strings.Cut(name, "{"); asked[metric] {
+				all[name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		var values []string
+		for _, scrape := range r {
+			value := "_" // not there
+			if v, shown := scrape[name]; shown {
+				value = strconv.FormatFloat(v, 'f', -1, 64)
+			}
+			values = append(values, value)
+		}
+		inputs = append(inputs, map[string]any{"series": name, "values": strings.Join(values, " ")})
+	}
+	return inputs
+}
+
+// firing wants exactly these alerts to fire in a minute of a recording.
+func firing(minute int, alerts ...string) any {
+	samples := []any{}
+	for _, alert := range alerts {
+		samples = append(samples, map[string]any{"labels": fmt.Sprintf("{alertname=%q}", alert), "value": 1})
+	}
+	return map[string]any{"eval_time": fmt.Sprintf("%dm", minute), "exp_samples": samples,
+		"expr": `group by (alertname) (ALERTS{alertstate="firing"})`}
+}
+
+// promtool runs `promtool test rules`.
+func promtool(t *testing.T, rules []monitoring.Rule, tests ...map[string]any) {
+	t.Helper()
+	dir := t.TempDir()
+	group := map[string]any{"name": "weir", "rules": []any{}}
+	for _, rule := range rules {
+		plain := map[string]any{"alert": rule.Alert, "expr": rule.Expr.String(), "labels": rule.Labels, "annotations": rule.Annotations}
+		if rule.For != nil {
+			plain["for"] = string(*rule.For)
+		}
+		group["rules"] = append(group["rules"].([]any), plain)
+	}
+	for _, test := range tests {
+		test["interval"] = "1m"
+	}
+	for name, content := range map[string]any{
+		"rules.yaml": map[string]any{"groups": []any{group}},
+		"test.yaml":  map[string]any{"rule_files": []any{"rules.yaml"}, "evaluation_interval": "1m", "tests": tests},
+	} {
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(promtoolBinary, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+}

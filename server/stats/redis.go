@@ -1,0 +1,95 @@
+package stats
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Redis is the metrics of the servers of all Redis that weir counts in. All its methods may be called by any number of
+// goroutines.
+type Redis struct {
+	answer, wait *prometheus.HistogramVec
+
+	mu      sync.Mutex
+	watched map[string]func(yield func(server string, away bool)) // by the name of the Redis
+}
+
+// redisSeconds are the buckets of both histograms: from a server at hand to the longest that anybody waits.
+var redisSeconds = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3}
+
+var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
+	"1 while the server is known not to answer, or too late for its callers, and is not asked; else 0.",
+	[]string{"redis", "server"}, nil)
+
+// Redis adds the metrics of Redis servers. It is called once.
+func (m *Metrics) Redis() *Redis {
+	r := &Redis{
+		answer: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_redis_answer_seconds", Help: "Time that a server took to answer a batch.", Buckets: redisSeconds,
+		}, []string{"redis", "server"}),
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_redis_wait_seconds", Help: "Time that a call waited until its batch left for the server.",
+			Buckets: redisSeconds,
+		}, []string{"redis", "server"}),
+		watched: make(map[string]func(func(string, bool))),
+	}
+	m.registry.MustRegister(r.answer, r.wait, r)
+	return r
+}
+
+// Watch shows which servers of a Redis are away; each is asked for at each scrape.
+func (r *Redis) Watch(redis string, servers func(yield func(server string, away bool))) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched[redis] = servers
+}
+
+// Describe is Prometheus's.
+func (*Redis) Describe(to chan<- *prometheus.Desc) { to <- breakerOpen }
+
+// Collect is Prometheus's.
+func (r *Redis) Collect(to chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for redis, servers := range r.watched {
+		open := make(map[string]float64) // two clients may lead to servers of the same name
+		servers(func(server string, away bool) {
+			open[server] += 0
+			if away {
+				open[server] = 1
+			}
+		})
+		for server, value := range open {
+			to <- prometheus.MustNewConstMetric(breakerOpen, prometheus.GaugeValue, value, redis, server)
+		}
+	}
+}
+
+// Server returns what measures a server, for as long as it is asked.
+func (r *Redis) Server(redis, server string) *RedisServer {
+	return &RedisServer{
+		of: r, labels: []string{redis, server},
+		answer: r.answer.WithLabelValues(redis, server), wait: r.wait.WithLabelValues(redis, server),
+	}
+}
+
+// RedisServer measures one server.
+type RedisServer struct {
+	of           *Redis
+	labels       []string
+	answer, wait prometheus.Observer
+}
+
+// Answered notes how long the server took to answer a batch.
+func (s *RedisServer) Answered(took time.Duration) { s.answer.Observe(took.Seconds()) }
+
+// Waited notes how long a call waited until its batch left.
+func (s *RedisServer) Waited(took time.Duration) { s.wait.Observe(took.Seconds()) }
+
+// Gone drops the server's series.
+func (s *RedisServer) Gone() {
+	s.of.answer.DeleteLabelValues(s.labels...)
+	s.of.wait.DeleteLabelValues(s.labels...)
+}

@@ -1,0 +1,46 @@
+package stats
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
+	m := New("test")
+	r := m.Redis()
+	away := map[string]bool{"a:1": false, "b:2": true}
+	r.Watch("main", func(yield func(string, bool)) {
+		for server, is := range away {
+			yield(server, is)
+		}
+	})
+	a, b := r.Server("main", "a:1"), r.Server("main", "b:2")
+	a.Answered(3 * time.Millisecond)
+	a.Waited(200 * time.Microsecond)
+	b.Waited(time.Second)
+	scrape := func() string {
+		answer := httptest.NewRecorder()
+		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		return answer.Body.String()
+	}
+	text := scrape()
+	for _, line := range []string{
+		`weir_redis_breaker_open{redis="main",server="a:1"} 0`,
+		`weir_redis_breaker_open{redis="main",server="b:2"} 1`,
+		`weir_redis_answer_seconds_bucket{redis="main",server="a:1",le="0.0025"} 0`,
+		`weir_redis_answer_seconds_bucket{redis="main",server="a:1",le="0.005"} 1`,
+		`weir_redis_wait_seconds_count{redis="main",server="a:1"} 1`,
+		`weir_redis_wait_seconds_sum{redis="main",server="b:2"} 1`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("a scrape has not %s:\n%s", line, text)
+		}
+	}
+	delete(away, "b:2")
+	b.Gone()
+	if text := scrape(); strings.Contains(text, "b:2") || !strings.Contains(text, "a:1") {
+		t.Errorf("a scrape tells of a server that is gone, or not of another one:\n%s", text)
+	}
+}
