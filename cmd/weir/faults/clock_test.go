@@ -43,5 +43,5 @@ func stepClock(s *scene) {
 	s.hold()
 	s.setClock(0)
 	s.heals()
-	s.hold() // what is denied now must have been counted not long ago
+	time.Sleep(2 * s.row.lasts()) // what is denied then must have been counted after the step
 }

@@ -109,7 +109,7 @@ func entry(key, value string) *descriptorpb.RateLimitDescriptor {
 // time series.
 func floodNames(t *testing.T) string {
 	const moreMemory = 10e6
-	names := form(20_000, 1_000_000)
+	names := form(5_000, 1_000_000)
 	r := startReplica(t, rules(time.Minute, "sliding_window"), "BACKEND_TYPE=memory", "MEMORY_MAX_KEYS=1000", "HISTORY=false")
 	ask := func(i int) {
 		unknown := &rlspb.RateLimitRequest{Domain: fmt.Sprint("unknown-", i)}

@@ -43,10 +43,7 @@ func (s *scene) judgeHistory(calls []call) string {
 			answered++
 		}
 	}
-	envoys := uint64(0)
-	if s.envoy != nil {
-		envoys = uint64(s.envoy.asked())
-	}
+	envoys := uint64(s.askedThroughEnvoy())
 	var held uint64
 	took := redistest.Eventually(s.T, "all hits are in the history", func() (err error) {
 		held, err = s.replicas[0].lifetimes()
@@ -144,7 +141,7 @@ func (a *archive) exact(t *testing.T) {
 // killDownsamplers ends weir serve and pairs of weir downsample --once by kill -9 at any instant of their work, and wants
 // the history to be exact each time.
 func killDownsamplers(t *testing.T) string {
-	rounds := form(6, 200)
+	rounds := form(3, 60)
 	draw := rand.New(rand.NewPCG(*seed, 22))
 	url := redistest.Single(t).Addr
 	a := openArchive(t, url)

@@ -99,16 +99,16 @@ func quantile(calls []call, share float64) time.Duration {
 const step = 100 * time.Millisecond
 
 // lastTrouble returns the end of the last step after from in which more than a tenth of the calls were not decided by a
-// store, those apart that the machine made late; from itself if there is none.
-func lastTrouble(calls []call, from time.Duration, stalls *stalls) time.Duration {
+// store, those apart that excused names; from itself if there is none.
+func lastTrouble(calls []call, from time.Duration, excused func(*call) bool) time.Duration {
 	last := from
 	calls = since(calls, from)
 	for len(calls) > 0 {
 		at := calls[0].begun.Truncate(step)
 		n, _ := slices.BinarySearchFunc(calls, at+step, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
 		without := 0
-		for _, c := range calls[:n] {
-			if !c.exact() && (c.reason == "down" || c.reason == "refused" || !stalls.excuses(c.begun-longStall, c.ended)) {
+		for i := range calls[:n] {
+			if c := &calls[i]; !c.exact() && !excused(c) {
 				without++
 			}
 		}

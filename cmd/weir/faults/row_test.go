@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // row is a fault of the table, and what may come of it.
@@ -53,9 +55,6 @@ type bounds struct {
 
 func (r *row) lasts() time.Duration { return form(r.short, r.long) }
 
-// envoyBudget is how long Envoy waits for weir: so long that its errors can be counted.
-func (r *row) envoyBudget() time.Duration { return 200 * time.Millisecond }
-
 // fill puts in what a row does not say.
 func (r *row) fill() {
 	if r.algorithm == "" {
@@ -69,6 +68,9 @@ func (r *row) fill() {
 	}
 	if r.rate == [2]int{} {
 		r.rate = [2]int{300, 2000}
+	}
+	if child.RaceDetector {
+		r.rate[0], r.rate[1] = r.rate[0]/2, r.rate[1]/4 // as much work for the machine
 	}
 	if r.bounds.states == 0 {
 		r.bounds.states = 1
@@ -94,8 +96,8 @@ func (r *row) play(t *testing.T) string {
 	s.start()
 	s.stalls = watchStalls(t, s.record)
 	s.load = startLoad(t, s.record, s.replicas, form(r.rate[0], r.rate[1]), r.budget)
-	if s.envoy != nil {
-		s.envoy.startLoad(t, form(30, 100))
+	for _, e := range s.envoys {
+		e.startLoad(t, form(30, 100))
 	}
 	if !r.beginsDown {
 		time.Sleep(warm())
@@ -103,8 +105,8 @@ func (r *row) play(t *testing.T) string {
 	r.happens(s)
 	s.recovered()
 	s.load.stop()
-	if s.envoy != nil {
-		s.envoy.stop()
+	for _, e := range s.envoys {
+		e.stop()
 	}
 	return s.judge()
 }

@@ -29,7 +29,7 @@ type scene struct {
 	replicas []*replica
 	record   *record
 	load     *load
-	envoy    *envoy
+	envoys   []*envoy
 	stalls   *stalls
 	atRest   []metrics // of each replica, before the load
 	said     []int     // lines that each had logged by then
@@ -130,7 +130,10 @@ func (s *scene) start() {
 		s.awaitCounting()
 	}
 	if *long || s.row.throughEnvoy {
-		s.envoy = startEnvoy(s.T, s.replicas, s.row.envoyBudget())
+		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, patientBudget))
+	}
+	if *long {
+		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, s.row.budget))
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
@@ -188,11 +191,12 @@ func (s *scene) errorf(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
-// recovered waits until the stores have decided for a while, at most ten times as long as the row promises and a minute.
+// recovered waits until the stores have decided for a while, at most ten times as long as the row promises.
 func (s *scene) recovered() {
 	quiet := form(700*time.Millisecond, 5*time.Second)
-	for giveUp := s.record.now() + 10*s.row.bounds.recovery + time.Minute; s.record.now() < giveUp; time.Sleep(step) {
-		if s.record.now()-lastTrouble(s.record.all(), s.mark(), s.stalls) > quiet {
+	for giveUp := s.mark() + slack*s.row.bounds.recovery + quiet; ; time.Sleep(step) {
+		now := s.record.now()
+		if now > giveUp && now-s.mark() > quiet || now-lastTrouble(s.record.all(), s.mark(), s.stalls.late) > quiet {
 			return
 		}
 	}
@@ -204,6 +208,14 @@ func (s *scene) mark() time.Duration {
 		return s.healed
 	}
 	return s.broke
+}
+
+// askedThroughEnvoy returns how many requests were sent through Envoys.
+func (s *scene) askedThroughEnvoy() (n int) {
+	for _, e := range s.envoys {
+		n += e.asked()
+	}
+	return n
 }
 
 // must ends the row's test at an error of its own means.

@@ -48,6 +48,18 @@ func watchStalls(t *testing.T, r *record) *stalls {
 	return s
 }
 
+// late reports whether a call may have been late because the machine stood still.
+func (s *stalls) late(c *call) bool {
+	return (c.verdict == unanswered || c.reason == "late") && s.excuses(c.begun-longStall, c.ended)
+}
+
+// memory is how long weir may think that a server is away because the machine stood still.
+const memory = time.Second
+
+// lateOrAway reports whether a call may have had no answer from a store because the machine stood still, then or not
+// long before: what was late then makes weir think that a server is away.
+func (s *stalls) lateOrAway(c *call) bool { return s.excuses(c.begun-memory, c.ended) }
+
 // excuses reports whether the machine stood still within a time, or just before it.
 func (s *stalls) excuses(from, to time.Duration) bool {
 	s.mu.Lock()
@@ -58,6 +70,13 @@ func (s *stalls) excuses(from, to time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// spoil reports whether the machine stood still so much that a time of this length says nothing, in what has taken so
+// long.
+func (s *stalls) spoil(length, of time.Duration) bool {
+	all, longest := s.sum()
+	return longest > length/4 || all > of/10
 }
 
 // sum returns how long the machine stood still in all, and at most at once.
