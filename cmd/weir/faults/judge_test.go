@@ -92,11 +92,11 @@ func (s *scene) judgeDegraded(calls []call) string {
 		reasons[c.policy+" "+c.reason]++
 		if c.reason != "late" {
 			touched[c.key] = true
-			if s.elsewhere[c.key] && !s.stalls.lateOrAway(&c) {
+			if s.elsewhere[c.key] && !s.stalls.lateOrAway(&c, s.row.budget) {
 				wrongly++
 			}
 		}
-		if s.row.bounds.healthy && !s.stalls.lateOrAway(&c) {
+		if s.row.bounds.healthy && !s.stalls.lateOrAway(&c, s.row.budget) {
 			s.errorf("a call %v after the fault began was decided without a store (%s), and no server was away", c.begun-s.broke, c.reason)
 		}
 	}
@@ -121,7 +121,7 @@ func (s *scene) judgeLate(calls []call) string {
 	late, none, excused := 0, 0, 0
 	inexact := 0
 	for _, c := range calls {
-		if c.begun >= s.broke && !c.exact() && !s.stalls.excuses(c.begun-longStall, c.ended) {
+		if c.begun >= s.broke && !c.exact() && !s.stalls.excuses(c.begun-longStall, c.ended, 0) {
 			inexact++
 		}
 		isLate := c.took() > s.row.budget
@@ -129,7 +129,7 @@ func (s *scene) judgeLate(calls []call) string {
 			continue
 		}
 		switch {
-		case s.stalls.excuses(c.begun-longStall, c.ended):
+		case s.stalls.excuses(c.begun-longStall, c.ended, 0):
 			excused++
 		case c.verdict == unanswered:
 			none++
@@ -341,7 +341,7 @@ func (s *scene) judgeRecovery(calls []call) string {
 	}
 	took := lastTrouble(calls, s.mark(), s.stalls.late) - s.mark()
 	// A machine that stands still again and again makes weir think again and again that a server is away.
-	if sure := lastTrouble(calls, s.mark(), s.stalls.lateOrAway) - s.mark(); sure > slack*s.row.bounds.recovery {
+	if sure := lastTrouble(calls, s.mark(), func(c *call) bool { return s.stalls.lateOrAway(c, s.row.budget) }) - s.mark(); sure > slack*s.row.bounds.recovery {
 		s.errorf("the stores did not decide again %v after the fault, ten times %v", sure, s.row.bounds.recovery)
 	}
 	return fmt.Sprintf("back after %s of %v", brief(took), s.row.bounds.recovery)

@@ -50,22 +50,24 @@ func watchStalls(t *testing.T, r *record) *stalls {
 
 // late reports whether a call may have been late because the machine stood still.
 func (s *stalls) late(c *call) bool {
-	return (c.verdict == unanswered || c.reason == "late") && s.excuses(c.begun-longStall, c.ended)
+	return (c.verdict == unanswered || c.reason == "late") && s.excuses(c.begun-longStall, c.ended, 0)
 }
 
 // memory is how long weir may think that a server is away because the machine stood still.
 const memory = time.Second
 
-// lateOrAway reports whether a call may have had no answer from a store because the machine stood still, then or not
-// long before: what was late then makes weir think that a server is away.
-func (s *stalls) lateOrAway(c *call) bool { return s.excuses(c.begun-memory, c.ended) }
+// lateOrAway reports whether a call that was given a budget may have had no answer from a store because the machine
+// stood still for half of it, then or not long before: what was late then makes weir think that a server is away.
+func (s *stalls) lateOrAway(c *call, budget time.Duration) bool {
+	return s.excuses(c.begun-memory, c.ended, budget/2)
+}
 
-// excuses reports whether the machine stood still within a time, or just before it.
-func (s *stalls) excuses(from, to time.Duration) bool {
+// excuses reports whether the machine stood still within a time, for so long at least.
+func (s *stalls) excuses(from, to, atLeast time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, stood := range s.list {
-		if stood.from <= to && stood.to >= from {
+		if stood.from <= to && stood.to >= from && stood.to-stood.from >= atLeast {
 			return true
 		}
 	}
