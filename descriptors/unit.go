@@ -37,6 +37,9 @@ var units = [...]struct {
 // UnitNames lists what [ParseUnit] accepts, shortest unit first, for error messages.
 const UnitNames = "second, minute, hour, day, week, month, year"
 
+// Units lists them all, shortest first.
+func Units() []Unit { return []Unit{Second, Minute, Hour, Day, Week, Month, Year} }
+
 // ParseUnit reads a unit's name, in any case.
 func ParseUnit(name string) (Unit, error) {
 	for u := Second; u <= Week; u++ {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -15,15 +17,49 @@ const maxLocalKeys = 100_000
 
 // guarded puts a guard before counters that may be away.
 func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) *counters {
+	replicas := func() int { return c.replicas(set.Replicas) }
 	g := guard.New(c, guard.Config{
-		Policy: set.OnFailure, Replicas: func() int { return set.Replicas },
+		Policy: set.OnFailure, Replicas: replicas,
 		Local: func() (backend.Counter, error) {
 			return memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log})
 		},
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking Redis, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().Spared) })
-	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.",
+	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.", nil,
 		func() float64 { return float64(g.Stats().Keys) })
+	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
+		func() float64 { return float64(replicas()) })
+	for _, unit := range descriptors.Units() {
+		metrics.Gauge("weir_over_admission_bound", "How many times its limit a key may admit at most in a window that "+
+			"ends now, as its count may have been lost or kept in this process meanwhile; what the policy allow let pass is not part of it.",
+			map[string]string{"window": unit.String()},
+			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
+	}
 	return &counters{Counter: g, Inspector: g, redis: c.redis}
+}
+
+// replicas returns how many processes share the counters: by their heartbeats, or configured where these are not known.
+func (c *counters) replicas(configured int) int {
+	most := 0
+	for _, s := range c.redis {
+		most = max(most, s.Replicas())
+	}
+	if most == 0 {
+		return configured
+	}
+	return most
+}
+
+// bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for
+// each state that it may have had in Redis, and once more where they counted by themselves, each its share.
+func (c *counters) bound(window time.Duration, lastLocal, now time.Time) int {
+	states := 1
+	for _, s := range c.redis {
+		states = max(states, s.StatesSince(now.Add(-window)))
+	}
+	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {
+		states++
+	}
+	return states
 }

@@ -126,7 +126,7 @@ func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
-	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.",
+	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
 	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if all keys are)."
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},

@@ -123,18 +123,18 @@ func (m *measuring) export(metrics *stats.Metrics) {
 		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
 			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
 	}
-	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.",
+	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
 		func() float64 { return float64(st().Waiting) })
-	metrics.Gauge("weir_history_oldest_waiting_seconds", "How long something has been waiting for it.",
+	metrics.Gauge("weir_history_oldest_waiting_seconds", "How long something has been waiting for it.", nil,
 		func() float64 {
 			if oldest := st().Oldest; !oldest.IsZero() {
 				return time.Since(oldest).Seconds()
 			}
 			return 0
 		})
-	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.",
+	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.", nil,
 		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
-	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", func() float64 {
+	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
 		if m.store.err() != nil || st().Down {
 			return 0
 		}

@@ -80,9 +80,9 @@ func (m *Metrics) ConfigLoaded(applied bool) {
 	}
 }
 
-// Gauge adds a value that is asked for at each scrape.
-func (m *Metrics) Gauge(name, help string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+// Gauge adds a value that is asked for at each scrape; labels tell it from others of that name.
+func (m *Metrics) Gauge(name, help string, labels map[string]string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
 // Counter adds a total that is asked for at each scrape; labels tell it from others of that name.

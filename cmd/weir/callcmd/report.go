@@ -156,6 +156,9 @@ func (r *reporter) end(took time.Duration) error {
 	if t.unsent > 0 {
 		fmt.Fprintf(r.out, "%d more were due, but --concurrency was used up: raise it, or lower --rate\n", t.unsent)
 	}
+	if t.degraded > 0 {
+		fmt.Fprintf(r.out, "%d of the answers are degraded: Redis gave none, and a failure policy decided\n", t.degraded)
+	}
 	if h := &t.latency; h.total > 0 {
 		fmt.Fprintf(r.out, "latency  p50 %s   p90 %s   p99 %s   max %s\n", milliseconds(h.quantile(0.5)),
 			milliseconds(h.quantile(0.9)), milliseconds(h.quantile(0.99)), milliseconds(h.max))
@@ -209,6 +212,7 @@ func shadeOf(n, peak uint64) byte {
 type summary struct {
 	Sent uint64 `json:"sent"`
 	outcomes
+	Degraded  uint64              `json:"degraded"`
 	Unsent    uint64              `json:"unsent"`
 	Changes   uint64              `json:"changes"`
 	Seconds   float64             `json:"seconds"`
@@ -235,7 +239,7 @@ type columns struct {
 func (t *tally) summary(took time.Duration) summary {
 	quantile := func(q float64) int64 { return t.latency.quantile(q).Microseconds() }
 	s := summary{
-		Sent: t.sent(), outcomes: t.outcomes, Unsent: t.unsent, Changes: t.changes,
+		Sent: t.sent(), outcomes: t.outcomes, Degraded: t.degraded, Unsent: t.unsent, Changes: t.changes,
 		Seconds: took.Seconds(), Rate: float64(t.sent()) / took.Seconds(),
 		Latency:   percentiles{quantile(0.5), quantile(0.9), quantile(0.99), t.latency.max.Microseconds()},
 		ErrorCode: t.errors,

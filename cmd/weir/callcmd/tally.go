@@ -12,6 +12,7 @@ import (
 type tally struct {
 	outcomes
 	unsent   uint64 // due, but all workers were waiting for answers
+	degraded uint64 // answers that the store did not decide, or not all of
 	changes  uint64 // from OK to over or back
 	errors   map[string]*failure
 	latency  histogram // of answered calls
@@ -51,6 +52,9 @@ func (t *tally) add(at time.Duration, o *outcome) {
 		t.addError(o.err)
 	} else {
 		t.latency.add(o.latency)
+		if len(degradations(o.resp)) > 0 {
+			t.degraded++
+		}
 	}
 }
 

@@ -60,6 +60,8 @@ type descVerdict struct {
 	Remaining       uint32 `json:"remaining"`
 	ResetSeconds    int64  `json:"reset_seconds"`
 
+	Degraded *degradation `json:"degraded,omitempty"` // nil if the store decided
+
 	hits uint32 // asked for; 0 if they were no plain count
 }
 
@@ -81,8 +83,10 @@ func (q *question) verdict(o outcome) verdict {
 		ToClient:  headersToSend(o.resp.GetResponseHeadersToAdd()),
 		ToServer:  headersToSend(o.resp.GetRequestHeadersToAdd()),
 	}
+	degraded := degradations(o.resp)
 	for i, s := range o.resp.GetStatuses() {
 		d := q.descriptorVerdict(s)
+		d.Degraded = degraded[i]
 		if i < len(q.descriptors) {
 			d.Descriptor = q.descriptors[i].String()
 		}
@@ -191,8 +195,8 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 		lefts = max(lefts, len(d.left()))
 	}
 	for _, d := range v.Statuses {
-		line := fmt.Sprintf("%-*s  %-*s  %*s  %s",
-			what, terminal.Printable(d.Descriptor), limits, d.limit(), lefts, d.left(), d.when())
+		line := fmt.Sprintf("%-*s  %-*s  %*s  %s%s",
+			what, terminal.Printable(d.Descriptor), limits, d.limit(), lefts, d.left(), d.when(), d.Degraded)
 		fmt.Fprintf(w, "%s  %s\n", code(p, d.Code), strings.TrimRight(line, " "))
 	}
 	label := "body"
@@ -244,7 +248,7 @@ func (v *verdict) phrase() string {
 	if d.Code != codeOver {
 		text += d.left() + ", "
 	}
-	if text += d.when(); len(v.Statuses) > 1 {
+	if text += d.when() + d.Degraded.String(); len(v.Statuses) > 1 {
 		text = terminal.Printable(d.Descriptor) + ": " + text
 	}
 	return text

@@ -18,8 +18,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
+
+// degraded is an answer whose first descriptor was decided by the policy deny.
+func degraded(s *rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
+	a := answered(s)
+	metadata, err := structpb.NewStruct(map[string]any{"degraded": []any{
+		map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}})
+	if err != nil {
+		panic(err) // a literal
+	}
+	a.DynamicMetadata = metadata
+	return a
+}
 
 func TestCallPrintsTheVerdict(t *testing.T) {
 	ask := []string{"--domain", "shop", "--descriptor", "user=ann"}
@@ -75,6 +88,10 @@ OVER  user=ann  10/minute  0 left  never: 20 hits at once are more than the whol
 `, 1},
 		{"a limit of nothing lets nothing pass", ask, answered(perMinute(0, 0, time.Minute)), `
 OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
+      answered in N ms
+`, 1},
+		{"what Redis did not decide says who did", ask, degraded(perMinute(10, 0, time.Second)), `
+OVER  user=ann  10/minute  0 left  again in 1s (no answer from Redis: down; policy deny)
       answered in N ms
 `, 1},
 		{"a service that gives no statuses still has a verdict", ask, answered(), `
