@@ -109,7 +109,7 @@ func entry(key, value string) *descriptorpb.RateLimitDescriptor {
 // time series.
 func floodNames(t *testing.T) string {
 	const moreMemory = 10e6
-	names := form(5_000, 1_000_000)
+	names := form(10_000, 1_000_000)
 	r := startReplica(t, rules(time.Minute, "sliding_window"), "BACKEND_TYPE=memory", "MEMORY_MAX_KEYS=1000", "HISTORY=false")
 	ask := func(i int) {
 		unknown := &rlspb.RateLimitRequest{Domain: fmt.Sprint("unknown-", i)}
@@ -121,7 +121,7 @@ func floodNames(t *testing.T) string {
 		}
 		r.patiently(t, brought)
 	}
-	inParallel(names/10, ask) // all kinds of series are there, and the heap has its size
+	inParallel(10_000, ask) // all kinds of series are there, and the heap has its size
 	before := r.mustScrape(t)
 	inParallel(names, func(i int) { ask(names + i) })
 	after := r.mustScrape(t)

@@ -25,8 +25,8 @@ const (
 	countLimit           = 100_000_000
 )
 
-func coldLimit(plan int) uint32 { return uint32(3 + plan) }
-func hotLimit(plan int) uint32  { return uint32(20 + 3*plan) }
+func coldLimit(plan int) uint32 { return uint32(1 + plan) }
+func hotLimit(plan int) uint32  { return uint32(8 + 2*plan) }
 
 // allKeys are cold keys, hot keys and those that count everything, in this order.
 var allKeys = func() []key {

@@ -194,7 +194,7 @@ func (s *scene) errorf(format string, args ...any) {
 // recovered waits until the stores have decided for a while, at most ten times as long as the row promises.
 func (s *scene) recovered() {
 	quiet := form(700*time.Millisecond, 5*time.Second)
-	for giveUp := s.mark() + slack*s.row.bounds.recovery + quiet; ; time.Sleep(step) {
+	for giveUp := s.mark() + slack*s.row.bounds.recovery + quiet; ; time.Sleep(quiet / 5) {
 		now := s.record.now()
 		if now > giveUp && now-s.mark() > quiet || now-lastTrouble(s.record.all(), s.mark(), s.stalls.late) > quiet {
 			return
