@@ -46,7 +46,6 @@ func blackHole(s *scene) {
 		s.note("NOT TESTED HERE: this machine allows no network namespace; a proxy dropped bytes")
 	}
 	before := s.connections()
-	breakers := s.watchBreakers()
 	if s.far != nil {
 		s.far.BlackHole(s.T)
 	} else {
@@ -75,7 +74,6 @@ func blackHole(s *scene) {
 		}
 	}
 	s.heals()
-	breakers()
 }
 
 // poolSize is the most connections of a replica to a server, unless told otherwise.
@@ -125,10 +123,6 @@ func (s *scene) watchBreakers() (tell func()) {
 // slowBy delays what Redis answers.
 func slowBy(d time.Duration) func(*scene) {
 	return func(s *scene) {
-		tell := func() {}
-		if d > s.row.budget {
-			tell = s.watchBreakers()
-		}
 		for _, p := range s.proxies {
 			p.Delay(redistest.Replies, d)
 		}
@@ -140,7 +134,6 @@ func slowBy(d time.Duration) func(*scene) {
 			p.Heal()
 		}
 		s.heals()
-		tell()
 		s.note("%d connections to a replica's server of at most %d", most, poolSize)
 		// Of a connection that weir has given up the proxy sees the end a moment later.
 		if most > 2*poolSize {

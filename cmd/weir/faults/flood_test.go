@@ -147,7 +147,7 @@ func hotKey(t *testing.T) string {
 			"    rate_limit: { unit: hour, requests_per_unit: %d }\n", limit), "REDIS_URL="+proxy.Addr, "REDIS_TIMEOUT=30s", "HISTORY=false"))
 	}
 	for _, r := range to {
-		redistest.Eventually(t, "a replica counts", func() error { return r.look("hot", "all") })
+		redistest.Eventually(t, "a replica counts", func() error { return r.look("hot", "all", patience) })
 	}
 	var admitted atomic.Int64
 	hit := func(i int) {
@@ -184,7 +184,7 @@ func herd(t *testing.T) string {
 			"REDIS_URL="+server.Addr, "REDIS_TIMEOUT=30s", "HISTORY=false"))
 	}
 	for _, r := range to {
-		redistest.Eventually(t, "a replica counts", func() error { return r.look("herd", "0") })
+		redistest.Eventually(t, "a replica counts", func() error { return r.look("herd", "0", patience) })
 	}
 	var mu sync.Mutex
 	var steady, rushed []call

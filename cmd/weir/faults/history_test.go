@@ -172,7 +172,7 @@ func killDownsamplers(t *testing.T) string {
 		r.Kill()
 		kills++
 		r.start(t, weirBinary)
-		redistest.Eventually(t, "a weir that was killed counts again", func() error { return r.look(countPlan, "0") })
+		redistest.Eventually(t, "a weir that was killed counts again", func() error { return r.look(countPlan, "0", patience) })
 		if said, code := runWeir(t, weirBinary, url, "history", "verify"); code != 0 {
 			t.Errorf("row 22: after a kill weir history verify ended with %d, want 0:\n%s", code, said)
 		}

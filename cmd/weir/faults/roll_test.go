@@ -39,7 +39,7 @@ func (s *scene) replace(r *replica, binary string) {
 		s.note("not ready after %s of 100ms, gone after %s of %v", brief(flipped), brief(time.Since(told)), drainDelay()+2*time.Second)
 	}
 	r.start(s.T, binary)
-	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look(countPlan, "0") })
+	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look(countPlan, "0", s.row.budget) })
 	r.out.Store(false)
 }
 

@@ -27,6 +27,7 @@ type row struct {
 	beginsDown bool          // no server answers when weir starts
 
 	throughEnvoy bool // in the short form, too, a real Envoy asks beside the load
+	onlyHasty    bool // nobody waits for longer than the load does, so no Envoy with 200 ms asks in the long form
 
 	starts  func(*testing.T) string // builds the weir that the replicas begin as, where it is not the one under test
 	happens func(*scene)
@@ -50,6 +51,7 @@ type bounds struct {
 	converges bool    // a window after the fault, a key is admitted no more than its limit again
 	stepsBack bool    // the servers' clock does
 	heard     bool    // each hit of a call that was answered comes into the history
+	breaks    bool    // each replica says that a breaker is open
 	policy    string  // that decides in place of a store; allow unless given
 }
 
@@ -65,6 +67,9 @@ func (r *row) fill() {
 	}
 	if r.budget == 0 {
 		r.budget = 20 * time.Millisecond
+	}
+	if r.budget == patience { // then so has Redis
+		r.settings = append(r.settings[:len(r.settings):len(r.settings)], fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
 	}
 	if r.rate == [2]int{} {
 		r.rate = [2]int{300, 2000}
@@ -102,7 +107,12 @@ func (r *row) play(t *testing.T) string {
 	if !r.beginsDown {
 		time.Sleep(warm())
 	}
+	tell := func() {}
+	if r.bounds.breaks {
+		tell = s.watchBreakers()
+	}
 	r.happens(s)
+	tell()
 	s.recovered()
 	s.load.stop()
 	for _, e := range s.envoys {

@@ -129,7 +129,7 @@ func (s *scene) start() {
 	if !s.row.beginsDown {
 		s.awaitCounting()
 	}
-	if *long || s.row.throughEnvoy {
+	if *long && !s.row.onlyHasty || s.row.throughEnvoy {
 		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, patientBudget))
 	}
 	if *long {
@@ -147,7 +147,7 @@ func (s *scene) awaitCounting() {
 	for _, r := range s.replicas {
 		redistest.Eventually(s.T, "a replica counts", func() error {
 			for user := range 10 {
-				if err := r.look(countPlan, fmt.Sprint(user)); err != nil {
+				if err := r.look(countPlan, fmt.Sprint(user), s.row.budget); err != nil {
 					return err
 				}
 			}
@@ -156,9 +156,10 @@ func (s *scene) awaitCounting() {
 	}
 }
 
-// look asks a replica without counting, and returns an error unless a store answered.
-func (r *replica) look(plan, user string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// look asks a replica without counting, and returns an error unless a store answered. Its budget is that of the calls
+// that follow: weir remembers for a while how long its callers wait.
+func (r *replica) look(plan, user string, budget time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
 	question := request("shop", plan, user)
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
