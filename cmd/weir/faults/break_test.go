@@ -369,6 +369,11 @@ func evict(s *scene) {
 // appear brings up a server that was not there when weir started.
 func appear(s *scene) {
 	s.breaks()
+	if err := wantStatus(s.replicas[0].admin + "/readyz"); err != nil {
+		s.note("not ready until then")
+	} else {
+		s.note("ready all the while")
+	}
 	s.hold()
 	s.servers[0].Restart(s.T)
 	s.heals()

@@ -1,11 +1,17 @@
 package faults_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -44,4 +50,70 @@ func stepClock(s *scene) {
 	s.setClock(0)
 	s.heals()
 	time.Sleep(2 * s.row.lasts()) // what is denied then must have been counted after the step
+}
+
+// skewed is a server whose replicas' clocks are four seconds apart; its own lies between them.
+var skewed topology = func(s *scene) {
+	single(s)
+	s.own = [][]string{{"CLOCK_SKEW=-2"}, {"CLOCK_SKEW=2"}}
+}
+
+// buildSkewed builds a weir whose time.Now is ahead by the seconds in CLOCK_SKEW: Go asks no library for the time that
+// could be put in its place, so another one is compiled in.
+func buildSkewed(t *testing.T) string {
+	dir := t.TempDir()
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatalf("asking for GOROOT: %v", err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
+	now, err := os.ReadFile(filepath.Join(source, "time.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const reads = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	if !bytes.Contains(now, []byte(reads)) {
+		t.Fatalf("%s/time.go reads the clock in another way than %q: teach this row the new one", source, reads)
+	}
+	shifted := filepath.Join(dir, "time.go")
+	added, err := filepath.Abs(filepath.Join("testdata", "skew.go.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(source, "time.go"):       shifted,
+		filepath.Join(source, "clock_skew.go"): added,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, description := filepath.Join(dir, "weir"), filepath.Join(dir, "overlay.json")
+	err = errors.Join(
+		os.WriteFile(shifted, bytes.Replace(now, []byte(reads), []byte(reads+"\tsec += clockSkew\n"), 1), 0o600),
+		os.WriteFile(description, overlay, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", description, "-o", binary, "..").CombinedOutput(); err != nil {
+		t.Fatalf("building a weir with a clock of its own: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// elapse lets time pass: the fault is there all the while. What replicas write into answers shows that it is.
+func elapse(s *scene) {
+	s.breaks()
+	s.hold()
+	for i, r := range s.replicas {
+		answer, err := curious.Get(r.admin + "/livez")
+		s.must(err)
+		answer.Body.Close()
+		now, err := http.ParseTime(answer.Header.Get("Date"))
+		s.must(err)
+		want := []time.Duration{-2 * time.Second, 2 * time.Second}[i]
+		if off := time.Until(now) - want; off < -time.Minute || off > time.Minute {
+			s.Fatalf("replica %d is %v off", i, off)
+		}
+		s.note("replica %d's clock is %+.0fs off", i, time.Until(now).Seconds())
+	}
 }

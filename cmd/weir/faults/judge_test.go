@@ -3,6 +3,7 @@ package faults_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,15 +142,6 @@ func (s *scene) judgeLate(calls []call) string {
 		s.errorf("%d of %d calls had no answer in their time while the machine was well, more than ten times the %.1f%% that may", none,
 			len(calls), 100*mayBeUnanswered)
 	}
-	through := since(calls, s.broke)
-	if s.healed > 0 {
-		for i, c := range through {
-			if c.begun > s.healed {
-				through = through[:i]
-				break
-			}
-		}
-	}
 	if least := s.row.bounds.exact; least > 0 {
 		s.note("%.2f%% decided by the store, want %.1f%%", 100-share(inexact, len(calls)), 100*least)
 		if got := share(inexact, len(calls)); got > slack*100*(1-least) {
@@ -157,39 +149,63 @@ func (s *scene) judgeLate(calls []call) string {
 		}
 	}
 	stood, _ := s.stalls.sum()
-	return fmt.Sprintf("p50 %s p99 %s of %v, %d late, %d without an answer, %d more as the machine stood for %s",
-		brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget, late, none, excused, brief(stood))
+	return fmt.Sprintf("%s of %v, %d late, %d without an answer, %d more as the machine stood for %s", s.waits(calls), s.row.budget, late,
+		none, excused, brief(stood))
+}
+
+// waits tells how long callers waited: through the fault, in its first second, and those whose server was well.
+func (s *scene) waits(calls []call) string {
+	end := s.record.now()
+	if s.healed > 0 {
+		end = s.healed
+	}
+	through := between(calls, s.broke, end)
+	said := fmt.Sprintf("p50 %s p99 %s, in the first second p99 %s,", brief(quantile(through, 0.5)), brief(quantile(through, 0.99)),
+		brief(quantile(between(calls, s.broke, s.broke+time.Second), 0.99)))
+	if len(s.elsewhere) > 0 {
+		others := func(of []call) []call {
+			return slices.DeleteFunc(slices.Clone(of), func(c call) bool { return !s.elsewhere[c.key] })
+		}
+		said += fmt.Sprintf(" of other servers' keys p99 %s and %s before,", brief(quantile(others(through), 0.99)),
+			brief(quantile(others(between(calls, 0, s.broke)), 0.99)))
+	}
+	return said
 }
 
 // judgeOver wants that no key was admitted more than its bound in any window. Of a call it is known that it was counted
 // between its beginning and its end: only calls that lie in a window as a whole are taken to be in it.
 func (s *scene) judgeOver(calls []call) string {
 	most := 0.0
-	bound := float64(s.row.bounds.states)
-	if s.row.bounds.local {
-		bound++
-	}
 	keys := byKey(calls)
 	for k, key := range allKeys {
-		if after := s.healed + s.row.window; s.row.bounds.converges && !key.counts {
+		if key.counts {
+			continue
+		}
+		if after := s.healed + s.row.window; s.row.bounds.converges {
 			if n := mostInAWindow(since(keys[k], after), s.row.window); n > int(key.limit) {
 				s.errorf("plan %s, user %s: %d hits of %d were admitted within %v, and the fault had ended a window before", key.plan,
 					key.user, n, key.limit, s.row.window)
 			}
 		}
-		n := mostInAWindow(keys[k], s.row.window)
-		if key.counts || n == 0 {
-			continue
+		n, may := mostInAWindow(keys[k], s.row.window), s.row.bounds.states*int(key.limit)
+		if s.row.bounds.local {
+			may += replicas * part(key)
 		}
-		times := float64(n) / float64(key.limit)
-		most = max(most, times)
-		if times > bound {
-			s.errorf("plan %s, user %s: %d hits were admitted within %v, %d are allowed, and at most %v times that in this fault",
-				key.plan, key.user, n, s.row.window, key.limit, bound)
+		most = max(most, float64(n)/float64(may))
+		if n > may {
+			s.errorf("plan %s, user %s: %d hits were admitted within %v, at most %d are allowed: %d for each of %d states that the key may "+
+				"have had, and what replicas admit by themselves", key.plan, key.user, n, s.row.window, may, key.limit, s.row.bounds.states)
 		}
 	}
-	return fmt.Sprintf("admitted %.2f of %v L", most, bound)
+	bound := fmt.Sprintf("%d L", s.row.bounds.states)
+	if s.row.bounds.local {
+		bound += " and the local share"
+	}
+	return fmt.Sprintf("admitted at most %.2f of %s", most, bound)
 }
+
+// part is what a replica admits of a key by itself.
+func part(k key) int { return max(1, int(k.limit)/replicas) }
 
 // mostInAWindow returns how many calls were surely admitted in one window, those apart that policy allow let through.
 func mostInAWindow(calls []call, window time.Duration) int {
@@ -419,7 +435,7 @@ func (s *scene) judgeLocal(calls []call) string {
 		if key.counts {
 			continue
 		}
-		part := max(1, int(key.limit)/replicas)
+		part := part(key)
 		for r := range s.replicas {
 			var own []call
 			for _, c := range keys[k] {

@@ -12,10 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// drainQuickly are settings of replicas that are replaced.
-var drainQuickly = []string{fmt.Sprint("DRAIN_DELAY=", drainDelay())}
-
-// drainDelay is how long a replica answers after SIGTERM, noticed is when its clients leave it.
+// drainDelay is how long a replica that is replaced answers after SIGTERM, noticed is when its clients leave it.
 func drainDelay() time.Duration { return form(2*time.Second, 5*time.Second) }
 func noticed() time.Duration    { return form(1500*time.Millisecond, 3*time.Second) }
 

@@ -71,6 +71,9 @@ func (r *row) fill() {
 	if r.budget == patience { // then so has Redis
 		r.settings = append(r.settings[:len(r.settings):len(r.settings)], fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
 	}
+	if r.bounds.restarts {
+		r.settings = append(r.settings, fmt.Sprint("DRAIN_DELAY=", drainDelay()))
+	}
 	if r.rate == [2]int{} {
 		r.rate = [2]int{300, 2000}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,10 @@ type scene struct {
 	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
 	far      *redistest.Far
-	clock    string   // the file that shifts the first server's clock
-	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
-	settings []string // of all replicas
+	clock    string     // the file that shifts the first server's clock
+	urls     []string   // REDIS_URL of each replica; the last one holds for those beyond
+	settings []string   // of all replicas
+	own      [][]string // of each, where they differ
 
 	replicas []*replica
 	record   *record
@@ -123,8 +125,11 @@ func (s *scene) start() {
 		binary = s.row.starts(s.T)
 	}
 	for i := range replicas {
-		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings...)
-		s.replicas = append(s.replicas, startReplicaOf(s.T, binary, rules(s.row.window, s.row.algorithm), append(settings, s.row.settings...)...))
+		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings, s.row.settings)
+		if s.own != nil {
+			settings = append(settings, s.own[i]...)
+		}
+		s.replicas = append(s.replicas, startReplicaOf(s.T, binary, rules(s.row.window, s.row.algorithm), settings...))
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
@@ -134,6 +139,11 @@ func (s *scene) start() {
 	}
 	if *long {
 		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, s.row.budget))
+	}
+	for _, e := range s.envoys { // it connects when it is first asked
+		for n := range 2 * replicas {
+			e.send(fmt.Sprint(n))
+		}
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))

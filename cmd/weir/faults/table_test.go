@@ -117,11 +117,15 @@ var rows = []row{
 		happens: stepClock, bounds: bounds{states: 2, stepsBack: true, healthy: true},
 	},
 	{
-		number: "20", fault: "SIGTERM, clients leave late", on: single, settings: drainQuickly, budget: patience,
+		number: "17b", fault: "replicas' clocks 4 s apart", on: skewed, window: 2 * time.Second, budget: patience,
+		short: 3 * time.Second, long: 10 * time.Second, starts: buildSkewed, happens: elapse, bounds: bounds{healthy: true},
+	},
+	{
+		number: "20", fault: "SIGTERM, clients leave late", on: single, budget: patience,
 		happens: drainOne, bounds: bounds{healthy: true, restarts: true, heard: true},
 	},
 	{
-		number: "21", fault: "the release before, then this, then back", on: single, settings: drainQuickly, budget: patience,
+		number: "21", fault: "the release before, then this, then back", on: single, budget: patience,
 		starts: buildBefore, happens: rollOver, bounds: bounds{healthy: true, restarts: true, heard: true},
 	},
 	{number: "22", fault: "downsamplers and weirs killed", alone: killDownsamplers},
