@@ -25,6 +25,11 @@ import (
 // number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
+// greeting is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside weir
+// takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how long the
+// HTTP ports wait for a request's header.
+const greeting = 5 * time.Second
+
 // Config says where to listen and how to end.
 type Config struct {
 	GRPCAddress, HTTPAddress, DebugAddress string // host:port, or unix:/path of a socket
@@ -91,6 +96,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
 		grpc.MaxConcurrentStreams(1000),
+		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
@@ -103,7 +109,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 }
 
 func newHTTP(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+	return &http.Server{Handler: h, ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 }
 

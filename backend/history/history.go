@@ -169,7 +169,9 @@ type Receipt struct {
 	Landing Landing
 	Last    uint64 // the last batch of this writer that the partition holds, 0 for none
 	Clamped uint64 // hits whose minute was later than the store's clock and were counted in its present minute
-	Refused uint64 // hits of increments that would have brought a series above MaxTotal: none of them was counted
+	// Refused is the hits of batch Last that were not counted, as their increments would have brought a series above
+	// MaxTotal. It is the same whenever it is asked, so that a lost reply hides none.
+	Refused uint64
 }
 
 // Store keeps series. All its methods may be called by any number of goroutines and processes.

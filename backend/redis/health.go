@@ -24,6 +24,9 @@ const (
 	calmGap = 10 * time.Minute
 )
 
+// ErrSlow is wrapped by what a Probe gives of a server that can count, but answers later than its callers wait.
+var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
+
 // Probe finds out whether a server can do what it is there for. Its error names the remedy.
 type Probe func(ctx context.Context, s *Servers, one Server) error
 
@@ -173,6 +176,8 @@ func (f finding) trouble() string {
 	switch {
 	case f.err == nil:
 		return ""
+	case errors.Is(f.err, ErrSlow):
+		return slow
 	case errors.As(f.err, &reply):
 		return reply.Error()
 	default:
@@ -183,6 +188,8 @@ func (f finding) trouble() string {
 const (
 	// away is the trouble with a server that does not answer at all.
 	away = "away"
+	// slow is that with one that answers too late.
+	slow = "slow"
 	// list stands for what lists the servers: a cluster of which nobody answers does not.
 	list = ""
 )
@@ -210,7 +217,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	for _, f := range append(found, finding{Server: Server{Name: list}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
-		if f.err == nil && f.Name != list {
+		if (f.err == nil || now[f.Name] == slow) && f.Name != list {
 			fine++
 		}
 		if now[f.Name] != h.known[f.Name] {
@@ -247,12 +254,16 @@ func (h *Health) tell(f finding, before string) {
 	case f.Name == list:
 		h.log.Info("redis tells its servers again")
 	case f.told && (now == away || now == "" && before == away):
+	case now == slow:
+		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)
 	case now == away:
 		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)
 	case now != "":
 		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
 	case before == away:
 		h.log.Info("redis server answers again", "server", f.Name)
+	case before == slow:
+		h.log.Info("redis server answers in time again", "server", f.Name)
 	default:
 		h.log.Info("redis server can count again", "server", f.Name)
 	}

@@ -47,9 +47,11 @@ func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logg
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
 		m.downsample = set.Downsamples()
-		m.exporter = export.New(export.Config{
-			Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval,
-		})
+		c := export.Config{Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval}
+		if set.HistoryInRedis() {
+			c.Settle = m.store.settle
+		}
+		m.exporter = export.New(c)
 		m.export(metrics)
 	}
 	metrics.Hits(m.recorder)
@@ -230,6 +232,17 @@ func (s *lateStore) Query(ctx context.Context, q history.Query, yield func(histo
 		return err
 	}
 	return s.last.Load().store.Query(ctx, q, yield)
+}
+
+// settle waits until no failover of a history in Redis can forget what it has acknowledged.
+func (s *lateStore) settle(ctx context.Context) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	if servers, are := s.last.Load().store.(*redishistory.Store); are {
+		return servers.Settle(ctx)
+	}
+	return nil
 }
 
 func (s *lateStore) close() error {

@@ -145,7 +145,7 @@ func (p *parser) unchecked(n *yaml.Node, in kind, path string) (mapping, bool) {
 		p.errorf(n, path, "%s must be a mapping (key: value), not %s", in.name, describe(n))
 		return mapping{}, false
 	}
-	m := mapping{node: n, in: in}
+	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
 	p.collect(&m, n, path, 0)
 	return m, p.unfolded <= maxUnfolded
 }
@@ -289,11 +289,20 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 		return 0
 	}
 	var v uint32
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !decodeWhole(n, &v) || v < least {
 		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v
+}
+
+// decodeWhole reads a number as YAML has it. Most are plain digits, and need no decoder of their own.
+func decodeWhole(n *yaml.Node, v *uint32) bool {
+	if plain, err := strconv.ParseUint(n.Value, 10, 32); err == nil && n.Value[0] != '0' {
+		*v = uint32(plain)
+		return true
+	}
+	return n.Decode(v) == nil
 }
 
 // follow returns what an alias stands for, or n itself.

@@ -57,7 +57,10 @@ func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	var homeless []string
 	for _, f := range p.read {
-		domain := cmp.Or(f.domain, h.of[f.Name], domainLine(f.Data))
+		domain := cmp.Or(f.domain, h.of[f.Name])
+		if domain == "" {
+			domain = domainLine(f.Data)
+		}
 		if domain == "" {
 			homeless = append(homeless, f.Name)
 			continue

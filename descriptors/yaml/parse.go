@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -186,18 +187,19 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		return
 	}
 	p.warnOfValue(m, path)
-	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path), path: path, depth: in.depth + 1,
+	where := p.where(n)
+	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path, where), path: path, depth: in.depth + 1,
 		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
-	rule := p.rule(m, below, p.where(n))
+	rule := p.rule(m, below, where)
 	if rule != nil {
 		in.domain.SetRule(below.node, rule)
 	}
 	if p.descriptors(m, below) == 0 && rule == nil {
-		in.domain.AddPass(path, p.where(n))
+		in.domain.AddPass(path, where)
 	}
 }
 
-func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file.Name, n.Line) }
+func (p *parser) where(n *yaml.Node) string { return p.file.Name + ":" + strconv.Itoa(n.Line) }
 
 func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
 	if p.errors++; p.errors <= maxProblems {

@@ -22,8 +22,8 @@ type composite struct {
 }
 
 // child hangs a child below parent, and complains of one that is there already, or that others hide.
-func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path string) *descriptors.Node {
-	child, fresh := parent.Add(key, value, p.where(n))
+func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
+	child, fresh := parent.Add(key, value, where)
 	if !fresh {
 		p.errorf(n, path, "the same key and value are already configured at %s", descriptors.Printable(child.Where))
 		return &descriptors.Node{}

@@ -69,7 +69,7 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
 				return now.sum(metric, label)-before.sum(metric, label) == 5
 			},
-			[]string{"WeirRedisRefuses", "WeirErrors"}},
+			[]string{"WeirRedisTakesNoWrites", "WeirErrors"}},
 		{"with room", func() { redisSays(t, address, "CONFIG SET maxmemory 0") }, counts, nil},
 	} {
 		phase.cause()
@@ -143,32 +143,34 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	w.ask(t, "user", "ann")
 	calm := w.scraped(t)
 	rules := rulesWith(t, values, nil)
-	const hours = 4
-	tests := []map[string]any{held(t, rules, calm, "", "", firing(hours*60))}
-	for _, tc := range []struct{ series, values, alert string }{
-		{"weir_build_info", "_x300", "WeirDown"},
-		{"weir_config_current", "0+0x300", "WeirConfigRejected"},
-		{"weir_panics_total", "0+1x300", "WeirPanic"},
-		{`result="failed"`, "0+1x300", "WeirRefundsFail"},
-		{`weir_over_admission_bound{.*window="hour"`, "2+0x300", "WeirOverAdmission"},
-		{"weir_history_up", "0+0x300", "WeirHistoryWaits"},
-		{`weir_history_dropped_hits_total{.*reason="full"`, "0+1x300", "WeirHistoryLoses"},
-		{"weir_history_lost_hits_total", "0+1x300", "WeirHistoryForgets"},
+	tests := []map[string]any{held(t, rules, calm, "", "", firing(150))}
+	for _, tc := range []struct {
+		series, values, alert string
+		minute                int
+	}{
+		{"weir_build_info", "_x30", "WeirDown", 10},
+		{"weir_config_current", "0+0x30", "WeirConfigRejected", 10},
+		{"weir_panics_total", "0+1x30", "WeirPanic", 10},
+		{`result="failed"`, "0+1x30", "WeirRefundsFail", 30},
+		{`weir_over_admission_bound{.*window="hour"`, "2+0x150", "WeirOverAdmission", 150},
+		{"weir_history_up", "0+0x30", "WeirHistoryWaits", 15},
+		{`weir_history_dropped_hits_total{.*reason="full"`, "0+1x30", "WeirHistoryLoses", 10},
+		{"weir_history_lost_hits_total", "0+1x30", "WeirHistoryForgets", 10},
 	} {
-		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(hours*60, tc.alert)))
+		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(tc.minute, tc.alert)))
 	}
 	// One loss is nothing to wake anybody for: its bound is over within the window.
-	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1x60 2x60 1x60", firing(115)))
+	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1+0x30 2+0x60 1+0x60", firing(90)))
 	promtool(t, rules, tests...)
 }
 
-// held is a promtool test in which a weir shows the same for five hours, but for the series that a pattern matches.
+// held is a promtool test in which a weir shows the same all the time, but for the series that a pattern matches.
 func held(t *testing.T, rules []monitoring.Rule, calm samples, pattern, values string, expected any) map[string]any {
 	t.Helper()
 	inputs, matched := recording{calm}.inputs(t, rules), pattern == ""
 	for _, input := range inputs {
 		series := input.(map[string]any)
-		series["values"] = fmt.Sprint(series["values"], "+0x300")
+		series["values"] = fmt.Sprint(series["values"], "+0x150")
 		if pattern != "" && regexp.MustCompile(pattern).MatchString(series["series"].(string)) {
 			series["values"], matched = values, true
 		}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -11,26 +12,50 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-const maxHistoryTime = 5 * time.Minute // for a question about the history, and the reading of its answer
+const (
+	maxQuestionTime = 5 * time.Minute  // for a question about the history, until its answer is made
+	maxReadingTime  = 30 * time.Second // for the client to read its answer, which is held meanwhile
+	maxWaitingTime  = 10 * time.Second // for a turn
+	// maxAnswers is how many answers are made or read at a time, so that they never use up the limiter's memory.
+	maxAnswers = 2
+)
+
+// errBusy is the answer to a question whose turn did not come.
+var errBusy = refuse(http.StatusServiceUnavailable,
+	"%d other questions about the history are being answered: ask again in %.0f seconds.", maxAnswers, maxWaitingTime.Seconds())
+
+// turns lets maxAnswers answers be made or read at a time; the others wait.
+type turns chan struct{}
+
+// take waits for a turn, which the caller must give back. Its error is errBusy.
+func (t turns) take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWaitingTime)
+	defer cancel()
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
+func (t turns) giveBack() { <-t }
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *curves.History) {
-	mux.HandleFunc("GET /api/v1/history", serveHistory(h, (*curves.History).Show,
+	t := make(turns, maxAnswers)
+	mux.HandleFunc("GET /api/v1/history", serveHistory(h, t, (*curves.History).Show,
 		"domain", "path", "outcome", "value", "from", "to", "points", "tz"))
-	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, (*curves.History).Top,
+	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, t, (*curves.History).Top,
 		"domain", "path", "value", "from", "to", "by", "n"))
-	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, (*curves.History).Verify,
+	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, t, (*curves.History).Verify,
 		"domain", "path", "outcome", "value"))
 }
 
-// serveHistory returns a handler that reads a question from the parameters of these names, and answers it.
-func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.History,
+// serveHistory returns a handler that reads a question from the parameters of these names, and answers it in its turn.
+func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.History, t turns,
 	answer func(*curves.History, context.Context, curves.Question) (Answer, error), names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), maxHistoryTime)
-		defer cancel()
-		// The server's bound on the time of an answer is meant for small ones. A server that cannot be told keeps it.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxHistoryTime))
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		values, err := queryOf(r)
@@ -42,18 +67,33 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 		if err == nil {
 			q, err = readQuestion(values, names)
 		}
+		if err == nil {
+			err = t.take(r.Context())
+		}
 		var a Answer
 		if err == nil {
+			defer t.giveBack()
+			ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
+			defer cancel()
 			a, err = answer(h, ctx, q)
 		}
+		// The server's own bound began with the request. A server that cannot be told keeps it.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
 		if err != nil {
-			status, text := describe(err, "The history cannot be read: ")
-			w.WriteHeader(status)
-			_ = curves.WriteJSON(w, map[string]string{"error": text})
+			refuseHistory(w, err)
 			return
 		}
-		_ = a.WriteJSON(w) // the client is gone if this fails
+		_ = a.WriteJSON(w) // the client is gone, or too slow, if this fails
 	}
+}
+
+func refuseHistory(w http.ResponseWriter, err error) {
+	if errors.Is(err, errBusy) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+	}
+	status, text := describe(err, "The history cannot be read: ")
+	w.WriteHeader(status)
+	_ = curves.WriteJSON(w, map[string]string{"error": text})
 }
 
 func readQuestion(values url.Values, names []string) (curves.Question, error) {

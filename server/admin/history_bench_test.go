@@ -4,6 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,4 +58,59 @@ func BenchmarkHistoryOfAYear(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkSlowReaders has 20 clients ask for large answers at once, who do not read them for two seconds. It tells the
+// most resident memory, of which a process without questions has 17 MiB.
+func BenchmarkSlowReaders(b *testing.B) {
+	k := newKept(b, noon)
+	for i := range 115 {
+		var hits []hit
+		for minute := range 4900 {
+			hits = append(hits, hit{history.ID{Domain: "shop", Path: fmt.Sprint("rule", i)}, noon.Unix() - 60*int64(minute), 500})
+		}
+		k.add(b, hits...)
+	}
+	port := httptest.NewServer(Handler(ready{}, http.NotFoundHandler(), nil, k.History, false))
+	defer port.Close()
+	for _, points := range []int{2000, 10_000} {
+		b.Run(fmt.Sprint("points=", points), func(b *testing.B) {
+			debug.FreeOSMemory()
+			most := 0
+			for b.Loop() {
+				var readers sync.WaitGroup
+				for range 20 {
+					readers.Go(func() {
+						response, err := http.Get(fmt.Sprintf("%s/api/v1/history?from=-8600m&points=%d", port.URL, points))
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						defer response.Body.Close()
+						time.Sleep(2 * time.Second)
+						_, _ = io.Copy(io.Discard, response.Body)
+					})
+				}
+				over := make(chan struct{})
+				go func() { readers.Wait(); close(over) }()
+				for done := false; !done; {
+					most = max(most, resident())
+					select {
+					case <-over:
+						done = true
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}
+			b.ReportMetric(float64(most), "MiB-resident")
+		})
+	}
+}
+
+// resident returns the process's resident memory in MiB, 0 where the system does not tell.
+func resident() int {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	kib, _ := strconv.Atoi(strings.Fields(after + " 0")[0])
+	return kib >> 10
 }

@@ -11,19 +11,16 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxAsked is how many questions are worked on at a time, so that they never use up the limiter's memory; others wait.
-const maxAsked = 2
-
-// History answers from a store, to any number of goroutines. Errors are a [Refusal], or the store's.
+// History answers from a store, to any number of goroutines. An answer may take some 100 MB while it is made: bound how
+// many there are at a time. Errors are a [Refusal], or the store's.
 type History struct {
 	store history.Store
 	now   func() time.Time
-	turns chan struct{}
 }
 
 // NewHistory answers from a store; now is the clock that relative times are read by.
 func NewHistory(store history.Store, now func() time.Time) *History {
-	return &History{store: store, now: now, turns: make(chan struct{}, maxAsked)}
+	return &History{store: store, now: now}
 }
 
 // Refusal is the error of a question that cannot be answered: a sentence for whoever asked.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,22 +35,6 @@ func someHistory(t *testing.T) *History {
 		t.Fatal(err)
 	}
 	return NewHistory(store, clock)
-}
-
-func TestQuestionsWaitForTheirTurn(t *testing.T) {
-	h := someHistory(t)
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if a, err := h.Show(t.Context(), Question{From: "-90d", Points: 50}); err != nil || len(a.Series) != 1 {
-				t.Errorf("one of many questions got %+v, %v; it has only to wait", a, err)
-			}
-		})
-	}
-	all.Wait()
-	if len(h.turns) != 0 {
-		t.Errorf("%d turns are never given back", len(h.turns))
-	}
 }
 
 // The port refuses these before it asks; a command asks by itself.

@@ -35,12 +35,6 @@ func (s *shape) equal(other *shape) bool {
 // gather asks the store for all series of a question in one shape. What is stored decides which shapes are possible, so
 // the first one is a guess, and begin is called anew for each further one: what its visitor was shown before is void.
 func (h *History) gather(ctx context.Context, q *query, begin func(shape) func(history.Series) error) (shape, error) {
-	select {
-	case h.turns <- struct{}{}:
-		defer func() { <-h.turns }()
-	case <-ctx.Done():
-		return shape{}, ctx.Err()
-	}
 	var met history.Met
 	for range maxRounds {
 		try := q.shape(&met)

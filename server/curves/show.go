@@ -13,7 +13,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const maxHeld = 1_000_000 // points and series that an answer may have: it is held while it is made, some 50 MB then
+// maxHeld is how many points and series an answer may have. It is held from when it is made until it is written, some
+// 12 MB, and is 15 MB of JSON.
+const maxHeld = 250_000
 
 // HistoryAnswer is what GET /api/v1/history answers. All times are Unix seconds.
 type HistoryAnswer struct {
@@ -72,29 +74,49 @@ func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, erro
 	}
 	var all []SeriesAnswer
 	var lost unreadable
+	var series, holds int
 	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
 		clear(all)
-		all, lost = all[:0], unreadable{}
-		holds := 0
+		all, lost, series, holds = all[:0], unreadable{}, 0, 0
 		return func(s history.Series) error {
 			if lost.leftOut(&s) {
 				return nil
 			}
-			one := seriesAnswer(&s, as.cut)
-			if holds += 1 + len(one.Points); holds > maxHeld {
-				return refuse("The answer would have more than %d points: ask for a domain, a path or an "+
-					"outcome, for a shorter time, or for fewer points.", maxHeld)
+			series++
+			if holds += 1 + as.points(&s); holds > maxHeld {
+				all = nil // the rest is only counted, to say what can be answered
+				return nil
 			}
-			all = append(all, one)
+			all = append(all, seriesAnswer(&s, as.cut))
 			return nil
 		}
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return HistoryAnswer{}, err
+	case holds > maxHeld:
+		return HistoryAnswer{}, tooLarge(series)
 	}
 	slices.SortFunc(all, func(a, b SeriesAnswer) int { return a.id.Compare(b.id) })
 	return HistoryAnswer{From: used.From, To: used.To, Warnings: lost.appendTo(warningsOf(used.cut, q.zone)),
 		Unreadable: lost.count, Series: all}, nil
+}
+
+// points returns how many points a series has in this shape.
+func (s *shape) points(of *history.Series) int {
+	if s.cut == nil {
+		return len(of.Points)
+	}
+	return len(s.cut.Borders) - 1
+}
+
+// tooLarge refuses an answer of so many series, and says what would fit.
+func tooLarge(series int) error {
+	less := "for a shorter time"
+	if fit := maxHeld/series - 1; fit > 0 {
+		less += fmt.Sprintf(", or for at most %d points of each of its %d series", fit, series)
+	}
+	return refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, %s.", maxHeld, less)
 }
 
 // seriesAnswer returns a series as it is stored, or cut.

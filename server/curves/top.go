@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxRanked = 1_000_000 // rules and values are ranked at most: some 200 MB
-	byHits    = "hits"    // ranks by all hits: those within, over and degraded
+	maxRanked = 250_000 // rules and values are ranked at most: some 75 MB
+	byHits    = "hits"  // ranks by all hits: those within, over and degraded
 )
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
@@ -109,17 +109,20 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 
 func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {
 	a := TopAnswer{By: asked.By, Top: []TopRow{}}
+	var ranked []*TopRow
 	for _, row := range rows {
 		if hits := *row.By(asked.By); hits > 0 {
-			a.Found++
 			a.Total += hits
-			a.Top = append(a.Top, *row)
+			ranked = append(ranked, row)
 		}
 	}
-	slices.SortFunc(a.Top, func(x, y TopRow) int {
+	slices.SortFunc(ranked, func(x, y *TopRow) int {
 		return cmp.Or(cmp.Compare(*y.By(asked.By), *x.By(asked.By)), cmp.Compare(x.Domain, y.Domain),
 			cmp.Compare(x.Path, y.Path), cmp.Compare(x.Value, y.Value))
 	})
-	a.Top = slices.Clip(a.Top[:min(len(a.Top), asked.Rows)])
+	a.Found = len(ranked)
+	for _, row := range ranked[:min(len(ranked), asked.Rows)] {
+		a.Top = append(a.Top, *row)
+	}
 	return a
 }

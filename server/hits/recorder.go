@@ -5,38 +5,49 @@
 package hits
 
 import (
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // DefaultValues is how many values a rule that tells values apart counts by themselves, unless asked otherwise.
 const DefaultValues = 100
 
-// idle is how long the counters of a rule that is gone stay after their last hit: far longer than any request runs, so
-// that none can still hold them.
-const idle = time.Hour
+// grace is how long the counters of a rule that is gone stay after a drain has last found hits there: far longer than any
+// request runs, so that none can still hold them.
+const grace = 2 * time.Minute
 
 // Recorder holds the counters, by domain and path: rules come and go with configurations, and a rule that is there
-// before and after a reload goes on counting where it was. Its methods may be called by any number of goroutines.
+// before and after a reload goes on counting where it was. A rule has none before its first hit, so that what is kept
+// grows with the rules that are hit, not with those that are configured. Its methods may be called by any number of
+// goroutines.
 type Recorder struct {
 	maxValues int
 
-	mu    sync.Mutex
-	rules map[ruleName]*ruleHits
+	draining sync.Mutex // one drain at a time
+
+	mu     sync.Mutex // a rule's first hit may wait for it, so it is never held for long
+	rules  map[ruleName]*ruleHits
+	latest uint64 // number of the latest table
 }
 
 // ruleName is what a rule's counters are found by; what no rule matched has names of its own.
 type ruleName struct{ domain, path string }
 
-// ruleHits are the counters of a rule, or of what no rule matched.
+// ruleHits are the counters of a rule, or of what no rule matched, that has had a hit.
 type ruleHits struct {
-	own     Counter
-	values  values
-	current bool      // the latest configuration has it
-	busy    time.Time // when a drain last found hits, or first looked
+	name   ruleName
+	own    Counter
+	values atomic.Pointer[values] // nil before the first value that is told apart
+	table  uint64                 // number of the latest table that has the rule; for those who hold Recorder.mu
+
+	// For the one that is draining:
+	busy time.Time // when a drain last found hits, or the rule in the latest table, or first looked
+	idle bool      // the last drain found that the grace is over
 }
 
 // New makes a recorder. Of a rule that tells values apart it counts so many by themselves, the rest under
@@ -45,92 +56,99 @@ func New(maxValues int) *Recorder {
 	return &Recorder{maxValues: maxValues, rules: make(map[ruleName]*ruleHits)}
 }
 
-// Table finds the counters for the descriptors of one configuration. It is immutable, and counts into the same counters
-// as the tables before and after it.
-type Table struct {
-	domains   map[string]*domainTable
-	unknown   *Counter
-	maxValues int
+// Drain calls hand with the hits that were counted since the last call, by series of the history: each hit once. It
+// forgets rules that the latest configuration does not have, once no drain has found a hit there for two minutes.
+func (r *Recorder) Drain(now time.Time, hand func(id history.ID, hits uint64)) {
+	r.draining.Lock()
+	defer r.draining.Unlock()
+	for _, s := range r.all() {
+		switch found := s.drain(hand); {
+		case found || s.busy.IsZero() || !r.gone(s):
+			s.busy, s.idle = now, false
+		case now.Sub(s.busy) < grace:
+		case s.idle:
+			r.forget(s)
+		default: // one more drain: if the whole process stood still for so long, so did its requests
+			s.idle = true
+		}
+	}
 }
 
-// domainTable has the counters of a domain.
-type domainTable struct {
-	rules     []*ruleHits // by their numbers
-	unmatched *Counter
-}
-
-// Table makes the table of a configuration that is about to be put in force. Rules that it does not have are forgotten
-// after an hour without a hit, by [Recorder.Drain].
-func (r *Recorder) Table(c *descriptors.Config) *Table {
+// next returns the number of another table.
+func (r *Recorder) next() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.rules {
-		s.current = false
-	}
-	t := &Table{
-		domains:   make(map[string]*domainTable, c.Domains()),
-		unknown:   &r.at(history.UnknownDomain, history.Unmatched).own,
-		maxValues: r.maxValues,
-	}
-	for _, name := range c.DomainNames() {
-		t.domains[name] = &domainTable{unmatched: &r.at(name, history.Unmatched).own}
-	}
-	for _, rule := range c.Rules() {
-		in := t.domains[rule.Domain]
-		in.rules = append(in.rules, r.at(rule.Domain, rule.Path))
-	}
-	return t
+	r.latest++
+	return r.latest
 }
 
-// at returns the counters of a rule, which is current from now on. The caller holds mu.
-func (r *Recorder) at(domain, path string) *ruleHits {
-	s := r.rules[ruleName{domain, path}]
-	if s == nil {
-		s = new(ruleHits)
-		r.rules[ruleName{domain, path}] = s
+// find returns the counters of a rule that a table has, nil if it has had no hit.
+func (r *Recorder) find(name ruleName, table uint64) *ruleHits {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.rules[name]
+	if s != nil {
+		s.table = max(s.table, table)
 	}
-	s.current = true
 	return s
 }
 
-// Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
-// it, or nil if none does. It neither waits nor allocates, but for a value that is seen for the first time.
-func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Descriptor) *Counter {
-	in := t.domains[domain]
-	if in == nil {
-		return t.unknown
-	}
-	if rule == nil {
-		return in.unmatched
-	}
-	s := in.rules[rule.Number]
-	if len(rule.Values) == 0 || t.maxValues == 0 {
-		return &s.own
-	}
-	return s.values.counter(rule, d, t.maxValues)
-}
-
-// Drain calls hand with the hits that were counted since the last call, by series of the history: each hit once. It
-// forgets rules that the latest configuration does not have, once they had no hit for an hour.
-func (r *Recorder) Drain(now time.Time, hand func(id history.ID, hits uint64)) {
+// add returns the counters of a rule that a table has, made if it has had no hit.
+func (r *Recorder) add(name ruleName, table uint64) *ruleHits {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p, s := range r.rules {
-		id := history.ID{Domain: p.domain, Path: p.path}
-		found := s.own.drain(id, hand)
-		s.values.each(func(value string, c *Counter) {
-			if id.Value = value; value == "" {
-				id.Value = history.OtherValue
-			}
-			found = c.drain(id, hand) || found
-		})
-		switch {
-		case found || s.current || s.busy.IsZero():
-			s.busy = now
-		case now.Sub(s.busy) >= idle:
-			delete(r.rules, p)
-		}
+	s := r.rules[name]
+	if s == nil {
+		s = &ruleHits{name: name}
+		r.rules[name] = s
 	}
+	s.table = max(s.table, table)
+	return s
+}
+
+// all returns the counters that there are.
+func (r *Recorder) all() []*ruleHits {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(make([]*ruleHits, 0, len(r.rules)), maps.Values(r.rules))
+}
+
+// gone reports whether the latest table has no such rule.
+func (r *Recorder) gone(s *ruleHits) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return s.table != r.latest
+}
+
+// forget forgets a rule, unless it has come back meanwhile.
+func (r *Recorder) forget(s *ruleHits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.table != r.latest {
+		delete(r.rules, s.name)
+	}
+}
+
+// apart returns the counters of the rule's values.
+func (s *ruleHits) apart() *values {
+	if v := s.values.Load(); v != nil {
+		return v
+	}
+	s.values.CompareAndSwap(nil, new(values))
+	return s.values.Load()
+}
+
+// drain hands out what has been counted since it last did, and reports whether there was anything.
+func (s *ruleHits) drain(hand func(history.ID, uint64)) (found bool) {
+	id := history.ID{Domain: s.name.domain, Path: s.name.path}
+	found = s.own.drain(id, hand)
+	s.values.Load().each(func(value string, c *Counter) {
+		if id.Value = value; value == "" {
+			id.Value = history.OtherValue
+		}
+		found = c.drain(id, hand) || found
+	})
+	return found
 }
 
 // Totals are all hits of a rule since it was first configured in this process. Within, Over and Degraded make the
@@ -141,15 +159,14 @@ type Totals struct {
 }
 
 // Totals returns the totals of each rule that has had hits, and of what no rule matched, in no particular order. They
-// never go down while the rule is there.
+// never go down while the rule is there, but for one that was hit only by requests from before the latest table: it may
+// be forgotten as one that is gone is.
 func (r *Recorder) Totals() []Totals {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var all []Totals
-	for p, s := range r.rules {
-		t := Totals{Domain: p.domain, Path: p.path}
+	for _, s := range r.all() {
+		t := Totals{Domain: s.name.domain, Path: s.name.path}
 		s.own.addTo(&t)
-		s.values.each(func(_ string, c *Counter) { c.addTo(&t) })
+		s.values.Load().each(func(_ string, c *Counter) { c.addTo(&t) })
 		if t.Within+t.Over+t.Degraded > 0 {
 			all = append(all, t)
 		}

@@ -189,12 +189,12 @@ func TestARuleThatIsGoneStaysUntilItIsDrainedAndIdle(t *testing.T) {
 	known := func() bool {
 		return slices.ContainsFunc(r.Totals(), func(t Totals) bool { return t.Path == "tenant" })
 	}
-	for range 59 {
-		now = now.Add(time.Minute)
+	for range 12 { // the first of them finds the two hits
+		now = now.Add(10 * time.Second)
 		drained(t, r, now)
 	}
 	if !known() {
-		t.Fatal("the rule is forgotten within an hour of its last hit; a request may still count there")
+		t.Fatal("the rule is forgotten within two minutes of its last hit; a request may still count there")
 	}
 	late.Admit(4, 0)
 	now = now.Add(time.Hour)
@@ -202,11 +202,51 @@ func TestARuleThatIsGoneStaysUntilItIsDrainedAndIdle(t *testing.T) {
 	if !known() {
 		t.Fatal("the rule is forgotten in the drain that found hits there")
 	}
-	if drained(t, r, now.Add(time.Hour)); known() {
+	now = now.Add(time.Hour)
+	if drained(t, r, now); !known() {
+		t.Fatal("the rule is forgotten in the first drain after an hour; if the process stood still, so did the request")
+	}
+	if drained(t, r, now.Add(10*time.Second)); known() {
 		t.Error("the rule is still known an hour after its last hit; reloads would fill memory")
 	}
 	if again := at(r.Table(old), old, "shop", "tenant", "a"); again == late {
 		t.Error("the rule came back with its old counters")
+	}
+}
+
+func TestARuleThatIsThereIsNeverForgotten(t *testing.T) {
+	r := New(0)
+	c := parse(t, shop)
+	counter := at(r.Table(c), c, "shop", "user", "")
+	counter.Admit(1, 0)
+	now := noon
+	for range 100 { // reloads, none of which is followed by a hit
+		r.Table(c)
+		for range 5 {
+			now = now.Add(time.Minute)
+			drained(t, r, now)
+		}
+	}
+	if want := []Totals{{Domain: "shop", Path: "user", Within: 1}}; !slices.Equal(r.Totals(), want) {
+		t.Errorf("totals are %+v, want %+v: a rule's totals never go down while it is there", r.Totals(), want)
+	}
+	if at(r.Table(c), c, "shop", "user", "") != counter {
+		t.Error("the rule has other counters than before; it goes on where it was")
+	}
+}
+
+func TestRulesWithoutHitsTakeNoCounters(t *testing.T) {
+	r := New(DefaultValues)
+	var text strings.Builder
+	text.WriteString("domain: shop\ndescriptors:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
+	}
+	c := parse(t, text.String())
+	table := r.Table(c)
+	at(table, c, "shop", "user", "u7").Admit(1, 0)
+	if n := len(r.rules); n != 1 {
+		t.Errorf("%d of 1,000 rules have counters, though one was hit; reloads of many rules would fill memory", n)
 	}
 }
 

@@ -68,8 +68,11 @@ func (v *values) add(text string, most int) *Counter {
 	return c
 }
 
-// each calls do with the counters that there are, and their values; those of all other values have "".
+// each calls do with the counters that there are, and their values; those of all other values have "". Nil has none.
 func (v *values) each(do func(value string, c *Counter)) {
+	if v == nil {
+		return
+	}
 	if all := v.known.Load(); all != nil {
 		for value, c := range *all {
 			do(value, c)

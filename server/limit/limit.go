@@ -28,7 +28,7 @@ var (
 
 // MaxDescriptors is how many descriptors a request may have, so that all are asked of their servers at once, and answered
 // before Envoy's usual 20 ms are over. Nothing of a request that has more is counted.
-const MaxDescriptors = 1000
+const MaxDescriptors = 500
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {

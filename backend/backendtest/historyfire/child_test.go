@@ -31,6 +31,7 @@ type orders struct {
 	Die           string // the step at which it kills itself, or anyStep
 	Nth           int64  // when it comes there for the nth time
 	Site          site
+	Kept          time.Duration // that a writer keeps what was acknowledged; 0 for as long as it does by itself
 }
 
 // anyStep stands for each step.
@@ -148,14 +149,18 @@ func (c *child) write(store history.Store) error {
 		return err
 	}
 	w := &witness{Store: store, child: c, ledger: ledger, sent: make(map[[2]uint64]history.Batch),
-		heard: make(map[history.Partition]int64)}
+		heard: make(map[history.Partition]int64), acked: make(map[history.Partition]uint64)}
 	interval := 40 * time.Millisecond
 	if c.Role == "owner" { // it does not live long
 		interval = 5 * time.Millisecond
 	}
-	e := export.New(export.Config{
-		Drain: w.drain, Store: w, Log: slog.New(slog.DiscardHandler), Interval: interval, Timeout: 2 * time.Second,
-	})
+	config := export.Config{
+		Drain: w.drain, Store: w, Log: slog.New(slog.DiscardHandler), Interval: interval, Timeout: 2 * time.Second, Kept: c.Kept,
+	}
+	if servers, are := store.(*redishistory.Store); are {
+		config.Settle = servers.Settle
+	}
+	e := export.New(config)
 	e.Run(c.stop)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

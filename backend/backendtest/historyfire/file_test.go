@@ -24,6 +24,14 @@ func TestAFileWhoseOwnerIsKilledHoldsEachHitOnce(t *testing.T) {
 
 func burnFile(t *testing.T, deaths int, n uint64) {
 	f := newFire(t, site{Dir: t.TempDir()}, n)
+	empty, err := f.site.open(f.board, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fill(empty)
+	if err := empty.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for range deaths {
 		f.killOne("owner", fileSteps)
 		store, err := f.site.open(f.board, func(string) {})

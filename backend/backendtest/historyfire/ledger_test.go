@@ -2,15 +2,20 @@ package historyfire
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
 )
 
-// seriesCount is how many series there are. Some share a partition, as series do.
-const seriesCount = 20
+// seriesCount is how many series there are. Some share a partition, as series do. The last one is full soon, see fill.
+const (
+	seriesCount = 21
+	full        = seriesCount - 1
+)
 
 // seriesOf is one of them.
 func seriesOf(n int) history.ID {
@@ -75,18 +80,21 @@ type sender struct {
 // what a killed process has written.
 type account struct {
 	recorded hits
-	sent     map[sender][]hits // by number, from 1
-	acked    map[sender]uint64 // the last number that the store has acknowledged
+	sent     map[sender][]hits            // by number, from 1
+	acked    map[sender]map[uint64]uint64 // by number, what was refused of those that the store has acknowledged
+	forgot   map[sender]map[uint64]bool   // of these, those that it then said it has not
 	final    *export.Stats
 }
 
-// Lines of a ledger: R hits, S writer partition number hits, A writer partition number, X and the exporter's figures.
+// Lines of a ledger: R hits, S writer partition number hits, A writer partition number refused, G writer partition and the
+// last number that the store has after it has forgotten some, X and the exporter's figures.
 func readLedger(path string) (*account, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	a := &account{sent: make(map[sender][]hits), acked: make(map[sender]uint64)}
+	a := &account{sent: make(map[sender][]hits), acked: make(map[sender]map[uint64]uint64),
+		forgot: make(map[sender]map[uint64]bool)}
 	for line := range strings.Lines(string(content)) {
 		if err := a.read(strings.Fields(line)); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", path, line, err)
@@ -106,15 +114,32 @@ func (a *account) read(fields []string) error {
 	case "X":
 		st := &export.Stats{}
 		_, err := fmt.Sscan(strings.Join(fields[1:], " "), &st.Recorded, &st.Landed, &st.Clamped, &st.Refused, &st.Lost,
-			&st.Resent, &st.Waiting, &st.Dropped[export.Shutdown])
+			&st.Resent, &st.Waiting, &st.Dropped[export.Shutdown], &st.Unsettled)
 		a.final = st
 		return err
 	}
 	if _, err := fmt.Sscan(strings.Join(fields[1:4], " "), &s.writer, &s.p, &seq); err != nil {
 		return err
 	}
-	if fields[0] == "A" {
-		a.acked[s] = max(a.acked[s], seq)
+	switch fields[0] {
+	case "A":
+		refused, err := strconv.ParseUint(fields[4], 10, 64)
+		if a.acked[s] == nil {
+			a.acked[s] = make(map[uint64]uint64)
+		}
+		a.acked[s][seq] = refused
+		delete(a.forgot[s], seq)
+		return err
+	case "G":
+		if a.forgot[s] == nil {
+			a.forgot[s] = make(map[uint64]bool)
+		}
+		maps.DeleteFunc(a.acked[s], func(n, _ uint64) bool {
+			if n > seq {
+				a.forgot[s][n] = true
+			}
+			return n > seq
+		})
 		return nil
 	}
 	h, err := parseHits(fields[4])
@@ -131,5 +156,5 @@ func finalLine(st export.Stats) string {
 	for _, n := range st.Dropped {
 		dropped += n
 	}
-	return fmt.Sprintln("X", st.Recorded, st.Landed, st.Clamped, st.Refused, st.Lost, st.Resent, st.Waiting, dropped)
+	return fmt.Sprintln("X", st.Recorded, st.Landed, st.Clamped, st.Refused, st.Lost, st.Resent, st.Waiting, dropped, st.Unsettled)
 }

@@ -126,13 +126,14 @@ func (f *fire) finish(store history.Store) {
 	f.report()
 }
 
-// opened is the tests' own store.
+// opened is the tests' own store, with a series that is almost full.
 func (f *fire) opened() history.Store {
 	store, err := f.site.open(f.board, func(string) {})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { store.Close() })
+	f.fill(store)
 	return store
 }
 
@@ -226,10 +227,9 @@ func TestAFailoverThatForgetsIsMadeGoodByTheWriters(t *testing.T) {
 	}
 }
 
-// forgetfulFailover kills a primary whose replica has not heard of the latest writes.
-func (f *fire) forgetfulFailover(set *redistest.SentinelSet) {
-	primary := set.Await(f.t)
-	replica := set.Nodes[0]
+// behind has batches land that the primary has and its replica has not, which hangs from then on.
+func (f *fire) behind(set *redistest.SentinelSet) (primary, replica *redistest.Server) {
+	primary, replica = set.Await(f.t), set.Nodes[0]
 	if replica == primary {
 		replica = set.Nodes[1]
 	}
@@ -239,6 +239,12 @@ func (f *fire) forgetfulFailover(set *redistest.SentinelSet) {
 		f.t.Error(err)
 	}
 	f.awaitSteps(200) // batches that only the primary has
+	return primary, replica
+}
+
+// forgetfulFailover kills a primary whose replica has not heard of the latest writes.
+func (f *fire) forgetfulFailover(set *redistest.SentinelSet) {
+	primary, replica := f.behind(set)
 	primary.Kill()
 	replica.Cont()
 	f.count("redis, for its replica")

@@ -21,6 +21,7 @@ type witness struct {
 	mu    sync.Mutex                  // guards the child's random numbers too
 	sent  map[[2]uint64]history.Batch // by partition and number: what was sent stays as it is
 	heard map[history.Partition]int64
+	acked map[history.Partition]uint64 // the last number that the store has acknowledged and, as far as is known, has
 }
 
 // note writes a line. A writer that cannot keep its ledger must not go on.
@@ -59,11 +60,16 @@ func (w *witness) Apply(ctx context.Context, p history.Partition, b history.Batc
 	if err != nil {
 		return r, err
 	}
-	if b.Seq > 0 && r.Last >= b.Seq {
-		w.note("A %s %d %d\n", b.Writer, p, b.Seq)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.Last < w.acked[p] {
+		w.note("G %s %d %d\n", b.Writer, p, r.Last)
+		w.acked[p] = r.Last
+	}
+	if b.Seq > 0 && r.Last >= b.Seq {
+		w.note("A %s %d %d %d\n", b.Writer, p, b.Seq, r.Refused)
+		w.acked[p] = b.Seq
+	}
 	w.heard[p] = asked.UnixMicro()
 	longest := asked.UnixMicro()
 	for _, at := range w.heard {

@@ -19,6 +19,7 @@ var batchCases = []promiseCase{
 	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
 	{"AMinuteAheadOfTheClockIsCountedNow", testClamped},
 	{"NoSeriesGoesAboveMaxTotal", testMaxTotal},
+	{"ALostReplyHidesNoRefusal", testRefusalTwice},
 	{"SeriesWithOddNamesStayApart", testOddNames},
 	{"AQueryFindsWhatItAsksFor", testQuery},
 	{"AQueryEndsWithTheErrorOfYield", testYieldError},
@@ -237,6 +238,48 @@ func testMaxTotal(t *testing.T, open Open) {
 	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
 		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
 			s.Expired, len(s.Points), most)
+	}
+}
+
+// testRefusalTwice sends a batch again, as a writer does whose reply was lost: it must hear what the first reply said.
+func testRefusalTwice(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	p, minute, other := shop.Partition(), b.minute(), sibling(shop)
+	const most = uint64(history.MaxTotal)
+	batch := func(seq, hits, more uint64) history.Batch {
+		return history.Batch{Writer: "ann", Seq: seq, After: seq - 1, Increments: []history.Increment{
+			{ID: shop, Minute: minute, Hits: hits}, {ID: other, Minute: minute, Hits: 1}, {ID: shop, Minute: minute - 1, Hits: more}}}
+	}
+	probe, beyond := history.Batch{Writer: "ann"}, history.Batch{Writer: "ann", Seq: 9, After: 8}
+	const landed, known, gap = history.Landed, history.Known, history.Gap
+	for _, c := range []struct {
+		promise string
+		send    history.Batch
+		want    history.Receipt
+	}{
+		{"one of two fits", batch(1, most-10, 11), history.Receipt{Landing: landed, Last: 1, Refused: 11}},
+		{"its replay says the same", batch(1, most-10, 11), history.Receipt{Landing: known, Last: 1, Refused: 11}},
+		{"a question too", probe, history.Receipt{Landing: known, Last: 1, Refused: 11}},
+		{"and a gap", beyond, history.Receipt{Landing: gap, Last: 1, Refused: 11}},
+		{"neither fits", batch(2, most, most), history.Receipt{Landing: landed, Last: 2, Refused: 2 * most}},
+		{"its replay says it to the last hit", batch(2, most, most), history.Receipt{Landing: known, Last: 2, Refused: 2 * most}},
+		{"all of the next fits", batch(3, 4, 6), history.Receipt{Landing: landed, Last: 3}},
+		{"its replay refuses nothing", batch(3, 4, 6), history.Receipt{Landing: known, Last: 3}},
+		{"an older replay is told of the last", batch(2, most, most), history.Receipt{Landing: known, Last: 3}},
+		{"it is full", batch(4, 1, 2), history.Receipt{Landing: landed, Last: 4, Refused: 3}},
+	} {
+		if got := b.apply(p, c.send); got != c.want {
+			t.Errorf("%s: the answer is %+v, want %+v: what is not told is neither in the store nor counted", c.promise, got, c.want)
+		}
+	}
+	b.wait(history.ForgetAfter - time.Hour)
+	b.rollOnly(history.Job{Now: b.now()})
+	if got, want := b.apply(p, probe), (history.Receipt{Landing: known, Last: 4, Refused: 3}); got != want {
+		t.Errorf("within a week the position has become %+v, want %+v", got, want)
+	}
+	b.wait(2 * time.Hour)
+	if did := b.rollOnly(history.Job{Now: b.now()}); did.Forgotten != 1 {
+		t.Errorf("after a week the job forgot %d positions, want the one with a refusal", did.Forgotten)
 	}
 }
 

@@ -29,8 +29,8 @@ type ledgerWriter struct {
 }
 
 type ledgerPosition struct {
-	last uint64
-	at   time.Time
+	last, refused uint64
+	at            time.Time
 }
 
 // NewLedgers returns an empty store.
@@ -78,16 +78,18 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w, now := ledgerWriter{p, b.Writer}, l.o.Now()
-	r := history.Receipt{Last: l.s.positions[w].last}
-	if r.Landing = b.Landing(r.Last); r.Landing != history.Landed {
+	was := l.s.positions[w]
+	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last, Refused: was.refused}
+	if r.Landing != history.Landed {
 		return r, nil
 	}
+	r.Refused = 0
 	for _, i := range b.Increments {
 		if err := l.count(&i, now.Unix(), &r); err != nil {
 			return r, err
 		}
 	}
-	l.s.positions[w], r.Last = ledgerPosition{b.Seq, now}, b.Seq
+	l.s.positions[w], r.Last = ledgerPosition{b.Seq, r.Refused, now}, b.Seq
 	return r, nil
 }
 

@@ -21,8 +21,12 @@ type Config struct {
 	// Drain calls yield with all hits that were recorded since it was last called, each series once.
 	Drain func(now time.Time, yield func(id history.ID, hits uint64))
 	Store history.Store
-	Log   *slog.Logger
+	// Settle, if not nil, waits until no failover can make the store forget what it has acknowledged so far. Its error says
+	// why that is not known.
+	Settle func(ctx context.Context) error
+	Log    *slog.Logger
 
+	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
 	Timeout  time.Duration // of one call of the store; 5 s unless set
 	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
@@ -63,6 +67,7 @@ const (
 
 // New returns an exporter that does nothing before [Exporter.Run].
 func New(c Config) *Exporter {
+	c.Kept = cmp.Or(c.Kept, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
@@ -70,7 +75,7 @@ func New(c Config) *Exporter {
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.Kept}
 	}
 	return e
 }
@@ -112,11 +117,39 @@ func (e *Exporter) untilFlush(now time.Time) time.Duration {
 	return e.lastFlush(now).Add(e.c.Interval).Sub(now)
 }
 
-// Close flushes what has been recorded, after Run has returned, and waits until the store has it all or ctx ends. What
-// still waits then is dropped, and what has no answer is lost.
+// Close flushes what has been recorded, after Run has returned, and waits until the store has it all, settled, or ctx
+// ends. What still waits then is dropped, and what has no answer is lost.
 func (e *Exporter) Close(ctx context.Context) {
 	e.collect(time.Now())
 	e.makeDue(false)
+	e.finish(ctx)
+	unsettled := e.settle(ctx)
+	e.endCalls()
+	e.logLosses()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	var left uint64
+	for _, o := range e.outboxes {
+		dropped, lost, kept := o.giveUp()
+		e.stats.Dropped[Shutdown] += dropped
+		e.stats.Lost += lost
+		left += dropped + lost
+		if unsettled != nil {
+			e.stats.Unsettled += kept
+		}
+	}
+	if left > 0 {
+		e.c.Log.Warn("hits did not reach the history before the end", "hits", left)
+	}
+	if e.stats.Unsettled > 0 {
+		e.c.Log.Warn("the history's last hits landed, and no replica was seen to have them: a failover may forget them, and "+
+			"nobody would send them again", "hits", e.stats.Unsettled, "error", unsettled)
+	}
+}
+
+// finish sends what is due, until nothing is or ctx ends.
+func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for ctx.Err() == nil && e.working() {
@@ -127,21 +160,31 @@ func (e *Exporter) Close(ctx context.Context) {
 		case <-e.workEnded:
 		}
 	}
-	e.endCalls()
-	e.logLosses()
+}
+
+// settle waits until a failover can forget nothing that was acknowledged: after the end nobody sends it again. What one
+// has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
+// forgotten.
+func (e *Exporter) settle(ctx context.Context) error {
+	for e.c.Settle != nil && e.keeps() {
+		if err := e.c.Settle(ctx); err != nil {
+			return err
+		}
+		before := e.Stats().Resent
+		e.makeDue(true)
+		e.finish(ctx)
+		if ctx.Err() != nil || e.Stats().Resent == before {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// keeps reports whether the store may still forget a batch that an outbox keeps.
+func (e *Exporter) keeps() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.closed = true
-	var left uint64
-	for _, o := range e.outboxes {
-		dropped, lost := o.giveUp()
-		e.stats.Dropped[Shutdown] += dropped
-		e.stats.Lost += lost
-		left += dropped + lost
-	}
-	if left > 0 {
-		e.c.Log.Warn("hits did not reach the history before the end", "hits", left)
-	}
+	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.ahead > 0 })
 }
 
 // makeDue marks all outboxes that have something to send as due at once. With probe, the store is also asked for its

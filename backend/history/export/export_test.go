@@ -338,6 +338,27 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 	})
 }
 
+// A reply may be lost that says that hits were refused. They are in no store: if nobody counts them, they have gone
+// unseen.
+func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStation(t, nil)
+		s.store.misbehave(3)
+		for n := range 100 {
+			s.recorder.record(series(0), history.MaxTotal/40+uint64(n))
+			time.Sleep(15 * time.Second)
+		}
+		s.store.behave()
+		time.Sleep(time.Minute)
+		s.idle()
+		st := s.close(time.Second)
+		s.holdP2(st)
+		if st.Refused == 0 || st.Errors == 0 || st.Lost > 0 {
+			t.Errorf("%+v; want hits refused and replies lost, and no hit lost", st)
+		}
+	})
+}
+
 // After a failover that forgot, a writer that is idle hears of it only if it asks.
 func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -388,6 +409,60 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 				s.holdP2(st)
 				if st.Lost == 0 || st.Lost > uint64(3000-tc.to)*7 {
 					t.Errorf("%+v; want some %d batches of 7 hits lost", st, 3000-tc.to)
+				}
+			})
+		})
+	}
+}
+
+// After the end of a writer nobody sends again what a failover forgets. So it ends only when a replica has it all, or
+// says how much that replica may lack.
+func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		lag      time.Duration // of the replica
+		failover bool          // while the writer ends
+		settled  bool          // it ended in time
+	}{{"a replica that follows", time.Second, false, true}, {"a failover in the midst of the end", time.Second, true, true},
+		{"a replica that does not follow", time.Hour, false, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s *station
+				var replica historytest.Snapshot
+				s = newStation(t, func(c *export.Config) {
+					c.Settle = func(ctx context.Context) error {
+						if tc.failover {
+							tc.failover = false
+							s.store.Restore(replica)
+						}
+						select {
+						case <-time.After(tc.lag):
+							replica = s.store.Snapshot()
+							return nil
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					}
+				})
+				replica = s.store.Snapshot()
+				for n := range 3 { // within the minute that batches are kept
+					s.recorder.record(series(n), uint64(n)+1)
+					time.Sleep(15 * time.Second)
+				}
+				s.recorder.record(series(0), 100)
+				st := s.close(5 * time.Second)
+				s.holdP2(st)
+				s.store.Restore(replica)
+				var left uint64
+				for _, hits := range s.total() {
+					left += hits
+				}
+				if st.Recorded-left > st.Unsettled || tc.settled != (st.Unsettled == 0) {
+					t.Errorf("after a failover %d of %d hits are left, and the writer ended with %+v: want it to have told of as many "+
+						"as may be missing", left, st.Recorded, st)
+				}
+				if told := strings.Contains(s.log.String(), "nobody would send them again"); told == tc.settled {
+					t.Errorf("settled is %v, and the log says:\n%s", tc.settled, &s.log)
 				}
 			})
 		})

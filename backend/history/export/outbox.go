@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	keepSent = time.Minute // that an acknowledged batch is kept: a failover may bring up a server that never had it
-	maxSums  = 1024        // batches before those whose sums are remembered, to report what a store has lost of them
-	maxGaps  = 3           // times in a row that a store may miss what it was just sent, before it is given time
+	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
 )
 
 // outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
@@ -21,8 +20,9 @@ const (
 type outbox struct {
 	partition history.Partition
 	writer    string
-	seq       uint64 // of the newest batch
-	position  uint64 // the last batch that the store is known to have
+	keep      time.Duration // that an acknowledged batch stays in sent
+	seq       uint64        // of the newest batch
+	position  uint64        // the last batch that the store is known to have
 	pending   map[cell]uint64
 	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
 	ahead     int
@@ -124,8 +124,8 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *S
 	o.gaps = 0
 	s := o.sent[o.ahead]
 	s.at = now
-	if r.Landing == history.Landed {
-		st.Clamped += r.Clamped
+	st.Clamped += r.Clamped
+	if r.Last == b.Seq {
 		st.Refused += r.Refused - s.refused // it may have landed before, in a server that is gone
 		s.refused = r.Refused
 	}
@@ -173,10 +173,10 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	return nil
 }
 
-// forget lets go of batches that the store still has a minute after it acknowledged them.
+// forget lets go of batches that the store still has so long after it acknowledged them.
 func (o *outbox) forget(now time.Time) {
 	n := 0
-	for n < o.ahead && now.Sub(o.sent[n].at) >= keepSent {
+	for n < o.ahead && now.Sub(o.sent[n].at) >= o.keep {
 		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
 		n++
 	}
@@ -230,14 +230,17 @@ func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
 }
 
 // giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are
-// lost for all that is known.
-func (o *outbox) giveUp() (dropped, lost uint64) {
+// lost for all that is known. Kept are those that the store acknowledged and may still forget.
+func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, hits := range o.pending {
 		dropped += hits
 	}
 	for _, s := range o.sent[o.ahead:] {
 		lost += s.hits - s.refused
 	}
+	for _, s := range o.sent[:o.ahead] {
+		kept += s.hits - s.refused
+	}
 	o.pending, o.sent, o.ahead, o.since = nil, nil, 0, time.Time{}
-	return dropped, lost
+	return dropped, lost, kept
 }

@@ -25,12 +25,16 @@ type Stats struct {
 	Recorded uint64              // hits that Drain has yielded
 	Landed   uint64              // hits that the store has acknowledged
 	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
-	Refused  uint64              // hits that the store did not count, as their series is full, as far as its answers came
+	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent
 	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
-	Batches  uint64              // acknowledged
-	Resent   uint64              // batches that the store had acknowledged and forgotten
-	Errors   uint64              // calls of the store without an answer
+	// Unsettled is hits that the store acknowledged in the last minute before the end, and was not seen to have settled: the
+	// most of what was acknowledged that a failover can forget afterwards.
+	Unsettled uint64
+
+	Batches uint64 // acknowledged
+	Resent  uint64 // batches that the store had acknowledged and forgotten
+	Errors  uint64 // calls of the store without an answer
 
 	Waiting     int       // cells, that is minutes of series, that are not acknowledged
 	Oldest      time.Time // since when something has been waiting; zero if nothing is

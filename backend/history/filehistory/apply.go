@@ -105,10 +105,11 @@ func (s *Store) landTogether(together []*arrival) error {
 // count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
 func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
-	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last}
+	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last, Refused: was.refused}
 	if err != nil || r.Landing != history.Landed {
 		return r, err
 	}
+	r.Refused = 0
 	now, in := s.now().Unix(), &seriesChunks{table: t}
 	for i := range b.Increments {
 		if err := s.add(in, &b.Increments[i], now, &r); err != nil {
@@ -116,7 +117,7 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 		}
 	}
 	r.Last = b.Seq
-	return r, t.rows.Put(positionKey(t.p, b.Writer), position{b.Seq, now}.encode())
+	return r, t.rows.Put(positionKey(t.p, b.Writer), position{b.Seq, now, r.Refused}.encode())
 }
 
 // add counts one increment.

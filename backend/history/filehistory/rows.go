@@ -154,19 +154,28 @@ func readID(src []byte) (id history.ID, err error) {
 	return id, nil
 }
 
-// position is how far a writer has come in a partition, and when it was last heard of, in Unix seconds.
+// position is how far a writer has come in a partition, when it was last heard of, in Unix seconds, and how many hits of
+// its last batch were refused.
 type position struct {
-	last uint64
-	at   int64
+	last    uint64
+	at      int64
+	refused uint64
 }
 
 func (r position) encode() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(nil, r.last), uint64(r.at))
+	dst := binary.AppendUvarint(binary.AppendUvarint(nil, r.last), uint64(r.at))
+	if r.refused > 0 {
+		dst = binary.AppendUvarint(dst, r.refused)
+	}
+	return dst
 }
 
 func decodePosition(src []byte) (r position, err error) {
 	var at uint64
-	_, err = cutNumbers(src, &r.last, &at)
+	rest, err := cutNumbers(src, &r.last, &at)
+	if err == nil && len(rest) > 0 {
+		_, err = cutNumbers(rest, &r.refused)
+	}
 	r.at = int64(at)
 	return r, err
 }

@@ -70,17 +70,15 @@ func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch,
 
 // receipt reads what the script answered. Crowded are the series that now hold too many points.
 func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
-	last, failed := strconv.ParseUint(item[string](reply, 1), 10, 64)
-	if failed != nil {
+	if r.Last, err = strconv.ParseUint(item[string](reply, 1), 10, 64); err != nil {
 		return r, nil, errUnreadable
 	}
-	r.Last = last
-	switch item[string](reply, 0) {
-	case "known":
-		r.Landing = history.Known
-		return r, nil, nil
-	case "gap":
-		r.Landing = history.Gap
+	if landing, not := map[string]history.Landing{"known": history.Known, "gap": history.Gap}[item[string](reply, 0)]; not {
+		r.Landing = landing
+		r.Refused, err = strconv.ParseUint(item[string](reply, 2), 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return r, nil, errUnreadable
+		}
 		return r, nil, nil
 	}
 	clamped, errClamped := numbered(reply, 2, b)

@@ -25,7 +25,7 @@ func newScripts() (s scripts, rules []string, err error) {
 		name   string
 		before []string
 	}{
-		{&s.apply, "apply", shared}, {&s.roll, "roll", exact}, {&s.expire, "expire", exact}, {&s.due, "due", shared},
+		{&s.apply, "apply", exact}, {&s.roll, "roll", exact}, {&s.expire, "expire", exact}, {&s.due, "due", shared},
 		{&s.read, "read", shared}, {&s.forget, "forget", shared}, {&s.probe, "probe", shared}, {&s.placed, "placed", nil},
 	} {
 		var source strings.Builder

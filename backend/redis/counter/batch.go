@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,11 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 	if l.meter != nil && found >= unready {
 		l.meter.Answered(time.Since(start))
 	}
-	l.heard(found, start, until.Sub(start), err)
+	shown := found
+	if shown == answered && time.Now().After(until) {
+		shown = lost // for those who asked
+	}
+	l.heard(shown, start, until.Sub(start), cmp.Or(err, errLate))
 	away, replica := l.away.Load(), false
 	for i, a := range b.live {
 		fate, why, written := redis.Judge(err, false), err, false

@@ -28,8 +28,8 @@ const (
 	lostMost = 3
 	// patienceSpan is for how long at least it is remembered how long callers waited.
 	patienceSpan = time.Second
-	// leastPatience and mostPatience bound how long a PING may take, whatever the callers had.
-	leastPatience, mostPatience = 5 * time.Millisecond, 250 * time.Millisecond
+	// leastPatience is how late PONG may always come, whatever the callers had.
+	leastPatience = 5 * time.Millisecond
 )
 
 // breaker finds out from exchanges and PINGs whether a server is to be asked. Each method is told the time.
@@ -63,7 +63,7 @@ func (b *breaker) leaves(patience time.Duration, now time.Time) {
 func (b *breaker) longest() time.Duration { return max(b.patience[0], b.patience[1]) }
 
 // limit is how late PONG may come.
-func (b *breaker) limit() time.Duration { return min(max(b.longest(), leastPatience), mostPatience) }
+func (b *breaker) limit() time.Duration { return max(b.longest(), leastPatience) }
 
 // hears notes how an exchange ended that began at left, and whose callers had so much patience.
 func (b *breaker) hears(o outcome, left time.Time, patience time.Duration, now time.Time) {

@@ -95,8 +95,11 @@ func (e *scriptCall) shown() (outcome, error) {
 	if err := e.Err(); err != nil {
 		return outcomeOf(err, e.written), err
 	}
+	if !e.written { // a new connection came too late for its callers: the answers may, too
+		return untold, errLate
+	}
 	text, _ := e.item(0)
-	if e.written && strings.HasPrefix(text, "!") && redis.JudgeText(text[1:]).Unready() {
+	if strings.HasPrefix(text, "!") && redis.JudgeText(text[1:]).Unready() {
 		return unready, said{errors.New(text[1:])}
 	}
 	return answered, nil
@@ -134,9 +137,12 @@ type blob []byte
 // MarshalBinary gives the bytes themselves.
 func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
+// lateness is how long after its callers have left an answer is still read.
+const lateness = 10 * time.Millisecond
+
 // patience is the context of a command: it gives a new connection the store's timeout, whoever waits, and a command
-// that is written no longer than until its callers leave. A server whose greeting takes longer than they have would
-// otherwise never get a connection.
+// that is written little longer than until its callers leave. A server whose greeting takes longer than they have would
+// otherwise never get a connection, and an answer that comes just too late would cost one.
 type patience struct {
 	context.Context
 	command *scriptCall
@@ -145,7 +151,7 @@ type patience struct {
 // Deadline is asked for before each write and each read.
 func (p patience) Deadline() (time.Time, bool) {
 	if p.command.written {
-		return p.command.until, true
+		return p.command.until.Add(lateness), true
 	}
 	return p.Context.Deadline()
 }

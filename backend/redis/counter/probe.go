@@ -52,6 +52,9 @@ func (s *Store) probe(ctx context.Context, on *redis.Servers, server redis.Serve
 	if way.Command == "fcall" {
 		s.tidy(ctx, on, server, way.Name)
 	}
+	if l, known := s.lanes.Load(server.Client); known {
+		return l.(*lane).slow()
+	}
 	return nil
 }
 

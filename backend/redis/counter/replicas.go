@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	mathrand "math/rand/v2"
 	"strconv"
 	"sync"
@@ -30,7 +31,8 @@ const (
 type heart struct {
 	store *Store
 	name  string
-	alive atomic.Int64 // 0: nobody knows
+	seen  map[string]time.Time // when another one was last found alive; the goroutine's own
+	alive atomic.Int64         // 0: nobody knows
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
@@ -40,7 +42,7 @@ var replicasKey = script.KeyOf("live", "replicas")
 
 func newHeart(s *Store) *heart {
 	ctx, stop := context.WithCancel(context.Background())
-	h := &heart{store: s, name: rand.Text(), stop: stop}
+	h := &heart{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: stop}
 	h.done.Go(func() {
 		for ctx.Err() == nil {
 			if h.quiet() {
@@ -99,7 +101,6 @@ func (h *heart) beat(ctx context.Context) (alive int, err error) {
 	if err := h.store.servers.Ask(ctx, at, tell...); err != nil {
 		return 0, err
 	}
-	alive = 1
 	gone := []any{"hdel", replicasKey}
 	for i, name := range names.Val() {
 		text, _ := values.Val()[i+1].(string)
@@ -108,14 +109,22 @@ func (h *heart) beat(ctx context.Context) (alive int, err error) {
 		case name == h.name:
 		case err != nil, now.Val().Sub(time.UnixMilli(last)).Abs() > beatLife: // ahead, after a failover between clocks
 			gone = append(gone, name)
+			delete(h.seen, name)
 		default:
-			alive++
+			h.seen[name] = time.Now()
 		}
 	}
-	if len(gone) == 2 {
-		return alive, nil
+	if len(gone) > 2 {
+		err = h.store.servers.Ask(ctx, at, goredis.NewIntCmd(ctx, gone...))
 	}
-	return alive, h.store.servers.Ask(ctx, at, goredis.NewIntCmd(ctx, gone...))
+	return 1 + h.others(time.Now()), err
+}
+
+// others returns how many others live. One whose field is not there any more may live all the same: its server was
+// restarted empty, or its key has another owner now, and it will tell so soon.
+func (h *heart) others(now time.Time) int {
+	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > beatLife })
+	return len(h.seen)
 }
 
 // Close ends the heartbeats, and tells so if the server answers within a second.
@@ -130,8 +139,9 @@ func (h *heart) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(beatTime, h.store.servers.Timeout()))
 	defer cancel()
-	// Without an answer the others find out by themselves.
-	_ = h.store.servers.Ask(ctx, redis.At{Key: []byte(replicasKey)}, goredis.NewIntCmd(ctx, "hdel", replicasKey, h.name))
+	// A time that is long past tells the others that this one has left, where no field would only tell them nothing.
+	// Without an answer they find out by themselves.
+	_ = h.store.servers.Ask(ctx, redis.At{Key: []byte(replicasKey)}, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, 0))
 }
 
 // Replicas returns how many processes of weir lived at the last heartbeat, this one among them, and 0 before the first.

@@ -83,6 +83,28 @@ func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
 	}
 }
 
+// Else each replica would for a moment take the whole limit for its share.
+func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	first, second := opensAt(t, redis.Config{URL: server.Addr}), opensAt(t, redis.Config{URL: server.Addr})
+	two := func() error {
+		if a, b := first.Replicas(), second.Replicas(); a != 2 || b != 2 {
+			return fmt.Errorf("they know of %d and %d, want 2", a, b)
+		}
+		return nil
+	}
+	redistest.Eventually(t, "both know of two", two)
+	for range 3 {
+		server.Client().FlushAll(context.Background())
+		for end := time.Now().Add(beatPause); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if err := two(); err != nil {
+				t.Fatalf("after the heartbeats were flushed, %v", err)
+			}
+		}
+	}
+}
+
 func TestTheNumberOfReplicasStaysThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)

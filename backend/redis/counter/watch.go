@@ -15,10 +15,18 @@ const (
 	// probePause is how long after a PING the next one follows at the earliest, and half as much again at the latest:
 	// replicas do not come all at once.
 	probePause = 100 * time.Millisecond
-	// leastGreeting and mostGreeting bound how long it may take to connect for a PING. Between them it is five times as
-	// long as callers wait, as TLS takes several round trips.
-	leastGreeting, mostGreeting = 100 * time.Millisecond, 250 * time.Millisecond
+	// leastGreeting is how long it may always take to connect for a PING.
+	leastGreeting = 100 * time.Millisecond
+	// pingTime is how long PONG is waited for, so that one that comes too late is not taken for silence. Nor may connecting
+	// take longer, unless callers are patient themselves.
+	pingTime = 250 * time.Millisecond
 )
+
+// greetingTime returns how long it may take to connect for a PING: five times as long as callers wait, as TLS takes several
+// round trips.
+func greetingTime(limit time.Duration) time.Duration {
+	return min(max(5*limit, leastGreeting), max(2*limit, pingTime))
+}
 
 // watch is what a lane knows of its server, and how it finds out more. All but the atomics is under the lane's mu.
 type watch struct {
@@ -28,6 +36,7 @@ type watch struct {
 	trial   *batch                       // the one that is out while the server is returning
 	probing bool                         // a goroutine sends PING
 	probed  time.Time                    // when it did last
+	late    string                       // how the server answers too late, "" if it is not known to
 
 	life    context.Context // until the lane is closed
 	end     context.CancelFunc
@@ -43,7 +52,11 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 	}
 	now := time.Now()
 	l.learn(now, err, func() {
+		tried := l.breaker.condition == returning
 		l.breaker.hears(o, left, patience, now)
+		if tried && o == lost && l.breaker.condition == absent {
+			l.late = "it answers PING, and no batch in time"
+		}
 		if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
 			l.probe(0)
 		}
@@ -63,6 +76,9 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 	case after == absent:
 		waiting = l.opened(before, now, err)
 	default:
+		if after == serving {
+			l.late = ""
+		}
 		l.away.Store(nil)
 		l.stir(now)
 	}
@@ -118,16 +134,19 @@ func (l *lane) ping(pinger *redis.Pinger) (more bool) {
 	l.probed = sent
 	limit := l.breaker.limit()
 	l.mu.Unlock()
-	took, err := pinger.Ping(l.life, min(max(5*limit, leastGreeting), mostGreeting), mostPatience)
+	took, err := pinger.Ping(l.life, greetingTime(limit), max(limit, pingTime))
 	if l.life.Err() != nil {
 		return false
-	}
-	if err == nil && took > limit {
-		l.store.health.Heard(false)
 	}
 	now := time.Now()
 	l.learn(now, err, func() {
 		l.breaker.pinged(err, took, sent, now)
+		switch {
+		case err != nil:
+			l.late = ""
+		case took > limit:
+			l.late = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), limit)
+		}
 		l.probing = l.breaker.condition == absent
 		more = l.probing
 	})
@@ -138,4 +157,14 @@ func (l *lane) ping(pinger *redis.Pinger) (more bool) {
 		}
 	}
 	return more
+}
+
+// slow returns an error that wraps ErrSlow while the server is not asked since it answers too late, else nil.
+func (l *lane) slow() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.breaker.condition == serving || l.late == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", l.name, l.late, redis.ErrSlow)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const maxAnswer = 256 << 20 // bytes: a million points of a history take some 90 MB
+const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
 
 // Port is an admin port.
 type Port struct {

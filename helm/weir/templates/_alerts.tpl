@@ -15,9 +15,9 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
     summary: {{ "Redis {{ $labels.server }} ({{ $labels.redis }}) does not answer {{ $value }} of weir's pods." | quote }}
     description: >-
       Requests whose counts it holds {{ $then }} (redis.onFailure: {{ $policy }}), unless their rule says otherwise; all others are
-      decided as before. redis-cli -h HOST -p PORT PING says whether it is gone or still loading its data: restore it. If only some pods do
-      not reach it, look at the network and at NetworkPolicies. weir's log has the last error. It counts there again within seconds of the
-      server's return: restart no pod of weir.
+      decided as before. redis-cli -h HOST -p PORT PING says whether it is gone or still loading its data: restore it. If it answers,
+      it does so later than callers wait: see WeirRedisSlow; if only some pods do not reach it, look at the network and at NetworkPolicies.
+      weir's log has the last error. It counts there again within seconds of the server's return: restart no pod of weir.
   {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-is-gone") | nindent 2 }}
 - alert: WeirDegraded
   expr: >-
@@ -32,7 +32,7 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
       the server; look at its CPU, SLOWLOG GET and the network, or raise mesh.timeout. Reason busy: more checks wait than the server
       can answer in time; give it more CPU, or spread the keys over more servers (redis.type ring or cluster).
   {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-is-slow") | nindent 2 }}
-- alert: WeirRedisRefuses
+- alert: WeirRedisTakesNoWrites
   expr: >-
     sum by (policy) (rate(weir_degraded_decisions_total{ {{- $scraped -}} ,reason="refused"}[5m]))
     > {{ $rules.errorRatio }} * scalar(sum(rate(weir_requests_total{ {{- $scraped -}} }[5m])))

@@ -5,19 +5,20 @@
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
 -- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
 -- point its series' name.
--- Reply: what became of it, and the last number that is held; if it landed, also which points were clamped, which
--- refused, and which show that their series holds too many. Or hour and the server's present one, if points were clamped into it
--- whose chunk is not among the keys.
+-- Reply: what became of it, and the last number that is held. If it landed, also which points were clamped, which
+-- refused, and which show that their series holds too many; if not, how many hits of that last batch were refused. Or hour
+-- and the server's present one, if points were clamped into it whose chunk is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
-local last = string.match(call('HGET', KEYS[2], writer) or '0', '^%d+')
+local position = call('HGET', KEYS[2], writer) or '0'
+local last, refusedOfLast = string.match(position, '^%d+'), string.match(position, '^%d+ (%d+) ') or '0'
 if not last then
 	return {'damaged', KEYS[2], writer .. ' has no position'}
 elseif not less(last, seq) then
-	return {'known', last}
+	return {'known', last, refusedOfLast}
 elseif less(last, after) then
-	return {'gap', last}
+	return {'gap', last, refusedOfLast}
 end
 call('ZCARD', KEYS[3]) -- fails before anything is written, if it is no such set
 
@@ -126,5 +127,13 @@ end
 if not held then
 	call('SET', KEYS[1], ARGV[1])
 end
-call('HSET', KEYS[2], writer, seq .. ' ' .. format('%.0f', now))
+local landed = seq
+if #refused > 0 then -- a replay is told of it too
+	local hits = 0
+	for _, n in ipairs(refused) do
+		hits = plus(hits, points[3 * n])
+	end
+	landed = seq .. ' ' .. text(hits)
+end
+call('HSET', KEYS[2], writer, landed .. ' ' .. format('%.0f', now))
 return {'landed', seq, clamped, refused, crowded}

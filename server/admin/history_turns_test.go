@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reader reads an answer only when it is let go.
+type reader struct {
+	*httptest.ResponseRecorder
+	letGo    chan struct{}
+	deadline time.Time // by which it must have
+}
+
+func newReader() *reader { return &reader{httptest.NewRecorder(), make(chan struct{}), time.Time{}} }
+
+func (r *reader) Write(b []byte) (int, error) {
+	<-r.letGo
+	return r.ResponseRecorder.Write(b)
+}
+
+func (r *reader) SetWriteDeadline(at time.Time) error {
+	r.deadline = at
+	return nil
+}
+
+func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		port := Handler(ready{}, http.NotFoundHandler(), nil, threeMonths(t).History, false)
+		ask := func(w http.ResponseWriter) {
+			port.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history?from=-80d&points=100", nil))
+		}
+		var reading sync.WaitGroup
+		var readers []*reader
+		for range maxAnswers {
+			r := newReader()
+			readers = append(readers, r)
+			reading.Go(func() { ask(r) })
+		}
+		synctest.Wait()
+		for _, r := range readers {
+			if left := time.Until(r.deadline); left != maxReadingTime {
+				t.Errorf("a reader has %v for its answer, want %v: it holds up others and memory", left, maxReadingTime)
+			}
+		}
+		began, third := time.Now(), httptest.NewRecorder()
+		ask(third)
+		if waited := time.Since(began); third.Code != 503 || third.Header().Get("Retry-After") != "10" || waited != maxWaitingTime ||
+			!strings.Contains(third.Body.String(), `{"error":"2 other questions about the history are being answered`) {
+			t.Errorf("beside two answers that nobody reads a question got, after %v, %d %v %s; want 503 and when to come back, "+
+				"since each answer that is held takes memory of the limiter", waited, third.Code, third.Header(), third.Body)
+		}
+		time.AfterFunc(maxWaitingTime/2, func() { close(readers[0].letGo) })
+		if ask(third); !strings.HasSuffix(third.Body.String(), "]}\n") {
+			t.Errorf("a question that could wait got %s; want an answer once another is read", third.Body)
+		}
+		close(readers[1].letGo)
+		reading.Wait()
+	})
+}
+
+func TestQuestionsWaitForTheirTurn(t *testing.T) {
+	port := httptest.NewServer(Handler(ready{}, http.NotFoundHandler(), nil, threeMonths(t).History, false))
+	defer port.Close()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			response, err := http.Get(port.URL + "/api/v1/history?from=-80d&points=50")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response.Body.Close()
+			if response.StatusCode != 200 {
+				t.Errorf("one of many questions got %s; it has only to wait", response.Status)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestARefusalGivesTheTurnBack(t *testing.T) {
+	k := threeMonths(t)
+	port := Handler(ready{}, http.NotFoundHandler(), nil, k.History, false)
+	for range 10 {
+		port.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/history?from=yesterday", nil))
+	}
+	w := httptest.NewRecorder()
+	port.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history/verify", nil))
+	if w.Code != 200 {
+		t.Errorf("after questions that were refused another got %d %s", w.Code, w.Body)
+	}
+}
