@@ -32,6 +32,21 @@ var (
 	fill = during(func(s *scene) { s.configure("maxmemory", "1") }, func(s *scene) { s.configure("maxmemory", "0") })
 )
 
+// restartOnceCounted waits until the replicas know of each other.
+func restartOnceCounted(s *scene) {
+	for _, r := range s.replicas {
+		took := redistest.Eventually(s.T, "a replica has heard of the other", func() error {
+			m, err := r.scrape()
+			if err == nil && m["weir_replicas"] != replicas {
+				err = fmt.Errorf("it knows %v, want %d", m["weir_replicas"], replicas)
+			}
+			return err
+		})
+		s.note("knew of both replicas after %s more", brief(took))
+	}
+	restartEmpty(s)
+}
+
 // kill ends a server for good.
 func kill(s *scene) {
 	s.elsewhere = s.keysBeside(s.servers[0])

@@ -191,7 +191,7 @@ func (s *scene) judgeOver(calls []call) string {
 		if s.row.bounds.local {
 			may += replicas * part(key)
 		}
-		most = max(most, float64(n)/float64(may))
+		most = max(most, float64(n)/float64(key.limit))
 		if n > may {
 			s.errorf("plan %s, user %s: %d hits were admitted within %v, at most %d are allowed: %d for each of %d states that the key may "+
 				"have had, and what replicas admit by themselves", key.plan, key.user, n, s.row.window, may, key.limit, s.row.bounds.states)
@@ -201,7 +201,13 @@ func (s *scene) judgeOver(calls []call) string {
 	if s.row.bounds.local {
 		bound += " and the local share"
 	}
-	return fmt.Sprintf("admitted at most %.2f of %s", most, bound)
+	said := 0.0
+	for _, r := range s.replicas {
+		if m, err := r.scrape(); err == nil {
+			said = max(said, m.sum("weir_over_admission_bound", `window="minute"`))
+		}
+	}
+	return fmt.Sprintf("admitted at most %.2f L of %s (weir says %.2f)", most, bound, said)
 }
 
 // part is what a replica admits of a key by itself.
