@@ -109,7 +109,7 @@ func entry(key, value string) *descriptorpb.RateLimitDescriptor {
 // time series.
 func floodNames(t *testing.T) string {
 	const moreMemory = 10e6
-	names := form(10_000, 1_000_000)
+	names := form(5_000, 1_000_000)
 	r := startReplica(t, rules(time.Minute, "sliding_window"), "BACKEND_TYPE=memory", "MEMORY_MAX_KEYS=1000", "HISTORY=false")
 	ask := func(i int) {
 		unknown := &rlspb.RateLimitRequest{Domain: fmt.Sprint("unknown-", i)}
@@ -121,9 +121,9 @@ func floodNames(t *testing.T) string {
 		}
 		r.patiently(t, brought)
 	}
-	inParallel(10_000, ask) // all kinds of series are there, and the heap has its size
+	inParallel(5_000, ask) // all kinds of series are there, and the heap has its size
 	before := r.mustScrape(t)
-	inParallel(names, func(i int) { ask(names + i) })
+	inParallel(names, func(i int) { ask(5_000 + i) })
 	after := r.mustScrape(t)
 	more := after["process_resident_memory_bytes"] - before["process_resident_memory_bytes"]
 	if len(after) != len(before) {
@@ -157,7 +157,7 @@ func hotKey(t *testing.T) string {
 	}
 	inParallel(3*limit, hit)
 	before, began := proxy.Requests(countingCommand), time.Now()
-	calls := form(10_000, 200_000)
+	calls := form(5_000, 200_000)
 	inParallel(calls, hit)
 	took, asked := time.Since(began), proxy.Requests(countingCommand)-before
 	if got := admitted.Load(); got != limit {

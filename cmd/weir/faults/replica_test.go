@@ -63,7 +63,7 @@ func (r *replica) start(t *testing.T, binary string) {
 	t.Helper()
 	r.restarts++
 	r.Process = child.Start(t, "weir", r.env, binary, "serve", "--config", r.config)
-	r.AwaitReady(t, func() error { return wantStatus(r.admin + "/livez") })
+	r.AwaitReady(t, func() error { return wantStatus(r.admin + "/readyz") })
 }
 
 func (r *replica) rls() rlspb.RateLimitServiceClient { return rlspb.NewRateLimitServiceClient(r.conn) }

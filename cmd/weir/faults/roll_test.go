@@ -95,13 +95,11 @@ func buildBefore(t *testing.T) string {
 // rollOver replaces the release before by this one, and this one by the release before.
 func rollOver(s *scene) {
 	s.breaks()
-	for _, binary := range []string{weirBinary, beforeBinary} {
+	for _, release := range []struct{ to, from string }{{weirBinary, beforeBinary}, {beforeBinary, weirBinary}} {
 		for _, r := range s.replicas {
-			s.replace(r, binary)
+			s.replace(r, release.to)
 		}
-		for _, reader := range []string{weirBinary, beforeBinary} {
-			s.verifies(reader)
-		}
+		s.verifies(release.from)
 	}
 	if beforeBinary == weirBinary {
 		s.note("NOT TESTED HERE: the release before is not in this repository's history")

@@ -130,8 +130,8 @@ type table struct {
 	lines map[int]string
 }
 
-// atOnce bounds how many rows are played at once: each runs up to ten processes.
-func atOnce() int { return form(4, 1) }
+// atOnce bounds how many rows are played at once, as -parallel does: each runs up to ten processes.
+func atOnce() int { return form(3, 1) }
 
 func TestWeirKeepsItsPromisesInEveryFault(t *testing.T) {
 	began := time.Now()
