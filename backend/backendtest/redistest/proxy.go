@@ -150,8 +150,8 @@ func (p *FaultProxy) Accept(t testing.TB) {
 	p.done.Go(func() { p.accept(l) })
 }
 
-// Redirect sends connections that come from now on to another Redis, as an address does that is given to another server.
-// Open ones stay where they are; ResetAll ends them.
+// Redirect sends connections that come from now on to another Redis, as an address does that is given to another
+// server. Open ones stay where they are; ResetAll ends them.
 func (p *FaultProxy) Redirect(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

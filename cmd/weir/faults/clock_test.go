@@ -22,7 +22,8 @@ import (
 var clockwork topology = func(s *scene) {
 	dir := s.TempDir()
 	library, offset := filepath.Join(dir, "clock.so"), filepath.Join(dir, "offset")
-	if out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "clock.c")).CombinedOutput(); err != nil {
+	compile := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "clock.c"))
+	if out, err := compile.CombinedOutput(); err != nil {
 		s.Fatalf("building what shifts a clock: %v\n%s", err, out)
 	}
 	s.must(os.WriteFile(offset, make([]byte, 8), 0o600))

@@ -133,7 +133,8 @@ func floodNames(t *testing.T) string {
 	if more > slack*moreMemory {
 		t.Errorf("row 14: weir holds %.0f MB more after %d names, ten times %.0f", more/1e6, names, moreMemory/1e6)
 	}
-	return fmt.Sprintf("%d domains and %d overrides · %+d series of 0, RSS %+.1f of 10 MB", names, names, len(after)-len(before), more/1e6)
+	return fmt.Sprintf("%d domains and %d overrides · %+d series of 0, RSS %+.1f of 10 MB", names, names,
+		len(after)-len(before), more/1e6)
 }
 
 // hotKey asks for one key as fast as it is answered. It is admitted exactly as often as its limit says and, once over,
@@ -143,8 +144,8 @@ func hotKey(t *testing.T) string {
 	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
 	var to []*replica
 	for range replicas {
-		to = append(to, startReplica(t, fmt.Sprintf("domain: shop\ndescriptors:\n- key: plan\n  value: hot\n  descriptors:\n  - key: user\n"+
-			"    rate_limit: { unit: hour, requests_per_unit: %d }\n", limit), "REDIS_URL="+proxy.Addr, "REDIS_TIMEOUT=30s", "HISTORY=false"))
+		to = append(to, startReplica(t, onePlan("hot", fmt.Sprintf("unit: hour, requests_per_unit: %d", limit)),
+			"REDIS_URL="+proxy.Addr, "REDIS_TIMEOUT=30s", "HISTORY=false"))
 	}
 	for _, r := range to {
 		redistest.Eventually(t, "a replica counts", func() error { return r.look("hot", "all", patience) })
@@ -179,8 +180,8 @@ func herd(t *testing.T) string {
 	server := redistest.Single(t)
 	var to []*replica
 	for range replicas {
-		to = append(to, startReplica(t, fmt.Sprintf("domain: shop\ndescriptors:\n- key: plan\n  value: herd\n  descriptors:\n  - key: user\n"+
-			"    rate_limit: { unit: second, unit_multiplier: 2, requests_per_unit: %d, algorithm: fixed_window }\n", limit),
+		to = append(to, startReplica(t, onePlan("herd",
+			fmt.Sprintf("unit: second, unit_multiplier: 2, requests_per_unit: %d, algorithm: fixed_window", limit)),
 			"REDIS_URL="+server.Addr, "REDIS_TIMEOUT=30s", "HISTORY=false"))
 	}
 	for _, r := range to {
@@ -222,8 +223,8 @@ func herd(t *testing.T) string {
 		t.Errorf("row 16: the %d keys of a herd end at only %d different milliseconds: they must not all go at once", clients, len(ends))
 	}
 	calm, rush := quantile(steady, 0.99), quantile(rushed, 0.99)
-	return fmt.Sprintf("%d clients at %d edges · p99 in the first 100 ms %s, of 3 times the steady %s · keys end at %d different milliseconds",
-		clients, edges, brief(rush), brief(calm), len(ends))
+	return fmt.Sprintf("%d clients at %d edges · p99 in the first 100 ms %s, of 3 times the steady %s · "+
+		"keys end at %d different milliseconds", clients, edges, brief(rush), brief(calm), len(ends))
 }
 
 // expiries returns the different milliseconds at which a server's keys end.

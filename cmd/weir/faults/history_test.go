@@ -138,8 +138,8 @@ func (a *archive) exact(t *testing.T) {
 	}
 }
 
-// killDownsamplers ends weir serve and pairs of weir downsample --once by kill -9 at any instant of their work, and wants
-// the history to be exact each time.
+// killDownsamplers ends weir serve and pairs of weir downsample --once by kill -9 at any instant of their work, and
+// wants the history to be exact each time.
 func killDownsamplers(t *testing.T) string {
 	rounds := form(3, 60)
 	draw := rand.New(rand.NewPCG(*seed, 22))
@@ -160,7 +160,8 @@ func killDownsamplers(t *testing.T) string {
 		}
 		var pair []*child.Process
 		for range 2 {
-			pair = append(pair, child.Start(t, "weir downsample", []string{"REDIS_URL=" + url}, weirBinary, "downsample", "--once"))
+			env := []string{"REDIS_URL=" + url}
+			pair = append(pair, child.Start(t, "weir downsample", env, weirBinary, "downsample", "--once"))
 		}
 		for _, p := range pair {
 			time.Sleep(time.Duration(draw.Int64N(int64(whole))))
@@ -188,6 +189,6 @@ func killDownsamplers(t *testing.T) string {
 	a.exact(t)
 	_, line, _ := strings.Cut(last, "Looked at")
 	line, _, _ = strings.Cut(line, "\n")
-	return fmt.Sprintf("%d kills in %d rounds of two downsamplers and a weir · %d series exact to the integer · the last run looked at%s · run again: 0 moved",
-		kills, rounds, len(a.totals), line)
+	return fmt.Sprintf("%d kills in %d rounds of two downsamplers and a weir · %d series exact to the integer · "+
+		"the last run looked at%s · run again: 0 moved", kills, rounds, len(a.totals), line)
 }

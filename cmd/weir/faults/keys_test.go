@@ -3,7 +3,6 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -59,11 +58,8 @@ func anyKey(draw *rand.Rand) int {
 
 // rules is a file of domain shop with a limit for each plan, within a window of whole seconds.
 func rules(window time.Duration, algorithm string) string {
-	var text strings.Builder
-	text.WriteString("domain: shop\ndescriptors:\n")
-	add := func(plan, limit string) {
-		fmt.Fprintf(&text, "- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
-	}
+	text := "domain: shop\ndescriptors:\n"
+	add := func(plan, limit string) { text += rule(plan, limit) }
 	short := func(plan string, limit uint32) {
 		add(plan, fmt.Sprintf("unit: second, unit_multiplier: %d, requests_per_unit: %d, algorithm: %s",
 			int(window.Seconds()), limit, algorithm))
@@ -76,8 +72,16 @@ func rules(window time.Duration, algorithm string) string {
 	}
 	add(countPlan, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
 	add(envoyPlan, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
-	return text.String()
+	return text
 }
+
+// rule is the limit of a plan's users.
+func rule(plan, limit string) string {
+	return fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
+}
+
+// onePlan is a file of domain shop with one rule.
+func onePlan(plan, limit string) string { return "domain: shop\ndescriptors:\n" + rule(plan, limit) }
 
 // describe returns the descriptor (plan=...)(user=...).
 func describe(plan, user string) *descriptorpb.RateLimitDescriptor {

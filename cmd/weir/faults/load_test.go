@@ -71,8 +71,8 @@ func (l *load) stop() {
 // patience is how long a client waits for an answer, however long weir was given.
 const patience = 10 * time.Second
 
-// told is a context in which a call is told to weir to end earlier than the client stops waiting for it: so the answer's
-// absence is weir's doing, and the client can tell how late an answer was.
+// told is a context in which a call is told to weir to end earlier than the client stops waiting for it: so the
+// answer's absence is weir's doing, and the client can tell how late an answer was.
 type told struct {
 	context.Context
 	deadline time.Time

@@ -18,7 +18,8 @@ var root = filepath.Join("..", "..", "..")
 var weirBinary, envoyBinary string
 
 var (
-	long = flag.Bool("long", false, "the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
+	long = flag.Bool("long", false,
+		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
 	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "chooses the keys that are asked for")
 )
 

@@ -88,8 +88,8 @@ var (
 	sentinels topology = func(s *scene) {
 		s.sentinel = redistest.Sentinel(s.T)
 		for _, sentinel := range s.sentinel.Sentinels {
-			err := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000).Err()
-			if err != nil {
+			set := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000)
+			if err := set.Err(); err != nil {
 				s.Fatalf("setting how soon a sentinel calls a server down: %v", err)
 			}
 		}

@@ -10,11 +10,13 @@ import "time"
 // Where a row says that no server is away, a call has time for a machine that is slow.
 var rows = []row{
 	{
-		number: "1", fault: "a ring's node killed", on: ring, short: 3 * time.Second, long: 20 * time.Second, throughEnvoy: true,
+		number: "1", fault: "a ring's node killed", on: ring,
+		short: 3 * time.Second, long: 20 * time.Second, throughEnvoy: true,
 		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 2500 * time.Millisecond},
 	},
 	{
-		number: "2", fault: "a ring's node comes back", on: ring, window: 2 * time.Second, short: 2 * time.Second, long: 20 * time.Second,
+		number: "2", fault: "a ring's node comes back", on: ring, window: 2 * time.Second,
+		short: 2 * time.Second, long: 20 * time.Second,
 		happens: rejoin, bounds: bounds{states: 2, forgets: true, recovery: 2500 * time.Millisecond},
 	},
 	{
@@ -22,7 +24,8 @@ var rows = []row{
 		happens: killPrimary, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
 	},
 	{
-		number: "3b", fault: "a cluster's slots move", on: cluster, budget: patience, short: time.Second, long: 20 * time.Second,
+		number: "3b", fault: "a cluster's slots move", on: cluster, budget: patience,
+		short: time.Second, long: 20 * time.Second,
 		happens: migrate, bounds: bounds{healthy: true},
 	},
 	{
@@ -34,11 +37,13 @@ var rows = []row{
 		happens: demote, bounds: bounds{states: 2, forgets: true, recovery: 4 * time.Second},
 	},
 	{
-		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second, short: 2500 * time.Millisecond,
-		long: 20 * time.Second, happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
+		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
+		short: 2500 * time.Millisecond,
+		long:  20 * time.Second, happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
 	},
 	{
-		number: "6a", fault: "a black hole of packets", on: far, short: 2 * time.Second, long: 30 * time.Second, throughEnvoy: true,
+		number: "6a", fault: "a black hole of packets", on: far,
+		short: 2 * time.Second, long: 30 * time.Second, throughEnvoy: true,
 		happens: blackHole, bounds: bounds{recovery: time.Second, breaks: true},
 	},
 	{
@@ -48,7 +53,8 @@ var rows = []row{
 		happens: blackHole, bounds: bounds{recovery: time.Second, breaks: true},
 	},
 	{
-		number: "7", fault: "Redis frozen and back", on: single, short: 1500 * time.Millisecond, long: 5 * time.Second, throughEnvoy: true,
+		number: "7", fault: "Redis frozen and back", on: single,
+		short: 1500 * time.Millisecond, long: 5 * time.Second, throughEnvoy: true,
 		happens: freeze, bounds: bounds{recovery: time.Second, breaks: true},
 	},
 	{
@@ -60,12 +66,14 @@ var rows = []row{
 		happens: slowBy(15 * time.Millisecond), bounds: bounds{exact: 0.97, recovery: time.Second},
 	},
 	{
-		number: "8c", fault: "Redis slow by 50 ms", on: proxied, short: 1500 * time.Millisecond, long: 10 * time.Second, onlyHasty: true,
+		number: "8c", fault: "Redis slow by 50 ms", on: proxied,
+		short: 1500 * time.Millisecond, long: 10 * time.Second, onlyHasty: true,
 		happens: slowBy(50 * time.Millisecond), bounds: bounds{recovery: time.Second, breaks: true},
 	},
 	{
 		// Envoy's calls have their answers, so the server is asked: the others are answered in their time, without it.
-		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied, short: 1500 * time.Millisecond, long: 10 * time.Second,
+		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied,
+		short: 1500 * time.Millisecond, long: 10 * time.Second,
 		throughEnvoy: true, happens: slowBy(50 * time.Millisecond), bounds: bounds{recovery: time.Second},
 	},
 	{
@@ -73,15 +81,18 @@ var rows = []row{
 		happens: drip(5 * time.Millisecond), bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "9a", fault: "replies lost after execution", on: proxied, short: 2 * time.Second, long: 20 * time.Second,
+		number: "9a", fault: "replies lost after execution", on: proxied,
+		short: 2 * time.Second, long: 20 * time.Second,
 		happens: loseReplies, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "9b", fault: "connections reset", on: proxied, short: 1500 * time.Millisecond, long: 20 * time.Second, throughEnvoy: true,
+		number: "9b", fault: "connections reset", on: proxied,
+		short: 1500 * time.Millisecond, long: 20 * time.Second, throughEnvoy: true,
 		happens: resets, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "10a", fault: "Redis killed and back empty", on: single, short: time.Second, long: 5 * time.Second, throughEnvoy: true,
+		number: "10a", fault: "Redis killed and back empty", on: single,
+		short: time.Second, long: 5 * time.Second, throughEnvoy: true,
 		happens: restartEmpty, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
 	},
 	{
@@ -89,11 +100,13 @@ var rows = []row{
 		happens: once("flushall"), bounds: bounds{states: 2, forgets: true, healthy: true},
 	},
 	{
-		number: "10c", fault: "SCRIPT FLUSH, FUNCTION FLUSH", on: single, budget: patience, short: time.Second, long: 10 * time.Second,
+		number: "10c", fault: "SCRIPT FLUSH, FUNCTION FLUSH", on: single, budget: patience,
+		short: time.Second, long: 10 * time.Second,
 		happens: forgetCode, bounds: bounds{healthy: true},
 	},
 	{
-		number: "11a", fault: "Redis down at the start", on: downAtFirst, beginsDown: true, short: time.Second, long: 10 * time.Second,
+		number: "11a", fault: "Redis down at the start", on: downAtFirst, beginsDown: true,
+		short: time.Second, long: 10 * time.Second,
 		happens: appear, bounds: bounds{recovery: time.Second},
 	},
 	{
@@ -101,7 +114,8 @@ var rows = []row{
 		happens: loading, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
 	},
 	{
-		number: "12a", fault: "Redis full", on: single, short: 1500 * time.Millisecond, long: 10 * time.Second, throughEnvoy: true,
+		number: "12a", fault: "Redis full", on: single,
+		short: 1500 * time.Millisecond, long: 10 * time.Second, throughEnvoy: true,
 		happens: fill, bounds: bounds{recovery: time.Second},
 	},
 	{
