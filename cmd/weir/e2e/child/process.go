@@ -2,6 +2,7 @@ package child
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -97,7 +98,7 @@ func (p *Process) AwaitReady(t testing.TB, check func() error) {
 			t.Fatalf("%s before it was ready", ended)
 		}
 		err := check()
-		if err == nil {
+		if err == nil && p.Ended() == nil { // else it was somebody else who answered
 			return
 		}
 		if time.Since(began) > Hang {
@@ -109,18 +110,21 @@ func (p *Process) AwaitReady(t testing.TB, check func() error) {
 // ports remembers what FreePort gave away, so that two tests never get the same port.
 var ports sync.Map
 
-// FreePort returns a port that nobody listens on. The kernel chooses it.
+// FreePort returns a port that nobody listens on. It lies below those that the kernel gives to whoever connects or
+// listens without naming one, so that it is free still when it is used, and when a process starts again.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		port := 12_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
-			t.Fatalf("asking the kernel for a free port: %v", err)
+			continue
 		}
-		port := l.Addr().(*net.TCPAddr).Port
 		l.Close()
 		if _, taken := ports.LoadOrStore(port, true); !taken {
 			return port
 		}
 	}
+	t.Fatal("of 1,000 ports none is free")
+	return 0
 }
