@@ -33,6 +33,7 @@ const unlimited = -1
 // faults are the faults that a proxy has now.
 type faults struct {
 	delay    [2]time.Duration
+	drip     [2]time.Duration
 	left     [2]int // bytes that may pass before all others are dropped
 	requests int    // that a connection may send
 	traps    []trap
@@ -50,6 +51,11 @@ func noFaults() faults { return faults{left: [2]int{unlimited, unlimited}, reque
 // latency of a line, not a slow one.
 func (p *FaultProxy) Delay(dir Direction, d time.Duration) {
 	p.change(func(f *faults) { f.delay[dir] = d })
+}
+
+// Drip lets the bytes of a direction pass one at a time, with a pause of d after each: a line that is slow.
+func (p *FaultProxy) Drip(dir Direction, d time.Duration) {
+	p.change(func(f *faults) { f.drip[dir] = d })
 }
 
 // Drop loses what goes in a direction from now on, and the news that the sender has closed. A connection that has lost

@@ -26,7 +26,8 @@ type link struct {
 type chunk struct {
 	data []byte
 	due  time.Time
-	last bool // the sender has closed after it
+	drip time.Duration // the pause after each byte
+	last bool          // the sender has closed after it
 }
 
 // run forwards until the link ends.
@@ -77,11 +78,30 @@ func (l *link) write(queue <-chan chunk, to net.Conn) {
 		case <-l.gone:
 			return
 		}
-		if _, err := to.Write(c.data); err != nil || c.last {
+		if err := l.send(c, to); err != nil || c.last {
 			l.end(hangUp)
 			return
 		}
 	}
+}
+
+// send writes a chunk, byte by byte if it drips.
+func (l *link) send(c chunk, to net.Conn) error {
+	if c.drip == 0 {
+		_, err := to.Write(c.data)
+		return err
+	}
+	for i := range c.data {
+		if _, err := to.Write(c.data[i : i+1]); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(c.drip):
+		case <-l.gone:
+			return net.ErrClosed
+		}
+	}
+	return nil
 }
 
 // judge applies the faults of this moment to data, the last one or not, and gives what is to be forwarded.
@@ -96,7 +116,7 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 		p.counts.ReplyBytes += len(data)
 		l.judgeReplies(len(data))
 	}
-	c := chunk{due: time.Now().Add(p.faults.delay[dir])}
+	c := chunk{due: time.Now().Add(p.faults.delay[dir]), drip: p.faults.drip[dir]}
 	if l.mute[dir] {
 		return c
 	}

@@ -37,6 +37,11 @@ func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.lines = append(s.lines, lines...) }
 }
 
+// WithEnvironment adds variables, NAME=value, to the environment of servers.
+func WithEnvironment(variables ...string) Option {
+	return func(s *settings) { s.environment = append(s.environment, variables...) }
+}
+
 // WithRelease starts another server than the one on PATH: one of Releases.
 func WithRelease(name string) Option { return func(s *settings) { s.release = name } }
 
@@ -46,7 +51,7 @@ type settings struct {
 	sentinel                   bool   // not a store but a sentinel
 	release                    string // "" for the server on PATH
 	password, sentinelPassword string
-	users, lines               []string
+	users, lines, environment  []string
 	certificates               *Certificates // with tls
 }
 

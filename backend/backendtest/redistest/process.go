@@ -25,12 +25,13 @@ type process struct {
 	stopped atomic.Bool // it was told to end
 }
 
-// run starts a process in dir and waits until it has printed ready.
-func run(log *Output, ready, dir, binary string, args ...string) (*process, error) {
+// run starts a process in dir, with some more variables, and waits until it has printed ready.
+func run(log *Output, ready, dir string, environment []string, binary string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	printed := &search{text: ready, found: make(chan struct{})}
 	both := io.MultiWriter(log, printed)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, both, both
+	p.cmd.Env = append(p.cmd.Environ(), environment...)
 	p.cmd.WaitDelay = time.Second // a child that saves may hold the pipe for a while
 	p.cmd.SysProcAttr = diesWithItsThread()
 	started := make(chan error, 1)

@@ -25,7 +25,7 @@ func TestTakenPortIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log Output
-	if _, err = run(&log, "eady to accept connections", t.TempDir(), binary, file); !errors.Is(err, errTaken) {
+	if _, err = run(&log, "eady to accept connections", t.TempDir(), nil, binary, file); !errors.Is(err, errTaken) {
 		t.Errorf("a server on a taken port ends with %v, want errTaken, after which another port is tried", err)
 	}
 }

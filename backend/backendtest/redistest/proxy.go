@@ -15,10 +15,10 @@ import (
 type FaultProxy struct {
 	Addr string // host:port, where clients connect
 
-	network, target string
-	done            sync.WaitGroup // all goroutines
+	done sync.WaitGroup // all goroutines
 
 	mu       sync.Mutex // guards all below
+	target   string     // host:port, or the path of a unix socket
 	listener net.Listener
 	closed   bool
 	links    map[*link]struct{}
@@ -53,15 +53,17 @@ func StartProxy(target string) (*FaultProxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	return proxyOn(l, target), nil
+}
+
+// proxyOn starts a proxy that clients reach by a listener.
+func proxyOn(l net.Listener, target string) *FaultProxy {
 	p := &FaultProxy{
-		Addr: l.Addr().String(), network: "tcp", target: target, listener: l,
+		Addr: l.Addr().String(), target: target, listener: l,
 		links: make(map[*link]struct{}), faults: noFaults(), requests: make(map[string]int),
 	}
-	if strings.HasPrefix(target, "/") {
-		p.network = "unix"
-	}
 	p.done.Go(func() { p.accept(l) })
-	return p, nil
+	return p
 }
 
 // accept takes connections until the listener is closed.
@@ -77,7 +79,13 @@ func (p *FaultProxy) accept(listener net.Listener) {
 
 // serve connects a client to Redis until one of them goes.
 func (p *FaultProxy) serve(client *net.TCPConn) {
-	redis, err := net.DialTimeout(p.network, p.target, patience)
+	p.mu.Lock()
+	network, target := "tcp", p.target
+	p.mu.Unlock()
+	if strings.HasPrefix(target, "/") {
+		network = "unix"
+	}
+	redis, err := net.DialTimeout(network, target, patience)
 	if err != nil {
 		reset(client) // as near to a refusal as it gets after the connection was accepted
 		return
@@ -140,6 +148,14 @@ func (p *FaultProxy) Accept(t testing.TB) {
 	defer p.mu.Unlock()
 	p.listener = l
 	p.done.Go(func() { p.accept(l) })
+}
+
+// Redirect sends connections that come from now on to another Redis, as an address does that is given to another
+// server. Open ones stay where they are; ResetAll ends them.
+func (p *FaultProxy) Redirect(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // ResetAll ends all open connections with a TCP reset.

@@ -30,8 +30,10 @@ type Server struct {
 	binary string
 	args   []string
 	ready  string // what it prints when it is
-	client *redis.Client
-	log    Output
+
+	environment []string
+	client      *redis.Client
+	log         Output
 
 	mu      sync.Mutex
 	process *process
@@ -95,7 +97,7 @@ func startServer(dir, name string, settings settings) (*Server, error) {
 	file := filepath.Join(dir, "redis.conf")
 	s := &Server{
 		TLS: settings.certificates, name: name, dir: dir, binary: binary, args: []string{file},
-		ready: "eady to accept connections",
+		ready: "eady to accept connections", environment: settings.environment,
 	}
 	if settings.sentinel {
 		s.args, s.ready = append(s.args, "--sentinel"), "Sentinel ID is"
@@ -112,7 +114,7 @@ func startServer(dir, name string, settings settings) (*Server, error) {
 			return nil, err
 		}
 		s.Addr = fmt.Sprint("127.0.0.1:", port)
-		s.process, err = run(&s.log, s.ready, dir, binary, s.args...)
+		s.process, err = run(&s.log, s.ready, dir, s.environment, binary, s.args...)
 		if err == nil {
 			s.client = s.newClient(settings)
 			return s, nil
@@ -191,7 +193,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.process.kill()
 	s.frozen = false
 	for deadline := time.Now().Add(startTime); ; {
-		process, err := run(&s.log, s.ready, s.dir, s.binary, s.args...)
+		process, err := run(&s.log, s.ready, s.dir, s.environment, s.binary, s.args...)
 		if err == nil {
 			s.process = process
 			return

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
@@ -16,7 +18,7 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1 }
 `)
-	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(child.FreePort(t)))
 	for _, c := range []struct {
 		promise string
 		addr    string
@@ -33,9 +35,9 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
 	} {
 		args := []string{"call", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}
 		args = append(args, c.flags...)
-		p := start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
-		if got := p.exitCode(t); got != c.want {
-			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, p.log.String())
+		p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+		if got := p.ExitCode(t); got != c.want {
+			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, p.Log.String())
 		}
 	}
 }

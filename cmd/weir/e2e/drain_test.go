@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,14 +25,6 @@ const largePlan = `
     rate_limit: { unit: hour, requests_per_unit: 100000000 }
 `
 
-// terminate sends SIGTERM.
-func (p *process) terminate(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("sending SIGTERM to %s: %v", p.name, err)
-	}
-}
-
 // The drain's delay is an hour, so that no step of the test can miss it: a second signal ends it.
 func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesASecondLater(t *testing.T) {
 	t.Parallel()
@@ -49,7 +40,7 @@ func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesASecondLater(t *testing.T
 
 	signalled := time.Now()
 	before := running.calls.Load()
-	w.terminate(t)
+	w.Terminate(t)
 	watcher := w.client(t) // it comes after the signal, and still finds an open door
 	took := eventually(t, "/readyz flips at once", func() error { return wantStatus(w.admin+"/readyz", 503) })
 	took += eventually(t, "gRPC health flips at once", func() error {
@@ -67,11 +58,11 @@ func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesASecondLater(t *testing.T
 		return nil
 	})
 	running.wantNoFailures(t, "a client that leaves a second after SIGTERM")
-	if err := w.running(); err != nil {
+	if err := w.Ended(); err != nil {
 		t.Fatalf("before DRAIN_DELAY was over: %v", err)
 	}
-	w.terminate(t)
-	if code := w.exitCode(t); code != 0 {
+	w.Terminate(t)
+	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("weir ended with exit code %d when a second signal cut its drain short, want 0", code)
 	}
 
@@ -123,7 +114,7 @@ func TestACallThatIsUnderWayWhenTheDrainBeginsIsAnswered(t *testing.T) {
 	t.Parallel()
 	w, server, proxy := startOnProxy(t, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1h")
 	call := callUnderWay(t, w, server, proxy)
-	w.terminate(t)
+	w.Terminate(t)
 	eventually(t, "the door is closed", func() error {
 		conn, err := net.Dial("tcp", w.addr())
 		if err != nil {
@@ -136,14 +127,14 @@ func TestACallThatIsUnderWayWhenTheDrainBeginsIsAnswered(t *testing.T) {
 		t.Fatalf("the call ended with %v while its Redis was stopped", err)
 	default:
 	}
-	if err := w.running(); err != nil {
+	if err := w.Ended(); err != nil {
 		t.Fatalf("while a call was under way: %v", err)
 	}
 	server.Cont()
 	if err := <-call; err != nil {
 		t.Errorf("a call that was under way when the drain began: %v; want its answer", err)
 	}
-	if code := w.exitCode(t); code != 0 {
+	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("weir ended with exit code %d after its drain, want 0", code)
 	}
 }
@@ -154,7 +145,7 @@ func TestACallThatDoesNotEndIsCutOffWhenDRAIN_TIMEOUTIsOver(t *testing.T) {
 	w, server, proxy := startOnProxy(t, fmt.Sprint("DRAIN_DELAY=", delay), fmt.Sprint("DRAIN_TIMEOUT=", timeout))
 	call := callUnderWay(t, w, server, proxy)
 	signalled := time.Now()
-	w.terminate(t)
+	w.Terminate(t)
 	wantCutOff(t, w, server, call)
 	took := time.Since(signalled)
 	t.Logf("the call was cut off %v after SIGTERM, with DRAIN_DELAY=%v and DRAIN_TIMEOUT=%v", took.Round(time.Millisecond), delay, timeout)
@@ -167,9 +158,9 @@ func TestASecondSignalCutsOffACallThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	w, server, proxy := startOnProxy(t, "DRAIN_DELAY=1h", "DRAIN_TIMEOUT=1h")
 	call := callUnderWay(t, w, server, proxy)
-	w.terminate(t)
+	w.Terminate(t)
 	w.says(t, "draining")
-	w.terminate(t)
+	w.Terminate(t)
 	wantCutOff(t, w, server, call)
 }
 
@@ -182,7 +173,7 @@ func wantCutOff(t *testing.T, w *weir, server *redistest.Server, call <-chan err
 	}
 	w.says(t, "cut off")
 	server.Cont()
-	if code := w.exitCode(t); code != 0 {
+	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("weir ended with exit code %d after it had cut off a call, want 0", code)
 	}
 }

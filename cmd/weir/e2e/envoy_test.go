@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // failureMode is what Envoy does with a request when weir does not answer.
@@ -36,10 +38,10 @@ func startEnvoy(t *testing.T, w *weir, mode failureMode) *envoy {
 	upstream := httptest.NewServer(http.HandlerFunc(sendBytes))
 	t.Cleanup(upstream.Close)
 	address := filepath.Join(t.TempDir(), "admin-address")
-	p := start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode), "--admin-address-path", address,
+	p := child.Start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode), "--admin-address-path", address,
 		"--concurrency", "1", "--disable-hot-restart", "--log-level", "warning")
 	e := &envoy{http: &http.Client{Transport: &http.Transport{}, Timeout: patient.Timeout}}
-	p.awaitStart(t, func() error {
+	p.AwaitReady(t, func() error {
 		admin, err := os.ReadFile(address)
 		if err != nil {
 			return err

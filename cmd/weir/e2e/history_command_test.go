@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
@@ -26,9 +28,9 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 	history := func(args ...string) (string, int) {
 		t.Helper()
 		args = append(append([]string{"history"}, args...), "--admin", port)
-		p := start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
-		code := p.exitCode(t)
-		return p.log.String(), code
+		p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+		code := p.ExitCode(t)
+		return p.Log.String(), code
 	}
 	eventually(t, "hits are in the history one flush after they came", func() error {
 		printed, code := history("show", "--json", "--path", "plan=basic/1/user")
@@ -64,8 +66,8 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 			t.Errorf("weir history %v ended with %d, want %d, and printed\n%s\nwant %q in it", c.args, code, c.code, printed, c.want)
 		}
 	}
-	p := start(t, "weir downsample", nil, weirBinary, "downsample", "--once")
-	if code := p.exitCode(t); code != 2 || !strings.Contains(p.log.String(), "belongs to its weir serve") {
-		t.Errorf("weir downsample beside an embedded history ended with %d and printed\n%s", code, p.log.String())
+	p := child.Start(t, "weir downsample", nil, weirBinary, "downsample", "--once")
+	if code := p.ExitCode(t); code != 2 || !strings.Contains(p.Log.String(), "belongs to its weir serve") {
+		t.Errorf("weir downsample beside an embedded history ended with %d and printed\n%s", code, p.Log.String())
 	}
 }

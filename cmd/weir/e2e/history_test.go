@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // historyRules are one rule that nobody reaches the limit of.
@@ -116,8 +117,8 @@ func expectLifetime(t *testing.T, w *weir, want uint64) {
 // drain ends weir as Kubernetes does, and wants it to end well.
 func (w *weir) drain(t *testing.T) {
 	t.Helper()
-	w.terminate(t)
-	if code := w.exitCode(t); code != 0 {
+	w.Terminate(t)
+	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("weir ended with exit code %d after its drain, want 0", code)
 	}
 }
@@ -126,7 +127,7 @@ func (w *weir) drain(t *testing.T) {
 func (w *weir) says(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("weir logs %q", want), func() error {
-		log := w.log.String()
+		log := w.Log.String()
 		for _, text := range want {
 			if !strings.Contains(log, text) {
 				return fmt.Errorf("%q is missing", text)
@@ -139,9 +140,9 @@ func (w *weir) says(t *testing.T, want ...string) {
 // command runs another command of weir, in an environment.
 func command(t *testing.T, env []string, args ...string) (printed string, code int) {
 	t.Helper()
-	p := start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
-	code = p.exitCode(t)
-	return p.log.String(), code
+	p := child.Start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
+	code = p.ExitCode(t)
+	return p.Log.String(), code
 }
 
 func TestASeriesThatIsTooLongShrinksWithoutAJobAndStaysExact(t *testing.T) {

@@ -36,8 +36,8 @@ func TestWhenWeirIsKilledMidRunEnvoyDoesAsItWasTold(t *testing.T) {
 			if err := limited(); err != nil {
 				t.Fatalf("before the kill: %v", err)
 			}
-			time.AfterFunc(50*time.Millisecond, w.kill)
-			for w.running() == nil { // some requests are on their way when weir dies
+			time.AfterFunc(50*time.Millisecond, w.Kill)
+			for w.Ended() == nil { // some requests are on their way when weir dies
 				if a := e.get(t, "/", "", "large", "ann"); a.status != 200 && a.status != c.want {
 					t.Fatalf("while weir died a request was answered %d, want 200 or %d", a.status, c.want)
 				}
@@ -72,7 +72,7 @@ func TestASpentKeyIsStillDeniedAfterKillAndRestartOnceItWasSaved(t *testing.T) {
 		}
 	}
 	awaitSave(t, w, c)
-	w.kill()
+	w.Kill()
 	w.start(t)
 
 	status, err := w.client(t).hit("basic", "ann")

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // In place of envoyproxy/ratelimit, weir is started by its name, with no arguments and its variables. Only ports and
 // the socket are of this test, since others share the machine.
 func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	t.Parallel()
-	readSources(t)
+	child.ReadSources(t, root)
 	server := redistest.Single(t, redistest.WithUnixSocket())
 	root := t.TempDir()
 	config := filepath.Join(root, "ratelimit", "config")
@@ -41,14 +42,14 @@ descriptors:
 	if err := os.Symlink(weirBinary, binary); err != nil {
 		t.Fatal(err)
 	}
-	w := &weir{grpcPort: freePort(t)}
-	debugPort := freePort(t)
+	w := &weir{grpcPort: child.FreePort(t)}
+	debugPort := child.FreePort(t)
 	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
-	w.process = start(t, "ratelimit", []string{
+	w.Process = child.Start(t, "ratelimit", []string{
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "REDIS_URL=" + server.Socket,
-		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", freePort(t)), fmt.Sprint("DEBUG_PORT=", debugPort),
+		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", child.FreePort(t)), fmt.Sprint("DEBUG_PORT=", debugPort),
 	}, binary)
-	w.awaitStart(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
+	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 
 	c := w.client(t)
 	eventually(t, "it counts", func() error {
@@ -75,7 +76,7 @@ descriptors:
 	if keys, err := server.Client().Keys(t.Context(), "*3:ann*").Result(); err != nil || len(keys) != 1 {
 		t.Errorf("Redis holds %q (%v), want the user's count", keys, err)
 	}
-	log := w.log.String()
+	log := w.Log.String()
 	if n := strings.Count(log, "do not carry over yet"); n != 1 || !strings.Contains(log, "ALGORITHM=sliding_window gives rolling") {
 		t.Errorf("what differs from envoyproxy/ratelimit is told %d times, want once", n)
 	}
@@ -114,10 +115,10 @@ func TestLimitsPerSecondAreCountedInTheSecondRedis(t *testing.T) {
 				t.Errorf("plan %s: the Redis at %s holds %q (%v), want the count at %s", plan, server.Addr, keys, err, at.Addr)
 			}
 		}
-		counters := start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
+		counters := child.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
 			"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
-		if code := counters.exitCode(t); code != 0 || !strings.Contains(counters.log.String(), `"hits":1,`) {
-			t.Errorf("weir counters shows %s (exit code %d), want the hit of plan %s", counters.log.String(), code, plan)
+		if code := counters.ExitCode(t); code != 0 || !strings.Contains(counters.Log.String(), `"hits":1,`) {
+			t.Errorf("weir counters shows %s (exit code %d), want the hit of plan %s", counters.Log.String(), code, plan)
 		}
 	}
 }
@@ -128,10 +129,10 @@ func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
 	server.Kill()
 	w := startWeir(t, "- { key: plan, rate_limit: { unit: hour, requests_per_unit: 3 } }", "REDIS_URL="+server.Addr,
 		"DRAIN_DELAY=0s", "REDIS_STARTUP_MAX_ELAPSED_TIME=1s")
-	if code := w.exitCode(t); code != 1 {
+	if code := w.ExitCode(t); code != 1 {
 		t.Errorf("it ended with exit code %d, want 1", code)
 	}
-	log := w.log.String()
+	log := w.Log.String()
 	for _, want := range []string{"weir gives up", "REDIS_STARTUP_MAX_ELAPSED_TIME", server.Addr} {
 		if !strings.Contains(log, want) {
 			t.Errorf("why it ended is told without %q", want)
@@ -142,7 +143,7 @@ func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
 	w.env[len(w.env)-1] = "REDIS_STARTUP_MAX_ELAPSED_TIME=5s" // longer than it may take to find a Redis that is there
 	w.start(t)
 	time.Sleep(6 * time.Second)
-	if err := w.running(); err != nil {
+	if err := w.Ended(); err != nil {
 		t.Errorf("with Redis there it gave up: %v", err)
 	}
 }

@@ -42,9 +42,9 @@ func TestAReloadOfTenThousandRulesUnderLoadFailsNoCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	loads := func() int { return strings.Count(w.log.String(), `msg="configuration loaded"`) }
+	loads := func() int { return strings.Count(w.Log.String(), `msg="configuration loaded"`) }
 	eventually(t, "ten thousand rules are read", func() error {
-		if !strings.Contains(w.log.String(), "rules=10000\n") {
+		if !strings.Contains(w.Log.String(), "rules=10000\n") {
 			return errors.New("the log does not say so")
 		}
 		return nil

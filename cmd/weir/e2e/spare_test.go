@@ -10,6 +10,7 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // Two weirs on one Redis, of which only the first spares: what the one left alone, the other counts.
@@ -81,12 +82,12 @@ func (w *weir) askBoth(t *testing.T) *rlspb.RateLimitResponse {
 // hits returns what weir counters says of ann under a plan.
 func (w *weir) hits(t *testing.T, plan string) uint64 {
 	t.Helper()
-	counters := start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
+	counters := child.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
 		"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
-	code := counters.exitCode(t)
+	code := counters.ExitCode(t)
 	var said struct{ Limits []struct{ Hits uint64 } }
-	if err := json.Unmarshal([]byte(counters.log.String()), &said); err != nil || code != 0 || len(said.Limits) != 1 {
-		t.Fatalf("weir counters of plan %s ended with exit code %d and %q (%v), want one limit", plan, code, counters.log.String(), err)
+	if err := json.Unmarshal([]byte(counters.Log.String()), &said); err != nil || code != 0 || len(said.Limits) != 1 {
+		t.Fatalf("weir counters of plan %s ended with exit code %d and %q (%v), want one limit", plan, code, counters.Log.String(), err)
 	}
 	return said.Limits[0].Hits
 }

@@ -14,11 +14,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // weir is a running weir serve with a configuration of one file.
 type weir struct {
-	*process
+	*child.Process
 	config   string // its --config folder
 	data     string // its DATA_DIR
 	grpcPort int
@@ -30,9 +32,9 @@ type weir struct {
 // startWeir serves the rules, which are those of domain shop, and waits until it is ready. Settings are NAME=value.
 func startWeir(t *testing.T, rules string, settings ...string) *weir {
 	t.Helper()
-	readSources(t)
-	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: freePort(t)}
-	port, debugPort := freePort(t), freePort(t)
+	child.ReadSources(t, root)
+	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: child.FreePort(t)}
+	port, debugPort := child.FreePort(t), child.FreePort(t)
 	w.http = fmt.Sprintf("http://127.0.0.1:%d", port)
 	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
 	w.env = append([]string{
@@ -49,8 +51,8 @@ func startWeir(t *testing.T, rules string, settings ...string) *weir {
 // start runs weir serve, again after a kill.
 func (w *weir) start(t *testing.T) {
 	t.Helper()
-	w.process = start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
-	w.awaitStart(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
+	w.Process = child.Start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
+	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 }
 
 // configure replaces the configuration in one step, so that weir never sees half a file.

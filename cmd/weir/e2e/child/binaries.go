@@ -1,0 +1,63 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FindEnvoy returns the path of an Envoy: that on PATH, as make tools prefers it, else that in .tools of the module at
+// root.
+func FindEnvoy(root string) (string, error) {
+	if onPath, err := exec.LookPath("envoy"); err == nil {
+		return onPath, nil
+	}
+	installed, err := filepath.Abs(filepath.Join(root, ".tools", "envoy"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(installed); err != nil {
+		return "", errors.New("no envoy on PATH or in .tools, and these tests are about what Envoy sees: run make tools")
+	}
+	return installed, nil
+}
+
+// BuildWeir builds the module at root into dir, with the race detector if the tests have it, and returns the binary's
+// path.
+func BuildWeir(root, dir string) (string, error) {
+	binary, err := filepath.Abs(filepath.Join(dir, "weir"))
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-o", binary}
+	if RaceDetector {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "./cmd/weir")...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building weir: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// ReadSources opens each folder of the module at root, which weir is built from. Tests that import none of its packages
+// would otherwise not run again when those changed: go test would give a cached result. It must run in a test: go test
+// does not see what TestMain opens.
+func ReadSources(t testing.TB, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("reading the folders of weir's sources: %v", err)
+	}
+}

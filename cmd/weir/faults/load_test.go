@@ -1,0 +1,136 @@
+package faults_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// load asks the replicas at a steady rate, whether they answer or not: a call that waits holds nothing back.
+type load struct {
+	record  *record
+	to      []*replica
+	budget  time.Duration // of each call, which weir is told
+	leave   chan struct{}
+	running sync.WaitGroup
+	sent    atomic.Int64
+}
+
+// startLoad begins to ask, so many calls a second.
+func startLoad(t *testing.T, r *record, to []*replica, rate int, budget time.Duration) *load {
+	t.Helper()
+	l := &load{record: r, to: to, budget: budget, leave: make(chan struct{})}
+	draw := rand.New(rand.NewPCG(*seed, 1))
+	l.running.Go(func() {
+		began := time.Now()
+		for n := 0; ; n++ {
+			due := began.Add(time.Duration(n) * time.Second / time.Duration(rate))
+			select {
+			case <-l.leave:
+				return
+			case <-time.After(time.Until(due)):
+			}
+			at, key := l.next(n), anyKey(draw)
+			l.sent.Add(1)
+			l.running.Go(func() { r.add(l.ask(at, key)) })
+		}
+	})
+	t.Cleanup(l.stop) // before the connections are closed
+	return l
+}
+
+// next takes the replicas in turn, those left out that a client of Envoy's kind would leave out.
+func (l *load) next(n int) int {
+	for i := range l.to {
+		if at := (n + i) % len(l.to); !l.to[at].out.Load() {
+			return at
+		}
+	}
+	return n % len(l.to)
+}
+
+// stop ends the load once all calls have ended. It may be called again.
+func (l *load) stop() {
+	select {
+	case <-l.leave:
+	default:
+		close(l.leave)
+	}
+	l.running.Wait()
+}
+
+// patience is how long a client waits for an answer, however long weir was given.
+const patience = 10 * time.Second
+
+// told is a context in which a call is told to weir to end earlier than the client stops waiting for it: so the
+// answer's absence is weir's doing, and the client can tell how late an answer was.
+type told struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline is what goes over the wire.
+func (c told) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// ask sends one call.
+func (l *load) ask(at, k int) call {
+	ctx, cancel := context.WithTimeout(context.Background(), l.budget+patience)
+	defer cancel()
+	c := call{key: k, replica: at, begun: l.record.now()}
+	answer, err := l.to[at].rls().ShouldRateLimit(told{ctx, time.Now().Add(l.budget)},
+		request("shop", allKeys[k].plan, allKeys[k].user))
+	c.ended = l.record.now()
+	switch code := status.Code(err); {
+	case code == codes.DeadlineExceeded || code == codes.Canceled:
+		c.verdict = unanswered
+		return c
+	case err != nil:
+		c.verdict, c.failure = failed, err.Error()
+		return c
+	case answer.OverallCode == rlspb.RateLimitResponse_OVER_LIMIT:
+		c.verdict = over
+	}
+	if len(answer.Statuses) == 1 {
+		c.limit = answer.Statuses[0].GetCurrentLimit().GetRequestsPerUnit()
+	}
+	c.policy, c.reason = degraded(answer)
+	return c
+}
+
+// degraded reads from an answer which policy decided in place of a store, and why.
+func degraded(answer *rlspb.RateLimitResponse) (policy, reason string) {
+	list := answer.GetDynamicMetadata().GetFields()["degraded"].GetListValue().GetValues()
+	if len(list) == 0 {
+		return "", ""
+	}
+	fields := list[0].GetStructValue().GetFields()
+	return fields["policy"].GetStringValue(), fields["reason"].GetStringValue()
+}
+
+// request is what Envoy sends for one descriptor.
+func request(domain, plan, user string) *rlspb.RateLimitRequest {
+	r := &rlspb.RateLimitRequest{Domain: domain}
+	r.Descriptors = append(r.Descriptors, describe(plan, user))
+	return r
+}
+
+// dial connects as Envoy does, without its care: it watches no health and repeats nothing.
+func dial(t *testing.T, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	if err != nil {
+		t.Fatalf("making a client of %s: %v", addr, err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}

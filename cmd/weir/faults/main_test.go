@@ -1,0 +1,57 @@
+package faults_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// The module's root, seen from this package.
+var root = filepath.Join("..", "..", "..")
+
+// The binaries under test. TestMain finds them; then they are only read.
+var weirBinary, envoyBinary string
+
+var (
+	long = flag.Bool("long", false,
+		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
+	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "chooses the keys that are asked for")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cmd/weir/faults:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	if envoyBinary, err = child.FindEnvoy(root); err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "weir-faults-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if weirBinary, err = child.BuildWeir(root, dir); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// form chooses between the short and the long form.
+func form[T any](short, theLong T) T {
+	if *long {
+		return theLong
+	}
+	return short
+}

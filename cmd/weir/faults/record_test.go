@@ -1,0 +1,127 @@
+package faults_test
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// verdict is how a call ended.
+type verdict uint8
+
+const (
+	ok         verdict = iota
+	over               // OVER_LIMIT
+	failed             // an error that weir sent, or its absence
+	unanswered         // nothing came before the call's deadline
+	verdicts   = int(unanswered) + 1
+)
+
+// call is what the client knows of one call. Instants are since the record began, by the client's monotonic clock.
+type call struct {
+	key          int
+	replica      int
+	verdict      verdict
+	policy       string // that decided in place of a store; "" if the store did
+	reason       string // of that
+	limit        uint32 // requests per unit, as the answer has it; 0 without
+	begun, ended time.Duration
+	failure      string // of failed
+}
+
+// took is how long the caller waited.
+func (c *call) took() time.Duration { return c.ended - c.begun }
+
+// exact reports whether a store decided.
+func (c *call) exact() bool { return c.verdict <= over && c.policy == "" }
+
+// mayCount reports whether the call's hit may be counted although nobody said so.
+func (c *call) mayCount() bool {
+	return !c.exact() && c.reason != "down" && c.reason != "busy"
+}
+
+// record is all calls of a row.
+type record struct {
+	epoch time.Time
+
+	mu    sync.Mutex
+	calls []call
+}
+
+// now is the instant in the record's time.
+func (r *record) now() time.Duration { return time.Since(r.epoch) }
+
+func (r *record) add(c call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+}
+
+// all returns the calls until now, in the order of their beginning.
+func (r *record) all() []call {
+	r.mu.Lock()
+	calls := slices.Clone(r.calls)
+	r.mu.Unlock()
+	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.begun, b.begun) })
+	return calls
+}
+
+// since returns those that began at an instant or later.
+func since(calls []call, at time.Duration) []call {
+	i, _ := slices.BinarySearchFunc(calls, at, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
+	return calls[i:]
+}
+
+// between returns those that began within a time, its end not included.
+func between(calls []call, from, to time.Duration) []call {
+	calls = since(calls, from)
+	return calls[:len(calls)-len(since(calls, to))]
+}
+
+// byKey returns the calls of each key, each in the order of their beginning.
+func byKey(calls []call) [][]call {
+	keys := make([][]call, len(allKeys))
+	for _, c := range calls {
+		keys[c.key] = append(keys[c.key], c)
+	}
+	return keys
+}
+
+// quantile returns the time that a share of the calls took at most.
+func quantile(calls []call, share float64) time.Duration {
+	if len(calls) == 0 {
+		return 0
+	}
+	took := make([]time.Duration, len(calls))
+	for i := range calls {
+		took[i] = calls[i].took()
+	}
+	slices.Sort(took)
+	return took[min(len(took)-1, int(float64(len(took))*share))]
+}
+
+// step is how finely recovery is told.
+const step = 100 * time.Millisecond
+
+// lastTrouble returns the end of the last step after from in which more than a tenth of the calls were not decided by a
+// store, those apart that excused names; from itself if there is none.
+func lastTrouble(calls []call, from time.Duration, excused func(*call) bool) time.Duration {
+	last := from
+	calls = since(calls, from)
+	for len(calls) > 0 {
+		at := calls[0].begun.Truncate(step)
+		n, _ := slices.BinarySearchFunc(calls, at+step, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
+		without := 0
+		for i := range calls[:n] {
+			if c := &calls[i]; !c.exact() && !excused(c) {
+				without++
+			}
+		}
+		if without*10 > n {
+			last = at + step
+		}
+		calls = calls[n:]
+	}
+	return last
+}

@@ -1,0 +1,147 @@
+package faults_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// replica is a weir serve. It keeps its ports, its configuration and its data when it is started again.
+type replica struct {
+	*child.Process
+	grpcPort int
+	admin    string // URL of its admin port
+	config   string // its --config folder
+	env      []string
+	conn     *grpc.ClientConn
+	out      atomic.Bool // clients leave it out
+	restarts int
+}
+
+// startReplica serves a file of rules and waits until it answers. Settings are NAME=value; a later one wins.
+func startReplica(t *testing.T, rules string, settings ...string) *replica {
+	t.Helper()
+	return startReplicaOf(t, weirBinary, rules, settings...)
+}
+
+// startReplicaOf is startReplica for another weir.
+func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *replica {
+	t.Helper()
+	child.ReadSources(t, root)
+	r := &replica{grpcPort: child.FreePort(t), config: t.TempDir()}
+	debugPort := child.FreePort(t)
+	r.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
+	r.env = append([]string{
+		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", r.grpcPort),
+		"HOST=127.0.0.1", fmt.Sprint("PORT=", child.FreePort(t)),
+		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
+		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
+	}, settings...)
+	if err := os.WriteFile(filepath.Join(r.config, "shop.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.conn = dial(t, fmt.Sprint("127.0.0.1:", r.grpcPort))
+	r.start(t, binary)
+	return r
+}
+
+// start runs weir serve, again after it has ended.
+func (r *replica) start(t *testing.T, binary string) {
+	t.Helper()
+	r.restarts++
+	r.Process = child.Start(t, "weir", r.env, binary, "serve", "--config", r.config)
+	r.AwaitReady(t, func() error { return wantStatus(r.admin + "/readyz") })
+}
+
+func (r *replica) rls() rlspb.RateLimitServiceClient { return rlspb.NewRateLimitServiceClient(r.conn) }
+
+// curious gives up before the tests' own time is over, so that a process which hangs is named.
+var curious = &http.Client{Timeout: child.Hang}
+
+// wantStatus complains unless a URL answers 200.
+func wantStatus(url string) error {
+	answer, err := curious.Get(url)
+	if err != nil {
+		return err
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d, want 200", url, answer.StatusCode)
+	}
+	return nil
+}
+
+// metrics is a scrape: values by name with labels, as written.
+type metrics map[string]float64
+
+// scrape reads /metrics.
+func (r *replica) scrape() (metrics, error) {
+	answer, err := curious.Get(r.admin + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	m := make(metrics)
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("reading the metric %q: %w", line, err)
+		}
+		m[line[:at]] = value
+	}
+	return m, lines.Err()
+}
+
+// sum adds all series of a metric whose labels hold a text.
+func (m metrics) sum(name, label string) (sum float64) {
+	for series, value := range m {
+		if of, labels, _ := strings.Cut(series, "{"); of == name && strings.Contains(labels, label) {
+			sum += value
+		}
+	}
+	return sum
+}
+
+// mustScrape is scrape for a weir that is well.
+func (r *replica) mustScrape(t *testing.T) metrics {
+	t.Helper()
+	m, err := r.scrape()
+	if err != nil {
+		t.Fatalf("reading the metrics of weir: %v", err)
+	}
+	return m
+}
+
+// hits returns what the store has counted for a key, as weir counters shows it.
+func (r *replica) hits(plan, user string) (uint64, error) {
+	query := url.Values{"domain": {"shop"}, "descriptor": {fmt.Sprintf("plan=%s,user=%s", plan, user)}}
+	answer, err := curious.Get(r.admin + "/api/v1/counters?" + query.Encode())
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	var shown struct{ Limits []struct{ Hits uint64 } }
+	if err := json.NewDecoder(answer.Body).Decode(&shown); err != nil || len(shown.Limits) != 1 {
+		return 0, fmt.Errorf("the counters of %v: %s, %v, want one limit", query, answer.Status, err)
+	}
+	return shown.Limits[0].Hits, nil
+}

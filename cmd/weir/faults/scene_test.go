@@ -1,0 +1,238 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// scene is what a row is played on: servers, replicas of weir on them, the load, and what happened when.
+type scene struct {
+	*testing.T
+	row      *row
+	servers  []*redistest.Server     // that count
+	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
+	sentinel *redistest.SentinelSet
+	cluster  *redistest.ClusterSet
+	far      *redistest.Far
+	clock    string     // the file that shifts the first server's clock
+	urls     []string   // REDIS_URL of each replica; the last one holds for those beyond
+	settings []string   // of all replicas
+	own      [][]string // of each, where they differ
+
+	replicas []*replica
+	record   *record
+	load     *load
+	envoys   []*envoy
+	stalls   *stalls
+	atRest   []metrics // of each replica, before the load
+	said     []int     // lines that each had logged by then
+
+	broke, healed time.Duration // in the record's time; zero if it did not happen
+	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
+	notes         []string      // what the row has measured besides
+	wrong         []string      // what was not as it had to be
+}
+
+// topology starts the servers of a scene.
+type topology func(*scene)
+
+const replicas = 2
+
+// The topologies of the table.
+var (
+	single topology = func(s *scene) { s.on(redistest.Single(s.T)) }
+
+	// proxied puts a proxy of its own before the server for each replica.
+	proxied topology = func(s *scene) {
+		s.on(redistest.Single(s.T))
+		s.urls = nil
+		for range replicas {
+			p := redistest.Proxy(s.T, s.servers[0].Addr)
+			s.proxies, s.urls = append(s.proxies, p), append(s.urls, p.Addr)
+		}
+	}
+
+	// downAtFirst is a server that does not answer when weir starts.
+	downAtFirst topology = func(s *scene) {
+		single(s)
+		s.servers[0].Kill()
+	}
+
+	// debugged is a server that can be told to take its time.
+	debugged topology = func(s *scene) {
+		s.on(redistest.Single(s.T, redistest.WithConfig("enable-debug-command yes", "loading-process-events-interval-bytes 1024")))
+	}
+
+	// far is a server behind a route that can lose everything.
+	far topology = func(s *scene) {
+		s.on(redistest.Single(s.T))
+		s.far = redistest.FarProxy(s.T, s.servers[0].Addr)
+		s.proxies, s.urls = append(s.proxies, s.far.FaultProxy), []string{s.far.Addr}
+	}
+
+	ring topology = func(s *scene) {
+		s.on(redistest.Ring(s.T, 3)...)
+		s.settings = append(s.settings, "REDIS_TYPE=ring")
+	}
+
+	// sentinels call a server down after a second.
+	sentinels topology = func(s *scene) {
+		s.sentinel = redistest.Sentinel(s.T)
+		for _, sentinel := range s.sentinel.Sentinels {
+			set := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000)
+			if err := set.Err(); err != nil {
+				s.Fatalf("setting how soon a sentinel calls a server down: %v", err)
+			}
+		}
+		s.servers = s.sentinel.Nodes
+		s.urls = []string{s.sentinel.Master + "," + strings.Join(s.sentinel.Addrs(), ",")}
+		s.settings = append(s.settings, "REDIS_TYPE=sentinel")
+	}
+
+	cluster topology = func(s *scene) {
+		// Without the second line, all nodes refuse everything while one primary has no successor.
+		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
+		s.servers = s.cluster.Nodes
+		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
+		s.settings = append(s.settings, "REDIS_TYPE=cluster")
+	}
+)
+
+// on adds servers that replicas are given the addresses of.
+func (s *scene) on(servers ...*redistest.Server) {
+	s.servers = append(s.servers, servers...)
+	var addrs []string
+	for _, server := range s.servers {
+		addrs = append(addrs, server.Addr)
+	}
+	s.urls = []string{strings.Join(addrs, ",")}
+}
+
+// start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
+func (s *scene) start() {
+	s.row.on(s)
+	binary := weirBinary
+	if s.row.starts != nil {
+		binary = s.row.starts(s.T)
+	}
+	for i := range replicas {
+		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings, s.row.settings)
+		if s.own != nil {
+			settings = append(settings, s.own[i]...)
+		}
+		s.replicas = append(s.replicas, startReplicaOf(s.T, binary, rules(s.row.window, s.row.algorithm), settings...))
+	}
+	if !s.row.beginsDown {
+		s.awaitCounting()
+	}
+	if *long && !s.row.onlyHasty || s.row.throughEnvoy {
+		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, patientBudget))
+	}
+	if *long {
+		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, s.row.budget))
+	}
+	for _, e := range s.envoys { // it connects when it is first asked
+		for n := range 2 * replicas {
+			e.send(fmt.Sprint(n))
+		}
+	}
+	for _, r := range s.replicas {
+		s.atRest = append(s.atRest, r.mustScrape(s.T))
+		s.said = append(s.said, strings.Count(r.Log.String(), "\n"))
+	}
+}
+
+// awaitCounting waits until each replica has an answer from a store for some keys, on all servers.
+func (s *scene) awaitCounting() {
+	s.Helper()
+	for _, r := range s.replicas {
+		redistest.Eventually(s.T, "a replica counts", func() error {
+			for user := range 10 {
+				if err := r.look(countPlan, fmt.Sprint(user), s.row.budget); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// look asks a replica without counting, and returns an error unless a store answered. Its budget is that of the calls
+// that follow: weir remembers for a while how long its callers wait.
+func (r *replica) look(plan, user string, budget time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), budget)
+	defer cancel()
+	question := request("shop", plan, user)
+	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
+	answer, err := r.rls().ShouldRateLimit(ctx, question)
+	if err != nil {
+		return err
+	}
+	if policy, reason := degraded(answer); policy != "" {
+		return fmt.Errorf("policy %s decided: %s", policy, reason)
+	}
+	return nil
+}
+
+// breaks notes that the fault begins now.
+func (s *scene) breaks() { s.broke = s.record.now() }
+
+// heals notes that the fault has ended now.
+func (s *scene) heals() { s.healed = s.record.now() }
+
+// hold lets the fault last as long as the row says.
+func (s *scene) hold() { time.Sleep(s.row.lasts()) }
+
+// note adds a measurement to the row's line.
+func (s *scene) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// errorf adds what was not as it had to be.
+func (s *scene) errorf(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// recovered waits until the stores have decided for a while, at most ten times as long as the row promises.
+func (s *scene) recovered() {
+	quiet := form(700*time.Millisecond, 5*time.Second)
+	for giveUp := s.mark() + slack*s.row.bounds.recovery + quiet; ; time.Sleep(quiet / 5) {
+		now := s.record.now()
+		if now > giveUp && now-s.mark() > quiet || now-lastTrouble(s.record.all(), s.mark(), s.stalls.late) > quiet {
+			return
+		}
+	}
+}
+
+// mark is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
+func (s *scene) mark() time.Duration {
+	if s.healed > 0 {
+		return s.healed
+	}
+	return s.broke
+}
+
+// askedThroughEnvoy returns how many requests were sent through Envoys.
+func (s *scene) askedThroughEnvoy() (n int) {
+	for _, e := range s.envoys {
+		n += e.asked()
+	}
+	return n
+}
+
+// must ends the row's test at an error of its own means.
+func (s *scene) must(errs ...error) {
+	s.Helper()
+	if err := errors.Join(errs...); err != nil {
+		s.Fatal(err)
+	}
+}

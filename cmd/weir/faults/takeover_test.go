@@ -1,0 +1,151 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// What rows break where another server takes over.
+
+// kill ends a server for good.
+func kill(s *scene) {
+	s.elsewhere = s.keysBeside(s.servers[0])
+	s.servers[0].Kill()
+	s.breaks()
+	s.hold()
+}
+
+// rejoin brings a node of a ring back that the others have replaced for longer than a window.
+func rejoin(s *scene) {
+	s.servers[0].Kill()
+	time.Sleep(3*time.Second + s.row.window)
+	s.servers[0].Restart(s.T)
+	s.breaks()
+	took := redistest.Eventually(s.T, "keys come back to a node that is back", func() error {
+		n, err := s.servers[0].Client().Do(context.Background(), "eval",
+			"return #redis.call('keys', 'weir:*shop*')", 0).Int()
+		if err == nil && n == 0 {
+			err = fmt.Errorf("it has none")
+		}
+		return err
+	})
+	s.note("keys are back after %s of 2.5s", brief(took))
+	s.hold()
+}
+
+// killPrimary ends the primary of a third of the slots.
+func killPrimary(s *scene) {
+	primary := s.cluster.Primaries(s.T)[0]
+	s.elsewhere = s.keysBeside(primary)
+	primary.Kill()
+	s.breaks()
+	s.hold()
+}
+
+// migrate moves the slots of some hot keys, and back.
+func migrate(s *scene) {
+	s.breaks()
+	moved := 0
+	for until := time.Now().Add(s.row.lasts()); moved == 0 || time.Now().Before(until); moved++ {
+		key := s.anyHotKey(moved)
+		from := s.cluster.NodeOf(s.T, key)
+		all := s.cluster.Primaries(s.T)
+		to := all[(slices.Index(all, from)+1)%len(all)]
+		linger := func(redistest.Phase) { time.Sleep(200 * time.Millisecond) }
+		s.cluster.MigrateSlot(s.T, s.cluster.SlotOf(s.T, key), from, to, linger)
+	}
+	s.note("%d slots moved", moved)
+}
+
+// anyHotKey returns the name in Redis of a hot key.
+func (s *scene) anyHotKey(n int) string {
+	for _, primary := range s.cluster.Primaries(s.T) {
+		hot := key{plan: fmt.Sprint("hot", n%hotPlans), user: "all"}
+		names, err := primary.Client().Keys(context.Background(), "weir:*"+suffix(hot)).Result()
+		s.must(err)
+		if len(names) == 1 {
+			return names[0]
+		}
+	}
+	s.Fatalf("hot key %d is on no node", n)
+	return ""
+}
+
+// suffix is the end of a key's name in Redis.
+func suffix(k key) string {
+	return fmt.Sprintf("4:shop4:plan%d:%s4:user%d:%s", len(k.plan), k.plan, len(k.user), k.user)
+}
+
+// keysBeside returns the keys that servers other than this one hold now.
+func (s *scene) keysBeside(gone *redistest.Server) map[int]bool {
+	bySuffix := make(map[string]int)
+	for i, k := range allKeys {
+		bySuffix[suffix(k)] = i
+	}
+	beside := make(map[int]bool)
+	for _, server := range s.servers {
+		if server == gone || !server.Running() {
+			continue
+		}
+		info, err := server.Info(context.Background(), "replication")
+		s.must(err)
+		if info["role"] != "master" {
+			continue
+		}
+		names, err := server.Client().Keys(context.Background(), "weir:*shop*").Result()
+		s.must(err)
+		for _, name := range names {
+			_, end, _ := strings.Cut(name, "}")
+			if i, mine := bySuffix[end]; mine {
+				beside[i] = true
+			}
+		}
+	}
+	return beside
+}
+
+// failOver freezes the primary until it has a successor; when it wakes it takes writes until it is told.
+func failOver(s *scene) {
+	old := s.sentinel.Nodes[0]
+	old.Stop()
+	s.breaks()
+	s.sentinel.AwaitFailover(s.T, old)
+	old.Cont()
+	s.sentinel.Await(s.T)
+}
+
+// demote lets the sentinels replace a primary that is well, and stays up as a replica.
+func demote(s *scene) {
+	s.breaks()
+	s.sentinel.Failover(s.T)
+}
+
+// split lets each replica reach another server, which both take writes, as the two sides of a partition do.
+func split(s *scene) {
+	old, next := s.servers[0], redistest.Single(s.T)
+	host, port, _ := strings.Cut(old.Addr, ":")
+	ctx := context.Background()
+	s.must(next.Client().ReplicaOf(ctx, host, port).Err())
+	redistest.Eventually(s.T, "the copy is complete", func() error {
+		info, err := next.Info(ctx, "replication")
+		if err == nil && info["master_link_status"] != "up" {
+			err = fmt.Errorf("the link is %q", info["master_link_status"])
+		}
+		return err
+	})
+	s.must(next.Client().ReplicaOf(ctx, "no", "one").Err())
+	s.proxies[1].Redirect(next.Addr)
+	s.proxies[1].ResetAll()
+	s.breaks()
+	s.hold()
+	host, port, _ = strings.Cut(next.Addr, ":")
+	s.must(old.Client().ReplicaOf(ctx, host, port).Err())
+	s.proxies[0].Redirect(next.Addr)
+	s.proxies[0].ResetAll()
+	s.heals()
+}
