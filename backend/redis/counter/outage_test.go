@@ -173,7 +173,8 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 					t.Error("nobody was told at once that the server is away")
 				}
 				if n := s.StatesSince(begin); n < 2 {
-					t.Errorf("a key had %d states, want two or more: nobody knows what the server still holds", n)
+					t.Errorf("since %v a key had %d states, want two or more: nobody knows what the server still holds; %d in all",
+						begin, n, s.StatesSince(time.Time{}))
 				}
 			})
 		}
