@@ -19,6 +19,7 @@ var outageTime = flag.Duration("outage", 500*time.Millisecond, "how long outages
 
 // called is what became of one call of a load.
 type called struct {
+	n        int           // in the load
 	at, took time.Duration // since the load began
 	err      error
 }
@@ -44,7 +45,7 @@ func loadOf(s *Store, rate int, deadline time.Duration) (stop func() []called) {
 				defer cancel()
 				out := make([]backend.Decision, 1)
 				err := backend.DecideAll(ctx, s, hits(fmt.Sprint("key ", n%1000)), out)
-				c := called{start.Sub(begin), time.Since(start), err}
+				c := called{n, start.Sub(begin), time.Since(start), err}
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, c)
@@ -173,7 +174,8 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 					t.Error("nobody was told at once that the server is away")
 				}
 				if n := s.StatesSince(begin); n < 2 {
-					t.Errorf("a key had %d states, want two or more: nobody knows what the server still holds", n)
+					t.Errorf("since %v a key had %d states, want two or more: nobody knows what the server still holds; %d in all",
+						begin, n, s.StatesSince(time.Time{}))
 				}
 			})
 		}
