@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ const (
 type heart struct {
 	store *Store
 	name  string
+	told  bool                 // the server has had this one's heartbeat; the goroutine's own
 	seen  map[string]time.Time // when another one was last found alive; the goroutine's own
 	alive atomic.Int64         // 0: nobody knows
 	stop  context.CancelFunc
@@ -101,6 +103,12 @@ func (h *heart) beat(ctx context.Context) (alive int, err error) {
 	if err := h.store.servers.Ask(ctx, at, tell...); err != nil {
 		return 0, err
 	}
+	if h.told && !slices.Contains(names.Val(), h.name) { // what else the server held is gone as well
+		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
+			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
+		}
+	}
+	h.told = true
 	gone := []any{"hdel", replicasKey}
 	for i, name := range names.Val() {
 		text, _ := values.Val()[i+1].(string)

@@ -95,6 +95,10 @@ func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
 		return nil
 	}
 	redistest.Eventually(t, "both know of two", two)
+	began := time.Now()
+	if n := first.StatesSince(began); n != 1 {
+		t.Errorf("%d states are known of a server that lost none, want 1", n)
+	}
 	for range 3 {
 		server.Client().FlushAll(context.Background())
 		for end := time.Now().Add(beatPause); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -103,6 +107,12 @@ func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
 			}
 		}
 	}
+	redistest.Eventually(t, "the flushes are known", func() error {
+		if n := first.StatesSince(began); n < 3 {
+			return fmt.Errorf("a key may have had %d states; the server was flushed three times, heartbeats apart", n)
+		}
+		return nil
+	})
 }
 
 func TestTheNumberOfReplicasStaysThroughAnOutage(t *testing.T) {

@@ -61,12 +61,18 @@ local function kept(moment, window)
 	return ceil(moment / part) * part
 end
 
+-- spread is how many milliseconds longer than it needs the key is kept, by its hash tag: windows of all keys end at the
+-- same moments, and the server would else have all of them to remove at once.
+local function spread()
+	return (byte(key, 7) * 64 + byte(key, 8)) % 1000
+end
+
 -- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end
 -- before: what dropped limits have left in it would now outlive its time, and is to be trimmed.
 local function keep(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
 	if left < needed then
-		call('PEXPIRE', key, needed)
+		call('PEXPIRE', key, needed + spread())
 		return left >= 0 and now + left * 1000
 	end
 end
