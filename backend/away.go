@@ -11,7 +11,7 @@ type Reason uint8
 const (
 	// Late means that the answer did not come before the caller had to leave.
 	Late Reason = iota + 1
-	// Down means that the server is known not to answer, and was not asked.
+	// Down means that the server is known not to answer, or too late for this caller, and was not asked.
 	Down
 	// Refused means that the server answered with an error: it is full, loading, or denies a right.
 	Refused

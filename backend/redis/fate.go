@@ -29,7 +29,7 @@ type kind uint8
 const (
 	failed   kind = iota // it may have run, or never will: it must not be sent again
 	again                // it did not run, but may a little later, or elsewhere
-	unready              // the same, and nothing else would: the server loads, or has lost its primary
+	unready              // the same, and nothing else would: the server loads, or has lost its primary, or a whole cluster is down
 	demoted              // the same, and the connection leads to a replica
 	unloaded             // it did not run: the server does not know the script, or how it was called
 	moved                // it did not run: another server owns its key
@@ -75,6 +75,9 @@ func judgeSafe(err error) Fate {
 func JudgeText(text string) Fate {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	f := Fate{kind: refusals[code]}
+	if code == "CLUSTERDOWN" && strings.HasPrefix(rest, "The cluster is down") { // and not only the slot of a key
+		f.kind = unready
+	}
 	if f.kind == moved || f.kind == asked {
 		_, addr, found := strings.Cut(rest, " ") // after the slot
 		if !found {

@@ -83,6 +83,9 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 	if l.meter != nil && found >= unready {
 		l.meter.Answered(time.Since(start))
 	}
+	if found == answered {
+		l.pacer.answered(time.Since(start), time.Now())
+	}
 	shown := found
 	if shown == answered && time.Now().After(until) {
 		shown = lost // for those who asked

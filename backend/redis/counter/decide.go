@@ -179,7 +179,7 @@ func awayFor(why error) *backend.Away {
 		reason = backend.Busy
 	case errors.As(why, &reply), errors.Is(why, errUnreadable):
 		reason = backend.Refused
-	case errors.Is(why, redis.ErrNoOwner):
+	case errors.Is(why, redis.ErrNoOwner), errors.Is(why, errSlow):
 		reason = backend.Down
 	}
 	return &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}

@@ -70,7 +70,7 @@ func newLane(s *Store, client *goredis.Client) *lane {
 }
 
 // join lets checks of a call wait, in a row from first on. It returns false if the lane has closed. What cannot leave
-// before the caller does is answered at once, and so is everything while the server is away.
+// before the caller does, or hardly be answered, is answered at once, and so is everything while the server is away.
 func (l *lane) join(first *ask, now time.Time) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -82,6 +82,11 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		l.mu.Unlock()
 		l.store.health.Heard(false)
 		refuse(first, away)
+		return true
+	}
+	if l.out > 0 && !now.Add(l.pacer.fastest(now)).Before(first.call.leave) { // one is asked all the same, to find out more
+		l.mu.Unlock()
+		refuse(first, errSlow)
 		return true
 	}
 	first.joined = now

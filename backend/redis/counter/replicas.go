@@ -22,6 +22,8 @@ const (
 	beatPause = 5 * time.Second
 	// beatLife is for how long after its last heartbeat a replica counts as alive: two may be lost.
 	beatLife = 15 * time.Second
+	// quickBeats is how many heartbeats at the start are a second apart.
+	quickBeats = 4
 	// beatTime is how long a heartbeat may take.
 	beatTime = time.Second
 )
@@ -46,14 +48,18 @@ func newHeart(s *Store) *heart {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &heart{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: stop}
 	h.done.Go(func() {
-		for ctx.Err() == nil {
+		for beats := 0; ctx.Err() == nil; {
 			if h.quiet() {
 				pause(ctx, time.Second)
 				continue
 			}
 			if n, err := h.beat(ctx); err == nil {
 				h.alive.Store(int64(n))
-				pause(ctx, beatPause-mathrand.N(beatPause/5))
+				if beats++; beats < quickBeats { // others may start at the same time
+					pause(ctx, time.Second)
+				} else {
+					pause(ctx, beatPause-mathrand.N(beatPause/5))
+				}
 			} else {
 				pause(ctx, time.Second+mathrand.N(time.Second))
 			}

@@ -62,6 +62,7 @@ var ErrUnavailable = errors.New("redis is unavailable")
 
 var (
 	errLate       = errors.New("no answer in time")
+	errSlow       = errors.New("the server answers later than this caller can wait")
 	errBusy       = errors.New("more checks wait for the server than it can answer in time")
 	errUnreadable = errors.New("the reply is not the script's")
 )

@@ -17,9 +17,11 @@ const (
 	probePause = 100 * time.Millisecond
 	// leastGreeting is how long it may always take to connect for a PING.
 	leastGreeting = 100 * time.Millisecond
-	// pingTime is how long PONG is waited for, so that one that comes too late is not taken for silence. Nor may connecting
-	// take longer, unless callers are patient themselves.
-	pingTime = 250 * time.Millisecond
+	// pingTime is how long PONG is waited for, so that one that comes too late is not taken for silence, and how long
+	// connecting may take. Callers may be more patient: one PING of so many is, too. The others must not be, as one that
+	// was lost would hide for as long that the server is back.
+	pingTime   = 250 * time.Millisecond
+	patientTry = 4
 )
 
 // greetingTime returns how long it may take to connect for a PING: five times as long as callers wait, as TLS takes several
@@ -36,6 +38,7 @@ type watch struct {
 	trial   *batch                       // the one that is out while the server is returning
 	probing bool                         // a goroutine sends PING
 	probed  time.Time                    // when it did last
+	pacer   pacer                        // how fast the server answers lately
 	late    string                       // how the server answers too late, "" if it is not known to
 
 	life    context.Context // until the lane is closed
@@ -114,27 +117,34 @@ func (l *lane) probe(pause time.Duration) {
 	l.store.running.Go(func() {
 		pinger := redis.NewPinger(l.client)
 		defer pinger.Close()
-		for more := true; more; pause = pauseBetween() {
+		more := true
+		for try := 1; more; try++ {
 			select {
 			case <-time.After(pause):
 			case <-l.life.Done():
 				return
 			}
-			more = l.ping(pinger)
+			more = l.ping(pinger, try%patientTry == 0)
+			pause = pauseBetween()
 		}
 	})
 }
 
 func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
 
-// ping sends one PING. It reports whether another one shall follow.
-func (l *lane) ping(pinger *redis.Pinger) (more bool) {
+// ping sends one PING, and waits for it as long as callers would if it is patient. It reports whether another one shall
+// follow.
+func (l *lane) ping(pinger *redis.Pinger, patient bool) (more bool) {
 	sent := time.Now()
 	l.mu.Lock()
 	l.probed = sent
 	limit := l.breaker.limit()
 	l.mu.Unlock()
-	took, err := pinger.Ping(l.life, greetingTime(limit), max(limit, pingTime))
+	greeting, patience := greetingTime(limit), max(limit, pingTime)
+	if !patient {
+		greeting, patience = min(greeting, pingTime), pingTime
+	}
+	took, err := pinger.Ping(l.life, greeting, patience)
 	if l.life.Err() != nil {
 		return false
 	}
