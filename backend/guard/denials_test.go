@@ -234,7 +234,7 @@ func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) 
 
 // A guard before a store of its own must be as good as the store: it denies what the store would deny, for as long.
 func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(13, seed))
 			store, twin := newStore(t), newStore(t)
@@ -275,7 +275,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which all of them come at the same instant, so that none ends
 		g := New(newStore(t), Config{})
 		blocked := perMinute(t, 0)
-		for i := range 3 * denialShards * maxDenials {
+		for i := range denialShards * maxDenials * 5 / 4 {
 			ask(t, g, count(fmt.Sprint(i), blocked, 1))
 		}
 		if n := g.Stats().Keys; n > denialShards*maxDenials || n < denialShards*maxDenials/2 {

@@ -28,7 +28,7 @@ func TestAnAnswerComesInTimeWhetherOrNotRedisIsThere(t *testing.T) {
   descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 100000 }
-`, "REDIS_URL="+server.Addr)
+`, "REDIS_URL="+server.Addr, "ON_BACKEND_FAILURE=error")
 	c := w.client(t)
 	longest := time.Duration(0)
 	wants := func(when string, want codes.Code) func() error {
@@ -70,7 +70,7 @@ func TestWeirStartsAndWaitsWhereThereIsNoRedis(t *testing.T) {
   descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 100 }
-`, "REDIS_URL="+server.Addr)
+`, "REDIS_URL="+server.Addr, "ON_BACKEND_FAILURE=error")
 	c := w.client(t)
 	if _, err := c.hit("basic", "ann"); status.Code(err) != codes.Unavailable {
 		t.Errorf("without Redis a call is answered %v, want UNAVAILABLE", err)
