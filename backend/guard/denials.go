@@ -41,7 +41,6 @@ type denial struct {
 	hits      uint64
 	until     time.Time // it is believed
 	retry     time.Time // when a check of so many hits may fit
-	never     bool      // no such check ever fits
 	strictest int
 	before    uint64
 }
@@ -50,6 +49,7 @@ type denial struct {
 type recall struct {
 	known    bool
 	decision backend.Decision // if known
+	look     bool             // the check is looked at in place of being counted
 
 	able   bool      // the check's denial may be remembered
 	at     time.Time // when the store was asked, at the earliest
@@ -83,7 +83,7 @@ func (d *denials) recall(c *backend.Check, now time.Time) recall {
 	known, found := sh.known[string(c.Key)]
 	sh.mu.RUnlock()
 	if found && known.covers(c, now) {
-		r.known, r.decision = true, known.decision(now)
+		r.known, r.decision = true, known.decision(c, now)
 	}
 	return r
 }
@@ -93,12 +93,14 @@ func (k *denial) covers(c *backend.Check, now time.Time) bool {
 	return now.Before(k.until) && k.hits <= c.Hits && slices.Equal(k.limits, c.Limits)
 }
 
-// decision returns the denial as it is now.
-func (k *denial) decision(now time.Time) backend.Decision {
-	wait := k.retry.Sub(now)
+// decision returns the denial of a check as it is now. One of more hits than were denied has to wait at least as long.
+func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
+	wait := max(0, k.retry.Sub(now))
 	retry := wait
-	if k.never {
-		retry = backend.Never
+	for i := range c.Limits {
+		if c.Hits > c.Limits[i].Capacity() {
+			retry = backend.Never
+		}
 	}
 	return backend.Decision{Source: backend.FromDenyCache, Strictest: k.strictest, Before: k.before, ResetIn: wait, RetryIn: retry}
 }
@@ -117,7 +119,7 @@ func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall)
 		}
 	}
 	now := time.Now()
-	k := denial{hits: c.Hits, until: r.at.Add(holds), retry: now.Add(given.ResetIn), never: given.RetryIn == backend.Never,
+	k := denial{hits: c.Hits, until: r.at.Add(holds), retry: now.Add(given.ResetIn),
 		strictest: given.Strictest, before: given.Before}
 	if !now.Before(k.until) {
 		return
@@ -137,21 +139,23 @@ func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall)
 	sh.size.Store(int32(len(sh.known)))
 }
 
-// makeRoom lets go of denials that hold no longer, and of any one if there is none. The caller holds mu.
+// makeRoom lets go of some denials of a full shard: of those among a few that hold no longer, and of one at least. The
+// caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time) {
 	if len(sh.known) < maxDenials {
 		return
 	}
+	seen, last := 0, ""
 	for key, k := range sh.known {
-		if !now.Before(k.until) {
+		if last = key; !now.Before(k.until) {
 			delete(sh.known, key)
 		}
-	}
-	for key := range sh.known {
-		if len(sh.known) < maxDenials {
-			return
+		if seen++; seen == 16 {
+			break
 		}
-		delete(sh.known, key)
+	}
+	if len(sh.known) == maxDenials {
+		delete(sh.known, last)
 	}
 }
 

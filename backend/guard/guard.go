@@ -65,7 +65,6 @@ func New(store Store, c Config) *Guard {
 type call struct {
 	recalls []recall     // of each check
 	part    backend.Part // what the store is asked, if that is not the whole call as it came
-	looked  []bool       // of each check of the part: it is looked at in place of being counted
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
@@ -89,7 +88,7 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	if err == nil {
 		g.learn(c, checks, out)
-		g.degrade(ctx, checks, out)
+		g.degrade(ctx, c, checks, out)
 	}
 	c.reset()
 	g.calls.Put(c)
@@ -122,27 +121,31 @@ func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, ou
 		if c.recalls[i].known {
 			continue
 		}
-		c.part.Add(checks, i)
-		look := refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i])
-		c.looked = append(c.looked, look)
-		if look {
-			c.part.Checks[len(c.part.Checks)-1].Op = backend.Look
-		}
+		c.recalls[i].look = refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i])
+		c.add(&c.part, checks, i)
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
-	for i, look := range c.looked {
-		if d := &c.part.Out[i]; look && err == nil && d.Err == nil {
-			settle(d, &c.part.Checks[i])
+	c.part.HandOver(out)
+	for i := range checks {
+		if d := &out[i]; c.recalls[i].look && err == nil && d.Err == nil {
+			d.Source = backend.FromLook
+			settle(d, &checks[i])
 		}
 	}
-	c.part.HandOver(out)
 	return err
+}
+
+// add adds a check to a part, as a look if it is to be one.
+func (c *call) add(to *backend.Part, checks []backend.Check, i int) {
+	to.Add(checks, i)
+	if c.recalls[i].look {
+		to.Checks[len(to.Checks)-1].Op = backend.Look
+	}
 }
 
 // settle makes the answer to a look that of the count that it stands for. How long a count of several hits has to wait
 // the look does not tell: until the first hit leaves, at least.
 func settle(d *backend.Decision, check *backend.Check) {
-	d.Source = backend.FromLook
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
 	}
@@ -169,7 +172,7 @@ func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision) {
 // reset empties the call and keeps its room.
 func (c *call) reset() {
 	clear(c.recalls)
-	c.recalls, c.looked = c.recalls[:0], c.looked[:0]
+	c.recalls = c.recalls[:0]
 	c.part.Reset()
 }
 

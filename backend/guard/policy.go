@@ -13,15 +13,14 @@ import (
 const retryAway = time.Second
 
 // degrade decides by its policy each check that the store gave no answer to.
-func (g *Guard) degrade(ctx context.Context, checks []backend.Check, out []backend.Decision) {
+func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision) {
 	var here *backend.Part // checks that are counted in this process
-	var reasons []backend.Reason
 	for i := range checks {
 		if out[i].Err == nil {
 			continue
 		}
-		reason := backend.ReasonOf(out[i].Err)
-		switch g.policyOf(&checks[i]) {
+		reason, policy := backend.ReasonOf(out[i].Err), g.policyOf(&checks[i])
+		switch policy {
 		case descriptors.PolicyAllow:
 			out[i] = allow(&checks[i])
 		case descriptors.PolicyDeny:
@@ -30,18 +29,24 @@ func (g *Guard) degrade(ctx context.Context, checks []backend.Check, out []backe
 			if here == nil {
 				here = new(backend.Part)
 			}
-			here.Add(checks, i)
-			reasons = append(reasons, reason)
+			c.add(here, checks, i)
 		}
-		out[i].Reason = reason
+		out[i].Reason, out[i].Policy = reason, policy
 	}
-	if here == nil {
-		return
+	if here != nil {
+		g.countHere(ctx, c, here, checks, out)
 	}
+}
+
+// countHere decides a part of the checks in this process.
+func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, checks []backend.Check, out []backend.Decision) {
 	g.local.decide(ctx, here)
-	for i := range here.Out {
-		here.Out[i].Reason = reasons[i]
-	}
+	here.Each(func(i int, d *backend.Decision) {
+		d.Reason, d.Policy = out[i].Reason, out[i].Policy
+		if c.recalls[i].look && d.Err == nil {
+			settle(d, &checks[i])
+		}
+	})
 	here.HandOver(out)
 }
 

@@ -3,7 +3,9 @@ package guard
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -81,6 +83,9 @@ func TestEachPolicyDecidesWhatItSaysWhileRedisIsGone(t *testing.T) {
 		if d.Allowed != want.allowed || d.Source != want.source || d.Reason == 0 || (d.Err != nil) != (i == 3) {
 			t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s", checks[i].Key, d, want.allowed, want.source, want.why)
 		}
+	}
+	if out[1].Policy != descriptors.PolicyDeny || out[2].Policy != descriptors.PolicyDeny {
+		t.Errorf("deny is shown as %v, and of a refund as %v", out[1].Policy, out[2].Policy)
 	}
 	if d := out[1]; d.RetryIn <= 0 {
 		t.Errorf("deny tells to come again after %v; want some time", d.RetryIn)
@@ -166,20 +171,58 @@ func TestADeniedHotKeyHardlyAsksRedis(t *testing.T) {
 	}
 }
 
-func TestADeniedKeyIsRefusedWhileRedisIsGoneForAsLongAsThatIsKnown(t *testing.T) {
-	store, proxy := behind(t)
-	g := New(store, Config{Policy: descriptors.PolicyAllow})
-	limits := limitOf(t, 1, descriptors.Hour, descriptors.SlidingWindow)
-	decideIn(t, g, 5*time.Second, count("k", limits, 1), count("k", limits, 1))
-	proxy.Refuse()
-	proxy.ResetAll()
-	out := decideIn(t, g, 200*time.Millisecond, count("k", limits, 1), count("new", limits, 1))
-	if d := out[1]; !d.Allowed || d.Source != backend.FromPolicy {
-		t.Errorf("a key of which nothing is known got %+v, want it allowed by the policy", d)
+// goes is a store that can go away.
+type goes struct {
+	*asked
+	away atomic.Bool
+}
+
+func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if !s.away.Load() {
+		return s.asked.Decide(ctx, checks, out)
 	}
-	if d := out[0]; d.Allowed && d.Source != backend.FromPolicy {
-		t.Errorf("a key that was denied just before got %+v, want the denial, or after a second the policy", d)
+	for i := range checks {
+		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: counter.ErrUnavailable}}
 	}
+	return nil
+}
+
+func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &goes{asked: newStore(t)}
+		g := New(store, Config{Policy: descriptors.PolicyAllow})
+		denied := count("k", hasDenied(t, g, "k", 10, 1), 1)
+		store.away.Store(true)
+		time.Sleep(900 * time.Millisecond)
+		if d := ask(t, g, denied); d.Allowed || d.Source != backend.FromDenyCache {
+			t.Errorf("within a second of its denial a key got %+v, want the denial: nobody needs a store to know it", d)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if d := ask(t, g, denied); !d.Allowed || d.Source != backend.FromPolicy || d.Policy != descriptors.PolicyAllow {
+			t.Errorf("a second after its denial it got %+v, want what the policy says", d)
+		}
+	})
+}
+
+func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &goes{asked: newStore(t)}
+		g := New(store, Config{Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 100}) }})
+		defer func() { _ = g.local.close() }()
+		denied := count("denied", hasDenied(t, g, "denied", 10, 1), 1)
+		sibling := count("sibling", perMinute(t, 2), 1)
+		sibling.OnFailure = descriptors.PolicyLocal
+		store.away.Store(true)
+		var out [2]backend.Decision
+		for range 5 {
+			if err := g.Decide(t.Context(), []backend.Check{sibling, denied}, out[:]); err != nil || !out[0].Allowed || out[0].Remaining != 2 {
+				t.Fatalf("beside a known denial the other descriptor got %+v (%v), want it looked at, with both hits left", out[0], err)
+			}
+		}
+		if out[0].Source != backend.FromLocal || out[1].Source != backend.FromDenyCache {
+			t.Errorf("decided by %d and %d, want this process and the deny cache", out[0].Source, out[1].Source)
+		}
+	})
 }
 
 func TestSharesAddUpToNoMoreThanTheLimitWhereItIsLargeEnough(t *testing.T) {

@@ -190,6 +190,9 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return // the node has left meanwhile
+	}
 	r.placeKeys()
 	if r.NodeLoss == Remap {
 		r.losses.moved(n.name, err != nil, time.Now())

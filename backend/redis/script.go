@@ -122,7 +122,7 @@ func (s *Script) load(ctx context.Context, client *goredis.Client) error {
 	case failed:
 		return fmt.Errorf("loading the script: %w", err)
 	case demoted: // a replica takes no library
-		disconnect(ctx, client)
+		Disconnect(ctx, client)
 	}
 	return nil
 }

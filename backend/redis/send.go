@@ -211,7 +211,7 @@ func (s *Sender[E]) aim(ctx context.Context, e *Errand, mended map[*goredis.Clie
 			redirects.Reload()
 		}
 		if e.fate.kind == demoted {
-			disconnect(ctx, client)
+			Disconnect(ctx, client)
 		}
 	}
 	return s.servers.find(e)
@@ -228,12 +228,9 @@ func (s *Servers) find(e *Errand) error {
 	return err
 }
 
-// Disconnect closes the connections to a server that nothing uses now, once it has shown that it is a replica.
-func Disconnect(ctx context.Context, client *goredis.Client) { disconnect(ctx, client) }
-
-// disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
+// Disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
 // to the primary. go-redis closes one, and none where a script hands the refusal on for each check.
-func disconnect(ctx context.Context, client *goredis.Client) {
+func Disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()
 		err := conn.Ping(ctx).Err() // uses the connection

@@ -32,7 +32,8 @@ func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *
 		func() float64 { return float64(replicas()) })
 	for _, unit := range descriptors.Units() {
 		metrics.Gauge("weir_over_admission_bound", "How many times its limit a key may admit at most in a window that "+
-			"ends now, as its count may have been lost or kept in this process meanwhile; what the policy allow let pass is not part of it.",
+			"ends now, as its count may have been lost, or kept by replicas, whose shares are one hit at least; what the policy "+
+			"allow let pass is not part of it.",
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}

@@ -20,7 +20,7 @@ const MaxHits = 1 << 40
 // so that no reader sees a part that is larger than its whole.
 type Counter struct {
 	totals  [history.Outcomes]atomic.Uint64
-	drained [history.Outcomes]uint64 // what Drain has handed out of each; for those who hold the recorder's lock
+	drained [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
 }
 
 // Admit counts hits that passed, of which so many were near the limit; see [Near].

@@ -144,6 +144,9 @@ func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T
 		}
 	}
 	c := ask(t, l, "shop", 1, all...)
+	if got := c.Statuses[5]; got.Over || got.FullFor != 0 {
+		t.Errorf("a shadow rule is %+v, want it to refuse nothing, and to let nobody wait", got)
+	}
 	if got := left(c); got[3] != 10-6 || got[4] != 0 {
 		t.Errorf("of what is charged whatever the verdict %v are left, want 4 and 0: it stays charged", got[3:5])
 	}

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -14,7 +15,7 @@ func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
 	if degraded := d.Err != nil || d.Source.Degraded(); degraded {
-		s.Policy, s.Reason = policyOf(d), d.Reason
+		s.Policy, s.Reason = cmp.Or(d.Policy, descriptors.PolicyError), d.Reason
 		c.Degraded = true
 		p.hits.Degrade(check.Hits)
 		l.Degraded.Count(c.Domain, s.rule, s.Policy, s.Reason)
@@ -25,7 +26,9 @@ func (l *Limiter) record(c *Call, i int) {
 	s.Limit = &check.Limits[d.Strictest]
 	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
 	if d.Allowed {
-		s.FullFor = d.NextIn
+		if !p.shadow { // which makes nobody wait
+			s.FullFor = d.NextIn
+		}
 		l.recordAllowed(p.hits, s.Limit, d, check)
 		return
 	}
@@ -33,19 +36,6 @@ func (l *Limiter) record(c *Call, i int) {
 	if !p.shadow {
 		s.Over, s.RetryIn = true, d.RetryIn
 	}
-}
-
-// policyOf returns the failure policy that a degraded decision comes from.
-func policyOf(d *backend.Decision) descriptors.Policy {
-	switch {
-	case d.Err != nil:
-		return descriptors.PolicyError
-	case d.Source == backend.FromLocal:
-		return descriptors.PolicyLocal
-	case d.Allowed:
-		return descriptors.PolicyAllow
-	}
-	return descriptors.PolicyDeny
 }
 
 func (l *Limiter) recordAllowed(to *hits.Counter, limit *descriptors.Limit, d *backend.Decision, check *backend.Check) {
@@ -72,8 +62,8 @@ type Refunds struct {
 }
 
 // giveBack refunds what a refused request has charged to those of its descriptors that are not over. It does so once,
-// within the request's deadline; what that does not reach stays charged, and is counted. Hits that are charged whatever
-// the verdict are a cost that is there: they stay.
+// within the request's deadline; what that does not reach stays charged, and is counted. Hits that the descriptor or the
+// rule charges whatever the verdict are a cost that is there: they stay.
 func (l *Limiter) giveBack(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {
@@ -98,6 +88,7 @@ func (l *Limiter) giveBack(ctx context.Context, c *Call) {
 	}
 	c.round.Each(func(check int, d *backend.Decision) {
 		if s := &c.Statuses[c.pending[check].descriptor]; d.Err == nil {
+			s.Limit = &c.checks[check].Limits[d.Strictest]
 			s.Remaining, s.ResetIn, s.FullFor = d.Remaining, d.ResetIn, 0
 		}
 	})

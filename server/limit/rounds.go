@@ -42,6 +42,9 @@ func (l *Limiter) askInRounds(ctx context.Context, c *Call) {
 	}
 	if err := l.askAgain(ctx, c, false); err == nil && !l.wouldRefuse(c) {
 		_ = l.askAgain(ctx, c, true) // the decisions hold its error
+		for i := range c.pending {
+			c.pending[i].spared = false
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ descriptors:
   - {key: window, rate_limit: {requests_per_unit: 4, unit: minute}}
   - {key: brief, rate_limit: {requests_per_unit: 2, unit: second}}
   - {key: fixed, rate_limit: {requests_per_unit: 3, unit: minute, algorithm: fixed_window}}
+  - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 3, unit: hour}}
   - {key: log, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: sliding_log}}
   - key: several
     charge: always
@@ -92,7 +93,7 @@ func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string,
 // then: one who is early may count.
 func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
-	all := []string{"window", "brief", "fixed", "log", "several", "mixed"}
+	all := []string{"window", "brief", "fixed", "log", "several", "mixed", "shadow"}
 	w, waits, filled := newWaiter(t), 0, 0
 	for round := range 3000 {
 		early, late := fmt.Sprintf("early%d", round), fmt.Sprintf("late%d", round)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -255,9 +255,12 @@ func (w *worker) forget(ctx context.Context, p history.Partition, now int64) err
 	return nil
 }
 
-// heard is when a writer was heard of last, by its position.
+// heard is when a writer was heard of last, by its position: its last number.
 func heard(position string) (at int64, ok bool) {
-	var seq uint64
-	n, err := fmt.Sscanf(position, "%d %d", &seq, &at)
-	return at, n == 2 && err == nil
+	_, last, _ := strings.Cut(position, " ")
+	if _, after, refused := strings.Cut(last, " "); refused {
+		last = after
+	}
+	at, err := strconv.ParseInt(last, 10, 64)
+	return at, err == nil
 }

@@ -112,7 +112,7 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 		a.Unanswered(fate, why)
 	}
 	if away != nil && replica { // nobody sends again, and would leave it
-		redis.Disconnect(l.life, r.Client)
+		l.disconnect()
 	}
 }
 
@@ -172,8 +172,8 @@ func (b *batch) process(ctx context.Context, r redis.Route, way redis.Way, size 
 		_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
 		_, _ = pipe.Exec(ctx)
 	}
-	for _, e := range b.commands[:n] {
-		if shown, why := e.shown(); shown > found || err == nil {
+	for i, e := range b.commands[:n] {
+		if shown, why := e.shown(); i == 0 || shown > found {
 			found, err = shown, why
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
 )
 
 // event is something that a breaker is told, so long after the one before.
@@ -104,6 +107,40 @@ func TestPongMayComeAsLateAsAnswersMay(t *testing.T) {
 		b.leaves(waits, time.Unix(1, 0))
 		if got := b.limit(); got != want {
 			t.Errorf("callers wait %v: PONG may take %v, want %v", waits, got, want)
+		}
+	}
+}
+
+// A hurried caller's loss alone leaves the breaker calm. The PING that it leads to may fail while patient callers are
+// answered: a server that takes no new connections, and serves those that it has.
+func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
+	s := opensAt(t, redis.Config{URL: proxy.Addr})
+	redistest.Eventually(t, "it counts", func() error { _, err := decide(s, time.Second, "key"); return err })
+	client, err := s.servers.Owner([]byte("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.lane(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Drop(redistest.Replies)
+	now := time.Now()
+	l.mu.Lock()
+	l.breaker.leaves(400*time.Millisecond, now)
+	l.probed = time.Time{}
+	l.mu.Unlock()
+	l.heard(lost, now, 18*time.Millisecond, errLate)
+	for probing := true; probing; time.Sleep(10 * time.Millisecond) {
+		l.heard(answered, time.Now(), 400*time.Millisecond, nil)
+		l.mu.Lock()
+		probing = l.probing
+		away := l.breaker.condition != serving
+		l.mu.Unlock()
+		if away {
+			t.Fatal("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
 		}
 	}
 }

@@ -326,5 +326,5 @@ func (l *lane) retire(now time.Time) bool {
 func (l *lane) stats() ServerStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ServerStats{Name: l.name, Out: l.out, Waiting: l.checks, Away: l.breaker.condition != serving}
+	return ServerStats{Name: l.name, Out: l.out, Waiting: l.checks, Away: l.breaker.condition == absent}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -109,14 +108,6 @@ func (p *Pair) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 func (p *Pair) Reset(ctx context.Context, key []byte) error {
 	return p.both(func(s *Store) error { return s.Reset(ctx, key) })
 }
-
-// StatesSince returns how many states a key of either store may have had since t, at most; see Store.
-func (p *Pair) StatesSince(t time.Time) int {
-	return max(p.main.StatesSince(t), p.perSecond.StatesSince(t))
-}
-
-// Replicas returns how many processes of weir live, as far as Redis knows; see Store.
-func (p *Pair) Replicas() int { return p.main.Replicas() }
 
 // Close closes both stores.
 func (p *Pair) Close() error { return p.both((*Store).Close) }

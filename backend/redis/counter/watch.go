@@ -73,7 +73,7 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 	before := l.breaker.condition
 	something()
 	after := l.breaker.condition
-	l.calm.Store(l.breaker.calm())
+	l.calm.Store(l.breaker.calm() && !l.probing) // an answer outweighs a PING that is on its way
 	switch {
 	case after == before:
 	case after == absent:
@@ -85,8 +85,9 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 		l.away.Store(nil)
 		l.stir(now)
 	}
+	away := l.away.Load()
 	l.mu.Unlock()
-	if away := l.away.Load(); away != nil {
+	if away != nil {
 		waiting.refuse(away)
 	}
 }
@@ -167,6 +168,13 @@ func (l *lane) ping(pinger *redis.Pinger, patient bool) (more bool) {
 		}
 	}
 	return more
+}
+
+// disconnect closes the connections that lead to a replica, where new ones may lead to the primary.
+func (l *lane) disconnect() {
+	ctx, cancel := context.WithTimeout(l.life, pingTime)
+	defer cancel()
+	redis.Disconnect(ctx, l.client)
 }
 
 // slow returns an error that wraps ErrSlow while the server is not asked since it answers too late, else nil.
