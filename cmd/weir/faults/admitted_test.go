@@ -86,7 +86,7 @@ func (s *scene) judgeDenied(calls []call) string {
 			denied++
 			used := uint32(0)
 			for _, other := range keys[k] {
-				if other.ended >= earliest && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
+				if other.countedBy() >= earliest && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
 					used++
 				}
 			}

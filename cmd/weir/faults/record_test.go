@@ -41,6 +41,18 @@ func (c *call) mayCount() bool {
 	return !c.exact() && c.reason != "down" && c.reason != "busy"
 }
 
+// unheard is for how long after its end the hit of a call that nobody answered may still be counted: what was sent waits
+// in a socket for a server that the machine holds up.
+const unheard = time.Second
+
+// countedBy is when the call's hit is counted at the latest, if it is.
+func (c *call) countedBy() time.Duration {
+	if c.exact() {
+		return c.ended
+	}
+	return c.ended + unheard
+}
+
 // record is all calls of a row.
 type record struct {
 	epoch time.Time
