@@ -14,46 +14,44 @@ import (
 func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
-	if degraded := d.Err != nil || d.Source.Degraded(); degraded {
-		s.Policy, s.Reason = cmp.Or(d.Policy, descriptors.PolicyError), d.Reason
+	degraded := d.Err != nil || d.Source.Degraded()
+	if degraded {
 		c.Degraded = true
-		p.hits.Degrade(check.Hits)
+		s.Policy, s.Reason = cmp.Or(d.Policy, descriptors.PolicyError), d.Reason
 		l.Degraded.Count(c.Domain, s.rule, s.Policy, s.Reason)
+		p.hits.Degrade(check.Hits)
 	}
 	if d.Err != nil {
 		return
 	}
 	s.Limit = &check.Limits[d.Strictest]
 	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
-	if d.Allowed {
-		if !p.shadow { // which makes nobody wait
-			s.FullFor = d.NextIn
-		}
-		l.recordAllowed(p.hits, s.Limit, d, check)
-		return
-	}
-	l.recordDenied(p, s.Limit, d, check)
-	if !p.shadow {
+	switch {
+	case p.shadow: // it refuses nothing, and makes nobody wait
+	case d.Allowed:
+		s.FullFor = d.NextIn
+	default:
 		s.Over, s.RetryIn = true, d.RetryIn
 	}
-}
-
-func (l *Limiter) recordAllowed(to *hits.Counter, limit *descriptors.Limit, d *backend.Decision, check *backend.Check) {
-	if !d.Source.Degraded() {
-		to.Admit(check.Hits, hits.Near(limit.Capacity(), d.Before, check.Hits, l.options.NearRatio))
+	if !degraded {
+		l.recordHits(p, d, check, s.Limit)
 	}
 }
 
-func (l *Limiter) recordDenied(p *pending, limit *descriptors.Limit, d *backend.Decision, check *backend.Check) {
-	if d.Source.Degraded() {
-		return
-	}
-	fitted := uint64(0)
-	if check.Charge.Always(limit) { // what a denied charge took of the room that was left was within
+// recordHits records the hits of a check that a store decided.
+func (l *Limiter) recordHits(p *pending, d *backend.Decision, check *backend.Check, limit *descriptors.Limit) {
+	fitted := check.Hits
+	switch {
+	case d.Allowed:
+	case check.Charge.Always(limit): // what a denied charge took of the room that was left was within
 		fitted = min(check.Hits, limit.Capacity()-min(limit.Capacity(), d.Before))
-		p.hits.Admit(fitted, hits.Near(limit.Capacity(), d.Before, fitted, l.options.NearRatio))
+	default:
+		fitted = 0
 	}
-	p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
+	p.hits.Admit(fitted, hits.Near(limit.Capacity(), d.Before, fitted, l.options.NearRatio))
+	if !d.Allowed {
+		p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
+	}
 }
 
 // Refunds counts what was given back to descriptors of refused requests.
