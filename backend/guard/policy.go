@@ -58,16 +58,21 @@ func (g *Guard) policyOf(c *backend.Check) descriptors.Policy {
 	return c.OnFailure
 }
 
-// allow lets a check pass as if nothing counted yet. What it speaks of is the limit with the least room.
+// allow lets a check pass as if nothing counted yet, unless a limit blocks everything, for which nobody needs a store.
+// What it speaks of is the limit with the least room.
 func allow(c *backend.Check) backend.Decision {
-	d := backend.Decision{Allowed: true, Source: backend.FromPolicy}
+	d := backend.Decision{Source: backend.FromPolicy}
 	room := c.Limits[0].Capacity()
 	for i := range c.Limits {
 		if n := c.Limits[i].Capacity(); n < room {
 			d.Strictest, room = i, n
 		}
 	}
-	d.Remaining = room
+	if room == 0 && c.Op != backend.Refund {
+		d.ResetIn, d.RetryIn = c.Limits[d.Strictest].Window, backend.Never
+		return d
+	}
+	d.Allowed, d.Remaining = true, room
 	if c.Op == backend.Count {
 		d.Remaining -= min(room, c.Hits)
 	}

@@ -30,6 +30,8 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case NoPrimary(err):
+		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
 	case Forbidden(err):
 		hint = "; grant all that weir needs" + s.note() + ": " + s.ACLLine(from)
 	case takesNoWrites.MatchString(err.Error()):
@@ -43,6 +45,10 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	}
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
 }
+
+// NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked for.
+// A script and PING never answer that there is nothing.
+func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
 func (s *Servers) ACLLine(from Server) string {

@@ -52,7 +52,7 @@ func (p *Pinger) ask(ctx context.Context, patience time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &reply):
+	case !errors.As(err, &reply), NoPrimary(err):
 		p.Close()
 	case !JudgeText(reply.Error()).Unready():
 		return nil

@@ -28,6 +28,8 @@ descriptors:
   - {key: watched, on_backend_failure: deny, shadow_mode: true, rate_limit: {requests_per_unit: 10, unit: hour}}
   - {key: here, on_backend_failure: local, rate_limit: {requests_per_unit: 4, unit: hour}}
   - {key: unsure, on_backend_failure: error, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: shadow, on_backend_failure: error, shadow_mode: true, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: blocked, rate_limit: {requests_per_unit: 0, unit: hour}}
 `
 
 // newGuarded makes a limiter whose Redis is gone.
@@ -94,6 +96,22 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 		if total[kind] != want {
 			t.Errorf("%d decisions are counted as %q, want %d of %v", total[kind], kind, want, total)
 		}
+	}
+}
+
+func TestWithoutAStoreARequestIsRefusedIfAnyOfItsDescriptorsIs(t *testing.T) {
+	l, _ := newGuarded(t)
+	for _, keys := range [][]string{{"unsure", "strict"}, {"strict", "unsure"}, {"blocked", "unsure"}, {"blocked"}} {
+		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 1}}
+		for _, key := range keys {
+			c.Descriptors = append(c.Descriptors, one(key, "x"))
+		}
+		if err := l.Decide(t.Context(), c); err != nil || !c.Over {
+			t.Errorf("%v: over is %v, error %v; want it refused: no verdict on one descriptor opens no door that another closes", keys, c.Over, err)
+		}
+	}
+	if c := ask(t, l, "shop", 1, one("shadow", "x"), one("open", "x")); c.Over || !c.Degraded {
+		t.Errorf("a rule in shadow mode without a verdict makes the request over: %v, degraded: %v; want it let pass, and told", c.Over, c.Degraded)
 	}
 }
 

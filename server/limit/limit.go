@@ -123,11 +123,16 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	var undecided error
 	for i := range c.checks {
 		l.record(c, i)
-		undecided = cmp.Or(undecided, c.decisions[i].Err)
+		if !c.pending[i].shadow && !l.options.Shadow { // which refuse nothing, whatever a store would say
+			undecided = cmp.Or(undecided, c.decisions[i].Err)
+		}
 	}
 	l.conclude(c)
-	if c.Over && undecided == nil && r.config.RefundsOnDeny(c.Domain) {
+	if c.Over && r.config.RefundsOnDeny(c.Domain) {
 		l.giveBack(ctx, c)
+	}
+	if c.Over { // one denial is enough, whatever the others would be
+		return nil
 	}
 	return undecided
 }

@@ -112,6 +112,8 @@ func outcomeOf(err error, written bool) outcome {
 	switch {
 	case err == nil:
 		return answered
+	case redis.NoPrimary(err):
+		return unreachable
 	case errors.As(err, &reply) && redis.JudgeText(reply.Error()).Unready():
 		return unready
 	case errors.As(err, &reply):

@@ -177,6 +177,8 @@ func awayFor(why error) *backend.Away {
 	switch {
 	case errors.Is(why, errBusy):
 		reason = backend.Busy
+	case redis.NoPrimary(why):
+		reason = backend.Down
 	case errors.As(why, &reply), errors.Is(why, errUnreadable):
 		reason = backend.Refused
 	case errors.Is(why, redis.ErrNoOwner), errors.Is(why, errSlow):

@@ -83,3 +83,19 @@ func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
+	t.Parallel()
+	set := redistest.Sentinel(t)
+	s := opensAt(t, redis.Config{Type: redis.Sentinel, URL: "nobody," + strings.Join(set.Addrs(), ",")})
+	redistest.Eventually(t, "the breaker opens", func() error {
+		_, err := decide(s, time.Second, "key")
+		if servers := s.Stats().Servers; len(servers) != 1 || !servers[0].Away {
+			return fmt.Errorf("it is closed, and a call got %v", err)
+		}
+		if backend.ReasonOf(err) != backend.Down {
+			return fmt.Errorf("a call got %v for the reason %v, want down", err, backend.ReasonOf(err))
+		}
+		return nil
+	})
+}

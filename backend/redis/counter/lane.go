@@ -78,7 +78,7 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		return false
 	}
 	l.lastUsed = now
-	if away := l.away.Load(); away != nil {
+	if away := l.away.Load(); away != nil && !l.admits(first.call.leave, now) {
 		l.mu.Unlock()
 		l.store.health.Heard(false)
 		refuse(first, away)

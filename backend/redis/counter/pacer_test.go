@@ -82,3 +82,37 @@ func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
 	redistest.Eventually(t, "a server that is prompt again is asked by all", func() error { return ask(20 * time.Millisecond) })
 	t.Logf("%d callers in a hurry were told at once, %d waited", told, waited)
 }
+
+func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
+	s := opensAt(t, redis.Config{URL: proxy.Addr})
+	redistest.Eventually(t, "it counts", func() error { _, err := decide(s, time.Second, "key"); return err })
+	proxy.Delay(redistest.Replies, 60*time.Millisecond)
+	ask := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		return backend.DecideAll(ctx, s, hits("key"), make([]backend.Decision, 1))
+	}
+	end := make(chan struct{})
+	var hurried sync.WaitGroup
+	hurried.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_ = ask(20 * time.Millisecond)
+			}
+		}
+	})
+	redistest.Eventually(t, "those in a hurry have opened the breaker", func() error {
+		if !s.Stats().Servers[0].Away {
+			return errors.New("it is closed")
+		}
+		return nil
+	})
+	redistest.Eventually(t, "a patient caller is answered all the same", func() error { return ask(450 * time.Millisecond) })
+	close(end)
+	hurried.Wait()
+}

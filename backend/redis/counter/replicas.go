@@ -32,13 +32,14 @@ const (
 // that a process chose at random, and when it told last, in milliseconds since 1970 by the server's clock. A nil heart
 // knows of nobody.
 type heart struct {
-	store *Store
-	name  string
-	told  bool                 // the server has had this one's heartbeat; the goroutine's own
-	seen  map[string]time.Time // when another one was last found alive; the goroutine's own
-	alive atomic.Int64         // 0: nobody knows
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	store  *Store
+	name   string
+	told   bool                 // the server has had this one's heartbeat; the goroutine's own, as all below
+	beaten time.Time            // when it last had
+	seen   map[string]time.Time // when another one was last found alive
+	alive  atomic.Int64         // 0: nobody knows
+	stop   context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // replicasKey is where the heartbeats are.
@@ -109,12 +110,13 @@ func (h *heart) beat(ctx context.Context) (alive int, err error) {
 	if err := h.store.servers.Ask(ctx, at, tell...); err != nil {
 		return 0, err
 	}
-	if h.told && !slices.Contains(names.Val(), h.name) { // what else the server held is gone as well
+	// Without this one's heartbeat, what else the server held is gone as well. That it was away is known already.
+	if h.told && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.beaten) == 1 {
 		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
 			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
 		}
 	}
-	h.told = true
+	h.told, h.beaten = true, time.Now()
 	gone := []any{"hdel", replicasKey}
 	for i, name := range names.Val() {
 		text, _ := values.Val()[i+1].(string)

@@ -15,8 +15,9 @@ const (
 	// probePause is how long after a PING the next one follows at the earliest, and half as much again at the latest:
 	// replicas do not come all at once.
 	probePause = 100 * time.Millisecond
-	// leastGreeting is how long it may always take to connect for a PING.
-	leastGreeting = 100 * time.Millisecond
+	// leastGreeting is how long it may always take to connect for a PING, which is two answers: a server that is only late
+	// must not be taken for one that is gone.
+	leastGreeting = 200 * time.Millisecond
 	// pingTime is how long PONG is waited for, so that one that comes too late is not taken for silence, and how long
 	// connecting may take. Callers may be more patient: one PING of so many is, too. The others must not be, as one that
 	// was lost would hide for as long that the server is back.
@@ -39,6 +40,7 @@ type watch struct {
 	probing bool                         // a goroutine sends PING
 	probed  time.Time                    // when it did last
 	pacer   pacer                        // how fast the server answers lately
+	needs   time.Duration                // how long it takes to answer while it answers too late, else 0
 	late    string                       // how the server answers too late, "" if it is not known to
 
 	life    context.Context // until the lane is closed
@@ -58,7 +60,7 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 		tried := l.breaker.condition == returning
 		l.breaker.hears(o, left, patience, now)
 		if tried && o == lost && l.breaker.condition == absent {
-			l.late = "it answers PING, and no batch in time"
+			l.late, l.needs = "it answers PING, and no batch in time", 2*patience
 		}
 		if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
 			l.probe(0)
@@ -80,7 +82,7 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 		waiting = l.opened(before, now, err)
 	default:
 		if after == serving {
-			l.late = ""
+			l.late, l.needs = "", 0
 		}
 		l.away.Store(nil)
 		l.stir(now)
@@ -154,8 +156,9 @@ func (l *lane) ping(pinger *redis.Pinger, patient bool) (more bool) {
 		l.breaker.pinged(err, took, sent, now)
 		switch {
 		case err != nil:
-			l.late = ""
+			l.late, l.needs = "", 0
 		case took > limit:
+			l.needs = took
 			l.late = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), limit)
 		}
 		l.probing = l.breaker.condition == absent
@@ -175,6 +178,17 @@ func (l *lane) disconnect() {
 	ctx, cancel := context.WithTimeout(l.life, pingTime)
 	defer cancel()
 	redis.Disconnect(ctx, l.client)
+}
+
+// admits lets a caller in who can wait for a server that is away only for others, and have it tried with that. The
+// caller holds mu.
+func (l *lane) admits(leave, now time.Time) bool {
+	if l.needs == 0 || !now.Add(l.needs+l.needs/4).Before(leave) {
+		return false
+	}
+	l.breaker.become(returning, now)
+	l.away.Store(nil)
+	return true
 }
 
 // slow returns an error that wraps ErrSlow while the server is not asked since it answers too late, else nil.

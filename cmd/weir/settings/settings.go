@@ -116,7 +116,7 @@ func process(into any) error {
 	case !ok:
 		return fmt.Errorf("environment: %w", err)
 	}
-	if os.Getenv(wrong.KeyName) == "" { // envconfig names the part that the variable belongs to as well
+	if _, set := os.LookupEnv(wrong.KeyName); !set { // envconfig names the part that the variable belongs to as well
 		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
 	}
 	use := map[string]string{
