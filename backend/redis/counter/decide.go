@@ -14,7 +14,7 @@ import (
 )
 
 // Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
-// run. It returns at the latest 3 ms, or a tenth of the time that it had, before ctx's deadline, and never later than the
+// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and never later than the
 // store's timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
