@@ -13,7 +13,7 @@ const (
 	Late Reason = iota + 1
 	// Down means that the server is known not to answer, or too late for this caller, and was not asked.
 	Down
-	// Refused means that the server answered with an error: it is full, loading, or denies a right.
+	// Refused means that the server answered with an error: it is full, cannot save, or denies a right.
 	Refused
 	// Busy means that more checks wait for the server than it can answer in time.
 	Busy

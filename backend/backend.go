@@ -85,8 +85,8 @@ type Decision struct {
 	Reason Reason             // why Source is degraded, or Err is there; else 0
 	Policy descriptors.Policy // that decided then; else 0
 
-	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package guard, and whether
-	// the check was counted is unknown: at most once. Other checks of the call have their own fate.
+	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package guard,
+	// and whether the check was counted is unknown: at most once. Other checks of the call have their own fate.
 	Err error
 }
 

@@ -51,8 +51,7 @@ type recall struct {
 	decision backend.Decision // if known
 	look     bool             // the check is looked at in place of being counted
 
-	able   bool      // the check's denial may be remembered
-	at     time.Time // when the store was asked, at the earliest
+	able   bool // the check's denial may be remembered
 	shard  *denialShard
 	forgot uint64 // of the shard, before the store was asked
 }
@@ -75,7 +74,7 @@ func (d *denials) recall(c *backend.Check, now time.Time) recall {
 		return recall{}
 	}
 	sh := d.shard(c.Key)
-	r := recall{able: true, at: now, shard: sh, forgot: sh.forgot.Load()}
+	r := recall{able: true, shard: sh, forgot: sh.forgot.Load()}
 	if sh.size.Load() == 0 {
 		return r
 	}
@@ -97,10 +96,8 @@ func (k *denial) covers(c *backend.Check, now time.Time) bool {
 func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 	wait := max(0, k.retry.Sub(now))
 	retry := wait
-	for i := range c.Limits {
-		if c.Hits > c.Limits[i].Capacity() {
-			retry = backend.Never
-		}
+	if neverFits(c) {
+		retry = backend.Never
 	}
 	return backend.Decision{Source: backend.FromDenyCache, Strictest: k.strictest, Before: k.before, ResetIn: wait, RetryIn: retry}
 }
@@ -108,7 +105,7 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. It is not kept if the key may have been
 // forgotten meanwhile.
-func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall) {
+func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall, asked time.Time) {
 	if !r.able {
 		return
 	}
@@ -119,7 +116,7 @@ func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall)
 		}
 	}
 	now := time.Now()
-	k := denial{hits: c.Hits, until: r.at.Add(holds), retry: now.Add(given.ResetIn),
+	k := denial{hits: c.Hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
 		strictest: given.Strictest, before: given.Before}
 	if !now.Before(k.until) {
 		return

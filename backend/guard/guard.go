@@ -87,7 +87,7 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 		err = g.askRest(ctx, c, checks, out, refused)
 	}
 	if err == nil {
-		g.learn(c, checks, out)
+		g.learn(c, checks, out, now)
 		g.degrade(ctx, c, checks, out)
 	}
 	c.reset()
@@ -150,21 +150,19 @@ func settle(d *backend.Decision, check *backend.Check) {
 		return
 	}
 	d.Allowed, d.Remaining, d.RetryIn = false, 0, d.ResetIn
-	for i := range check.Limits {
-		if check.Hits > check.Limits[i].Capacity() {
-			d.RetryIn = backend.Never
-		}
+	if neverFits(check) {
+		d.RetryIn = backend.Never
 	}
 }
 
-// learn remembers the denials that the store gave, and forgets what a refund may have changed.
-func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision) {
+// learn remembers the denials that the store gave when it was asked, and forgets what a refund may have changed.
+func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, asked time.Time) {
 	for i := range checks {
 		switch check := &checks[i]; {
 		case check.Op == backend.Refund:
 			g.denials.forget(check.Key)
 		case !c.recalls[i].known && !out[i].Allowed && out[i].Err == nil && out[i].Source == backend.FromStore:
-			g.denials.remember(check, &out[i], &c.recalls[i])
+			g.denials.remember(check, &out[i], &c.recalls[i], asked)
 		}
 	}
 }
@@ -180,6 +178,16 @@ func (c *call) reset() {
 func chargesAlways(c *backend.Check) bool {
 	for i := range c.Limits {
 		if c.Charge.Always(&c.Limits[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
+func neverFits(c *backend.Check) bool {
+	for i := range c.Limits {
+		if c.Hits > c.Limits[i].Capacity() {
 			return true
 		}
 	}
