@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,25 +15,5 @@ var root = filepath.Join("..", "..", "..")
 var weirBinary, envoyBinary string
 
 func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cmd/weir/e2e:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	if envoyBinary, err = child.FindEnvoy(root); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "weir-e2e-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if weirBinary, err = child.BuildWeir(root, dir); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
 }

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,27 +24,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cmd/weir/faults:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	if envoyBinary, err = child.FindEnvoy(root); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "weir-faults-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if weirBinary, err = child.BuildWeir(root, dir); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
 }
 
 // form chooses between the short and the long form.

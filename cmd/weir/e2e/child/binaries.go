@@ -11,9 +11,33 @@ import (
 	"testing"
 )
 
-// FindEnvoy returns the path of an Envoy: that on PATH, as make tools prefers it, else that in .tools of the module at
+// Main runs the tests of a package that needs an Envoy and a weir, which is built from the module at root: use is told the
+// paths of both before. It returns the exit code.
+func Main(m *testing.M, root string, use func(weir, envoy string)) (code int) {
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, "before the tests:", err)
+		return 1
+	}
+	envoy, err := findEnvoy(root)
+	if err != nil {
+		return fail(err)
+	}
+	dir, err := os.MkdirTemp("", "weir-under-test-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	weir, err := buildWeir(root, dir)
+	if err != nil {
+		return fail(err)
+	}
+	use(weir, envoy)
+	return m.Run()
+}
+
+// findEnvoy returns the path of an Envoy: that on PATH, as make tools prefers it, else that in .tools of the module at
 // root.
-func FindEnvoy(root string) (string, error) {
+func findEnvoy(root string) (string, error) {
 	if onPath, err := exec.LookPath("envoy"); err == nil {
 		return onPath, nil
 	}
@@ -27,9 +51,9 @@ func FindEnvoy(root string) (string, error) {
 	return installed, nil
 }
 
-// BuildWeir builds the module at root into dir, with the race detector if the tests have it, and returns the binary's
+// buildWeir builds the module at root into dir, with the race detector if the tests have it, and returns the binary's
 // path.
-func BuildWeir(root, dir string) (string, error) {
+func buildWeir(root, dir string) (string, error) {
 	binary, err := filepath.Abs(filepath.Join(dir, "weir"))
 	if err != nil {
 		return "", err
