@@ -37,19 +37,25 @@ func TestAServerIsSlowAfterSomeSlowAnswersUntilAPromptOneOrNone(t *testing.T) {
 	}
 }
 
-// Patient callers keep the breaker of a slow server closed. Those in a hurry must not wait for their whole deadline
-// each time to learn what is known.
-func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
-	t.Parallel()
+// slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much time.
+func slowServer(t *testing.T) (*Store, *redistest.FaultProxy, func(time.Duration) error) {
+	t.Helper()
 	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
 	s := opensAt(t, redis.Config{URL: proxy.Addr})
 	redistest.Eventually(t, "it counts", func() error { _, err := decide(s, time.Second, "key"); return err })
 	proxy.Delay(redistest.Replies, 60*time.Millisecond)
-	ask := func(d time.Duration) error {
+	return s, proxy, func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		return backend.DecideAll(ctx, s, hits("key"), make([]backend.Decision, 1))
 	}
+}
+
+// Patient callers keep the breaker of a slow server closed. Those in a hurry must not wait for their whole deadline
+// each time to learn what is known.
+func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
+	t.Parallel()
+	_, proxy, ask := slowServer(t)
 	end := make(chan struct{})
 	var patient sync.WaitGroup
 	for range 4 {
@@ -85,15 +91,7 @@ func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
 
 func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
-	s := opensAt(t, redis.Config{URL: proxy.Addr})
-	redistest.Eventually(t, "it counts", func() error { _, err := decide(s, time.Second, "key"); return err })
-	proxy.Delay(redistest.Replies, 60*time.Millisecond)
-	ask := func(d time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), d)
-		defer cancel()
-		return backend.DecideAll(ctx, s, hits("key"), make([]backend.Decision, 1))
-	}
+	s, _, ask := slowServer(t)
 	end := make(chan struct{})
 	var hurried sync.WaitGroup
 	hurried.Go(func() {
