@@ -58,18 +58,42 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		return x
 	}
 	x.DomainWhere = configured.Where
-	n := &configured.Root
-	for _, e := range d {
+	x.Reason = x.walk(&configured.Root) + c.withoutQuery(domain, d, x.Match.Rule)
+	return x
+}
+
+// walk takes the steps of the descriptor from n on, and returns where they end.
+func (x *Explanation) walk(n *Node) string {
+	for _, e := range x.Descriptor {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			x.Reason = x.noChild(n, e)
-			return x
+			return x.noChild(n, e)
 		}
 		n = next
 	}
-	x.Reason = x.ended(n)
-	return x
+	return x.ended(n)
+}
+
+// withoutQuery returns a sentence if a rule that a descriptor does not get would apply if its values had no query strings,
+// as Envoy's :path has.
+func (c *Config) withoutQuery(domain string, d Descriptor, found *Rule) string {
+	cut := slices.Clone(d)
+	var had []string
+	for i, e := range d {
+		if path, _, has := strings.Cut(e.Value, "?"); has {
+			had, cut[i].Value = append(had, e.String()), path
+		}
+	}
+	if len(had) == 0 {
+		return ""
+	}
+	r := c.Match(domain, cut).Rule
+	if r == nil || r == found {
+		return ""
+	}
+	return fmt.Sprintf(" Without the query string of %s, rule %s (%s) would apply: have Envoy send paths without it, as "+
+		`"Paths and query strings" in FORMAT.md says.`, Listed(had), Shown(ReadablePath(r.Path)), Printable(r.Where))
 }
 
 func (c *Config) unknownDomain(domain string) string {
@@ -201,7 +225,8 @@ func (c *Child) compare(e Entry, chosen *Child) {
 
 // nearlyNamed reports whether c's key looks like a slip of e's. Short keys all look alike, and long ones cost time.
 func (c *Child) nearlyNamed(e Entry) bool {
-	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Nearest(e.Key, []string{c.Key}) != ""
+	slips := 1 + len(e.Key)/8
+	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Distance(e.Key, c.Key) <= slips
 }
 
 // String returns the account as a terminal shows it, over several lines.

@@ -132,7 +132,7 @@ func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
 	for i := range 50 {
 		domains = append(domains, &descriptors.Domain{Name: fmt.Sprint("domain-", i)})
 	}
-	c = descriptors.NewConfig("", domains, nil)
+	c = descriptors.NewConfig(descriptors.Keys{}, domains, nil)
 	if got := c.Explain("x", nil).Reason; !strings.HasSuffix(got, "domain-16, domain-17 and 40 more.") {
 		t.Errorf("want the first 10 of 50 domains; got %s", got)
 	}

@@ -3,8 +3,68 @@ package descriptors
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"strconv"
 )
+
+// KeyFormat is how the keys of counters are written.
+type KeyFormat uint8
+
+const (
+	// KeysOfWeir never let two descriptors share a key; it is the zero value.
+	KeysOfWeir KeyFormat = iota
+	// KeysOfRatelimit are envoyproxy/ratelimit's, with its collisions, for the rules that it can serve: they count beside
+	// it, and go on where it left off. Other rules have weir's keys.
+	KeysOfRatelimit
+)
+
+// UnmarshalText reads the name of a format.
+func (f *KeyFormat) UnmarshalText(name []byte) error {
+	switch string(name) {
+	case "weir":
+		*f = KeysOfWeir
+	case "ratelimit":
+		*f = KeysOfRatelimit
+	default:
+		return fmt.Errorf("%s is not a format of keys: use weir or ratelimit", Quoted(string(name)))
+	}
+	return nil
+}
+
+// String returns the format's name.
+func (f KeyFormat) String() string {
+	return [...]string{"weir", "ratelimit"}[f]
+}
+
+// Keys is how a configuration writes keys. The prefix tells its keys from those of others in the same store; "" is a
+// prefix too.
+type Keys struct {
+	Format KeyFormat
+	Prefix string
+}
+
+// plainMark begins a key of envoyproxy/ratelimit's on its way to a store, which takes it off: no key of weir's begins so.
+const plainMark = '\x00'
+
+// PlainStem returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such
+// a key the store appends the window's beginning in decimal Unix seconds.
+func PlainStem(key []byte) (stem []byte, plain bool) {
+	if len(key) == 0 || key[0] != plainMark {
+		return nil, false
+	}
+	return key[1:], true
+}
+
+// PlainKey returns the key whose stem PlainStem gives.
+func PlainKey(stem []byte) []byte { return append([]byte{plainMark}, stem...) }
+
+// Plain reports whether envoyproxy/ratelimit could count the rule: it has one limit, a fixed window of one unit, and
+// charges it whatever the verdict. Such a rule can have that program's keys.
+func (r *Rule) Plain() bool { return len(r.Limits) == 1 && r.Limits[0].plain(r.Charge) }
+
+func (l *Limit) plain(c Charge) bool {
+	return l.Algorithm == FixedWindow && l.Multiplier == 1 && c.Always(l)
+}
 
 const (
 	// maxLiteral is the longest part, in bytes, that a key holds as it is; longer ones are hashed.
@@ -30,10 +90,15 @@ func appendPart(dst []byte, part string) []byte {
 // domain, then each entry's key and value, or the pattern that the value shares a count with. user=ann in domain shop
 // gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
 // bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash.
+//
+// Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
+	if m.plain {
+		return m.appendPlain(dst, domain, d)
+	}
 	begin := len(dst)
-	if m.prefix != "" {
-		dst = appendPart(dst, m.prefix)
+	if m.keys.Prefix != "" {
+		dst = appendPart(dst, m.keys.Prefix)
 	}
 	dst = appendPart(dst, domain)
 	for i := range d {
@@ -43,6 +108,18 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	if len(dst)-begin > maxKey {
 		sum := sha256.Sum256(dst[begin:])
 		dst = base64.RawURLEncoding.AppendEncode(append(dst[:begin], "##"...), sum[:]) // no part begins with two
+	}
+	return dst
+}
+
+// appendPlain appends a key of envoyproxy/ratelimit's, as long as the request makes it.
+func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
+	dst = append(dst, plainMark)
+	dst = append(dst, m.keys.Prefix...)
+	dst = append(append(dst, domain...), '_')
+	for i := range d {
+		dst = append(append(dst, d[i].Key...), '_')
+		dst = append(append(dst, m.Rule.counted(d, i)...), '_')
 	}
 	return dst
 }

@@ -180,7 +180,7 @@ func TestPrefixesKeepKeysApart(t *testing.T) {
 		shop := &Domain{Name: "shop", Where: "f:1"}
 		user, _ := shop.Root.Add("user", "", "f:2")
 		shop.SetRule(user, &Rule{Path: "user"})
-		c := NewConfig(prefix, []*Domain{shop}, nil)
+		c := NewConfig(Keys{Prefix: prefix}, []*Domain{shop}, nil)
 		for _, m := range []Match{c.Match("shop", d), c.Match("user", d), c.Match("shop", nil)} {
 			for _, domain := range []string{"shop", "a", "1:a4:shop"} {
 				key := string(m.AppendKey(nil, domain, d))
@@ -194,5 +194,60 @@ func TestPrefixesKeepKeysApart(t *testing.T) {
 	}
 	if n := len(keys); n != 7*3 {
 		t.Errorf("%d keys for 7 prefixes and 3 domains; want one each, whatever was found", n)
+	}
+}
+
+// An operator who has replaced envoyproxy/ratelimit goes on counting in its keys, collisions included. The names are
+// those of its own tests, without the window's beginning that the store appends.
+func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
+	domain := &Domain{Name: "domain", Where: "f:1"}
+	fixed, err := NewLimit(10, Second, 1, FixedWindow, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(parent *Node, key, value string, r *Rule) *Node {
+		n, _ := parent.Add(key, value, "f:2")
+		if r != nil {
+			domain.SetRule(n, r)
+		}
+		return n
+	}
+	limited := func(patterns ...string) *Rule { return &Rule{Limits: []Limit{fixed}, Patterns: patterns} }
+	two := fixed
+	two.Multiplier = 2
+	add(&domain.Root, "key", "value", limited())
+	below := add(&domain.Root, "key2", "", limited())
+	add(below, "subkey2", "", limited())
+	add(&domain.Root, "files", "files/*", limited("files/*"))
+	add(&domain.Root, "doubled", "", &Rule{Limits: []Limit{two}})
+	add(&domain.Root, "several", "", &Rule{Limits: []Limit{fixed, two}})
+	add(&domain.Root, "admitted", "", &Rule{Limits: []Limit{fixed}, Charge: ChargeAdmitted})
+	c := NewConfig(Keys{Format: KeysOfRatelimit, Prefix: "p:"}, []*Domain{domain}, nil)
+	for _, tc := range []struct {
+		d    Descriptor
+		want string // "" if the key is weir's
+	}{
+		{Descriptor{{"key", "value"}}, "p:domain_key_value_"},
+		{Descriptor{{"key2", "value2"}, {"subkey2", "subvalue2"}}, "p:domain_key2_value2_subkey2_subvalue2_"},
+		{Descriptor{{"key2", ""}}, "p:domain_key2__"},
+		{Descriptor{{"files", "files/a.pdf"}}, "p:domain_files_files/*_"},
+		{Descriptor{{"key2", strings.Repeat("v", 3000)}}, "p:domain_key2_" + strings.Repeat("v", 3000) + "_"},
+		{Descriptor{{"doubled", "x"}}, ""},
+		{Descriptor{{"several", "x"}}, ""},
+		{Descriptor{{"admitted", "x"}}, ""},
+		{Descriptor{{"unknown", "x"}}, ""},
+	} {
+		key := c.Match("domain", tc.d).AppendKey(nil, "domain", tc.d)
+		stem, plain := PlainStem(key)
+		if string(stem) != tc.want || plain != (tc.want != "") {
+			t.Errorf("%v has the key %q; want that of envoyproxy/ratelimit, %q (\"\": weir's own)", tc.d, key, tc.want)
+		}
+	}
+	m, d := c.Match("domain", Descriptor{{"files", "files/a.pdf"}}), Descriptor{{"files", "files/a.pdf"}}
+	if stem, _ := PlainStem(m.Apart(&fixed, ChargeByAlgorithm).AppendKey(nil, "domain", d)); string(stem) != "p:domain_files_files/a.pdf_" {
+		t.Errorf("a limit that the request brings is counted under %q; want each value apart", stem)
+	}
+	if _, plain := PlainStem(m.Apart(&two, ChargeByAlgorithm).AppendKey(nil, "domain", d)); plain {
+		t.Error("a limit of two units has a key of envoyproxy/ratelimit, which would count it in windows of one")
 	}
 }

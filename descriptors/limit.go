@@ -64,15 +64,17 @@ const (
 	ChargeAlways
 )
 
+// ChargeNames lists what [ParseCharge] accepts, in the order of the charges, for error messages.
+const ChargeNames = "admitted, always"
+
+var chargeNames = strings.Split(ChargeNames, ", ")
+
 // ParseCharge reads a rule's charge key.
 func ParseCharge(name string) (Charge, error) {
-	switch name {
-	case "admitted":
-		return ChargeAdmitted, nil
-	case "always":
-		return ChargeAlways, nil
+	if i := slices.Index(chargeNames, name); i >= 0 {
+		return ChargeAdmitted + Charge(i), nil
 	}
-	return 0, fmt.Errorf("%s is not a charge: use one of admitted, always", Quoted(name))
+	return 0, fmt.Errorf("%s is not a charge: use one of %s", Quoted(name), ChargeNames)
 }
 
 // Always reports whether a check against l is counted even when it is denied, given its rule's charge.
@@ -114,8 +116,8 @@ const MaxBurst = 1 << 52
 // ladder holds the widths that buckets can have, finest first. Each divides the next.
 var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
 
-// widthNames lists the ladder for error messages.
-const widthNames = "50ms, 1s, 1m, 1h, 1d"
+// PrecisionNames lists the widths that [ParsePrecision] accepts, finest first, for error messages.
+const PrecisionNames = "50ms, 1s, 1m, 1h, 1d"
 
 // ParsePrecision reads a bucket width: a duration of Go's, or a number of days as in 1d.
 func ParsePrecision(text string) (time.Duration, error) {
@@ -126,7 +128,7 @@ func ParsePrecision(text string) (time.Duration, error) {
 		width = time.Duration(n) * day
 	}
 	if err != nil || !slices.Contains(ladder[:], width) {
-		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quoted(text), widthNames)
+		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quoted(text), PrecisionNames)
 	}
 	return width, nil
 }
@@ -218,7 +220,7 @@ func (l *Limit) choosePrecision() error {
 	fits := func(width time.Duration) bool { return (l.Window-1)/width < maxPrecisions }
 	switch {
 	case !slices.Contains(ladder[:], l.Precision):
-		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), widthNames)
+		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), PrecisionNames)
 	case l.Precision >= l.Window:
 		return fmt.Errorf("precision %s must be below the window of %s", brief(l.Precision), brief(l.Window))
 	case !fits(l.Precision):
@@ -255,11 +257,15 @@ func Mixed(limits []Limit) bool {
 }
 
 // String writes the limit as files and tools do: 10/minute, or 10/5minute with a multiplier.
-func (l Limit) String() string {
+func (l Limit) String() string { return string(l.Append(nil)) }
+
+// Append appends what String returns. It allocates only to grow dst.
+func (l *Limit) Append(dst []byte) []byte {
+	dst = append(strconv.AppendUint(dst, l.Requests, 10), '/')
 	if l.Multiplier > 1 {
-		return fmt.Sprintf("%d/%d%s", l.Requests, l.Multiplier, l.Unit)
+		dst = strconv.AppendUint(dst, uint64(l.Multiplier), 10)
 	}
-	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
+	return append(dst, l.Unit.String()...)
 }
 
 // Levels returns the bucket widths of the limit, finest first: of a fixed window the window itself, of a log the

@@ -24,12 +24,15 @@ type Match struct {
 	Found Found
 	Rule  *Rule // set only if a rule was found
 
-	prefix string // of keys
+	keys  Keys
+	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// Apart returns the match for a limit that the request brings with it: its key has every value, also where the rule
-// lets the values of a pattern share one count.
-func (m Match) Apart() Match { return Match{Found: m.Found, prefix: m.prefix} }
+// Apart returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
+// also where the rule lets the values of a pattern share one count.
+func (m Match) Apart(l *Limit, c Charge) Match {
+	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
+}
 
 // Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
 // value knows no domain. Make one with [NewConfig].
@@ -37,21 +40,28 @@ type Config struct {
 	domains map[string]*Domain
 	rules   []*Rule
 	passes  []Pass
-	prefix  string   // of keys
+	keys    Keys
 	broken  []string // sorted
+	hash    string
 }
 
 // NewConfig returns the configuration of these domains, no two of which may have the same name. From then on they must
-// not change; other configurations may have them too. The prefix tells its keys from those of others in the same store;
-// "" is a prefix too. Broken names the domains that are configured, but never without an error.
-func NewConfig(prefix string, domains []*Domain, broken []string) *Config {
-	c := &Config{domains: make(map[string]*Domain), prefix: prefix, broken: slices.Sorted(slices.Values(broken))}
+// not change; other configurations may have them too. Keys says how it writes the keys of counters. Broken names the
+// domains that are configured, but never without an error.
+func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
+	c := &Config{domains: make(map[string]*Domain), keys: keys, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
 		c.domains[d.Name] = d
 		c.rules, c.passes = append(c.rules, d.rules...), append(c.passes, d.passes...)
 	}
+	c.hash = hashOf(c.domains, c.broken)
 	return c
 }
+
+// Hash returns 16 hexadecimal digits that are the same for configurations which decide alike: the same domains, rules
+// and broken domains, wherever they come from, in whatever order and on whatever lines they were written. They differ
+// where a limit, a message or the order of two patterns does. The zero value has "".
+func (c *Config) Hash() string { return c.hash }
 
 // Match finds the rule for a descriptor. Each entry takes one step down the domain's tree: to the child with exactly
 // its key and value, else to the first pattern that fits, else to the child with its key and no value. There is no way
@@ -60,20 +70,36 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 	configured := c.domains[domain]
 	if configured == nil {
 		if c.Broken(domain) {
-			return Match{Found: BrokenDomain, prefix: c.prefix}
+			return Match{Found: BrokenDomain, keys: c.keys}
 		}
-		return Match{Found: UnknownDomain, prefix: c.prefix}
+		return Match{Found: UnknownDomain, keys: c.keys}
 	}
 	n := &configured.Root
 	for i := range d {
 		if n = n.step(&d[i]); n == nil {
-			return Match{Found: NoRule, prefix: c.prefix}
+			return Match{Found: NoRule, keys: c.keys}
 		}
 	}
 	if n.Rule == nil {
-		return Match{Found: NoRule, prefix: c.prefix}
+		return Match{Found: NoRule, keys: c.keys}
 	}
-	return Match{Found: RuleFound, Rule: n.Rule, prefix: c.prefix}
+	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
+}
+
+// Fitting returns how many entries of a descriptor, from the first, lead down the domain's tree: all, or those before one
+// that nothing fits. It allocates nothing.
+func (c *Config) Fitting(domain string, d Descriptor) int {
+	configured := c.domains[domain]
+	if configured == nil {
+		return 0
+	}
+	n := &configured.Root
+	for i := range d {
+		if n = n.step(&d[i]); n == nil {
+			return i
+		}
+	}
+	return len(d)
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

@@ -88,7 +88,7 @@ func many(n int, key, format string) *descriptors.Config {
 		node, _ := shop.Root.Add(key, value, where)
 		shop.SetRule(node, &descriptors.Rule{Path: descriptors.PathSegment(key, value), Where: where, Unlimited: true})
 	}
-	return descriptors.NewConfig("", []*descriptors.Domain{shop}, nil)
+	return descriptors.NewConfig(descriptors.Keys{}, []*descriptors.Domain{shop}, nil)
 }
 
 func TestMatchAllocatesNothing(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 type Rule struct {
 	Domain    string
 	Path      string  // keys and configured values, percent-escaped: user/path=%2Fpay
-	Where     string  // file:line of its descriptor, for people
+	Where     string  // of its descriptor, for people: file:line, or the file alone
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
 	OnFailure Policy         // what becomes of hits while no store decides
@@ -120,8 +120,35 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
+// SamePath reports whether somebody who asks for a path means the rule's path: as it is stored, or as people are shown it.
+func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
+
 // ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it.
 func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
+
+// AppendReadablePath appends what [ReadablePath] returns. It allocates only to grow dst.
+func AppendReadablePath(dst []byte, path string) []byte {
+	if strings.IndexByte(path, '%') < 0 {
+		return append(dst, path...)
+	}
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '%' && i+2 < len(path) {
+			switch path[i+1 : i+3] {
+			case "25":
+				i += 2
+			case "2F":
+				c, i = '/', i+2
+			case "3D":
+				c, i = '=', i+2
+			case "2C":
+				c, i = ',', i+2
+			}
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
 
 var (
 	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")

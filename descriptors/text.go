@@ -58,15 +58,15 @@ func Nearest(s string, names []string) string {
 		if len(s) > len(name)+best {
 			continue
 		}
-		if d := distance(strings.ToLower(s), name); d < best || (d == best && meant == "") {
+		if d := Distance(strings.ToLower(s), name); d < best || (d == best && meant == "") {
 			best, meant = d, name
 		}
 	}
 	return meant
 }
 
-// distance returns how many bytes must be changed, added, removed or swapped with a neighbour to make a into b.
-func distance(a, b string) int {
+// Distance returns how many bytes must be changed, added, removed or swapped with a neighbour to make a into b.
+func Distance(a, b string) int {
 	var before []int // the row before the last
 	last := make([]int, len(b)+1)
 	for j := range last {

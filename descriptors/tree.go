@@ -1,8 +1,10 @@
 package descriptors
 
 import (
+	"crypto/sha256"
 	"iter"
 	"strings"
+	"sync"
 )
 
 // Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds
@@ -14,6 +16,9 @@ type Domain struct {
 	Refunds     bool   // what a refused request has charged to its other descriptors is given back
 	rules       []*Rule
 	passes      []Pass
+
+	sumOnce sync.Once
+	sum     [sha256.Size]byte // of its content, once it is part of a configuration
 }
 
 // SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed,

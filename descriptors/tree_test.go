@@ -13,7 +13,7 @@ func TestADomainNumbersAndListsItsRules(t *testing.T) {
 		d.SetRule(n, &Rule{Path: fmt.Sprint("user=", i)})
 	}
 	shop.AddPass("path", "a:9")
-	c := NewConfig("", []*Domain{shop, bank}, []string{"z", "y"})
+	c := NewConfig(Keys{}, []*Domain{shop, bank}, []string{"z", "y"})
 	got := ""
 	for _, r := range c.Rules() {
 		got += fmt.Sprintf("%s %d %s, ", r.Domain, r.Number, r.Path)

@@ -47,7 +47,11 @@ func ParseUnit(name string) (Unit, error) {
 			return u, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is not a unit: use one of %s", Quoted(name), UnitNames)
+	several := ""
+	if name != "" && name[0] >= '0' && name[0] <= '9' {
+		several = "; how many of them is unit_multiplier"
+	}
+	return 0, fmt.Errorf("%s is not a unit: use one of %s%s", Quoted(name), UnitNames, several)
 }
 
 // Known reports whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.

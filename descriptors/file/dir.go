@@ -1,11 +1,10 @@
 // Package file reads the configuration from a directory and reads it again when the directory changes.
 //
-// Every regular file below the directory is read, whatever its name; symbolic links are followed, and names that begin
-// with a dot are left out. That suits a ConfigMap mount, which swaps a hidden link, as well as a plain directory.
+// Every regular file below the directory is read, whatever its name, but for what editors leave behind and documents,
+// which are named; symbolic links are followed, and names that begin with a dot are left out. That suits a ConfigMap mount, which swaps a hidden link, as well as a plain directory.
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,25 +33,43 @@ type Dir struct {
 	// OnError, if set, is called by Run for each change that was not put in force, or only in part, with the reason and
 	// after apply. Set it before Run.
 	OnError func(error)
+	// Prefix, if set, is what the names of files begin with: their paths below the directory, with dots for slashes. With
+	// config. these are config.yaml and config/shop.yaml, but not other.yaml. Set it before Run.
+	Prefix string
+	// MayBeEmpty makes a directory without files a configuration without domains, and a missing one too before anything
+	// was loaded. Set it before Run.
+	MayBeEmpty bool
 
 	path   string
 	log    *slog.Logger
-	loaded bool       // Run has put a configuration in force
-	held   *yaml.Held // what that was made of
+	asked  chan struct{} // has a token if Reload was called
+	loaded bool          // Run has put a configuration in force
+	held   *yaml.Held    // what that was made of
+	whole  bool          // it is all that was last read: nothing was wrong with that
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o yaml.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, held: yaml.NewHeld(o)}
+	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), held: yaml.NewHeld(o)}
+}
+
+// Reload has Run read all files at once, also those that seem to be unchanged, and log what came of it. It does not
+// wait, and may be called by any number of goroutines.
+func (d *Dir) Reload() {
+	select {
+	case d.asked <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows
 // the others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error
 // says why the directory itself cannot be used.
 func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
-	s := scan(path)
+	d := New(path, o, nil)
+	s := d.scan()
 	files, problems := s.read(path)
-	renewed := New(path, o, nil).renew(s, files, problems)
+	renewed := d.renew(s, files, problems)
 	return renewed.Config, renewed.Problems, s.err
 }
 
@@ -63,21 +80,25 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var tried snapshot // what was last loaded, in force or not; the zero snapshot is like no other
-	last, waited := scan(d.path), 0
-	if d.load(&last, apply, restless) {
+	last, waited := d.scan(), 0
+	if d.load(&last, apply, restless, false) {
 		tried = last
 	}
-	for {
+	for asked := false; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-d.asked:
+			asked = true
 		case <-ticker.C:
 		}
-		now := scan(d.path)
+		now := d.scan()
 		switch {
+		case asked && d.load(&now, apply, restless, asked):
+			tried, waited, asked = now, 0, false
 		case now.same(tried):
 			waited = 0
-		case (now.same(last) || waited >= now.patience(last)) && d.load(&now, apply, waited):
+		case (now.same(last) || waited >= now.patience(last)) && d.load(&now, apply, waited, false):
 			tried, waited = now, 0
 		default:
 			waited++
@@ -87,14 +108,24 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 }
 
 // load tries what s lists, after the directory has been waited for during so many looks. It reports false, and has done
-// nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read.
-func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int) bool {
-	files, problems, whole := s.readWhole(d.path, waited)
+// nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read. Somebody who
+// asked for it is told if the files are those that are in force, which then goes on.
+func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
+	files, problems, whole := d.readWhole(s, waited)
 	if !whole {
 		return false
 	}
 	renewed := d.renew(*s, files, problems)
-	config, err := renewed.Config, cmp.Or(s.err, d.tell(renewed.Problems))
+	config, err := renewed.Config, d.tell(renewed.Problems)
+	if d.isEmpty(*s) {
+		d.log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
+	} else if s.err != nil {
+		err = s.err
+	}
+	if asked && config != nil && d.whole && renewed.Held.Same(d.held) {
+		d.log.Info("configuration unchanged", "dir", d.path, "files", len(s.files), "hash", config.Hash())
+		return true
+	}
 	if config != nil {
 		if refused := apply(config); refused != nil {
 			config, err = nil, errors.Join(refused, err)
@@ -103,8 +134,9 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 	if config != nil {
 		d.loaded, d.held = true, renewed.Held
 		d.log.Info("configuration loaded", "dir", d.path, "files", len(s.files), "domains", config.Domains(),
-			"rules", len(config.Rules()))
+			"rules", len(config.Rules()), "hash", config.Hash())
 	}
+	d.whole = config != nil && err == nil
 	if err != nil {
 		d.complain(err, config, renewed)
 	}
@@ -113,16 +145,24 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 
 // renew parses what was read of s, beside what is held.
 func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Renewal {
-	if s.err != nil {
+	if s.err != nil && !d.isEmpty(s) {
 		return yaml.Renewal{Held: d.held}
 	}
 	var unreadable []string
 	for _, p := range problems {
-		unreadable = append(unreadable, p.File)
+		if !p.Warning {
+			unreadable = append(unreadable, p.File)
+		}
 	}
 	renewed := d.held.Renew(files, unreadable)
 	renewed.Problems = append(problems, renewed.Problems...)
 	return renewed
+}
+
+// isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or
+// about to be replaced.
+func (d *Dir) isEmpty(s snapshot) bool {
+	return d.MayBeEmpty && (s.empty || s.missing && !d.loaded)
 }
 
 // complain logs what was not put in force, and what is instead. The config is nil if nothing new is in force.

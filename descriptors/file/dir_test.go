@@ -82,10 +82,17 @@ func (w *watched) refuseAll(err error) {
 
 // watch runs a Dir on dir while test runs.
 func watch(t *testing.T, dir string, test func(t *testing.T, w *watched)) {
+	t.Helper()
+	watchAs(t, dir, func(*Dir) {}, test)
+}
+
+// watchAs is watch for a Dir that is set otherwise.
+func watchAs(t *testing.T, dir string, set func(*Dir), test func(t *testing.T, w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t}
 		d := New(dir, yaml.Options{}, slog.New(slog.NewTextHandler(w, nil)))
 		d.OnError = w.onError
+		set(d)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
@@ -224,7 +231,7 @@ func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
 		w.expect(2, 7, "a keeps its rule, b has a new one")
 		w.expectLogged("configuration loaded only in part", 1)
 		w.expectLogged(`domains="keep their last good form: a"`, 1)
-		w.expectErrors("a.yaml: not valid YAML")
+		w.expectErrors("a.yaml:1: a ] closes what nothing opens")
 
 		must(t, os.Rename(filepath.Join(dir, "c", "c.yaml"), filepath.Join(dir, ".c")))
 		must(t, os.Symlink("nowhere", filepath.Join(dir, "b2.yaml")))
@@ -422,7 +429,7 @@ func TestNoTwoVersionsAreMixed(t *testing.T) {
 	}
 	loaded, refused := 0, 0
 	for began := time.Now(); loaded < loads; {
-		if s := scan(root); d.load(&s, apply, patience) {
+		if s := d.scan(); d.load(&s, apply, patience, false) {
 			loaded++
 		} else {
 			refused++

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
@@ -25,8 +26,10 @@ type snapshot struct {
 	dir      fs.FileInfo // the directory itself, links followed
 	version  string      // what the link ..data of a ConfigMap mount names, "" if there is none
 	files    []found
-	problems yaml.Problems // files that cannot be used
+	problems yaml.Problems // files that cannot be used, and, as warnings, those that are left out
 	err      error         // why the directory cannot be used
+	missing  bool          // as there is none
+	empty    bool          // as it holds no files
 }
 
 // found is a file: its name below the directory, and its size, time and identity, links followed.
@@ -70,34 +73,52 @@ func (f found) same(g found) bool {
 		changed(f.info) == changed(g.info) && os.SameFile(f.info, g.info)
 }
 
-// scan lists the files below a directory. A snapshot without an error holds at least one file or problem.
-func scan(path string) snapshot {
-	version, _ := os.Readlink(filepath.Join(path, "..data")) // where there is none, nothing is swapped
-	info, err := os.Stat(path)
+// scan lists the files below the directory. A snapshot without an error holds at least one file or problem.
+func (d *Dir) scan() snapshot {
+	version, _ := os.Readlink(filepath.Join(d.path, "..data")) // where there is none, nothing is swapped
+	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return snapshot{err: fmt.Errorf("configuration directory %s does not exist: create it, or name another one", path)}
+		err = fmt.Errorf("configuration directory %s does not exist: create it, or name another one", d.path)
+		return snapshot{err: err, missing: true}
 	case err != nil:
 		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w", err)}
 	case !info.IsDir():
-		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", path)}
+		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", d.path)}
 	}
-	w := walk{root: path, snapshot: snapshot{dir: info, version: version}}
+	w := walk{root: d.path, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
 	w.walk("", []fs.FileInfo{info})
 	switch {
 	case w.err != nil:
 		return snapshot{err: w.err}
-	case len(w.files)+len(w.problems) == 0:
-		return snapshot{err: fmt.Errorf("configuration directory %s holds no files: put a YAML file into it", path)}
+	case len(w.files) == 0 && w.problems.Err() == nil:
+		return snapshot{err: d.nothing(w.problems), empty: true}
 	}
 	return w.snapshot
+}
+
+// nothing says that the directory holds no files, at most some that are left out.
+func (d *Dir) nothing(leftOut yaml.Problems) error {
+	files, but := "files", ""
+	if d.Prefix != "" {
+		files = fmt.Sprintf("files %s* (a dot may be a slash)", d.Prefix)
+	}
+	if len(leftOut) > 0 {
+		var names []string
+		for _, p := range leftOut {
+			names = append(names, p.File)
+		}
+		but = " but what is left out (" + descriptors.Listed(names) + ")"
+	}
+	return fmt.Errorf("configuration directory %s holds no %s%s: put a YAML file into it", d.path, files, but)
 }
 
 // walk makes a snapshot of a directory and those below it.
 type walk struct {
 	snapshot
-	root string
-	size int64
+	root   string
+	prefix string // that of the names of files
+	size   int64
 }
 
 // walk adds what is in the directory of that name; above are that directory and those that led to it.
@@ -116,9 +137,20 @@ func (w *walk) walk(name string, above []fs.FileInfo) {
 
 // add adds a file, or what is in a directory.
 func (w *walk) add(name string, above []fs.FileInfo) {
+	dotted := strings.ReplaceAll(filepath.ToSlash(name), "/", ".")
+	isFile := strings.HasPrefix(dotted, w.prefix)
+	hasFiles := isFile || strings.HasPrefix(w.prefix, dotted+".") // if it is a directory
+	if !hasFiles {
+		return
+	}
 	info, err := os.Stat(filepath.Join(w.root, name))
-	switch {
+	switch what := leftover(filepath.Base(name)); {
+	case isFile && what != "" && (err != nil || !info.IsDir()):
+		w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as its name " +
+			"is that of " + what + ": remove it, or give it another name if it holds limits"})
+		err = nil
 	case err != nil:
+	case !isFile && !info.IsDir():
 	case info.IsDir() && slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
 		err = errors.New("it links back to a directory above it")
 	case info.IsDir() && len(above) > maxDepth:
@@ -133,10 +165,30 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 	if err != nil {
 		w.problems = append(w.problems, problem(name, err))
 	}
-	if len(w.files) > maxFiles || w.size > maxSize {
+	if len(w.files)+len(w.problems) > maxFiles || w.size > maxSize {
 		w.err = fmt.Errorf("configuration directory %s holds more than %d files or %d MiB: is it the right one?",
 			w.root, maxFiles, maxSize>>20)
 	}
+}
+
+// leftovers are the endings of names of files that are no configuration, and what such files are.
+var leftovers = []struct{ ending, what string }{
+	{"~", "an editor's backup"}, {".bak", "a backup"}, {".orig", "a backup"}, {".rej", "a rejected patch"},
+	{".swp", "an editor's swap file"}, {".swo", "an editor's swap file"}, {".tmp", "a temporary file"}, {".md", "a document"},
+}
+
+// leftover returns what a file of that name is if it is no configuration, but what editors and people leave beside it.
+// It is "" for all others: a file may have any name.
+func leftover(name string) string {
+	if strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") {
+		return "an editor's unsaved copy"
+	}
+	for _, l := range leftovers {
+		if strings.HasSuffix(strings.ToLower(name), l.ending) {
+			return l.what
+		}
+	}
+	return ""
 }
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
@@ -153,17 +205,17 @@ func problem(name string, err error) yaml.Problem {
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
-// readWhole reads what s lists below path, and reports whether that is what was there at one moment: nothing changed
-// meanwhile. If it has been waited for so many looks that it is restless, it reads again what s then becomes; and once
+// readWhole reads what s lists, and reports whether that is what was there at one moment: nothing changed meanwhile. If
+// the directory has been waited for so many looks that it is restless, it reads again what s then becomes; and once
 // patience has run out, a file may change meanwhile, but still nothing may be swapped.
-func (s *snapshot) readWhole(path string, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
+func (d *Dir) readWhole(s *snapshot, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
 	left := 1
 	if waited >= restless {
 		left = attempts
 	}
 	for ; left > 0 && !whole; left-- {
-		files, problems = s.read(path)
-		now := scan(path)
+		files, problems = s.read(d.path)
+		now := d.scan()
 		whole = now.same(*s) || waited >= patience && !now.swapped(*s)
 		if !whole {
 			*s = now

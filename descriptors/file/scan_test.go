@@ -105,7 +105,7 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
-	s := scan(dir)
+	s := New(dir, yaml.Options{}, nil).scan()
 	d := New(dir, yaml.Options{}, nil)
 	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
 	for _, want := range []string{"larger than 16 MiB", "no such file"} {
@@ -115,7 +115,7 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 		}
 		must(t, os.RemoveAll(filepath.Join(dir, "a.yaml")))
 	}
-	if d.load(&s, nil, 0) {
+	if d.load(&s, nil, 0, false) {
 		t.Error("a directory that has changed while it was read must be left alone until it rests")
 	}
 }

@@ -24,7 +24,7 @@ const (
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if marks(data) > maxMarks {
-		p.errorf(&yaml.Node{}, "", "more than %d lines or list items: split the file", maxMarks)
+		p.errorf(&yaml.Node{}, "", "more than %d lines, commas, brackets and list items: split it", maxMarks)
 		return nil
 	}
 	var first, second yaml.Node
@@ -35,8 +35,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 		return nil
 	}
 	if err != nil {
-		line, text := syntaxError(err)
-		p.errorf(&yaml.Node{Line: line}, "", "not valid YAML: %s", text)
+		found := findFault(data, err)
+		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
 		return nil
 	}
 	if err = decoder.Decode(&second); !errors.Is(err, io.EOF) {
@@ -87,7 +87,7 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 // mapping is a YAML mapping, read as one of its kind.
 type mapping struct {
 	node   *yaml.Node
-	in     kind
+	in     *kind
 	fields []field         // keys that the kind has, once
 	strays []*yaml.Node    // all other keys
 	again  [][2]*yaml.Node // keys that hold instead of one that was given before
@@ -132,17 +132,21 @@ func (m *mapping) at(name string) *yaml.Node {
 }
 
 // mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
-func (p *parser) mapping(n *yaml.Node, in kind, path string) (mapping, bool) {
+func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 	m, ok := p.unchecked(n, in, path)
 	p.checkKeys(&m, path)
 	return m, ok
 }
 
 // unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
-func (p *parser) unchecked(n *yaml.Node, in kind, path string) (mapping, bool) {
+func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s", in.name, describe(n))
+		remedy := ""
+		if in == inRateLimit && n.Kind == yaml.SequenceNode {
+			remedy = ": several limits stand in rate_limits"
+		}
+		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, describe(n), remedy)
 		return mapping{}, false
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
@@ -201,9 +205,12 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 }
 
 // text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
-func (p *parser) text(m mapping, name, path string, limit int) string {
-	switch n := m.get(name); {
-	case n == nil || isNull(n):
+func (p *parser) text(m mapping, name, path string) string {
+	n := m.get(name)
+	if n == nil || isNull(n) {
+		return ""
+	}
+	switch limit := m.in.term(name).most; {
 	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
@@ -226,7 +233,7 @@ func plainText(n *yaml.Node) bool {
 // needed returns a text that cannot be left out; missing is the error if it is.
 func (p *parser) needed(m mapping, name, path, missing string) string {
 	before := p.errors
-	text := p.text(m, name, path, maxName)
+	text := p.text(m, name, path)
 	if text == "" && p.errors == before {
 		p.errorf(m.at(name), path, "%s", missing)
 	}
@@ -236,7 +243,7 @@ func (p *parser) needed(m mapping, name, path, missing string) string {
 // word returns a field as parse understands it, the zero value if it is missing or wrong.
 func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) (v T) {
 	n, before := m.get(name), p.errors
-	text := p.text(m, name, path, maxName)
+	text := p.text(m, name, path)
 	if n == nil || p.errors > before {
 		return v
 	}
@@ -282,10 +289,14 @@ func unquoted(n *yaml.Node) string {
 	return ", without quotes"
 }
 
-// whole returns a field that is a whole number of 32 bits and at least least; 0 if it is missing.
-func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
+// whole returns a field that is a whole number of 32 bits; 0 if it is missing.
+func (p *parser) whole(m mapping, name, path string) uint32 {
 	n := m.get(name)
-	if n == nil || (isNull(n) && least == 0) {
+	if n == nil {
+		return 0
+	}
+	least := m.in.term(name).least
+	if isNull(n) && least == 0 {
 		return 0
 	}
 	var v uint32

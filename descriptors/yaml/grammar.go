@@ -3,6 +3,7 @@ package yaml
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,28 +13,29 @@ import (
 
 // kind is a kind of mapping in a file: what messages call it, and the keys that it may have.
 type kind struct {
-	name string
-	keys []string
+	name  string
+	terms []term
+	keys  []string // the names of the terms
 }
 
-func (in kind) has(key *yaml.Node) bool {
+func newKind(name string, terms ...term) *kind {
+	in := &kind{name: name, terms: terms}
+	for _, t := range terms {
+		in.keys = append(in.keys, t.name)
+	}
+	return in
+}
+
+func (in *kind) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
-var (
-	inFile       = kind{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
-	inDescriptor = kind{"a descriptor", []string{
-		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "charge",
-		"on_backend_failure", "message", "metadata", "detailed_metric", "value_to_metric", "share_threshold"}}
-	inListItem = kind{"an item of rate_limits", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "algorithm", "precision", "burst", "name", "replaces"}}
-	inRateLimit = kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}
-	inReplaces  = kind{"an item of replaces", []string{"name"}}
-)
+// term returns the key of that name, which the kind has.
+func (in *kind) term(name string) *term { return &in.terms[slices.Index(in.keys, name)] }
 
 // belongs says where a key goes that is in a mapping of the wrong kind. A key of several kinds has the first.
 var belongs = []struct {
-	in    kind
+	in    *kind
 	where string
 }{
 	{inDescriptor, "in a descriptor, beside its key"},
@@ -52,21 +54,21 @@ func (p *parser) checkKeys(m *mapping, path string) {
 		switch name := key.Value; {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
-		case slices.Contains(borrowed, name) && m.in.name != inListItem.name:
+		case slices.Contains(borrowed, name) && m.in != inListItem:
 			p.warnf(key, path, "%s, and is ignored here", misplaced{name, m.in})
 		default:
 			p.errorf(key, path, "%s", misplaced{name, m.in})
 		}
 	}
 	for _, a := range m.again {
-		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %d", a[0].Value, a[1].Line)
+		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %s", a[0].Value, lineOf{p, a[1]})
 	}
 }
 
 // misplaced is a key that a kind of mapping lacks. A file may have a million, so its text is made only if it is told.
 type misplaced struct {
 	key string
-	in  kind
+	in  *kind
 }
 
 // String says where the key belongs, or which keys the mapping can have.
@@ -76,9 +78,24 @@ func (m misplaced) String() string {
 			return fmt.Sprintf("%q does not belong in %s: it goes %s", m.key, m.in.name, b.where)
 		}
 	}
+	if first, rest, more := strings.Cut(m.key, " "); more && slices.Contains(m.in.keys, first) {
+		return fmt.Sprintf("%s lacks a colon: write %s: %s", descriptors.Quoted(m.key), first, descriptors.Shown(rest))
+	}
 	allowed := strings.Join(m.in.keys, ", ")
 	if meant := descriptors.Nearest(m.key, m.in.keys); meant != "" {
 		allowed += " (did you mean " + meant + "?)"
 	}
 	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, allowed)
+}
+
+// lineOf is the line of a node, as people are told. Its text, too, is made only if it is told.
+type lineOf struct {
+	p *parser
+	n *yaml.Node
+}
+
+// String returns the line.
+func (l lineOf) String() string {
+	_, _, line := l.p.place(l.n.Line)
+	return strconv.Itoa(line)
 }

@@ -20,6 +20,7 @@ type Held struct {
 	options Options
 	domains map[string]form
 	broken  []string          // domains that files name, but that never had a good form; sorted
+	inForce bool              // something is, if only a configuration without domains
 	of      map[string]string // the domain of each file that is there, as it was last known
 }
 
@@ -80,9 +81,10 @@ func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	slices.Sort(homeless)
 	r := Renewal{Held: next, Homeless: homeless, Problems: p.problems}
 	h.keepBad(&r, bad)
-	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains)+len(h.domains) == 0) {
+	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && !h.inForce) {
 		return r
 	}
+	next.inForce = true
 	next.build(&r)
 	return r
 }
@@ -188,11 +190,11 @@ func (h *Held) build(r *Renewal) {
 			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(r.Kept), maxUnfolded>>20)})
 		return
 	}
-	r.Config = descriptors.NewConfig(h.options.KeyPrefix, domains, h.broken)
+	r.Config = descriptors.NewConfig(h.options.Keys, domains, h.broken)
 }
 
-// same reports whether h and g make the same configuration.
-func (h *Held) same(g *Held) bool {
+// Same reports whether h and g are made of the same files, so that they make the same configuration.
+func (h *Held) Same(g *Held) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool { return a.is(b.File) })
 	})

@@ -104,6 +104,15 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 	}
 }
 
+func TestAConfigurationWithoutDomainsIsInForceToo(t *testing.T) {
+	type files = map[string]string
+	runHoldSteps(t, []holdStep{
+		{files{}, nil, ""},
+		{files{"a": wrong("a")}, nil, "a=broken"},
+		{files{}, nil, ""},
+	}, Options{})
+}
+
 func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"domain: a\n  - ]":                                "a",

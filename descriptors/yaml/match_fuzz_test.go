@@ -217,7 +217,7 @@ func listByDefinition(level []*spec, above string) (rules, passes []string) {
 func checkMatch(t *testing.T, data []byte) (found int) {
 	t.Helper()
 	choose := choices(data)
-	o := Options{Merge: choose.next(4) > 0, KeyPrefix: choose.of("", "p", "1:d")}
+	o := Options{Merge: choose.next(4) > 0, Keys: descriptors.Keys{Prefix: choose.of("", "p", "1:d")}}
 	specs := choose.files()
 	var files []File
 	for _, f := range specs {
@@ -255,7 +255,7 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		if m.Found != descriptors.RuleFound || m.Rule.Message != steps[len(d)-1].message || m.Rule.Domain != domain {
 			t.Fatalf("%q: got %+v, want the rule with %q in\n%s", d, m, steps[len(d)-1].message, files)
 		}
-		checkCounted(t, m, o.KeyPrefix, domain, d, steps)
+		checkCounted(t, m, o.Keys.Prefix, domain, d, steps)
 	}
 	return found
 }
@@ -280,7 +280,7 @@ func checkCounted(t *testing.T, m descriptors.Match, prefix, domain string, d de
 	for _, test := range []struct {
 		m    descriptors.Match
 		want descriptors.Descriptor
-	}{{m, counted}, {m.Apart(), d}} {
+	}{{m, counted}, {m.Apart(&descriptors.Limit{}, 0), d}} {
 		want := []string{domain}
 		if prefix != "" {
 			want = []string{prefix, domain}

@@ -24,8 +24,17 @@ type File struct {
 // Options are what a configuration does not say itself. The zero value is weir's own default.
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
-	KeyPrefix string                // tells its keys from those of others in the same store; "" is a prefix too
+	Keys      descriptors.Keys      // of its counters
 	Merge     bool                  // files of one domain are as one file, in the order of their names; else an error
+	NoLines   bool                  // nobody sees the files' lines: a place in a file is told by the file's name alone
+	Parts     map[string]Part       // by their names, those files that are parts of others, as people are to be told
+}
+
+// Part is where a file that is a part of another, as ConfigMaps have them, really stands.
+type Part struct {
+	File string             // the name of the whole
+	Name string             // of the part in it, for messages
+	Line func(line int) int // the line of the whole, from 1, for a line of the part; for 0, that where the part begins
 }
 
 const (
@@ -68,9 +77,9 @@ type parser struct {
 	unfolded int // what has been read, aliases followed, in the measure of maxUnfolded
 
 	read       []readFile
-	file       *readFile                    // that is being read
-	composites map[composite]string         // where each stands
-	names      map[descriptors.Entry]string // where each name of a limit stands, by domain and name
+	file       *readFile                  // that is being read
+	composites map[composite]string       // where each stands
+	names      map[descriptors.Entry]spot // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -79,7 +88,7 @@ type parser struct {
 func newParser(o Options) *parser {
 	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
 	return &parser{options: o, domains: make(map[string]*descriptors.Domain),
-		composites: make(map[composite]string), names: make(map[descriptors.Entry]string)}
+		composites: make(map[composite]string), names: make(map[descriptors.Entry]spot)}
 }
 
 func (p *parser) readFile(f File) {
@@ -118,6 +127,10 @@ func (p *parser) end() {
 func (p *parser) readData(data []byte) {
 	root := p.document(data)
 	if root == nil {
+		return
+	}
+	if kind := ManifestKind(root); kind != "" {
+		p.errorf(root, "", "%s", describeManifest(kind))
 		return
 	}
 	m, ok := p.unchecked(root, inFile, "")
@@ -174,7 +187,7 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		return
 	}
 	key := p.needed(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
-	value := p.text(m, "value", in.path, maxName)
+	value := p.text(m, "value", in.path)
 	if key == "" {
 		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
 	}
@@ -187,6 +200,7 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		return
 	}
 	p.warnOfValue(m, path)
+	p.warnOfLookalike(m, key, value, path)
 	where := p.where(n)
 	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path, where), path: path, depth: in.depth + 1,
 		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
@@ -199,7 +213,21 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	}
 }
 
-func (p *parser) where(n *yaml.Node) string { return p.file.Name + ":" + strconv.Itoa(n.Line) }
+func (p *parser) where(n *yaml.Node) string {
+	name, _, line := p.place(n.Line)
+	if p.options.NoLines {
+		return name
+	}
+	return name + ":" + strconv.Itoa(line)
+}
+
+// place returns where a line of the file that is being read stands, as people are told.
+func (p *parser) place(line int) (file, part string, inFile int) {
+	if of, is := p.options.Parts[p.file.Name]; is {
+		return of.File, of.Name, of.Line(line)
+	}
+	return p.file.Name, "", line
+}
 
 func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
 	if p.errors++; p.errors <= maxProblems {
@@ -214,7 +242,11 @@ func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
 }
 
 func (p *parser) add(at *yaml.Node, path, text string, warning bool) {
-	p.problems = append(p.problems, Problem{File: descriptors.Printable(p.file.Name), Line: at.Line,
+	file, part, line := p.place(at.Line)
+	if p.options.NoLines {
+		line = 0
+	}
+	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
 		Domain: descriptors.Shown(p.file.domain), Path: descriptors.Shown(descriptors.ReadablePath(path)),
-		Text: text, Warning: warning})
+		Stored: path, Text: text, Warning: warning})
 }

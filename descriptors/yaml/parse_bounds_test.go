@@ -44,7 +44,7 @@ func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 		{"merge that holds itself twice", "&m\n<<: [*m, *m]\n" + head, "merges nest deeper than 100 levels"},
 		{"nested descriptors", head + "- " + deep, "nest deeper than 100 levels"},
 		{"nested lists", strings.Repeat("[", 1_000_000), "not valid YAML: exceeded max depth"},
-		{"many nodes", head + "- [" + strings.Repeat("[],", 2_000_000), "more than 1000000 lines or list items"},
+		{"many nodes", head + "- [" + strings.Repeat("[],", 2_000_000), "more than 1000000 lines, commas, brackets and list items"},
 		{"many lines", strings.Repeat("-\n", 2_000_000), "more than 1000000 lines"},
 		{"a huge number", head + "- {key: k, rate_limit: {unit: day, requests_per_unit: " + strings.Repeat("9", 1<<20) + "}}",
 			"requests_per_unit must be a whole number"},

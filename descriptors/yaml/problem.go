@@ -10,27 +10,38 @@ import (
 // Problem is one thing that is wrong in a file. Its texts are short and printable, whatever the file holds.
 type Problem struct {
 	File    string
+	Part    string // of a file that holds several; "" if it is the file itself
 	Line    int    // from 1; 0 if no line is known
 	Domain  string // "" outside a domain
 	Path    string // of the descriptor, readable; "" outside one
+	Stored  string // the same path as it is stored
 	Text    string // what is wrong, and what would be right
 	Warning bool   // the file can be used, but does hardly what its author meant
 }
 
 // Error returns the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
 func (p Problem) Error() string {
-	where, about := p.File, p.Path
+	where := p.File
 	if where != "" && p.Line > 0 {
 		where += ":" + strconv.Itoa(p.Line)
 	}
+	if p.Part != "" {
+		where += " (" + p.Part + ")"
+	}
+	parts := slices.DeleteFunc([]string{where, p.About()}, func(part string) bool { return part == "" })
+	return strings.Join(append(parts, p.Text), ": ")
+}
+
+// About returns the domain and the descriptor of the problem as people are shown them; "" outside both.
+func (p Problem) About() string {
+	about := p.Path
 	if p.Domain != "" {
 		about = "domain " + p.Domain
 		if p.Path != "" {
 			about += ", " + p.Path
 		}
 	}
-	parts := slices.DeleteFunc([]string{where, about}, func(part string) bool { return part == "" })
-	return strings.Join(append(parts, p.Text), ": ")
+	return about
 }
 
 // Problems are what [Parse] found, by file and line.

@@ -22,7 +22,7 @@ const aDay = "rate_limit: {unit: day, requests_per_unit: 5}"
 // TestEachBadFileIsToldItsFault and TestErrorsSayWhatIsWrongAndWhatWouldBeRight have already.
 func TestWhatRatelimitRejectsIsRejected(t *testing.T) {
 	for _, r := range []row{
-		{"YAML syntax", "domain: d\n- x", "not valid YAML"},
+		{"YAML syntax", "domain: d\n- x", "an item of a list stands here without a key above it"},
 		{"wrong type", under("descriptors: 5"), "must be a list"},
 		{"sexagesimal number", under("rate_limit: {unit: day, requests_per_unit: 1:30}"), "whole number"},
 		{"octal 8", under("rate_limit: {unit: day, requests_per_unit: 08}"), "whole number"},

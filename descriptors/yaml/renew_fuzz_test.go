@@ -70,7 +70,7 @@ func spelled(number uint32) choices {
 func checkRenewals(t *testing.T, steps []uint32) (reused int) {
 	t.Helper()
 	choose := spelled(^steps[0])
-	o := Options{Merge: choose.next(2) > 0, KeyPrefix: choose.of("", "p")}
+	o := Options{Merge: choose.next(2) > 0, Keys: descriptors.Keys{Prefix: choose.of("", "p")}}
 	held, reading := NewHeld(o), NewHeld(o)
 	names := []string{"1", "2", "3", "d/4", "d/5"}
 	now := make(map[string]string)

@@ -20,7 +20,7 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		Quota:     p.flag(m, "quota_mode", path),
 		Charge:    word(p, m, "charge", path, descriptors.ParseCharge),
 		OnFailure: word(p, m, "on_backend_failure", path, descriptors.ParsePolicy),
-		Message:   p.text(m, "message", path, maxMessage),
+		Message:   p.text(m, "message", path),
 		Metadata:  p.metadata(m, path),
 		Values:    at.values,
 		Patterns:  at.patterns,
@@ -52,7 +52,11 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	case one == nil && many == nil:
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
-	case r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog):
+	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
+		p.warnf(m.node, path, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, which need the right "+
+			"to run scripts in Redis. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
+	}
+	if r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog) {
 		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a "+
 			"bound: charge admitted, or use sliding_window")
 	}
@@ -114,14 +118,14 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		r.Replaces = p.replaces(m, l.Name, path)
 		return false
 	}
-	name := p.text(m, "name", path, maxName)
+	name := p.text(m, "name", path)
 	r.Replaces = p.replaces(m, name, path)
 	for _, name := range inListItem.keys {
 		n := m.get(name)
 		switch {
 		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
-			p.whole(m, name, path, 0)
+			p.whole(m, name, path)
 			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
 		case name == "unit" && !isUnit(n):
 			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
@@ -188,15 +192,26 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	if m.get("unit") == nil {
 		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
-	requests := p.whole(m, "requests_per_unit", path, 0)
+	requests := p.whole(m, "requests_per_unit", path)
 	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path, 1), 1)
-	algorithm := cmp.Or(word(p, m, "algorithm", path, descriptors.ParseAlgorithm), p.options.Algorithm)
+	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path), 1)
+	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
-	burst := p.whole(m, "burst", path, 1)
-	name := p.text(m, "name", path, maxName)
+	burst := p.whole(m, "burst", path)
+	name := p.text(m, "name", path)
 	if p.errors > before {
 		return descriptors.Limit{}, false
+	}
+	if algorithm == 0 {
+		algorithm = p.options.Algorithm
+		if precision != 0 && algorithm != descriptors.SlidingWindow {
+			precision = 0
+			p.warnOfDefault(m, "precision", descriptors.SlidingWindow, path)
+		}
+		if burst != 0 && algorithm != descriptors.TokenBucket {
+			burst = 0
+			p.warnOfDefault(m, "burst", descriptors.TokenBucket, path)
+		}
 	}
 	l, err := descriptors.NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
 	if err == nil && burst > 0 {
@@ -209,6 +224,13 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	l.Name = name
 	p.warnOfName(m, name, path)
 	return l, true
+}
+
+// warnOfDefault warns of a key that means nothing to the algorithm of limits that name none. The same file is right where
+// another algorithm is the default, so it is no error.
+func (p *parser) warnOfDefault(m mapping, key string, of descriptors.Algorithm, path string) {
+	p.warnf(m.at(key), path, "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
+		"leave %s out", key, p.options.Algorithm, of, key)
 }
 
 // replacement is a name that a limit stands in for, and where in its file it says so.

@@ -25,7 +25,7 @@ type composite struct {
 func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, where)
 	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s", descriptors.Printable(child.Where))
+		p.errorf(n, path, "the same key and value are already configured at %s: keep one of the two", descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
 	name := key
@@ -78,18 +78,24 @@ func (p *parser) warnOfValue(m mapping, path string) {
 	}
 }
 
+// spot is a place in a file: as people are told it, and its line.
+type spot struct {
+	where string
+	line  int
+}
+
 // warnOfName warns if the limit's name is that of another limit of the domain.
 func (p *parser) warnOfName(m mapping, name, path string) {
 	if name == "" {
 		return
 	}
 	at := m.get("name")
-	id := descriptors.Entry{Key: p.file.domain, Value: name}
+	id, here := descriptors.Entry{Key: p.file.domain, Value: name}, spot{p.where(at), at.Line}
 	switch other, known := p.names[id]; {
 	case !known:
-		p.names[id] = p.where(at)
-	case other != p.where(at): // an alias is the same line again
+		p.names[id] = here
+	case other != here: // an alias is the same line again
 		p.warnf(at, path, "the name %s is already that of the limit at %s", descriptors.Shown(name),
-			descriptors.Printable(other))
+			descriptors.Printable(other.where))
 	}
 }

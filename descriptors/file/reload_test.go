@@ -1,0 +1,93 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// reloading is watchAs for a test that asks for the files to be read.
+func reloading(t *testing.T, dir string, test func(t *testing.T, w *watched, reload func())) {
+	var d *Dir
+	watchAs(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
+		test(t, w, func() { d.Reload(); w.pass(0) })
+	})
+}
+
+func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "b.yaml")
+	reloading(t, dir, func(t *testing.T, w *watched, reload func()) {
+		w.expect(1, 2, "the first load")
+		reload()
+		w.expect(1, 2, "nothing has changed")
+		w.expectLogged("configuration unchanged", 1)
+
+		write(t, config("a", 2), dir, "a.yaml")
+		reload()
+		w.expect(2, 3, "it waits for no look")
+		w.pass(time.Minute)
+		w.expect(2, 3, "what was asked for is not loaded twice")
+
+		write(t, "][", dir, "a.yaml")
+		reload()
+		w.expectErrors("a.yaml:1: a ] closes what nothing opens")
+		w.pass(time.Minute)
+		reload()
+		w.expect(2, 3, "it is still wrong")
+		w.expectLogged("configuration not loaded", 2)
+		w.expectLogged("configuration unchanged", 1)
+		write(t, config("a", 2), dir, "a.yaml")
+		reload()
+		w.expect(3, 3, "it is what is in force, but whoever was told of an error must be told of its end")
+		reload()
+		w.expectLogged("configuration unchanged", 2)
+
+		must(t, os.Rename(dir, dir+".away"))
+		reload()
+		w.expect(3, 3, "the directory is away: the last good configuration stays")
+		w.expectLogged("does not exist", 1)
+		must(t, os.Rename(dir+".away", dir))
+	})
+}
+
+func TestTheHashOfWhatIsInForceIsThatOfItsDomainsWhateverTheirFiles(t *testing.T) {
+	hash := func(files map[string]string) string {
+		dir := t.TempDir()
+		for name, text := range files {
+			write(t, text, dir, filepath.FromSlash(name))
+		}
+		c, _, err := Load(dir, yaml.Options{})
+		must(t, err)
+		return c.Hash()
+	}
+	one := hash(map[string]string{"a.yaml": config("a", 2), "b.yaml": config("b", 3)})
+	if other := hash(map[string]string{"x/1": config("b", 3), "y": "# a comment\n" + config("a", 2)}); one != other {
+		t.Errorf("the same rules in other files have the hash %s, want %s: replicas would look different", other, one)
+	}
+	if other := hash(map[string]string{"a.yaml": config("a", 2), "b.yaml": config("b", 4)}); one == other {
+		t.Error("other rules have the same hash: replicas would look alike")
+	}
+}
+
+func TestTheHashIsOfADomainsLastGoodForm(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "b.yaml")
+	reloading(t, dir, func(t *testing.T, w *watched, reload func()) {
+		write(t, "][", dir, "a.yaml")
+		write(t, config("b", 2), dir, "b.yaml")
+		reload()
+		write(t, config("a", 1), dir, "a.yaml")
+		reload()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.applied) != 3 || w.applied[1].Hash() != w.applied[2].Hash() || w.applied[0].Hash() == w.applied[1].Hash() {
+			t.Errorf("the hashes are not those of what was in force: of a its last good form\n%s", &w.log)
+		}
+	})
+}

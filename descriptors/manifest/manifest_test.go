@@ -1,0 +1,241 @@
+package manifest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors/manifest"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// limits is a descriptor file of one domain, indented as an entry of a ConfigMap is.
+func limits(domain string) string {
+	return "    domain: " + domain + "\n    descriptors:\n      - {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"
+}
+
+func configMap(name string, entries ...string) string {
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata:\n"
+	for i := 0; i < len(entries); i += 2 {
+		text += "  " + entries[i] + ": |\n" + entries[i+1]
+	}
+	return text
+}
+
+// deployment runs a container whose fields are given, with ConfigMaps as volumes of their names.
+func deployment(container string, volumes ...string) string {
+	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: limits}\nspec:\n  template:\n    spec:\n" +
+		"      containers:\n        - " + strings.ReplaceAll(container, "\n", "\n          ") + "\n      volumes:\n"
+	for _, name := range volumes {
+		text += fmt.Sprintf("        - {name: %s, configMap: {name: %[1]s}}\n", name)
+	}
+	return text
+}
+
+const weirContainer = "command: [/bin/weir]\nargs: [serve, --config, /etc/weir]\nvolumeMounts: [{name: mine, mountPath: /etc/weir}]"
+
+func TestWhichConfigMapsAreRead(t *testing.T) {
+	for promise, test := range map[string]struct {
+		manifests []string
+		read      []string // parts
+		leftOut   string
+		problem   string
+	}{
+		"one alone is read, whatever it holds": {[]string{configMap("a", "x", "    nothing: here\n")}, []string{"a/x"}, "", ""},
+		"of several, those that name a domain": {
+			[]string{configMap("a", "x.yaml", limits("shop")), configMap("ring", "url", "    a:1,b:2\n")},
+			[]string{"a/x.yaml"}, "ConfigMap ring (line 10): nothing in it names a domain", ""},
+		"all entries of one that names a domain, as weir reads all files": {
+			[]string{configMap("a", "x", limits("shop"), "y", "    broken: [\n"), configMap("ring", "url", "    a\n")},
+			[]string{"a/x", "a/y"}, "ring", ""},
+		"what weir mounts, and nothing else that names a domain": {
+			[]string{configMap("mine", "x", "    dmain: shop\n"), configMap("other", "x", limits("shop")), deployment(weirContainer, "mine", "other")},
+			[]string{"mine/x"}, "ConfigMap other (line 8): Deployment limits does not read it as its configuration", ""},
+		"a mount above the directory, and --config=": {
+			[]string{configMap("mine", "x", limits("a")), configMap("other", "x", limits("b")),
+				deployment("args: [serve, --config=/etc/weir/descriptors]\nvolumeMounts: [{name: mine, mountPath: /etc}]", "mine", "other")},
+			[]string{"mine/x"}, "other", ""},
+		"envoyproxy/ratelimit's directory": {
+			[]string{configMap("mine", "x", limits("a")), configMap("other", "x", limits("b")),
+				deployment("command: [/bin/ratelimit]\nenv: [{name: RUNTIME_ROOT, value: /data}, {name: RUNTIME_SUBDIRECTORY, value: ratelimit}]\n"+
+					"volumeMounts: [{name: mine, mountPath: /data/ratelimit/config}, {name: other, mountPath: /certs}]", "mine", "other")},
+			[]string{"mine/x"}, "other", ""},
+		"other programs with such a flag are not weir": {
+			[]string{configMap("mine", "relay.yaml", "    receivers: {}\n"), configMap("other", "x", limits("b")),
+				deployment("args: [--config, /etc/otel]\nvolumeMounts: [{name: mine, mountPath: /etc/otel}]", "mine")},
+			[]string{"other/x"}, "ConfigMap mine", ""},
+		"the items of a volume": {
+			[]string{configMap("mine", "x", limits("a"), "y", limits("b")),
+				strings.Replace(deployment(weirContainer, "mine"), "configMap: {name: mine}", "configMap: {name: mine, items: [{key: y, path: y}]}", 1)},
+			[]string{"mine/y"}, "mine/x (line 5): weir does not read it", ""},
+		"a ConfigMap that is not here is told": {
+			[]string{deployment(weirContainer, "mine")}, nil, "ConfigMap mine, which Deployment limits reads (line 1), is not among these manifests",
+			"no ConfigMap here holds descriptor files"},
+		"two weirs that read different ones are two questions": {
+			[]string{configMap("mine", "x", limits("a")), configMap("other", "x", limits("a")), deployment(weirContainer, "mine"),
+				deployment(strings.ReplaceAll(weirContainer, "mine", "other"), "other")},
+			nil, "", "Deployment limits and Deployment limits read different configurations"},
+		"lists": {
+			[]string{"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(configMap("a", "x", limits("shop")), "\n", "\n  ")},
+			[]string{"a/x"}, "", ""},
+		"binaryData is refused": {
+			[]string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nbinaryData:\n  x.yaml: ZG9tYWluOiBhCg==\n"}, nil, "",
+			"a.yaml:5 (a/x.yaml): an entry of binaryData is not checked: put the file into data, as text"},
+		"an entry that is a mapping is refused": {
+			[]string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x.yaml:\n    domain: shop\n"}, nil, "",
+			"a.yaml:5 (a/x.yaml): an entry of a ConfigMap is text: put | behind x.yaml:"},
+		"hidden files": {[]string{configMap("a", ".x", limits("a"), "y", limits("b"))}, []string{"a/y"}, "a/.x (line 5)", ""},
+		"what is no manifest among them": {
+			[]string{configMap("a", "x", limits("a")), "domain: shop\n"}, []string{"a/x"}, "",
+			"a.yaml:10: this document is no Kubernetes manifest"},
+		"a stream that breaks off": {
+			[]string{configMap("a", "x", limits("a")), "a: [\n"}, []string{"a/x"}, "", "not valid YAML"},
+		"no ConfigMap": {[]string{"apiVersion: v1\nkind: Service\n"}, nil, "", "no ConfigMap here holds descriptor files"},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			m, is := manifest.Read("a.yaml", []byte(strings.Join(test.manifests, "---\n")))
+			if !is {
+				t.Fatal("these are taken for no manifests")
+			}
+			var read []string
+			for _, f := range m.Files {
+				read = append(read, m.Parts[f.Name].Name)
+			}
+			leftOut, problems := strings.Join(m.LeftOut, "\n"), fmt.Sprint(m.Problems.Err())
+			if !slices.Equal(read, test.read) || !strings.Contains(leftOut, test.leftOut) || (test.leftOut == "") != (leftOut == "") ||
+				!strings.Contains(problems, test.problem) || (test.problem == "") != (len(m.Problems) == 0) {
+				t.Errorf("%s\nread %q, want %q\nleft out %q, want %q\nproblems %s, want %q", strings.Join(test.manifests, "---\n"), read, test.read,
+					leftOut, test.leftOut, problems, test.problem)
+			}
+		})
+	}
+}
+
+func TestADescriptorFileIsNoManifest(t *testing.T) {
+	for _, text := range []string{"", "domain: shop\n", "a: [", "- 1\n", "domain: shop\n---\napiVersion: v1\nkind: ConfigMap\n",
+		"domain: shop\nkind: ConfigMap\napiVersion: v1\n"} {
+		if _, is := manifest.Read("a.yaml", []byte(text)); is {
+			t.Errorf("%q is taken for manifests", text)
+		}
+	}
+}
+
+// TestProblemsStandOnTheirTrueLine writes the same fault in all ways in which an entry can be written.
+func TestProblemsStandOnTheirTrueLine(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n"
+	for promise, test := range map[string]struct {
+		entry string
+		line  int
+	}{
+		"block":                            {"  x.yaml: |\n    domain: shop\n    descriptors:\n      - {key: user, valeu: 1}\n", 8},
+		"block with a comment at its head": {"  x.yaml: |- # limits\n    domain: shop\n    descriptors:\n      - {key: user, valeu: 1}\n", 8},
+		"block with an indentation":        {"  x.yaml: |2\n      domain: shop\n      descriptors:\n        - {key: user, valeu: 1}\n", 8},
+		"block that begins with lines without text": {
+			"  x.yaml: |\n\n\n    domain: shop\n    descriptors:\n      - {key: user, valeu: 1}\n", 10},
+		"block behind others":        {"  w: |\n    domain: bank\n  x.yaml: |\n    domain: shop\n    descriptors:\n      - {key: user, valeu: 1}\n", 10},
+		"block on a line of its own": {"  x.yaml:\n    |\n    domain: shop\n    descriptors:\n      - {key: user, valeu: 1}\n", 9},
+		"quoted, its entry":          {`  x.yaml: "domain: shop\ndescriptors:\n  - {key: user, valeu: 1}\n"` + "\n", 5},
+		"folded, its entry":          {"  x.yaml: >\n    domain: shop\n\n    descriptors: [{key: user, valeu: 1}]\n", 5},
+		"a file without anything":    {"  x.yaml: |\n", 5},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			m, is := manifest.Read("a.yaml", []byte(head+test.entry))
+			if !is || len(m.Problems) > 0 {
+				t.Fatal(is, m.Problems)
+			}
+			_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
+			problems = slices.DeleteFunc(problems, func(p yaml.Problem) bool { return p.Part != "a/x.yaml" })
+			if len(problems) != 1 || problems[0].Line != test.line || problems[0].File != "a.yaml" {
+				t.Errorf("%s%s\nproblems %v, want one, of a.yaml line %d", head, test.entry, problems, test.line)
+			}
+		})
+	}
+}
+
+// A fault that the YAML library finds has the line that it has in the file alone, below the head of the entry.
+func TestASyntaxErrorStandsOnItsLine(t *testing.T) {
+	const file = "domain: shop\ndescriptors:\n  - {key: user, value: [}\n  - {key: b}\n"
+	_, alone := yaml.Parse([]yaml.File{{Name: "x", Data: []byte(file)}}, yaml.Options{})
+	m, _ := manifest.Read("a.yaml", []byte(configMap("a", "x", "    "+strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ")+"\n")))
+	_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
+	if len(alone) != 1 || len(problems) != 1 || alone[0].Line == 0 || problems[0].Line != alone[0].Line+5 {
+		t.Errorf("alone %v, in a ConfigMap %v; want the second five lines below the first", alone, problems)
+	}
+}
+
+// What one message says of another place is as true as where it stands.
+func TestRulesAndOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
+	text := configMap("a", "x", limits("shop"), "y", limits("shop"))
+	m, _ := manifest.Read("a.yaml", []byte(text))
+	renewed := yaml.NewHeld(yaml.Options{Parts: m.Parts}).Renew(m.Files, nil)
+	if err := renewed.Problems.Err(); err == nil || !strings.HasPrefix(err.Error(),
+		"a.yaml:10 (a/y): domain shop: this domain is already configured at a.yaml:6") {
+		t.Errorf("got %v, want the true lines of both files", err)
+	}
+	m, _ = manifest.Read("a.yaml", []byte(configMap("a", "x", limits("shop"), "y", strings.Replace(limits("shop"), "user", "path", 1))))
+	config, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts, Merge: true})
+	if config == nil || config.Rules()[0].Where != "a.yaml:8" {
+		t.Errorf("got %v, %v; want the rule of line 8", config, problems)
+	}
+}
+
+func TestTheContainersVariablesAreKnown(t *testing.T) {
+	m, _ := manifest.Read("a.yaml", []byte(configMap("mine", "x", limits("a"))+"---\n"+
+		deployment(weirContainer+"\nenv: [{name: ALGORITHM, value: fixed_window}, {name: REDIS_AUTH, valueFrom: {}}]", "mine")))
+	if len(m.Environment) != 1 || m.Environment["ALGORITHM"] != "fixed_window" || m.Program != "weir" {
+		t.Errorf("got %s %v, want weir and its ALGORITHM", m.Program, m.Environment)
+	}
+}
+
+// FuzzRead holds that no input can end the process, and that all that is read has a place.
+func FuzzRead(f *testing.F) {
+	f.Add(configMap("mine", "x", limits("a")) + "---\n" + deployment(weirContainer, "mine"))
+	f.Add("apiVersion: v1\nkind: List\nitems: [&a {apiVersion: v1, kind: List, items: [*a]}]\n")
+	f.Add("apiVersion: v1\nkind: ConfigMap\ndata: {x: &a 1, y: *a, [1]: 2}\nbinaryData: []\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, is := manifest.Read("a.yaml", []byte(text))
+		if !is {
+			return
+		}
+		yaml.NewHeld(yaml.Options{Parts: m.Parts}).Renew(m.Files, nil)
+		for _, file := range m.Files {
+			if part := m.Parts[file.Name]; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
+				t.Errorf("%q: %q has the place %+v", text, file.Name, part)
+			}
+		}
+	})
+}
+
+// Manifests of a few kilobytes must not take more than a machine holds, whatever their aliases say, nor hours.
+func TestNoManifestTakesMoreThanItIsWorth(t *testing.T) {
+	const list = "apiVersion: v1\nkind: List\nitems:\n"
+	lists := list + "- &l0 {apiVersion: v1, kind: ConfigMap, data: {a.yaml: \"domain: a\"}}\n"
+	for i := 1; i < 9; i++ {
+		lists += fmt.Sprintf("- &l%d {apiVersion: v1, kind: List, items: [%s]}\n", i, strings.Repeat(fmt.Sprintf("*l%d, ", i-1), 30))
+	}
+	texts := "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: &t \"domain: a # " + strings.Repeat("x", 1<<20) + "\"\n"
+	for i := range 2000 {
+		texts += fmt.Sprintf("  k%d: *t\n", i)
+	}
+	for name, text := range map[string]string{"lists of lists": lists, "one text many times": texts,
+		"a list that holds itself": strings.Replace(list, "apiVersion", "&l\napiVersion", 1) + "- *l\n"} {
+		m, is := manifest.Read("f", []byte(text))
+		if !is || len(m.Files) > 0 || len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "too much to read: with its YAML aliases followed") {
+			t.Errorf("%s: got %d files and %v; want one error", name, len(m.Files), m.Problems)
+		}
+	}
+	var entries, items strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&entries, "  k%d: ''\n", i)
+		fmt.Fprintf(&items, "              - {key: k%d, path: x}\n", i)
+	}
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine}\ndata:\n" + entries.String()
+	pod := "      volumes:\n        - name: mine\n          configMap:\n            name: mine\n            items:\n" + items.String()
+	began := time.Now()
+	m, _ := manifest.Read("f", []byte(config+"---\n"+strings.Replace(deployment(weirContainer), "      volumes:\n", pod, 1)))
+	if len(m.Files) != 20_000 || time.Since(began) > time.Minute {
+		t.Errorf("of 20,000 entries %d were read, in %v: want all, and no look at each for each", len(m.Files), time.Since(began))
+	}
+}

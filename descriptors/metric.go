@@ -1,0 +1,52 @@
+package descriptors
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Metric returns the name by which envoyproxy/ratelimit's statistics call the rule, with its domain: entries are
+// separated by dots, and each is its key, as configured, with the configured value or pattern if it has one, as in
+// shop.user_ann.path. Entries whose values are told apart have the key and the value of d, which must match the rule.
+// If d is nil, other stands for these values; if that is "" too, all is as configured.
+func (r *Rule) Metric(d Descriptor, other string) string {
+	var name strings.Builder
+	name.WriteString(r.Domain)
+	for i, segment := range strings.Split(r.Path, "/") {
+		key, value, _ := strings.Cut(segment, "=")
+		key, value = ReadablePath(key), ReadablePath(value)
+		switch {
+		case !slices.Contains(r.Values, i) || r.Shared(i) != "": // one value, or all count as one
+		case d != nil:
+			key, value = d[i].Key, d[i].Value
+		case other != "" && (value == "" || strings.Contains(value, "*")):
+			value = other
+		}
+		name.WriteByte('.')
+		name.WriteString(key)
+		if value != "" {
+			name.WriteByte('_')
+			name.WriteString(value)
+		}
+	}
+	return MetricName(name.String())
+}
+
+var dottedAddress = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+// MetricName returns a name of a statistic as envoyproxy/ratelimit writes it: without the signs that statsd gives a
+// meaning, and with no dots in what looks like an IPv4 address. Bytes that would break a line or are not UTF-8 become _
+// as well.
+func MetricName(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if c == ':' || c == '|' || c < ' ' || c == 0x7f || c == utf8.RuneError {
+			return '_'
+		}
+		return c
+	}, name)
+	return dottedAddress.ReplaceAllStringFunc(name, func(address string) string {
+		return strings.ReplaceAll(address, ".", "_")
+	})
+}

@@ -1,0 +1,52 @@
+package xds
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestPausesGrowUpToTheLongest(t *testing.T) {
+	first := func(p Pauses, n int) (seconds []float64) {
+		all := p.begin()
+		for range n {
+			seconds = append(seconds, all.next().Seconds())
+		}
+		return seconds
+	}
+	forever := time.Duration(math.MaxInt64).Seconds()
+	for _, test := range []struct {
+		pauses Pauses
+		want   []float64
+	}{
+		{Pauses{}, []float64{3, 10, 20, 40, 60, 60}},
+		{Pauses{Again: time.Second, First: 2 * time.Second, Longest: 5 * time.Second}, []float64{1, 2, 4, 5, 5}},
+		{Pauses{Again: time.Minute, First: 2 * time.Second}, []float64{2, 2, 4}},
+		{Pauses{First: 90 * time.Second}, []float64{3, 90, 90}},
+		{Pauses{Again: 1, First: 1, Longest: 1}, []float64{0.1, 0.1}},
+		{Pauses{Again: -1, First: -1, Longest: -1, Spread: -1}, []float64{3, 10, 20}},
+		{Pauses{Again: math.MaxInt64, First: math.MaxInt64, Longest: math.MaxInt64}, []float64{forever, forever, forever}},
+		{Pauses{Spread: math.NaN()}, []float64{3, 10, 20}},
+	} {
+		if got := first(test.pauses, len(test.want)); !slices.Equal(got, test.want) {
+			t.Errorf("%+v: the pauses are %v, want %v seconds", test.pauses, got, test.want)
+		}
+	}
+}
+
+func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
+	for _, spread := range []float64{0.5, 1, 7} {
+		p := Pauses{First: 10 * time.Second, Longest: 10 * time.Second, Spread: spread}.begin()
+		p.next()
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			pause := p.next()
+			least, most = min(least, pause), max(most, pause)
+		}
+		from := 10 * time.Second * time.Duration(100*(1-min(spread, 1))) / 100
+		if least < from || least > from+time.Second || most > 10*time.Second || most < 9*time.Second {
+			t.Errorf("with a spread of %v pauses of 10 s take from %v to %v, want from %v to 10 s", spread, least, most, from)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package xds
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+const (
+	// maxDepth is how deep the messages of a resource may nest. What is right nests less: a level of metadata is three.
+	maxDepth = 1000
+	// maxResources is how many a response may have. An empty one takes two bytes of it.
+	maxResources = 100_000
+	// maxProblems is how many of them are told one by one if they cannot be read.
+	maxProblems = 1000
+)
+
+const (
+	nameless   = "a resource without a name"
+	everything = "." // all files, in the words of [yaml.Held.Renew]
+)
+
+// resource is one of a response, and why no more of it than its name could be read.
+type resource struct {
+	config *ratelimit.RateLimitConfig
+	err    error
+}
+
+// read writes each resource as the file that means the same, named "resource" and its name. There is a problem for each
+// one that cannot be read; unreadable names it, or everything where nobody knows which one it is.
+func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
+	if len(resources) > maxResources {
+		const tooMany = "the response has %d resources: at most %d are allowed"
+		return nil, []string{everything}, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
+	}
+	all := make([]resource, len(resources))
+	for i, r := range resources {
+		all[i] = unpack(r)
+	}
+	slices.SortStableFunc(all, func(a, b resource) int {
+		return cmp.Or(cmp.Compare(a.name(), b.name()), cmp.Compare(a.config.GetDomain(), b.config.GetDomain()))
+	})
+	times := make(map[string]int)
+	for _, r := range all {
+		name := nameless
+		if r.name() != "" {
+			name = "resource " + r.name()
+		}
+		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
+			name += fmt.Sprintf(" (%d)", times[name])
+		}
+		switch {
+		case r.err == nil:
+			files = append(files, yaml.File{Name: name, Data: text(r.config)})
+			continue
+		case len(problems) == maxProblems:
+			unreadable = []string{everything}
+			continue
+		}
+		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", r.err)})
+		if r.name() == "" {
+			name = everything
+		}
+		unreadable = append(unreadable, name)
+	}
+	return files, unreadable, problems
+}
+
+// unpack reads a resource, which may stand in a discovery.Resource.
+func unpack(from *anypb.Any) resource {
+	how := proto.UnmarshalOptions{RecursionLimit: maxDepth}
+	r := resource{config: new(ratelimit.RateLimitConfig)}
+	var wrapped discovery.Resource
+	if from.MessageIs(&wrapped) {
+		if r.err = anypb.UnmarshalTo(from, &wrapped, how); r.err != nil {
+			r.config.Name = wrapped.GetName()
+			return r
+		}
+		from = wrapped.GetResource()
+	}
+	r.err = anypb.UnmarshalTo(from, r.config, how)
+	r.config.Name = cmp.Or(r.config.GetName(), wrapped.GetName())
+	return r
+}
+
+// name returns the resource's name. Servers name most of them for their domains.
+func (r *resource) name() string { return cmp.Or(r.config.GetName(), r.config.GetDomain()) }

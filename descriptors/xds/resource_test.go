@@ -1,0 +1,154 @@
+package xds
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// pack returns messages as a response has them.
+func pack(t *testing.T, messages ...proto.Message) (packed []*anypb.Any) {
+	t.Helper()
+	for _, m := range messages {
+		if m == nil {
+			packed = append(packed, nil)
+			continue
+		}
+		p, err := anypb.New(m)
+		must(t, err)
+		packed = append(packed, p)
+	}
+	return packed
+}
+
+// spoilt is a resource whose name and domain can be read, but no more.
+func spoilt(t *testing.T, domain string) *anypb.Any {
+	t.Helper()
+	p := pack(t, limited(domain, 1))[0]
+	p.Value = p.Value[:len(p.Value)-1]
+	return p
+}
+
+func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	var config *descriptors.Config
+	s := New(Config{Log: discard})
+	take := func(resources ...*anypb.Any) string {
+		return s.take(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
+			config = c
+			return nil
+		})
+	}
+	expect := func(want string) {
+		t.Helper()
+		c := &client{t: t, applied: []*descriptors.Config{config}}
+		if got := c.limits(); got != want {
+			t.Fatalf("in force is %s, want %s", got, want)
+		}
+	}
+	good := func(domains string, n uint32) (all []*anypb.Any) {
+		for domain := range strings.FieldsSeq(domains) {
+			all = append(all, pack(t, limited(domain, n))...)
+		}
+		return all
+	}
+	if wrong := take(good("a b c", 1)...); wrong != "" {
+		t.Fatal(wrong)
+	}
+	if wrong := take(append(good("b", 2), spoilt(t, "a"))...); !strings.HasPrefix(wrong, "resource a: cannot be read: proto:") {
+		t.Errorf("the server is told %q, want which resource cannot be read", wrong)
+	}
+	expect("a=1 b=2")
+	other := pack(t, &discovery.DiscoveryRequest{})[0]
+	if wrong := take(append(good("b d", 3), other)...); !strings.Contains(wrong, "a resource without a name: cannot be read") {
+		t.Errorf("the server is told %q", wrong)
+	}
+	expect("a=1 b=3 d=3") // it may be a: nobody knows
+	if wrong := take(append(good("b", 4), nil)...); wrong == "" {
+		t.Error("a resource that is none is accepted")
+	}
+	expect("a=1 b=4 d=3")
+	if wrong := take(good("b", 5)...); wrong != "" {
+		t.Error(wrong)
+	}
+	expect("b=5")
+}
+
+func TestAWrappedResourceIsUnwrapped(t *testing.T) {
+	inner := pack(t, &ratelimit.RateLimitConfig{Domain: "a"})[0]
+	files, unreadable, problems := read(pack(t, &discovery.Resource{Name: "n", Resource: inner}))
+	if len(files) != 1 || files[0].Name != "resource n" || len(unreadable)+len(problems) != 0 {
+		t.Errorf("got %v, %v, %v, want one file that is named for its wrapping", files, unreadable, problems)
+	}
+}
+
+func TestResourcesOfOneNameAreToldApart(t *testing.T) {
+	x, y := limited("a", 1), limited("b", 1)
+	y.Name = "a"
+	for _, all := range [][]*anypb.Any{pack(t, x, y), pack(t, y, x)} {
+		files, _, _ := read(all)
+		if len(files) != 2 || files[0].Name != "resource a" || files[1].Name != "resource a (2)" ||
+			!strings.Contains(string(files[0].Data), `domain: "a"`) {
+			t.Errorf("got %s, want the two files in the order of their domains", files)
+		}
+	}
+}
+
+func TestNestingHasAnEnd(t *testing.T) {
+	deep := &ratelimit.RateLimitDescriptor{Key: "k"}
+	for range 3 * maxDepth {
+		deep = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}
+	}
+	_, unreadable, problems := read(pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}))
+	if len(unreadable) != 1 || unreadable[0] != "resource a" || !strings.Contains(problems[0].Text, "recursion depth") {
+		t.Errorf("got %v, %v, want that it nests too deep", unreadable, problems)
+	}
+}
+
+func TestAFloodOfBadResourcesIsBounded(t *testing.T) {
+	good := pack(t, limited("a", 1))
+	for name, tc := range map[string]struct {
+		resources []*anypb.Any
+		problems  int
+	}{
+		"cannot be read": {slices.Concat(good, make([]*anypb.Any, 5*maxProblems)), maxProblems},
+		"are too many":   {slices.Repeat(good, maxResources+1), 1},
+	} {
+		log := &client{t: t}
+		s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
+		for range 2 {
+			s.take(&discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), limited("b", 1))},
+				func(*descriptors.Config) error { return nil })
+			s.take(&discovery.DiscoveryResponse{Resources: tc.resources}, log.apply)
+		}
+		if got := log.logged("configuration problem"); got > 2*maxProblems {
+			t.Errorf("of resources that %s %d lines are logged, want %d at most", name, got, 2*maxProblems)
+		}
+		_, unreadable, problems := read(tc.resources)
+		if len(problems) != tc.problems || !slices.Contains(unreadable, everything) {
+			t.Errorf("of resources that %s %d are told and %v are unreadable, want %d, and that nobody knows which", name, len(problems),
+				unreadable, tc.problems)
+		}
+		if r := s.held.Renew(nil, unreadable); r.Config != nil {
+			t.Errorf("resources that %s take domains with them", name)
+		}
+	}
+}
+
+func TestAResourceOfAnUnknownNameIsToldAsOne(t *testing.T) {
+	log := &client{t: t}
+	s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
+	s.take(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
+	if log.limits() != "a=1" || log.logged("is that of: a resource without a name") != 1 {
+		t.Errorf("in force is %s; the log is %s", log.limits(), &log.log)
+	}
+}

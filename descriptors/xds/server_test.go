@@ -1,0 +1,243 @@
+package xds
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const node = "weir-test"
+
+// limited is a domain that allows requests with key k so many times a day.
+func limited(domain string, requests uint32) *ratelimit.RateLimitConfig {
+	return &ratelimit.RateLimitConfig{Name: domain, Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{
+		{Key: "k", RateLimit: &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_DAY, RequestsPerUnit: requests}},
+	}}
+}
+
+// unitless is a domain with a limit that lacks its unit.
+func unitless(domain string) *ratelimit.RateLimitConfig {
+	c := limited(domain, 1)
+	c.Descriptors[0].RateLimit.Unit = ratelimit.RateLimitUnit_UNKNOWN
+	return c
+}
+
+// control is a configuration server as Envoy Gateway has it: go-control-plane's, with a cache of snapshots. It notes
+// what it is asked.
+type control struct {
+	t       *testing.T
+	cache   cache.SnapshotCache
+	address string
+	stop    func()
+
+	mu       sync.Mutex // protects what follows
+	requests []*discovery.DiscoveryRequest
+	times    []time.Time
+	streams  int
+	headers  metadata.MD // of the last stream
+}
+
+// listen starts a server on an address that may be one that was used before. Without security it is plaintext.
+func listen(t *testing.T, address string, secure *tls.Config) *control {
+	t.Helper()
+	c := &control{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
+	ctx, cancel := context.WithCancel(t.Context())
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	listener, err := net.Listen(network, address)
+	must(t, err)
+	c.address = listener.Addr().String()
+	var options []grpc.ServerOption
+	if secure != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	server := grpc.NewServer(options...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, xdsserver.NewServer(ctx, c.cache, xdsserver.CallbackFuncs{
+		StreamOpenFunc:    c.opened,
+		StreamRequestFunc: c.asked,
+	}))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		server.Stop()
+		serving.Wait()
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+func (c *control) opened(ctx context.Context, _ int64, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams++
+	c.headers, _ = metadata.FromIncomingContext(ctx)
+	return nil
+}
+
+func (c *control) asked(_ int64, r *discovery.DiscoveryRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests, c.times = append(c.requests, proto.CloneOf(r)), append(c.times, time.Now())
+	return nil
+}
+
+// set makes these all that the server has, in a version.
+func (c *control) set(version string, all ...*ratelimit.RateLimitConfig) {
+	c.t.Helper()
+	resources := make([]types.Resource, len(all))
+	for i, r := range all {
+		resources[i] = r
+	}
+	snapshot, err := cache.NewSnapshot(version, map[string][]types.Resource{typeURL: resources})
+	must(c.t, err)
+	must(c.t, c.cache.SetSnapshot(c.t.Context(), node, snapshot))
+}
+
+// seen returns the requests so far.
+func (c *control) seen() []*discovery.DiscoveryRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests[:len(c.requests):len(c.requests)]
+}
+
+// client is a source that runs, and what came of it.
+type client struct {
+	t *testing.T
+
+	mu      sync.Mutex // protects what follows
+	log     bytes.Buffer
+	applied []*descriptors.Config
+	refuse  error   // what apply answers
+	errs    []error // what OnError was told
+}
+
+// Write takes the log.
+func (c *client) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.Write(line)
+}
+
+func (c *client) apply(config *descriptors.Config) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuse == nil {
+		c.applied = append(c.applied, config)
+	}
+	return c.refuse
+}
+
+func (c *client) onError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+// follow runs a source on a server until the test ends. What change does to its settings holds before what is usual.
+func follow(t *testing.T, address string, change func(*Config)) *client {
+	t.Helper()
+	c := &client{t: t}
+	config := Config{Server: address, Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.onError,
+		Pauses: Pauses{Again: 100 * time.Millisecond, First: 200 * time.Millisecond, Longest: time.Second}}
+	if change != nil {
+		change(&config)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- New(config).Run(ctx, c.apply) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run ended with %v, want the context's error", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("Run does not end although its context has")
+		}
+		if t.Failed() {
+			t.Logf("the source's log:\n%s", &c.log)
+		}
+	})
+	return c
+}
+
+// limits returns the limits of domains as they are in force: "a=1 b=broken". It is "nothing" before the first configuration.
+func (c *client) limits() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.applied) == 0 {
+		return "nothing"
+	}
+	config := c.applied[len(c.applied)-1]
+	var parts []string
+	for _, domain := range strings.Split("a b c d", " ") {
+		switch m := config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
+		case descriptors.RuleFound:
+			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
+		case descriptors.BrokenDomain:
+			parts = append(parts, domain+"=broken")
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// expect waits until these limits are in force.
+func (c *client) expect(limits, why string) {
+	c.t.Helper()
+	c.await(why, func() bool { return c.limits() == limits })
+}
+
+// await waits until something holds, for as long as a slow machine can take.
+func (c *client) await(why string, holds func() bool) {
+	c.t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			c.t.Fatalf("%s: it has not come to that within a minute; in force is %s", why, c.limits())
+		}
+	}
+}
+
+// logged returns how many times a text was logged.
+func (c *client) logged(text string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.log.String(), text)
+}
+
+// errors returns what OnError was told.
+func (c *client) errors() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errs[:len(c.errs):len(c.errs)]
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

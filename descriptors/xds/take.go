@@ -1,0 +1,113 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// maxRefusal bounds what a server is told about what is wrong, in bytes: its log may have it once a second.
+const maxRefusal = 4 << 10
+
+// refusal is a response that was refused, and why.
+type refusal struct{ version, why string }
+
+// take puts a response in force as far as it is right. It returns what is wrong, for the server; "" if nothing is.
+func (s *Source) take(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
+	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
+	files, unreadable, problems := read(r.GetResources())
+	renewed := s.held.Renew(files, unreadable)
+	problems = append(problems, renewed.Problems...)
+	errs := s.tell(problems, log)
+	config := renewed.Config
+	if config != nil {
+		if err := apply(config); err != nil {
+			config, errs = nil, append([]error{err}, errs...)
+		}
+	}
+	if config != nil {
+		s.loaded, s.held = true, renewed.Held
+		log.Info("configuration loaded", "resources", len(files), "domains", config.Domains(), "rules", len(config.Rules()),
+			"hash", config.Hash())
+	}
+	if len(errs) == 0 {
+		s.refused = refusal{}
+		return ""
+	}
+	if now := (refusal{r.GetVersionInfo(), listed(errs)}); now != s.refused || config != nil {
+		s.refused = now
+		s.complain(errs, config != nil, &renewed, log)
+	}
+	return s.refused.why
+}
+
+// complain says what was not put in force, and what is instead.
+func (s *Source) complain(errs []error, inPart bool, renewed *yaml.Renewal, log *slog.Logger) {
+	message, inForce := "configuration not loaded", "none yet"
+	switch {
+	case inPart:
+		message, inForce = "configuration loaded only in part", "what has no errors"
+	case s.loaded:
+		inForce = "the last good one"
+	}
+	err := errs[0]
+	if len(errs) > 1 {
+		err = fmt.Errorf("%d errors, the first: %w", len(errs), err)
+	}
+	told := []any{"error", err, "in_force", inForce}
+	if i := slices.Index(renewed.Homeless, everything); i >= 0 {
+		renewed.Homeless[i] = nameless
+	}
+	if domains := renewed.Told(); domains != "" {
+		told = append(told, "domains", domains)
+	}
+	log.Error(message, told...)
+	if s.config.OnError != nil {
+		s.config.OnError(err)
+	}
+}
+
+// tell logs each problem that the last response did not have. It returns those that are not warnings.
+func (s *Source) tell(problems yaml.Problems, log *slog.Logger) (errs []error) {
+	now := make(map[string]bool)
+	for _, p := range problems {
+		text := p.Error()
+		level := slog.LevelWarn
+		if !p.Warning {
+			errs, level = append(errs, p), slog.LevelError
+		}
+		if !s.told[text] && !now[text] {
+			log.Log(context.Background(), level, "configuration problem", "problem", text)
+		}
+		now[text] = true
+	}
+	s.told = now
+	return errs
+}
+
+// listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
+func listed(errs []error) string {
+	var b strings.Builder
+	for i, err := range errs {
+		line := strings.ToValidUTF8(err.Error(), "?")
+		if left := maxRefusal - b.Len(); len(line) > left-len("\nand 1000000 more") {
+			if i == 0 {
+				return strings.ToValidUTF8(line[:maxRefusal-len("…")], "") + "…"
+			}
+			fmt.Fprintf(&b, "\nand %d more", len(errs)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}

@@ -1,0 +1,78 @@
+package xds
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+)
+
+// gateway returns the TLS of a server as Envoy Gateway has it: version 1.3, and a certificate of the client's.
+func gateway(t *testing.T, own, clients *certstest.Authority, name string) *tls.Config {
+	t.Helper()
+	pair, err := tls.X509KeyPair(own.Issue(t, name))
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(clients.PEM)
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+}
+
+func TestAServerIsReachedWithTheCertificatesOfNow(t *testing.T) {
+	old, next := certstest.New(t, "old"), certstest.New(t, "next")
+	dir := t.TempDir()
+	mount := func(own, servers *certstest.Authority) {
+		cert, key := own.Issue(t, "weir")
+		certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": servers.PEM})
+	}
+	mount(old, old)
+	secure, err := certs.Client(certs.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		CA: filepath.Join(dir, "ca.crt"), SAN: "envoy-gateway"}, slog.New(slog.DiscardHandler))
+	must(t, err)
+
+	server := listen(t, "127.0.0.1:0", gateway(t, old, old, "envoy-gateway"))
+	server.set("1", limited("a", 1))
+	c := follow(t, server.address, func(c *Config) { c.TLS = secure })
+	c.expect("a=1", "over TLS 1.3 and with a client certificate")
+	server.stop()
+
+	server = listen(t, server.address, gateway(t, next, next, "envoy-gateway")) // which trusts nobody by the old authority
+	server.set("2", limited("a", 2))
+	time.Sleep(time.Second)
+	if got := c.limits(); got != "a=1" {
+		t.Errorf("in force is %s, want what the server sent that is trusted", got)
+	}
+	mount(next, next)
+	c.expect("a=2", "a new connection is made with the certificates that are there now")
+}
+
+func TestAServerWithAWrongNameIsNotBelieved(t *testing.T) {
+	authority, dir := certstest.New(t, "mesh"), t.TempDir()
+	certstest.Mount(t, dir, map[string][]byte{"ca.crt": authority.PEM})
+	secure, err := certs.Client(certs.Files{CA: filepath.Join(dir, "ca.crt"), SAN: "envoy-gateway"}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	other := gateway(t, authority, authority, "somebody")
+	other.ClientAuth = tls.NoClientCert
+	server := listen(t, "127.0.0.1:0", other)
+	server.set("1", limited("a", 1))
+	c := follow(t, server.address, func(c *Config) { c.TLS = secure })
+	c.await("the log says why", func() bool { return c.logged("not envoy-gateway") > 0 })
+	if got := c.limits(); got != "nothing" {
+		t.Errorf("in force is %s, which came from a server of another name", got)
+	}
+}
+
+func TestAPlaintextServerIsNotTakenForASecureOne(t *testing.T) {
+	server := listen(t, "127.0.0.1:0", nil)
+	server.set("1", limited("a", 1))
+	c := follow(t, server.address, func(c *Config) { c.TLS = &tls.Config{MinVersion: tls.VersionTLS12} })
+	c.await("the log says that it is away", func() bool { return c.logged("configuration server is away") > 1 })
+	if got := c.limits(); got != "nothing" {
+		t.Errorf("in force is %s, which came in the clear", got)
+	}
+}

@@ -1,0 +1,152 @@
+// Package xds takes the configuration from a server that speaks Envoy's discovery protocol, as Envoy Gateway does: the
+// state of the world of ratelimit.config.ratelimit.v3.RateLimitConfig, over an aggregated discovery stream (ADS).
+//
+// Each response is the whole configuration, a resource a domain. A resource that is wrong breaks no more than its
+// domain, as [yaml.Held] has it for files: the others are put in force, and the response is refused with what is wrong
+// in it. While the server is away or silent, what it sent last stays in force.
+package xds
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// DefaultMaxMessage is how large a response may be if nothing else is said, in bytes: what a configuration may unfold to.
+const DefaultMaxMessage = 64 << 20
+
+// Config says which server is asked, and as whom.
+type Config struct {
+	Server     string      // host:port, or any other target that gRPC knows
+	TLS        *tls.Config // nil for plaintext; each connection asks it for its certificates
+	Node       string      // id by which the server knows what to send
+	Metadata   map[string]string
+	Headers    map[string]string // that each stream begins with
+	MaxMessage int               // of a response, in bytes; 0 is DefaultMaxMessage
+	Pauses     Pauses
+	Rules      yaml.Options
+	Log        *slog.Logger
+	// OnError, if set, is called by Run for each response that was not put in force, or only in part, with the reason
+	// and after apply. A server that sends the same again and again is told of once.
+	OnError func(error)
+}
+
+var _ descriptors.Source = (*Source)(nil)
+
+// Source is a configuration server. One [Source.Run] at a time may use it.
+type Source struct {
+	config Config
+	node   *core.Node
+
+	loaded  bool            // a configuration is in force
+	held    *yaml.Held      // what that was made of
+	told    map[string]bool // what was wrong in the last response, one line each
+	refused refusal         // the last response, if it was refused
+}
+
+// New makes a source of a server. It connects to nothing yet.
+func New(c Config) *Source {
+	c.Rules.NoLines = true
+	c.MaxMessage = cmp.Or(max(c.MaxMessage, 0), DefaultMaxMessage)
+	node := &core.Node{Id: c.Node, UserAgentName: "weir"}
+	if len(c.Metadata) > 0 {
+		node.Metadata = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	}
+	for key, value := range c.Metadata {
+		node.Metadata.Fields[key] = structpb.NewStringValue(value)
+	}
+	return &Source{config: c, node: node, held: yaml.NewHeld(c.Rules)}
+}
+
+// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, one line before each pause.
+func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
+	pauses := s.config.Pauses.begin()
+	for {
+		delivered, err := s.visit(ctx, apply)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if delivered {
+			pauses = s.config.Pauses.begin()
+		}
+		pause := pauses.next()
+		inForce := "none yet"
+		if s.loaded {
+			inForce = "the last one"
+		}
+		s.config.Log.Warn("configuration server is away", "server", s.config.Server, "error", err,
+			"configuration", inForce, "next_attempt_in", pause.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// visit connects to the server and takes what it sends, until the stream breaks. It reports whether there was a response.
+func (s *Source) visit(ctx context.Context, apply func(*descriptors.Config) error) (delivered bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := s.dial()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	for key, value := range s.config.Headers {
+		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+	}
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return false, err
+	}
+	v := visit{source: s, stream: stream, apply: apply}
+	return v.follow(ctx)
+}
+
+const (
+	// A server whose machine is gone is noticed after half a minute, by TCP: many servers end connections whose HTTP/2
+	// pings come more often than gRPC's default allows, which is every five minutes. These find one that hangs.
+	tcpIdle, tcpInterval, tcpProbes = 15 * time.Second, 5 * time.Second, 3
+	ping, pong                      = 6 * time.Minute, 20 * time.Second
+)
+
+// dial makes a connection that is opened when it is first used, once.
+func (s *Source) dial() (*grpc.ClientConn, error) {
+	secure := insecure.NewCredentials()
+	if s.config.TLS != nil {
+		secure = credentials.NewTLS(s.config.TLS)
+	}
+	target := s.config.Server
+	if !strings.Contains(target, "/") {
+		target = "dns:///" + target
+	}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: tcpIdle, Interval: tcpInterval, Count: tcpProbes}}
+	return grpc.NewClient(target,
+		grpc.WithTransportCredentials(secure),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+				return dialer.DialContext(ctx, "unix", path)
+			}
+			return dialer.DialContext(ctx, "tcp", address)
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ping, Timeout: pong}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.config.MaxMessage)),
+		grpc.WithUserAgent("weir"))
+}

@@ -1,0 +1,77 @@
+package yaml
+
+import (
+	"fmt"
+	"testing"
+)
+
+// suspicion parses one descriptor and returns the warning that it gets, without its place.
+func suspicion(t *testing.T, key, value string, o Options) string {
+	t.Helper()
+	text := fmt.Sprintf("domain: d\ndescriptors:\n- key: %q\n  value: %q\n  rate_limit: {unit: day, requests_per_unit: 5}", key, value)
+	c, problems := Parse([]File{{"f", []byte(text)}}, o)
+	if c == nil || len(problems) > 1 || len(problems) == 1 && (!problems[0].Warning || problems[0].Line != 4 && !o.NoLines) {
+		t.Fatalf("%s=%s: got %v, want at most one warning, of line 4", key, value, problems)
+	}
+	if len(problems) == 0 {
+		return ""
+	}
+	return problems[0].Text
+}
+
+func TestAValueThatMatchesLessThanItsAuthorMeantIsWarnedOf(t *testing.T) {
+	const (
+		isRegular = " looks like a regular expression, but matches as it is written: only * has a meaning, which is any characters or none"
+		isRange   = " matches only that text, not the addresses in it: have Envoy send the range that an address is in, by its action " +
+			"masked_remote_address with %s, and use the key masked_remote_address"
+		isTemplate = " looks like a template of paths, but matches as it is written: use * for what varies, "
+	)
+	v4, v6 := fmt.Sprintf(isRange, "v4_prefix_mask_len"), fmt.Sprintf(isRange, "v6_prefix_mask_len")
+	for _, test := range []struct{ key, value, want string }{
+		{"remote_address", "10.0.0.0/8", v4}, {"ip", "192.0.2.7/32", v4}, {"k", "10.0.0.0/8", v4},
+		{"remote_address", "2001:db8::/32", v6},
+		{"path", "^/b/.*$", isRegular}, {"path", ".*", isRegular}, {"user", "[a-z]+", isRegular}, {"path", "/api/.*", isRegular},
+		{"path", `/v\d+/x`, isRegular}, {"host", `example\.com`, isRegular}, {"method", "(GET|POST)", isRegular},
+		{"path", "/a/{id}", isTemplate + "/a/*"}, {"path", "/a/:id", isTemplate + "/a/*"}, {":path", "/a/{id}/b/:c", isTemplate + "/a/*/b/*"},
+		{"path", "/a/{b}/{c}/{d}", isTemplate + "/a/*/*/*"}, {"path", "/a/<id>", isTemplate + "/a/*"},
+		{"PATH", "/a/{id=*}/b", isTemplate + "/a/*/b"},
+	} {
+		want := "value " + test.value + test.want
+		if got := suspicion(t, test.key, test.value, Options{}); got != want {
+			t.Errorf("%s=%s\n got %q\nwant %q", test.key, test.value, got, want)
+		}
+		if got := suspicion(t, test.key, test.value, Options{NoLines: true}); got != "" {
+			t.Errorf("%s=%s without lines: got %q, want none: a machine wrote it", test.key, test.value, got)
+		}
+	}
+}
+
+// A warning of what is meant as it is written would only teach people to overlook warnings.
+func TestValuesThatAreMeantAsTheyAreWrittenAreNotWarnedOf(t *testing.T) {
+	for _, e := range [][2]string{
+		// What Envoy Gateway and its AI gateway send.
+		{"masked_remote_address", "10.0.0.0/8"}, {"masked_remote_address", "0.0.0.0/0"}, {"masked_remote_address", "2001:db8::/32"},
+		{"masked_remote_address", "invert:10.0.0.0/8"}, {"rule-0-match-0", "rule-0-match-0"}, {"rule-0-path", "rule-0-path"},
+		{"httproute/ns/name/rule/0/match/0/*", "httproute/ns/name/rule/0/match/0/*"},
+		{"httproute/ns/n/rule/0/match/0/*_example_com", "httproute/ns/n/rule/0/match/0/*_example_com"},
+		{"ns/policy/rule/0", "ns/policy/rule/0"}, {"backend_name", "ns/backend"}, {"model_name_override", "meta/llama-3.1:8b"},
+		{"rule-0-x-model|^gpt-.*$-match-0", "rule-0-x-model|^gpt-.*$-match-0"},
+		// What Envoy's own actions send from its configuration.
+		{"generic_key", "/a/{id}"}, {"generic_key", "10.0.0.0/8"}, {"header_match", "^/b/.*$"}, {"query_match", ".*"},
+		{"route", "/users/{id}"}, {"http.route", "/users/:id"}, {"route_name", "/a/{id}"}, {"office_network", "10.0.0.0/8"},
+		{"cidr", "10.0.0.0/8"}, {"grpc_method", "/shop.Cart/Add"},
+		// What people write.
+		{"path", "/a/*"}, {"path", "/a/**"}, {"path", "*/export"}, {"path", "/"}, {"path", "*.css"}, {"path", "/.well-known/*"},
+		{"path", "/.*"}, {"path", "/index.php?action=login"}, {"path", "/search?q=*"}, {"path", "/a:b"}, {"path", "/v1/things:batch"},
+		{"path", "/a;v=1"}, {"path", "/a(b)"}, {"path", "/a+b"}, {"path", "/~ann"}, {"path", "/$metadata"}, {"path", "/a$"},
+		{"host", "example.*"}, {"host", "*.example.com"}, {"host", "[::1]:8080"}, {"host", "localhost:8080"},
+		{"remote_address", "10.0.0.1"}, {"remote_address", "10.0.*"}, {"remote_address", "2001:db8::1"},
+		{"user", `CORP\dave`}, {"user", "ann+shop@example.com"}, {"user", "auth0|5f7c"}, {"user", "{}"}, {"user", "a|b"},
+		{"user", "(anonymous)"}, {"agent", "Mozilla/5.0 (X11; Linux*"}, {"agent", "curl/*"}, {"version", "1.*"}, {"price", "US$"},
+		{"day", "2026/11"}, {"ratio", "1/8"}, {"template", "{{name}}"}, {"topic", "a/{b}"}, {"x", "/{}"},
+	} {
+		if got := suspicion(t, e[0], e[1], Options{}); got != "" {
+			t.Errorf("%s=%s: got the warning %q, want none", e[0], e[1], got)
+		}
+	}
+}

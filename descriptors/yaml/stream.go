@@ -1,0 +1,62 @@
+package yaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Documents returns the roots of the YAML documents of a file, without those that are empty. Where the file is not valid,
+// it returns those before, and the line (0 if it is not known) and the reason.
+func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
+	if marks(data) > maxMarks {
+		return nil, 0, fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxMarks)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return roots, 0, nil
+		case err != nil:
+			line, text := syntaxError(err)
+			return roots, line, errors.New("not valid YAML: " + text)
+		case !isNull(document.Content[0]):
+			roots = append(roots, document.Content[0])
+		}
+	}
+}
+
+// ManifestKind returns the kind of a Kubernetes manifest; "" for anything else, such as a descriptor file.
+func ManifestKind(root *yaml.Node) string {
+	if root.Kind != yaml.MappingNode {
+		return ""
+	}
+	texts := make(map[string]string)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if value := follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
+			texts[root.Content[i].Value] = value.Value
+		}
+	}
+	if _, isDescriptors := texts["domain"]; isDescriptors || texts["apiVersion"] == "" {
+		return ""
+	}
+	return texts["kind"]
+}
+
+// describeManifest returns what a message says of a manifest in the place of a descriptor file.
+func describeManifest(kind string) string {
+	const about = "this is a Kubernetes manifest, not a descriptor file: "
+	if kind == "ConfigMap" {
+		return about + "weir reads the files that a ConfigMap holds once it is mounted; weir check FILE checks them in the manifest itself"
+	}
+	return about + "keep its " + descriptors.Shown(kind) + " out of the directory that weir reads"
+}
+
+// NamesDomain reports whether data seem to be a descriptor file, right or wrong: they name a domain at the top.
+func NamesDomain(data []byte) bool { return domainLine(data) != "" }
