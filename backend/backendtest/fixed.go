@@ -13,6 +13,18 @@ import (
 // only above the limit, and each answer tells the rest of the window.
 func testRulingsOfAFixedWindow(t *testing.T, open func(t *testing.T) Store) {
 	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)
+	testPlainRulings(t, open)
+	runRulings(t, open, []ruling{
+		{"more than the limit at once never passes, and counts nothing if only admitted hits count", limit, []ask{
+			{backend.Count, 6, descriptors.ChargeAdmitted, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+		}},
+	})
+}
+
+// testPlainRulings are those of a window that charges always.
+func testPlainRulings(t *testing.T, open func(t *testing.T) Store) {
+	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)
 	runRulings(t, open, []ruling{
 		{"hits up to the limit, then none, and all of them count", limit, []ask{
 			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: time.Minute, NextIn: time.Minute}},
@@ -33,8 +45,8 @@ func testRulingsOfAFixedWindow(t *testing.T, open func(t *testing.T) Store) {
 			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5, ResetIn: time.Minute}},
 		}},
 		{"more than the limit at once never passes", limit, []ask{
-			{backend.Count, 6, descriptors.ChargeAdmitted, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
 			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			{backend.Count, 1, 0, backend.Decision{Before: 6, ResetIn: time.Minute, RetryIn: time.Minute}},
 		}},
 	})
 }

@@ -29,10 +29,16 @@ type Options struct {
 	// Patience is how long a store may take until it is asked again, if it drops keys by a clock of its own, which goes
 	// on: a key that is about to go is not asked before it is gone. 0: it has no such clock.
 	Patience time.Duration
+	plain    bool // see RunPlain
 }
 
 // start is where the clocks of the suite begin: not the start of any bucket.
 var start = window.At(time.Date(2026, 11, 21, 11, 59, 48, 700_000_000, time.UTC))
+
+// algorithms are all of them.
+var algorithms = []descriptors.Algorithm{
+	descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket,
+}
 
 // Run puts stores to the test. open gives an empty store that lasts until its t ends.
 func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
@@ -43,9 +49,9 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	}
 	t.Run("RetryInIsExact", func(t *testing.T) { testRetryIn(t, open, o) })
 	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
-	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t)) })
+	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t), algorithms...) })
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket} {
+	for _, a := range algorithms {
 		t.Run("AChangedNumberDecidesAtOnce/"+a.String(), func(t *testing.T) { testChangedNumber(t, open(t), a) })
 		t.Run("TwoNumbersInTurnsBothHold/"+a.String(), func(t *testing.T) { testTurns(t, open(t), a) })
 		if a != descriptors.TokenBucket { // whose hits do not count for a window

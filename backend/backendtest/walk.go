@@ -43,6 +43,9 @@ func walk(t *testing.T, store Store, p promise, steps int, o Options) {
 	r := rand.New(rand.NewPCG(o.Seed, uint64(len(p.name))))
 	for round := 0; steps > 0; round++ {
 		m := newModel(randomRule(t, r))
+		if o.plain {
+			m = newModel(plainRule(t, r))
+		}
 		key := fmt.Appendf(nil, "%s/%d", p.name, round)
 		now := start + window.Instant(r.Int64N(1e12))
 		for range min(steps, 200) {

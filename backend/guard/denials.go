@@ -17,14 +17,18 @@ const (
 	longestDenial = time.Second
 	// denialShards is how many locks the keys are spread over; a power of two.
 	denialShards = 64
-	// maxDenials is how many keys a shard holds at most, and maxDeniedKey how long one may be, in bytes.
-	maxDenials, maxDeniedKey = 1024, 1024
+	// minDenials is how many keys a shard has room for at least, and maxDeniedKey how long one may be, in bytes.
+	minDenials, maxDeniedKey = 1024, 1024
+	// bytesADenial is what a key takes, roughly: 60 bytes of its own, its limit, and its place in a map.
+	bytesADenial = 320
 )
 
 // denials are what the store has just denied. A denial of h hits holds for counts of h hits and more of the same key
 // under the same limits: fewer may fit, and other limits are another question.
 type denials struct {
 	seed   maphash.Seed
+	fixed  bool // those of fixed windows that count what they deny are kept, until the window ends
+	most   int  // how many keys a shard holds
 	shards [denialShards]denialShard
 }
 
@@ -56,8 +60,10 @@ type recall struct {
 	forgot uint64 // of the shard, before the store was asked
 }
 
-func (d *denials) init() {
-	d.seed = maphash.MakeSeed()
+// init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
+func (d *denials) init(bytes int64) {
+	d.seed, d.fixed = maphash.MakeSeed(), bytes > 0
+	d.most = max(minDenials, int(bytes/bytesADenial/denialShards))
 	for i := range d.shards {
 		d.shards[i].known = make(map[string]denial)
 	}
@@ -68,9 +74,9 @@ func (d *denials) shard(key []byte) *denialShard {
 }
 
 // recall returns what is known of a check now. Looks and refunds have to ask the store, and so has what charges denied
-// hits.
+// hits, unless that is for fixed windows, and these are kept.
 func (d *denials) recall(c *backend.Check, now time.Time) recall {
-	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || chargesAlways(c) {
+	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || chargesAlways(c) && !(d.fixed && countsInFixed(c)) {
 		return recall{}
 	}
 	sh := d.shard(c.Key)
@@ -103,21 +109,24 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 }
 
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
-// fit, but no longer than one precision of a sliding window, and a second. It is not kept if the key may have been
-// forgotten meanwhile.
+// fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
+// full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
 func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall, asked time.Time) {
 	if !r.able {
 		return
 	}
-	holds := min(given.RetryIn, longestDenial)
+	hits, before, holds := c.Hits, given.Before, min(given.RetryIn, longestDenial)
+	if chargesAlways(c) { // what was denied counts, so there is no room for any number of hits
+		hits, before, holds = 1, given.Before+c.Hits, given.ResetIn
+	}
 	for i := range c.Limits {
 		if p := c.Limits[i].Precision; p > 0 {
 			holds = min(holds, p)
 		}
 	}
 	now := time.Now()
-	k := denial{hits: c.Hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
-		strictest: given.Strictest, before: given.Before}
+	k := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
+		strictest: given.Strictest, before: before}
 	if !now.Before(k.until) {
 		return
 	}
@@ -131,15 +140,15 @@ func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall,
 	if old, found := sh.known[string(c.Key)]; found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
 		return // it denies more
 	}
-	sh.makeRoom(now)
+	sh.makeRoom(now, d.most)
 	sh.known[string(c.Key)] = k
 	sh.size.Store(int32(len(sh.known)))
 }
 
 // makeRoom lets go of some denials of a full shard: of those among a few that hold no longer, and of one at least. The
 // caller holds mu.
-func (sh *denialShard) makeRoom(now time.Time) {
-	if len(sh.known) < maxDenials {
+func (sh *denialShard) makeRoom(now time.Time, most int) {
+	if len(sh.known) < most {
 		return
 	}
 	seen, last := 0, ""
@@ -151,7 +160,7 @@ func (sh *denialShard) makeRoom(now time.Time) {
 			break
 		}
 	}
-	if len(sh.known) == maxDenials {
+	if len(sh.known) == most {
 		delete(sh.known, last)
 	}
 }

@@ -171,7 +171,7 @@ func TestMoreHitsThanTheLimitAreNeverToldToComeAgain(t *testing.T) {
 // A reply that says denied may be on its way while the key is reset.
 func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	var d denials
-	d.init()
+	d.init(0)
 	check := count("k", perMinute(t, 10), 1)
 	r := d.recall(&check, time.Now())
 	d.forget(check.Key)
@@ -277,6 +277,9 @@ func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
 				}
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(100*time.Millisecond)))
 			}
+			if st := g.Stats(); st.Looked < st.Spared || seed == 0 && st.Looked == 0 {
+				t.Errorf("%d checks were looked for, and %d of them found", st.Looked, st.Spared)
+			}
 			if seed == 0 && g.Stats().Spared == 0 {
 				t.Error("no denial was ever known: the test proves nothing")
 			}
@@ -297,11 +300,11 @@ func TestDenialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which all of them come at the same instant, so that none ends
 		g := New(newStore(t), Config{})
 		blocked := perMinute(t, 0)
-		for i := range denialShards * maxDenials * 5 / 4 {
+		for i := range denialShards * minDenials * 5 / 4 {
 			ask(t, g, count(fmt.Sprint(i), blocked, 1))
 		}
-		if n := g.Stats().Keys; n > denialShards*maxDenials || n < denialShards*maxDenials/2 {
-			t.Errorf("%d denials are kept, want about, and at most, %d: requests choose the keys", n, denialShards*maxDenials)
+		if n := g.Stats().Keys; n > denialShards*minDenials || n < denialShards*minDenials/2 {
+			t.Errorf("%d denials are kept, want about, and at most, %d: requests choose the keys", n, denialShards*minDenials)
 		}
 	})
 }
@@ -315,5 +318,78 @@ func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("Decide allocates %v times; it is on the path of every request", n)
+	}
+}
+
+// LOCAL_CACHE_SIZE_IN_BYTES spares Redis what envoyproxy/ratelimit's local cache spares it: a window that is full stays
+// so until it ends, for any number of hits.
+func TestAFullFixedWindowIsNotAskedAboutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)))
+		store := newStore(t)
+		g := New(store, Config{FixedWindowBytes: 1})
+		limits := limitOf(t, 10, descriptors.Minute, descriptors.FixedWindow)
+		ask(t, g, count("k", limits, 9))
+		if d := ask(t, g, count("k", limits, 3)); d.Allowed || d.Source != backend.FromStore {
+			t.Fatalf("the first hits above the limit got %+v; want a denial by the store, which counts them", d)
+		}
+		before := store.checks.Load()
+		for _, wait := range []time.Duration{0, 2 * time.Second, 37 * time.Second} {
+			time.Sleep(wait)
+			d := ask(t, g, count("k", limits, 1))
+			if d.Before != 12 {
+				t.Errorf("%d hits counted before it, want 12: those that were denied count, and fill what room was left", d.Before)
+			}
+			if d.Allowed || d.Source != backend.FromDenyCache || d.RetryIn <= 0 || d.RetryIn > 40*time.Second {
+				t.Errorf("%v later in the window 1 hit got %+v; want the denial that is known, until the window ends", wait, d)
+			}
+		}
+		if n := store.checks.Load() - before; n != 0 {
+			t.Errorf("the store was asked %d times about a window that is full", n)
+		}
+		time.Sleep(2 * time.Second)
+		if d := ask(t, g, count("k", limits, 1)); !d.Allowed {
+			t.Errorf("in the next window 1 hit got %+v; want it to pass", d)
+		}
+	})
+}
+
+func TestAFixedWindowIsAskedAboutAgainOnceItsCountMayBeLess(t *testing.T) {
+	limits := limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
+	two := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), limits...)
+	raised := limitOf(t, 20, descriptors.Day, descriptors.FixedWindow)
+	refund := count("k", limits, 5)
+	refund.Op = backend.Refund
+	for name, tc := range map[string]struct {
+		config  Config
+		limits  []descriptors.Limit
+		between func(g *Guard) error
+		then    []descriptors.Limit
+		allowed bool
+	}{
+		"without the cache": {Config{}, limits, nil, limits, false},
+		"of several limits": {Config{FixedWindowBytes: 1}, two, nil, two, false},
+		"after a reset":     {Config{FixedWindowBytes: 1}, limits, func(g *Guard) error { return g.Reset(t.Context(), []byte("k")) }, limits, true},
+		"after a refund": {Config{FixedWindowBytes: 1}, limits, func(g *Guard) error {
+			return backend.DecideAll(t.Context(), g, []backend.Check{refund}, make([]backend.Decision, 1))
+		}, limits, true},
+		"with the limit raised": {Config{FixedWindowBytes: 1}, limits, nil, raised, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			g := New(store, tc.config)
+			if ask(t, g, count("k", tc.limits, 11)).Allowed {
+				t.Fatal("11 hits passed a limit of 10")
+			}
+			if tc.between != nil {
+				if err := tc.between(g); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := ask(t, g, count("k", tc.then, 1))
+			if d.Source != backend.FromStore || d.Allowed != tc.allowed {
+				t.Errorf("the next hit got %+v; want it decided by the store, allowed: %v", d, tc.allowed)
+			}
+		})
 	}
 }

@@ -30,6 +30,7 @@ type Guard struct {
 	calls   sync.Pool // of *call
 
 	spared atomic.Uint64 // checks that were denied without the store
+	looked atomic.Uint64 // checks that could have been
 }
 
 var _ Store = (*Guard)(nil)
@@ -41,6 +42,10 @@ type Config struct {
 	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means that this one
 	// is alone. It is asked for each call that is decided so, and must not wait.
 	Replicas func() int
+	// FixedWindowBytes, above 0, keeps denials of rules with one fixed window until that ends, as envoyproxy/ratelimit's local
+	// cache does: what is denied so is not counted. There is room for 65,536 keys at least, and for one more for each 320
+	// bytes above 20 MiB. A reset or refund by another replica goes unnoticed until the window ends.
+	FixedWindowBytes int64
 	// Local opens the store that counts in this process by descriptors.PolicyLocal. It is called when the first check
 	// needs that; the guard closes what it gives. It has to be there unless no check can have that policy.
 	Local func() (backend.Counter, error)
@@ -55,7 +60,7 @@ func New(store Store, c Config) *Guard {
 		c.Replicas = func() int { return 1 }
 	}
 	g := &Guard{store: store, policy: c.Policy, local: local{replicas: c.Replicas, make: c.Local}}
-	g.denials.init()
+	g.denials.init(c.FixedWindowBytes)
 	g.calls.New = func() any { return new(call) }
 	return g
 }
@@ -98,6 +103,7 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 // recall denies the checks of a call that are known to be, and reports how many, and whether one of them refuses the
 // whole request.
 func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (known int, refused bool) {
+	able := 0
 	refunds := false // what they give back, a count of the same call may need
 	for i := range checks {
 		refunds = refunds || checks[i].Op == backend.Refund
@@ -109,9 +115,13 @@ func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, 
 			known++
 			refused = refused || checks[i].Enforced
 		}
+		if r.able {
+			able++
+		}
 		c.recalls = append(c.recalls, r)
 	}
 	g.spared.Add(uint64(known))
+	g.looked.Add(uint64(able))
 	return known, refused
 }
 
@@ -184,6 +194,11 @@ func chargesAlways(c *backend.Check) bool {
 	return false
 }
 
+// countsInFixed reports whether a check has one limit, and that is a fixed window.
+func countsInFixed(c *backend.Check) bool {
+	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+}
+
 // neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
 func neverFits(c *backend.Check) bool {
 	for i := range c.Limits {
@@ -217,11 +232,12 @@ func (g *Guard) Close() error {
 // Stats are totals since the start, but for Keys and LastLocal.
 type Stats struct {
 	Spared    uint64    // checks that were denied without the store, as it had denied them just before
+	Looked    uint64    // checks whose denial could have been known, the spared ones among them
 	Keys      int       // whose denial is known
 	LastLocal time.Time // when the last check was counted in this process; zero: never
 }
 
 // Stats returns what the guard has spared the store.
 func (g *Guard) Stats() Stats {
-	return Stats{Spared: g.spared.Load(), Keys: g.denials.keys(), LastLocal: g.local.last()}
+	return Stats{Spared: g.spared.Load(), Looked: g.looked.Load(), Keys: g.denials.keys(), LastLocal: g.local.last()}
 }

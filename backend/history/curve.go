@@ -35,6 +35,9 @@ func (m *Met) Coarsest() Tier {
 	return Minutes
 }
 
+// Range returns the range from the first bucket met to the last, and reports whether any was met.
+func (m *Met) Range() (Range, bool) { return Range{m.first, m.end}, m.end > 0 }
+
 // Widen moves a range's ends outwards to whole minutes, and to the ends of the buckets that it has met.
 func (m *Met) Widen(r Range) Range {
 	if r = r.widen(minute); m.end > 0 {
@@ -67,15 +70,18 @@ var (
 	roundDays = [...]int64{1, 2, 7, 14, 28, 91, 182, 364}
 )
 
-// Cut cuts a range, widened, into at most n buckets, n at least 1, of the smallest width that will do. The width is
-// at least that of the coarsest tier met, and no stored bucket is split. Buckets of a day or more are whole days of
-// the zone, 23 to 25 hours each, wherever what is stored is fine enough. If round widths would more than double the
-// range, an odd one is used that begins where the range does.
+// Cut cuts a range, widened, into at most n buckets of one width, n at least 1, and into as many of these as can be. The
+// width is a multiple of that of the coarsest tier met, and no stored bucket is split. If round widths give as many, and
+// do not more than double the range, the buckets begin where people expect; else they begin where the range does.
+// Buckets of whole days are days of the zone, 23 to 25 hours each, wherever what is stored is fine enough.
 func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 	r = r.widen(minute)
 	coarsest := m.Coarsest().Width()
 	least := r.widen(coarsest)
-	fits := func(c *Cut) bool { return len(c.Borders)-1 <= n && c.Range().Length() <= 2*least.Length() }
+	odd := m.odd(r, least, n, zone)
+	fits := func(c *Cut) bool {
+		return c.buckets() <= n && c.buckets() >= odd.buckets() && c.Range().Length() <= 2*least.Length()
+	}
 	for _, width := range roundWidths {
 		if w := r.widen(width); width >= coarsest && w.Length()/width <= int64(n) {
 			if c := even(w, width); fits(&c) {
@@ -90,10 +96,41 @@ func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 			}
 		}
 	}
-	if width := ceilDiv(least.Length()/coarsest, int64(n)) * coarsest; width < day {
+	return odd
+}
+
+// odd cuts a range into as many buckets as can be, at most n, whatever their width. They begin where the range does;
+// least is the same range widened to whole buckets of the coarsest tier met.
+func (m *Met) odd(r, least Range, n int, zone *time.Location) Cut {
+	coarsest := m.Coarsest().Width()
+	width := ceilDiv(least.Length()/coarsest, int64(n)) * coarsest
+	c := Cut{}
+	if width >= day {
+		c = m.fewDays(r, n, zone)
+	}
+	// Whole days may be far fewer: a range of 30 days meets 31 of them, which make 16 pairs.
+	if coarsest < day && int64(c.buckets()) < ceilDiv(least.Length(), width) {
 		return even(least, width)
 	}
-	return m.fewDays(r, n, zone)
+	return c
+}
+
+func (c *Cut) buckets() int { return len(c.Borders) - 1 }
+
+// StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
+// that of the coarsest tier met, as no stored bucket may be split.
+func (m *Met) StepWidth(step int64) int64 {
+	coarsest := m.Coarsest().Width()
+	return ceilDiv(step, coarsest) * coarsest
+}
+
+// Step cuts a range, widened, into buckets of a width that StepWidth returned, some Length/width of them. They begin at
+// multiples of it since 1970; those of whole days at midnight in the zone, and of whole weeks on Monday.
+func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
+	if width%day == 0 {
+		return m.days(r.widen(minute), zone, monday/day, width/day)
+	}
+	return even(r.widen(width), width)
 }
 
 // even cuts a range into buckets of a width, the last of which may go beyond it.
@@ -112,7 +149,7 @@ func (m *Met) fewDays(r Range, n int, zone *time.Location) Cut {
 		first--
 	}
 	for each := max(r.Length()/day/int64(n), 1); ; each++ {
-		if c := m.days(r, zone, first, each); len(c.Borders)-1 <= n {
+		if c := m.days(r, zone, first, each); c.buckets() <= n {
 			return c
 		}
 	}

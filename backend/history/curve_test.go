@@ -35,30 +35,6 @@ func shown(borders []int64, zone *time.Location) []string {
 	return out
 }
 
-func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 33, 500, time.UTC)
-	for _, c := range []struct {
-		text string
-		want int64 // -1 for an error
-	}{
-		{"0", 0}, {"1795262400", 1795262400}, {"253402300800", 253402300800},
-		{"1795262400000", -1}, {"+5", -1}, {"1.5", -1}, {"-5", -1},
-		{"2026-11-21T12:00:00Z", 1795262400}, {"2026-11-21T13:00:00+01:00", 1795262400}, {"2026-11-21", -1},
-		{"1969-12-31T23:59:59Z", -1},
-		{"-90m", now.Unix() - 5400}, {"-12h", now.Unix() - 43200}, {"-30d", now.Unix() - 2592000}, {"-2w", now.Unix() - 1209600},
-		{"-0m", now.Unix()}, {"12h", -1}, {"-h", -1}, {"-", -1}, {"--1h", -1}, {"-1.5h", -1}, {"-3000w", -1}, {"-9999999999w", -1},
-		{"", -1}, {"yesterday", -1},
-	} {
-		got, err := ParseMoment(c.text, now)
-		if err != nil {
-			got = -1
-		}
-		if got != c.want {
-			t.Errorf("ParseMoment(%q) = %d (%v), want %d", c.text, got, err, c.want)
-		}
-	}
-}
-
 func TestCutsBeginWherePeopleExpect(t *testing.T) {
 	const berlin, saoPaulo, kolkata, apia = "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Apia"
 	for _, c := range []struct {
@@ -76,6 +52,12 @@ func TestCutsBeginWherePeopleExpect(t *testing.T) {
 		{"a bucket is at least as wide as what is stored", "UTC", "2026-11-21T11:10:00Z", "2026-11-21T12:10:00Z", 100,
 			[]Point{{Start: unix(t, "2026-11-21T11:00:00Z"), Tier: Hours}},
 			[]string{"2026-11-21T11:00:00Z", "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"}},
+		{"as many buckets as were asked for, where ends lie between the hours", "UTC", "2026-11-20T12:00:33Z", "2026-11-20T18:00:34Z", 6, nil,
+			[]string{"2026-11-20T12:00:00Z", "2026-11-20T13:01:00Z", "2026-11-20T14:02:00Z", "2026-11-20T15:03:00Z", "2026-11-20T16:04:00Z",
+				"2026-11-20T17:05:00Z", "2026-11-20T18:06:00Z"}},
+		{"whole hours if they give as many", "UTC", "2026-11-20T12:00:33Z", "2026-11-20T18:00:34Z", 7, nil,
+			[]string{"2026-11-20T12:00:00Z", "2026-11-20T13:00:00Z", "2026-11-20T14:00:00Z", "2026-11-20T15:00:00Z", "2026-11-20T16:00:00Z",
+				"2026-11-20T17:00:00Z", "2026-11-20T18:00:00Z", "2026-11-20T19:00:00Z"}},
 		{"weeks begin on Monday", "UTC", "2026-11-04T00:00:00Z", "2026-11-21T00:00:00Z", 3, nil,
 			[]string{"2026-11-02T00:00:00Z", "2026-11-09T00:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"}},
 		{"a spring day in Berlin has 23 hours", berlin, "2026-03-28T00:00:00+01:00", "2026-03-31T00:00:00+02:00", 3, nil,
@@ -87,7 +69,7 @@ func TestCutsBeginWherePeopleExpect(t *testing.T) {
 			[]string{"2018-11-03T00:00:00-03:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00", "2018-11-06T00:00:00-02:00"}},
 		{"a day in São Paulo whose last hour came twice", saoPaulo, "2019-02-16T00:00:00-02:00", "2019-02-18T00:00:00-03:00", 2, nil,
 			[]string{"2019-02-16T00:00:00-02:00", "2019-02-17T00:00:00-03:00", "2019-02-18T00:00:00-03:00"}},
-		{"a date that Samoa left out", apia, "2011-12-29T00:00:00-10:00", "2012-01-01T00:00:00+14:00", 3, nil,
+		{"a date that Samoa left out", apia, "2011-12-29T00:00:00-10:00", "2012-01-01T00:00:00+14:00", 2, nil,
 			[]string{"2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"}},
 		{"stored hours are not split by a midnight at half past", kolkata, "2026-11-20T00:00:00+05:30", "2026-11-22T00:00:00+05:30", 3,
 			[]Point{{Start: unix(t, "2026-11-22T00:00:00Z"), Tier: Hours}},
@@ -165,7 +147,13 @@ func TestNoCutSplitsOrLosesAHit(t *testing.T) {
 			series = append(series, randomPoints(r, asked.From-2*day, asked.To+2*day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
-		cut, seen := gather(series, func(m *Met) Cut { return m.Cut(asked, n, zone) })
+		how := func(m *Met) Cut { return m.Cut(asked, n, zone) }
+		if r.IntN(3) == 0 {
+			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * minute
+			n = int(asked.Length()/step) + 2
+			how = func(m *Met) Cut { return m.Step(asked, m.StepWidth(step), zone) }
+		}
+		cut, seen := gather(series, how)
 		used := cut.Range()
 		if used.From > asked.From || used.To < asked.To || len(cut.Borders)-1 > n || !slices.IsSorted(cut.Borders) {
 			t.Fatalf("seed %d: %v cut into %d in %v has %d buckets over %v", seed, asked, n, zone, len(cut.Borders)-1, used)
@@ -190,6 +178,77 @@ func TestNoCutSplitsOrLosesAHit(t *testing.T) {
 				t.Fatalf("seed %d: the buckets of %v hold %d, but %d are stored there: hits must neither appear nor vanish",
 					seed, used, got, want)
 			}
+		}
+	}
+}
+
+// most is how many buckets of one width a range can be cut into at best, n at most, if what is stored has units of a
+// width in it: found by trying all widths.
+func most(units, n int64) int64 {
+	best := int64(0)
+	for width := int64(1); width <= units; width++ {
+		if buckets := (units + width - 1) / width; buckets <= n {
+			best = max(best, buckets)
+		}
+	}
+	return best
+}
+
+func TestACutHasAsManyBucketsAsWereAskedForIfItCan(t *testing.T) {
+	zones := []*time.Location{time.UTC, zoneOf(t, "Europe/Berlin"), zoneOf(t, "Asia/Kolkata"), zoneOf(t, "Australia/Lord_Howe")}
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 5000 {
+		from := unix(t, "2026-01-01T00:00:00Z") + r.Int64N(365*day)
+		asked := Range{from, from + 1 + r.Int64N([]int64{hour, day, 40 * day}[r.IntN(3)])}
+		if r.IntN(3) == 0 { // as people ask: for whole days or hours until now
+			asked.To = asked.From + (1+r.Int64N(40))*[]int64{hour, day}[r.IntN(2)] + 1
+		}
+		tier, n, zone := Tier(r.IntN(Tiers)), 1+r.Int64N([]int64{5, 50, 1500}[r.IntN(3)]), zones[r.IntN(len(zones))]
+		m := Met{}
+		m.Add([]Point{{Start: floorDiv(asked.To, tier.Width()) * tier.Width(), Tier: tier, Sum: 1}})
+		cut := m.Cut(asked, int(n), zone)
+		got := int64(len(cut.Borders) - 1)
+		units := asked.widen(minute).widen(tier.Width()).Length() / tier.Width()
+		want := most(units, n)
+		if tier == Days { // local days, of which a range may meet one less or more than of UTC's
+			want = min(want, max(most(units-1, n), 1), most(units+1, n))
+		}
+		if got > n || got < want {
+			t.Fatalf("seed %d: %d to %d, stored by %v, cut into %d in %v has %d buckets, though %d of one width fit", seed, asked.From,
+				asked.To, tier, n, zone, got, want)
+		}
+	}
+}
+
+func TestStepsBeginWhereStepsBegin(t *testing.T) {
+	const berlin = "Europe/Berlin"
+	hours := []Point{{Start: unix(t, "2026-10-24T00:00:00Z"), Tier: Hours}}
+	for _, c := range []struct {
+		promise, zone, from, to string
+		step                    int64
+		met                     []Point
+		used                    int64
+		want                    []string
+	}{
+		{"the range is widened to whole ones", "UTC", "2026-11-21T10:10:00Z", "2026-11-21T10:40:01Z", 15 * minute, nil, 15 * minute,
+			[]string{"2026-11-21T10:00:00Z", "2026-11-21T10:15:00Z", "2026-11-21T10:30:00Z", "2026-11-21T10:45:00Z"}},
+		{"one that is finer than what is stored becomes its width", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 15 * minute, hours, hour,
+			[]string{"2026-10-24T01:00:00Z", "2026-10-24T02:00:00Z", "2026-10-24T03:00:00Z"}},
+		{"one that would split what is stored becomes the next whole number", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 90 * minute, hours,
+			2 * hour, []string{"2026-10-24T00:00:00Z", "2026-10-24T02:00:00Z", "2026-10-24T04:00:00Z"}},
+		{"days are of the zone, the long one too", berlin, "2026-10-24T12:00:00+02:00", "2026-10-26T12:00:00+01:00", day, hours, day,
+			[]string{"2026-10-24T00:00:00+02:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-10-27T00:00:00+01:00"}},
+		{"weeks begin on Monday", berlin, "2026-10-24T12:00:00+02:00", "2026-10-27T12:00:00+01:00", week, nil, week,
+			[]string{"2026-10-19T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-11-02T00:00:00+01:00"}},
+	} {
+		zone := zoneOf(t, c.zone)
+		var m Met
+		m.Add(c.met)
+		used := m.StepWidth(c.step)
+		cut := m.Step(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
+		if got := shown(cut.Borders, zone); used != c.used || !slices.Equal(got, c.want) {
+			t.Errorf("%s: steps of %d have borders\n%q, want steps of %d with\n%q", c.promise, used, got, c.used, c.want)
 		}
 	}
 }

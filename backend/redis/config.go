@@ -102,9 +102,10 @@ type Config struct {
 
 	// URL names the servers:
 	//
-	//	single    host:port, redis://[user:password@]host[:port][/db], rediss:// for TLS, or the path of a unix socket
-	//	sentinel  name,host:port,host:port   the primary's name, then sentinels
-	//	cluster   one server or more, separated by commas, each as for single
+	//	single    host:port, redis://[user:password@]host[:port][/db], rediss:// for TLS, or the path of a unix socket;
+	//	          ?username=, ?password= and ?db= stand for those parts
+	//	sentinel  name,host:port,host:port   the primary's name, then sentinels, also as redis://[user:password@]host:port
+	//	cluster   one server or more, separated by commas, each as for single but for a path; named twice it is one
 	//	ring      all servers, likewise; their order does not matter, but their addresses as written do: keys are placed
 	//	          by them, so 10.0.0.1:6379 and redis-1:6379 are different nodes, while scheme and credentials are no
 	//	          part of it
@@ -154,9 +155,18 @@ type Config struct {
 	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.
 	GiveUp time.Duration
 
+	// Connections, if not nil, counts the connections.
+	Connections *Connections
+
 	// Log is slog.Default() by default.
 	Log *slog.Logger
+
+	// Variables are what people set this by, for messages.
+	Variables Variables
 }
+
+// Variables are the names of the environment variables behind a configuration. Messages name one that is not "".
+type Variables struct{ URL, URLFile, Type string }
 
 // withDefaults checks what can be checked without a server, and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
@@ -206,8 +216,23 @@ func (c Config) blame(err error) error {
 	if err == nil {
 		return nil
 	}
-	if c.URLFile != "" {
-		return fmt.Errorf("redis: %s URL in %s: %w", c.Type, c.URLFile, err)
+	of := fmt.Sprintf("%s URL", c.Type)
+	switch v := c.Variables; {
+	case c.URLFile != "":
+		of += " in " + c.URLFile
+		if v.URLFile != "" {
+			of = fmt.Sprintf("%s=%s (%s is %s)", v.URLFile, c.URLFile, v.Type, c.Type)
+		}
+	case v.URL != "":
+		of = fmt.Sprintf("%s (%s is %s)", v.URL, v.Type, c.Type)
 	}
-	return fmt.Errorf("redis: %s URL: %w", c.Type, err)
+	return fmt.Errorf("redis: %s: %w", of, err)
+}
+
+// setCluster returns what mends a server that was taken for a single one.
+func (c Config) setCluster() string {
+	if c.Variables.Type == "" {
+		return "set the type to cluster"
+	}
+	return "set " + c.Variables.Type + "=cluster"
 }

@@ -39,11 +39,16 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
-		hint = "; it is part of a cluster: set the type to cluster"
+		hint = "; it is part of a cluster: " + s.config.setCluster()
 	case goredis.IsReadOnlyError(err):
 		hint = "; it is a replica: name the primary, or use sentinels"
 	}
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
+}
+
+// DiagnoseOf is Diagnose for the server behind a client.
+func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) error {
+	return s.Diagnose(s.describe(client), command, err)
 }
 
 // NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked for.
@@ -86,8 +91,9 @@ func (s *Servers) describe(client *goredis.Client) Server {
 	return Server{Name: client.Options().Addr}
 }
 
-// all lists every server that should answer.
-func (s *Servers) all(ctx context.Context) ([]Server, error) {
+// All lists every server that should answer: of a cluster the primaries, of sentinels the one that they name. A cluster
+// is asked for them.
+func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
 	if c, is := s.topology.(*cluster); is && err != nil {
 		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)

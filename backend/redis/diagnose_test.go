@@ -23,6 +23,14 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 	}
 }
 
+// Whoever is told to set the type is told by which variable.
+func TestTheVariableOfTheTypeIsNamed(t *testing.T) {
+	s := connected(t, Config{URL: "127.0.0.1:1", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}})
+	if err := s.Diagnose(Server{Name: "a:1"}, "get", moved1{}); !strings.HasSuffix(err.Error(), ": set REDIS_TYPE=cluster") {
+		t.Errorf("%v; want the variable and its value", err)
+	}
+}
+
 // Whoever looks at a key of a ring knows only the client of its node.
 func TestANodeOfARingIsNamedAsItIsWritten(t *testing.T) {
 	s := connected(t, Config{Type: Ring, URL: "redis://ann:" + secret + "@127.0.0.1:1/3", Fixed: true})

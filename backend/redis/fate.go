@@ -7,7 +7,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-var errMisrouted = errors.New("the server is part of a cluster and another one owns the key: set the type to cluster")
+var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
 
 // Fate is what a reply proves about a command.
 type Fate struct {
@@ -20,6 +20,9 @@ func (f Fate) Unloaded() bool { return f.kind == unloaded }
 
 // Unready reports whether the server has said that it cannot count now, whatever it is asked.
 func (f Fate) Unready() bool { return f.kind == unready || f.kind == demoted }
+
+// Again reports whether it is proven that the command did not run, so that it may be sent again.
+func (f Fate) Again() bool { return f.kind != failed && f.kind != further && f.kind != answered }
 
 // Demoted reports whether the connection led to a replica.
 func (f Fate) Demoted() bool { return f.kind == demoted }
@@ -34,8 +37,12 @@ const (
 	unloaded             // it did not run: the server does not know the script, or how it was called
 	moved                // it did not run: another server owns its key
 	asked                // it did not run: another server owns it, for this once
+	further              // it ran, and something else follows it to the same server
 	answered             // there is an answer
 )
+
+// Further returns the fate of an errand that has more to send, where it has just had an answer.
+func Further() Fate { return Fate{kind: further} }
 
 // refusals are the errors by which a server proves that a command did not run.
 var refusals = map[string]kind{

@@ -49,8 +49,8 @@ type Health struct {
 	decided  chan struct{} // closed once a server can count, or giveUp is over
 	decide   func()        // closes it
 
-	// The goroutine's own: what was logged last of each server and of their list, with "" where nothing is wrong.
-	known map[string]string
+	// What is wrong with each server and with their list, and was logged last, with "" where nothing is; it is replaced.
+	found atomic.Pointer[map[string]string]
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
@@ -60,8 +60,9 @@ func (s *Servers) Watch(probe Probe) *Health {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Health{
 		servers: s, probe: probe, log: s.config.Log, config: s.config, began: time.Now(),
-		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}), known: make(map[string]string),
+		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}),
 	}
+	h.found.Store(new(map[string]string))
 	h.decide = sync.OnceFunc(func() { close(h.decided) })
 	h.latest.Store(&errNotProbed)
 	h.done.Go(func() { h.run(ctx) })
@@ -196,7 +197,7 @@ const (
 
 // probeAll probes all servers at once. Its error is of a topology that does not know them.
 func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
-	servers, err := h.servers.all(ctx)
+	servers, err := h.servers.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +214,8 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 // note remembers what was found, and reports whether it differs from what was known. err is of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
 	fine, failed := 0, []error(nil)
+	known := *h.found.Load()
+	missed := len(known) > 0 // who heard that they cannot count hears that they can
 	now := make(map[string]string, len(found)+1)
 	for _, f := range append(found, finding{Server: Server{Name: list}, err: err}) {
 		now[f.Name] = f.trouble()
@@ -220,19 +223,19 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 		if (f.err == nil || now[f.Name] == slow) && f.Name != list {
 			fine++
 		}
-		if now[f.Name] != h.known[f.Name] {
+		if now[f.Name] != known[f.Name] {
 			changed = true
-			h.tell(f, h.known[f.Name])
+			h.tell(f, known[f.Name])
 		}
 	}
-	for name, trouble := range h.known {
+	for name, trouble := range known {
 		if _, there := now[name]; !there && err != nil { // nothing is known of any server
 			now[name] = trouble
 		} else if !there && trouble != "" {
 			h.log.Info("redis server is not asked any more", "server", name)
 		}
 	}
-	h.known = now
+	h.found.Store(&now)
 	every := errors.Join(failed...)
 	h.troubled.Store(every != nil)
 	if fine > 0 {
@@ -240,19 +243,24 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	}
 	h.latest.Store(&every)
 	if fine > 0 && !h.counted.Swap(true) {
-		h.log.Info("redis can count", "servers", fine)
+		level := slog.LevelInfo
+		if missed {
+			level = slog.LevelWarn
+		}
+		h.log.Log(context.Background(), level, "redis can count", "servers", fine)
 	}
 	return changed
 }
 
-// tell logs that a server, or the list of them, has left or is back.
+// tell logs that a server, or the list of them, has left or is back: at one level, or who hears only of the first never
+// hears of the end.
 func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
 	switch {
 	case f.Name == list && now != "":
 		h.log.Warn("redis does not tell its servers", "error", f.err)
 	case f.Name == list:
-		h.log.Info("redis tells its servers again")
+		h.log.Warn("redis tells its servers again")
 	case f.told && (now == away || now == "" && before == away):
 	case now == slow:
 		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)
@@ -261,10 +269,10 @@ func (h *Health) tell(f finding, before string) {
 	case now != "":
 		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
 	case before == away:
-		h.log.Info("redis server answers again", "server", f.Name)
+		h.log.Warn("redis server answers again", "server", f.Name)
 	case before == slow:
-		h.log.Info("redis server answers in time again", "server", f.Name)
+		h.log.Warn("redis server answers in time again", "server", f.Name)
 	default:
-		h.log.Info("redis server can count again", "server", f.Name)
+		h.log.Warn("redis server can count again", "server", f.Name)
 	}
 }

@@ -124,7 +124,7 @@ func TestALostListOfServersIsToldOnce(t *testing.T) {
 			`level=INFO msg="redis can count" servers=2`,
 			`level=WARN msg="redis server does not answer" server=b:1`,
 			`level=WARN msg="redis does not tell its servers" error="nobody knows"`,
-			`level=INFO msg="redis tells its servers again"`,
+			`level=WARN msg="redis tells its servers again"`,
 			`level=INFO msg="redis server is not asked any more" server=b:1`,
 		} {
 			if n := strings.Count(log.String(), line); n != 1 {

@@ -26,6 +26,7 @@ func newOptions(c Config, losses *losses) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
+	dial.opened = c.Connections
 	l, err := newLogin(c.Auth, c.AuthFile)
 	if err != nil {
 		return nil, err

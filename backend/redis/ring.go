@@ -156,6 +156,12 @@ func (r *ring) find(is func(*node) bool) *node {
 	return nil
 }
 
+// lost reports whether a node of that name counts as lost.
+func (r *ring) lost(name string) bool {
+	n := r.find(func(n *node) bool { return n.name == name })
+	return n != nil && n.missed.Load() >= missedMost
+}
+
 // watch finds out every heartbeat whether a node lives, until it leaves.
 func (r *ring) watch(ctx context.Context, n *node) {
 	ticker := time.NewTicker(heartbeat)

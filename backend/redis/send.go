@@ -99,7 +99,6 @@ func (s *Sender[E]) Send(ctx context.Context, errands []E, until time.Time, stop
 			break
 		}
 		s.reroute(ctx)
-		s.resends.Resent.Add(uint64(len(s.open)))
 	}
 	for _, e := range s.open {
 		s.courier.Done(e, e.Base().err)
@@ -177,6 +176,9 @@ func (s *Sender[E]) reroute(ctx context.Context) {
 			s.courier.Done(e, err)
 			continue
 		}
+		if e.Base().fate.kind != further {
+			s.resends.Resent.Add(1)
+		}
 		s.open = append(s.open, e)
 	}
 }
@@ -185,6 +187,8 @@ func (s *Sender[E]) reroute(ctx context.Context) {
 func (s *Sender[E]) aim(ctx context.Context, e *Errand, mended map[*goredis.Client]error) error {
 	client, redirects := e.Route.Client, s.servers.redirects
 	switch {
+	case e.fate.kind == further:
+		return nil
 	case e.fate.kind == unloaded && s.script != nil:
 		if _, known := mended[client]; !known {
 			mended[client] = s.script.load(ctx, client)
@@ -192,7 +196,7 @@ func (s *Sender[E]) aim(ctx context.Context, e *Errand, mended map[*goredis.Clie
 		return mended[client]
 	case e.fate.kind == moved, e.fate.kind == asked:
 		if redirects == nil {
-			return fmt.Errorf("%w: %w", errMisrouted, e.err)
+			return fmt.Errorf("%w: %s: %w", errMisrouted, s.servers.config.setCluster(), e.err)
 		}
 		if e.fate.kind == moved {
 			redirects.Reload()

@@ -20,6 +20,7 @@ type Servers struct {
 	config    Config
 	rights    Rights
 	losses    *losses
+	lent      bool // by others, who close them
 	safe      Resends
 	besides   sync.Map // of names of servers: []string, what Need was told
 }
@@ -55,9 +56,9 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	return over(t, c, r, l), nil
 }
 
-// Over makes servers of a topology, which they close in the end, for tests. They cannot be watched.
+// Over makes servers of a topology, which they close in the end, for tests. They cannot be watched, and log nothing.
 func Over(t Topology, timeout time.Duration) *Servers {
-	return over(t, Config{Timeout: timeout}, Rights{}, newLosses())
+	return over(t, Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)}, Rights{}, newLosses())
 }
 
 func over(t Topology, c Config, r Rights, l *losses) *Servers {
@@ -67,8 +68,23 @@ func over(t Topology, c Config, r Rights, l *losses) *Servers {
 	return s
 }
 
+// For returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by their
+// own Close.
+func (s *Servers) For(r Rights, log *slog.Logger) *Servers {
+	c := s.config
+	c.Log = log
+	same := over(s.topology, c, r, s.losses)
+	same.lent = true
+	return same
+}
+
 // Close ends all connections.
-func (s *Servers) Close() error { return s.topology.Close() }
+func (s *Servers) Close() error {
+	if s.lent {
+		return nil
+	}
+	return s.topology.Close()
+}
 
 // Timeout returns Config.Timeout, or its default.
 func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
@@ -154,7 +170,7 @@ func (s *Servers) client(at At) (*goredis.Client, error) {
 
 // Each asks every server that should answer, one after the other, and joins the errors. A command is sent once.
 func (s *Servers) Each(ctx context.Context, ask func(name string, do func(command ...any) (any, error)) error) error {
-	all, err := s.all(ctx)
+	all, err := s.All(ctx)
 	if err != nil {
 		return err
 	}

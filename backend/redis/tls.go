@@ -33,8 +33,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 
 // dialer opens connections, with TLS or without.
 type dialer struct {
-	net   net.Dialer
-	files TLSConfig
+	net    net.Dialer
+	files  TLSConfig
+	opened *Connections // nil counts none
 
 	mu   sync.Mutex
 	last *tls.Config // as last read
@@ -55,9 +56,9 @@ func newDialer(files TLSConfig, timeout time.Duration) (*dialer, error) {
 func (d *dialer) dial(secure bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network != "unix" && (secure || d.files.Enabled) {
-			return d.secure(ctx, network, addr)
+			return d.opened.count(d.secure(ctx, network, addr))
 		}
-		return d.net.DialContext(ctx, network, addr)
+		return d.opened.count(d.net.DialContext(ctx, network, addr))
 	}
 }
 

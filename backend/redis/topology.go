@@ -97,11 +97,18 @@ func newSingle(url string, o *options) (Topology, error) {
 // newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
 // connections when they announce another primary.
 func newSentinel(url string, o *options) (Topology, error) {
-	primary, sentinels, err := parseSentinel(url)
+	primary, targets, err := parseSentinel(url)
 	if err != nil {
 		return nil, err
 	}
 	user, password := splitAuth(o.SentinelAuth)
+	var sentinels []string
+	for _, t := range targets {
+		if t.password != "" {
+			user, password = t.user, t.password
+		}
+		sentinels = append(sentinels, t.addr)
+	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	client := goredis.NewFailoverClient(o.failover(primary, sentinels, user, password))
 	client.AddHook(dials{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})

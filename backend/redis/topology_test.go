@@ -154,6 +154,14 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	if err := set(on, keyNumber(1)); err != nil {
 		t.Fatal(err)
 	}
+	var written []string
+	for _, addr := range servers.Addrs() {
+		written = append(written, "redis://:"+secret+"@"+addr)
+	}
+	urls, _ := openTopology(t, Config{Type: Sentinel, URL: servers.Master + "," + strings.Join(written, ","), Auth: secret})
+	if err := set(urls, keyNumber(1)); err != nil {
+		t.Errorf("sentinels as URLs with their password: %v", err)
+	}
 	before := servers.Primary(t)
 	after := servers.Failover(t)
 	took := redistest.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
@@ -166,7 +174,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, redistest.WithPassword(secret))
-	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(nodes.Addrs()[:2], ","), Auth: secret})
+	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(append(nodes.Addrs()[:2], nodes.Addrs()...), ","), Auth: secret})
 	redistest.Eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
 	for i := range 30 {
 		key := keyNumber(i)

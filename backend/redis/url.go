@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -44,8 +45,8 @@ func parseSingle(url, socketType string) (target, error) {
 	return t, nil
 }
 
-// parseSentinel reads primary,host:port,…
-func parseSentinel(url string) (primary string, sentinels []string, err error) {
+// parseSentinel reads primary,host:port,… The sentinels may be written as URLs, with the credentials of all of them in one.
+func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	items := splitList(url)
 	if len(items) < 2 {
 		return "", nil, errors.New("sentinels are written as the name of the primary and one sentinel or more: " +
@@ -56,26 +57,43 @@ func parseSentinel(url string) (primary string, sentinels []string, err error) {
 			"name,host:port,host:port")
 	}
 	for i, item := range items[1:] {
-		t, err := parseAddress(item)
+		t, err := parseTarget(item)
+		switch {
+		case err != nil:
+		case t.network == "unix":
+			err = errors.New("a sentinel is reached at host:port, not by a unix socket")
+		case t.db != 0:
+			err = errors.New("a sentinel has no databases: leave out the number")
+		case t.tls:
+			err = errors.New("TLS is for the sentinels and the primary at once, and not turned on by the scheme: write " +
+				"redis://, or the address alone")
+		case strings.Contains(item, "://") && !strings.Contains(item, t.addr[strings.LastIndex(t.addr, ":"):]):
+			err = errors.New("it has no port, which for sentinels is most often 26379")
+		}
 		if err != nil {
 			return "", nil, fmt.Errorf("item %d: %w", i+2, err)
 		}
-		sentinels = append(sentinels, t.addr)
+		sentinels = append(sentinels, t)
 	}
 	return items[0], sentinels, nil
 }
 
 // parseCluster reads the addresses of some servers of a cluster. They are one cluster, so all have the same credentials
-// and all or none have TLS.
+// and all or none have TLS; one that is named twice is one server.
 func parseCluster(url string) ([]target, error) {
-	nodes, err := parseNodes(url)
-	for i, n := range nodes {
+	all, err := parseList(url)
+	var nodes []target
+	for i, n := range all {
+		if slices.ContainsFunc(nodes, func(known target) bool { return known == n }) {
+			continue
+		}
+		nodes = append(nodes, n)
 		first := nodes[0]
 		switch {
 		case n.network == "unix":
 			return nil, fmt.Errorf("item %d: a cluster is reached at host:port, not by a unix socket", i+1)
 		case n.db != 0:
-			return nil, fmt.Errorf("item %d: a cluster has no database but 0: leave out /%d", i+1, n.db)
+			return nil, fmt.Errorf("item %d: a cluster has no database but 0: leave out the %d", i+1, n.db)
 		case n.tls != first.tls:
 			return nil, fmt.Errorf("item %d: all servers of a cluster have TLS or none has: write all as rediss:// or none", i+1)
 		case n.user != first.user || n.password != first.password:
@@ -85,8 +103,19 @@ func parseCluster(url string) ([]target, error) {
 	return nodes, err
 }
 
-// parseNodes reads a list of servers, separated by commas or line ends.
+// parseNodes reads the list of a ring's servers, each of which has its own share of the keys.
 func parseNodes(list string) ([]target, error) {
+	nodes, err := parseList(list)
+	for i, n := range nodes {
+		if at := slices.IndexFunc(nodes, func(other target) bool { return other.name == n.name }); at < i {
+			return nil, fmt.Errorf("items %d and %d are both %s: name each server once", at+1, i+1, n.name)
+		}
+	}
+	return nodes, err
+}
+
+// parseList reads a list of servers, separated by commas or line ends.
+func parseList(list string) ([]target, error) {
 	items := splitList(list)
 	if len(items) == 0 {
 		return nil, errors.New("there is no server in it: write host:port,host:port")
@@ -96,9 +125,6 @@ func parseNodes(list string) ([]target, error) {
 		t, err := parseTarget(item)
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i+1, err)
-		}
-		if at := slices.IndexFunc(nodes, func(n target) bool { return n.name == t.name }); at >= 0 {
-			return nil, fmt.Errorf("items %d and %d are both %s: name each server once", at+1, i+1, t.name)
 		}
 		nodes = append(nodes, t)
 	}
@@ -138,8 +164,11 @@ func parseAddress(s string) (target, error) {
 	if err != nil && !strings.ContainsAny(s, ":@/") {
 		return target{}, fmt.Errorf("%q has no port: write %s:6379", s, s)
 	}
-	if err != nil || host == "" || strings.ContainsAny(host, "@/ ") || !isPort(port) {
+	if err != nil || strings.ContainsAny(host, "@/ ") || !isPort(port) {
 		return target{}, errors.New("it is not an address: write host:port, with IPv6 as [::1]:6379")
+	}
+	if host == "" {
+		s = "localhost" + s
 	}
 	return target{name: s, network: "tcp", addr: s}, nil
 }
@@ -149,33 +178,40 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-// parseURL reads redis://[user:password@]host[:port][/db], rediss:// for TLS. url.Parse's own errors are not passed on:
-// they quote what it could not read, which may be the password.
+// parseURL reads redis://[user:password@]host[:port][/db], rediss:// for TLS. The parameters username, password and db
+// stand for the parts that are missing. url.Parse's own errors are not passed on: they quote what it could not read,
+// which may be the password.
 func parseURL(s, scheme string) (target, error) {
 	if scheme != "redis" && scheme != "rediss" {
 		return target{}, errors.New("the scheme must be redis:// or, for TLS, rediss://; a unix socket is its path alone")
 	}
 	u, err := neturl.Parse(s)
-	if err != nil || u.Fragment != "" || u.Hostname() == "" || u.Port() != "" && !isPort(u.Port()) {
+	var parameters neturl.Values
+	if err == nil {
+		parameters, err = neturl.ParseQuery(u.RawQuery)
+	}
+	if err != nil || u.Fragment != "" || u.Host == "" || u.Port() != "" && !isPort(u.Port()) {
 		return target{}, fmt.Errorf("it is not a URL: write %s://user:password@host:port/db, and in a password "+
 			"%%40 for @, %%3A for :, %%2F for /, %%23 for #, %%3F for ?, %%25 for %%, %%2C for a comma", scheme)
 	}
-	if u.RawQuery != "" || u.ForceQuery {
-		return target{}, errors.New("a URL of Redis takes no parameters here: leave out the question mark and what follows")
+	for name := range parameters {
+		if name != "username" && name != "password" && name != "db" {
+			return target{}, errors.New("a URL of Redis has no parameters here but username, password and db: leave out the others")
+		}
 	}
-	port := u.Port()
-	if port == "" {
-		port = "6379"
+	host, port := cmp.Or(u.Hostname(), "localhost"), cmp.Or(u.Port(), "6379")
+	t := target{network: "tcp", addr: net.JoinHostPort(host, port), tls: scheme == "rediss"}
+	t.user = cmp.Or(u.User.Username(), parameters.Get("username"))
+	t.password = parameters.Get("password")
+	if password, given := u.User.Password(); given {
+		t.password = password
 	}
-	t := target{network: "tcp", addr: net.JoinHostPort(u.Hostname(), port), tls: scheme == "rediss"}
-	t.user = u.User.Username()
-	t.password, _ = u.User.Password()
 	if t.user != "" && t.password == "" {
 		return target{}, fmt.Errorf("it has a user and no password: write %s://user:password@host:port, or "+
 			"%s://:password@host:port for the default user", scheme, scheme)
 	}
 	t.name = t.addr
-	if db := strings.Trim(u.Path, "/"); db != "" {
+	if db := cmp.Or(strings.Trim(u.Path, "/"), parameters.Get("db")); db != "" {
 		if t.db, err = strconv.Atoi(db); err != nil || t.db < 0 {
 			return target{}, errors.New("what follows the port must be the number of a database: redis://host:6379/0")
 		}

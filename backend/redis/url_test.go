@@ -22,6 +22,12 @@ func TestASingleServerIsNamedInEveryFormThatIsDocumented(t *testing.T) {
 			target{name: "redis:6379", network: "tcp", addr: "redis:6379", password: "word"}},
 		{"redis://ann:p%40%2C%2F%3A%23%25@redis:1/3", "",
 			target{name: "redis:1/3", network: "tcp", addr: "redis:1", user: "ann", password: "p@,/:#%", db: 3}},
+		{":6379", "", target{name: "localhost:6379", network: "tcp", addr: "localhost:6379"}},
+		{"redis://:7000", "", target{name: "localhost:7000", network: "tcp", addr: "localhost:7000"}},
+		{"redis://redis?username=ann&password=p%40&db=3", "",
+			target{name: "redis:6379/3", network: "tcp", addr: "redis:6379", user: "ann", password: "p@", db: 3}},
+		{"redis://bob:word@redis/4?username=ann&password=p&db=3", "",
+			target{name: "redis:6379/4", network: "tcp", addr: "redis:6379", user: "bob", password: "word", db: 4}},
 		{"/run/redis.sock", "", target{name: "/run/redis.sock", network: "unix", addr: "/run/redis.sock"}},
 		{"/run/redis.sock", "unix", target{name: "/run/redis.sock", network: "unix", addr: "/run/redis.sock"}},
 		{"run/redis.sock", "unix", target{name: "run/redis.sock", network: "unix", addr: "run/redis.sock"}},
@@ -55,7 +61,6 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		{single, "redis:" + secret, "it is not an address: write host:port"},
 		{single, "redis:0", "it is not an address"},
 		{single, "redis:70000", "it is not an address"},
-		{single, ":6379", "it is not an address"},
 		{single, "::1", "IPv6 as [::1]:6379"},
 		{single, "a:1,b:1", "use ring or cluster"},
 		{single, "ann:" + secret + "@redis:6379", "credentials need a scheme before them"},
@@ -69,7 +74,10 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		{single, "redis://x#" + secret + "@redis:6379", "%23 for #"},
 		{single, "redis://:" + secret + "%zz@redis:6379", "%25 for %"},
 		{single, "rediss://ann:" + secret + "@redis:port", "write rediss://user:password@host:port/db"},
-		{single, "redis://:" + secret + "@redis:6379?db=1", "leave out the question mark"},
+		{single, "redis://:" + secret + "@redis:6379?tls=1", "no parameters here but username, password and db"},
+		{single, "redis://redis:6379?password=" + secret + "%zz", "%25 for %"},
+		{single, "redis://redis:6379?db=zero", "the number of a database"},
+		{single, "redis://redis:6379?username=ann", "it has a user and no password"},
 		{single, "redis://:" + secret + "@redis:6379/zero", "the number of a database"},
 		{single, "redis://" + secret + "@redis:6379", "redis://:password@host:port for the default user"},
 		{as("unix"), "", "it is empty"},
@@ -80,7 +88,11 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		{sentinel, "primary", "name,host:port,host:port"},
 		{sentinel, "s1:26379,s2:26379", "item 1: it must be the name"},
 		{sentinel, "primary,s1:26379,s2", `item 3: "s2" has no port: write s2:6379`},
-		{sentinel, "primary,redis://:" + secret + "@s1:26379", "item 2: it is not an address"},
+		{sentinel, "primary,:" + secret + "@s1:26379", "item 2: credentials need a scheme"},
+		{sentinel, "primary,s1:1,/run/s2.sock", "item 3: a sentinel is reached at host:port"},
+		{sentinel, "primary,redis://s1", "item 2: it has no port"},
+		{sentinel, "primary,redis://s1:1/2", "item 2: a sentinel has no databases"},
+		{sentinel, "primary,rediss://s1", "item 2: TLS is for the sentinels and the primary at once"},
 		{cluster, ",", "there is no server in it"},
 		{cluster, "a:1,/run/redis.sock", "item 2: a cluster is reached at host:port"},
 		{cluster, "redis://a/1", "item 1: a cluster has no database but 0"},
@@ -117,9 +129,21 @@ func TestListsTakeCommasLineEndsAndSpaces(t *testing.T) {
 	if got, want := strings.Join(names, " "), "a:1 b:6379 /run/c.sock"; got != want {
 		t.Errorf("the nodes are %s, want %s", got, want)
 	}
-	primary, sentinels, err := parseSentinel("weir, s1:26379,s2:26379")
-	if err != nil || primary != "weir" || strings.Join(sentinels, " ") != "s1:26379 s2:26379" {
-		t.Errorf("sentinels are read as %q, %q, %v", primary, sentinels, err)
+	primary, sentinels, err := parseSentinel("weir, s1:26379,redis://ann:word@s2:26379, :26380")
+	names = nil
+	for _, s := range sentinels {
+		names = append(names, s.addr)
+	}
+	if err != nil || primary != "weir" || strings.Join(names, " ") != "s1:26379 s2:26379 localhost:26380" ||
+		sentinels[1].user != "ann" || sentinels[1].password != "word" {
+		t.Errorf("sentinels are read as %q, %+v, %v", primary, sentinels, err)
+	}
+}
+
+func TestAServerOfAClusterMayBeNamedTwice(t *testing.T) {
+	nodes, err := parseCluster("a:1,b:1,a:1,redis://b:1")
+	if err != nil || len(nodes) != 2 || nodes[0].addr != "a:1" || nodes[1].addr != "b:1" {
+		t.Errorf("a:1,b:1,a:1,redis://b:1 is read as %+v, %v; want two servers, as envoyproxy/ratelimit does", nodes, err)
 	}
 }
 

@@ -199,3 +199,17 @@ func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
 		}
 	}
 }
+
+// Peek implements [State]. It looks at what has left since the last change, and no further.
+func (s *Cells) Peek(_ *descriptors.Limit, now Instant) (uint64, time.Duration) {
+	hits := s.sum
+	for _, c := range s.cells[s.head:] {
+		if s.leaves(c.bucket) <= now {
+			hits -= c.hits
+			continue
+		}
+		oldest := min(c.bucket, now.index(s.width())) // the clock may have stepped back
+		return hits, now.until(s.leaves(oldest))
+	}
+	return 0, 0
+}

@@ -15,6 +15,9 @@ type State interface {
 	For(l *descriptors.Limit) bool
 	// Follow has what counts at now leave as l says from now on. l is a limit that this is the state for.
 	Follow(l *descriptors.Limit, now Instant)
+	// Peek tells what a look under l, which this is the state for, would find at now, and changes nothing: the hits that
+	// count, and the time until the oldest bucket of them leaves, or the next of them leaks; 0 if none counts.
+	Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration)
 	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
 	Expires() Instant
 	// Len is how many buckets, or instants of a log, hold hits. Of a token bucket it is 1 while anything counts.

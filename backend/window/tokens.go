@@ -158,8 +158,7 @@ func (t *Tokens) Expires() Instant {
 // Len implements [State].
 func (t *Tokens) Len() int { return int(min(1, t.hits)) }
 
-// Peek tells what a look under l would find at now, without changing anything: the hits that count, and the time until
-// the next of them leaks, 0 if none counts.
+// Peek implements [State].
 func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
 	at := *t
 	at.Follow(l, now)

@@ -47,6 +47,18 @@ func Proxy(t testing.TB, target string) *FaultProxy {
 	return p
 }
 
+// ProxyAt is Proxy with the host:port where clients connect.
+func ProxyAt(t testing.TB, addr, target string) *FaultProxy {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxyOn(l, target)
+	t.Cleanup(p.Close)
+	return p
+}
+
 // StartProxy is Proxy for longer than a test. The caller closes it.
 func StartProxy(target string) (*FaultProxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,6 +21,7 @@ const settlePause = 50 * time.Millisecond
 // servers whose replicas were not seen to have it before ctx ended.
 func (s *Store) Settle(ctx context.Context) error {
 	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its history of replication
+	var last error                     // why it was not so in the round before
 	for {
 		waits := make(map[string]error)
 		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
@@ -35,10 +36,13 @@ func (s *Store) Settle(ctx context.Context) error {
 		if err = errors.Join(append([]error{err}, slices.Collect(maps.Values(waits))...)...); err == nil || redis.Forbidden(err) {
 			return err
 		}
+		if ctx.Err() == nil || last == nil { // a round that was cut off tells less than the one before
+			last = err
+		}
 		select {
 		case <-time.After(settlePause):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
+			return fmt.Errorf("%w: %w", ctx.Err(), last)
 		}
 	}
 }

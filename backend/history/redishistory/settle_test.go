@@ -41,13 +41,13 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 	if err := a.land(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}
-	if err := settle(300 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "has a replica at offset") {
+	if err := settle(2 * time.Second); err == nil || !strings.Contains(err.Error(), "has a replica at offset") {
 		t.Errorf("with a replica that hangs: %v, want an error that tells how far it is", err)
 	}
 	if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := settle(300 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "has lost its replicas") {
+	if err := settle(2 * time.Second); err == nil || !strings.Contains(err.Error(), "has lost its replicas") {
 		t.Errorf("with a replica that has gone: %v, want an error that says so", err)
 	}
 	replica.Cont()

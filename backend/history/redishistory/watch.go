@@ -2,7 +2,6 @@ package redishistory
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,18 +61,25 @@ func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
 		}
 		if restarted(info, before, known) {
 			_, err = do("bgrewriteaof")
-			told, level := "asked it to write its append-only file again", slog.LevelInfo
-			if err != nil {
-				told, level = "it could not be asked to write its append-only file again; send it BGREWRITEAOF", slog.LevelWarn
-			}
-			s.log.Log(ctx, level, "a server of the history has been restarted: "+told+
-				", as a torn end of the old file could be replayed at the next restart", "server", name, "error", err)
+			s.tellStarted(name, err)
 		}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("a server of the history does not answer INFO", "error", err)
 	}
+}
+
+// tellStarted says that a server which has begun was asked to write its append-only file again, or why it was not.
+func (s *Store) tellStarted(server string, err error) {
+	const began, why = "a server of the history has begun within the last hour: ",
+		"; a torn end of the file from before, if there is one, could be replayed at its next restart"
+	if err != nil {
+		s.log.Warn(began+"it could not be asked to write its append-only file again, so send it BGREWRITEAOF"+why,
+			"server", server, "error", err)
+		return
+	}
+	s.log.Info(began+"asked it to write its append-only file again"+why, "server", server)
 }
 
 // lookAtRing warns if the list of the ring's nodes is not what it was at the last look: what is kept does not move with

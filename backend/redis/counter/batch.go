@@ -3,9 +3,7 @@ package counter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -23,15 +21,26 @@ type batch struct {
 	until   time.Time       // when the last caller leaves
 	patient context.Context // until nobody waits for a connection any more
 
-	asks     []*ask
-	sender   *redis.Sender[*ask]
-	live     []*ask // those of a group whose callers wait
-	commands []*scriptCall
-	pipe     []goredis.Cmder // commands, with what goes before them
+	asks   []*ask
+	sender *redis.Sender[*ask]
+	live   []*ask // those of a group whose callers wait
+	form   form
+	pipe   []goredis.Cmder // its commands, with what goes before them
+}
+
+// form puts the checks of a batch into commands, and reads the replies. Its commands are used again and again.
+type form interface {
+	// write returns the commands for checks, in order. The checks have to stay as they are until these are over.
+	write(r redis.Route, way redis.Way, asks []*ask) []command
+	// read returns what became of the i-th check: its fate, and why it has no answer, if it has none; and whether the
+	// server may have seen it.
+	read(i int) (fate redis.Fate, written bool, why error)
+	// release drops what the commands point to.
+	release()
 }
 
 func newBatch(s *Store) *batch {
-	b := &batch{store: s}
+	b := &batch{store: s, form: s.method.form()}
 	b.sender = redis.NewSender(s.servers, b, s.script, &s.resends)
 	return b
 }
@@ -66,19 +75,18 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 		return
 	}
 	start := time.Now()
-	way, err := b.store.script.On(ctx, r.Client)
+	var way redis.Way
+	if b.store.script != nil {
+		way, err = b.store.script.On(ctx, r.Client)
+	}
 	until := b.keep(group)
 	if len(b.live) == 0 {
 		return
 	}
-	size := len(b.live) // in one command, which ran for none of them if it fails as a whole
-	if b.store.servers.Redirect() {
-		size = 1 // their keys are in different slots
-	}
 	b.pipe = b.pipe[:0]
 	found := outcomeOf(err, false)
 	if err == nil {
-		found, err = b.process(ctx, r, way, size, until)
+		found, err = b.process(ctx, r, way, until)
 	}
 	if l.meter != nil && found >= unready {
 		l.meter.Answered(time.Since(start))
@@ -95,9 +103,7 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 	for i, a := range b.live {
 		fate, why, written := redis.Judge(err, false), err, false
 		if len(b.pipe) > 0 {
-			e := b.commands[i/size]
-			fate, why = b.read(a, e, i%size)
-			written = e.written
+			fate, written, why = b.form.read(i)
 		}
 		replica = replica || fate.Demoted()
 		switch {
@@ -131,12 +137,17 @@ func refuseAll(group []*ask, why error) {
 	}
 }
 
-// keep keeps the checks of a group whose callers wait, and returns until when the last one does. The others are dropped.
+// keep keeps the checks of a group whose callers wait, and returns until when the last one does. The others are dropped,
+// but for those that are counted and not done with.
 func (b *batch) keep(group []*ask) (until time.Time) {
 	now := time.Now()
 	b.live = b.live[:0]
 	for _, a := range group {
 		switch {
+		case a.counted:
+			if end := now.Add(b.store.servers.Timeout()); end.After(until) {
+				until = end
+			}
 		case a.call.left(now):
 			b.store.dropped.Add(1)
 			a.Unanswered(redis.Fate{}, errLate)
@@ -149,22 +160,18 @@ func (b *batch) keep(group []*ask) (until time.Time) {
 	return until
 }
 
-// process sends the checks that are kept, once, as commands of a size. It returns what that shows of the server, and an
-// error if that is no answer.
-func (b *batch) process(ctx context.Context, r redis.Route, way redis.Way, size int, until time.Time) (found outcome, err error) {
-	n := 0
-	for ; n*size < len(b.live); n++ {
-		if n == len(b.commands) {
-			b.commands = append(b.commands, newScriptCall())
-		}
-		b.commands[n].set(way, b.store.now(), b.live[n*size:(n+1)*size]...)
-		b.commands[n].limit(until)
+// process sends the checks that are kept, once. It returns what that shows of the server, and an error if that is no
+// answer.
+func (b *batch) process(ctx context.Context, r redis.Route, way redis.Way, until time.Time) (found outcome, err error) {
+	commands := b.form.write(r, way, b.live)
+	for _, c := range commands {
+		c.base().limit(until)
 		if r.Asking {
 			b.pipe = append(b.pipe, goredis.NewStatusCmd(ctx, "asking"))
 		}
-		b.pipe = append(b.pipe, b.commands[n])
+		b.pipe = append(b.pipe, c)
 	}
-	ctx = patience{ctx, b.commands[0]}
+	ctx = patience{ctx, commands[0].base()}
 	if len(b.pipe) == 1 {
 		_ = r.Client.Process(ctx, b.pipe[0]) // each command has its error
 	} else {
@@ -172,17 +179,17 @@ func (b *batch) process(ctx context.Context, r redis.Route, way redis.Way, size 
 		_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
 		_, _ = pipe.Exec(ctx)
 	}
-	for i, e := range b.commands[:n] {
-		if shown, why := e.shown(); i == 0 || shown > found {
+	for i, c := range commands {
+		if shown, why := c.shown(); i == 0 || shown > found {
 			found, err = shown, why
 		}
 	}
 	return found, err
 }
 
-// Gone reports whether the caller of a check has left, and notes that the check is dropped.
+// Gone reports whether the caller of a check has left that is not counted, and notes that the check is dropped.
 func (b *batch) Gone(a *ask, now time.Time) bool {
-	gone := a.call.left(now)
+	gone := !a.counted && a.call.left(now)
 	if gone {
 		b.store.dropped.Add(1)
 		b.store.health.Heard(false)
@@ -192,6 +199,9 @@ func (b *batch) Gone(a *ask, now time.Time) bool {
 
 // Done hands a check's answer to its caller, or why there is none.
 func (b *batch) Done(a *ask, err error) {
+	if a.counted {
+		err = nil // whatever became of the rest
+	}
 	b.store.health.Heard(err == nil)
 	if _, away := err.(*backend.Away); err != nil && !away {
 		from := b.lane.client
@@ -209,30 +219,5 @@ func (b *batch) release() {
 	clear(b.asks[:cap(b.asks)])
 	clear(b.live[:cap(b.live)])
 	clear(b.pipe[:cap(b.pipe)])
-	for _, e := range b.commands {
-		e.release()
-	}
-}
-
-// read returns what the i-th item of a reply is to a check: its fate and why, where it is no answer.
-func (b *batch) read(a *ask, e *scriptCall, i int) (redis.Fate, error) {
-	switch err := e.Err(); {
-	case err != nil:
-		fate := e.way.Judge(err, e.written)
-		if fate.Unloaded() { // the way may change, which a probe tells
-			b.store.health.Heard(false)
-		}
-		return fate, err
-	case !e.written: // making a connection took too long
-		return redis.Judge(errLate, false), errLate
-	}
-	text, ok := e.item(i)
-	switch {
-	case !ok:
-		return redis.Fate{}, errUnreadable
-	case strings.HasPrefix(text, "!"): // what went wrong with a check that was not counted
-		return redis.JudgeText(text[1:]), said{errors.New(text[1:])}
-	}
-	a.reply = text
-	return redis.Fate{}, nil
+	b.form.release()
 }

@@ -2,6 +2,8 @@ package counter
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -37,6 +40,33 @@ func BenchmarkDecide(b *testing.B) {
 		after := s.Stats()
 		b.ReportMetric(float64(after.Checks-before.Checks)/float64(after.Batches-before.Batches), "checks/batch")
 	})
+}
+
+// BenchmarkPlainKeys is a call with one check by INCRBY and EXPIRE beside one by the script, on one server, with others
+// under way, and what each costs the server.
+func BenchmarkPlainKeys(b *testing.B) {
+	server := redistest.Single(b)
+	m := openedMixed(b, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	limits := []descriptors.Limit{backendtest.NewLimit(b, 1<<40, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
+	for name, prefix := range map[string]string{"by INCRBY": "\x00bench_", "by the script": "5:bench"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			before := server.CPU(b)
+			var client atomic.Int64
+			b.RunParallel(func(p *testing.PB) {
+				checks := []backend.Check{{Key: fmt.Appendf(nil, "%s%d_", prefix, client.Add(1)), Limits: limits, Hits: 1}}
+				out := make([]backend.Decision, 1)
+				for p.Next() {
+					if err := backend.DecideAll(context.Background(), m, checks, out); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64((server.CPU(b)-before).Nanoseconds())/float64(b.N), "redis-ns/op")
+		})
+	}
 }
 
 // BenchmarkPair is what a second Redis for limits per second costs: a call for one of the two beside the same call

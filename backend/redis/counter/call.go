@@ -31,9 +31,10 @@ type ask struct {
 	count    int       // how many they are; only the first one's counts, as does
 	joined   time.Time // when they joined the lane
 
-	reply    string
-	err      error       // why there is no answer
-	answered atomic.Bool // reply and err are there, and stay
+	reply     string
+	increment             // of a key of envoyproxy/ratelimit
+	err       error       // why there is no answer
+	answered  atomic.Bool // reply and err are there, and stay
 }
 
 func newCall() *call {
@@ -41,20 +42,21 @@ func newCall() *call {
 }
 
 // set keeps what is needed of the checks.
-func (c *call) set(checks []backend.Check, l *language, leave time.Time) {
+func (c *call) set(checks []backend.Check, m method, leave time.Time) {
 	c.leave = leave
 	c.waiting.Store(int32(len(checks)))
 	c.asks, c.text = c.asks[:0], c.text[:0]
 	for i := range checks {
-		start := len(c.text)
-		c.text = l.appendKey(c.text, checks[i].Key)
-		middle := len(c.text)
-		c.text = l.appendArg(c.text, &checks[i])
-		// Text that grows moves away, and leaves the earlier keys where they are.
-		key := c.text[start:middle]
-		c.asks = append(c.asks, ask{Errand: redis.Errand{At: redis.At{Key: key}}, call: c, key: key, arg: c.text[middle:]})
+		c.asks = append(c.asks, ask{call: c})
+		a := &c.asks[i]
+		c.text = m.put(c.text, &checks[i], a)
+		a.Errand = redis.Errand{At: redis.At{Key: a.key}}
 	}
 }
+
+// cut returns text, and what is in it from a place on. Text that grows moves away, and leaves earlier parts where they
+// are.
+func cut(text []byte, from int) ([]byte, blob) { return text, blob(text[from:len(text):len(text)]) }
 
 // link ties an ask to the one before it in the same lane, if there is one.
 func (c *call) link(i int) {

@@ -14,48 +14,89 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// scriptCall is one call of the script, which go-redis sends once or not at all. Its owner uses it again and again, one
-// use after the other.
-type scriptCall struct {
-	*goredis.Cmd
-	way       redis.Way
-	args      []any
-	asked     blob    // for each check the place of its question
-	questions []*blob // each once
-	checks    int
-	since     time.Time // when it was given to go-redis
-	until     time.Time // when nobody waits for it any more; zero: never
-	written   bool      // go-redis has taken the arguments: from then on the server may have seen them
+// command is what a batch sends, and what its reply shows.
+type command interface {
+	goredis.Cmder
+	base() *once
+	// shown returns what the reply shows of the server, with an error if that is no answer.
+	shown() (outcome, error)
 }
 
-func newScriptCall() *scriptCall {
-	return &scriptCall{Cmd: goredis.NewCmd(context.Background(), "evalsha")}
+// once is a command that go-redis sends once or not at all. Its owner uses it again and again, one use after the other.
+type once struct {
+	*goredis.Cmd
+	args    []any
+	since   time.Time // when it was given to go-redis
+	until   time.Time // when nobody waits for it any more; zero: never
+	written bool      // go-redis has taken the arguments: from then on the server may have seen them
 }
+
+func newOnce(name string) once { return once{Cmd: goredis.NewCmd(context.Background(), name)} }
+
+// base returns the command itself, from what embeds it.
+func (o *once) base() *once { return o }
 
 // NoRetry reports true, which is all that keeps go-redis from sending a command again: MaxRetries does not stop it from
 // repeating pipelines.
-func (e *scriptCall) NoRetry() bool { return true }
+func (o *once) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
 // Args is what go-redis asks for when it writes a command, and not before: a command that fails unasked has not left.
 // Where a new connection took longer than the callers have left, they would hardly see the answer either: the server is
 // not asked to count, and the connection is there for the next command.
-func (e *scriptCall) Args() []any {
-	if now := time.Now(); !e.until.IsZero() && now.Sub(e.since) >= e.until.Sub(now) {
+func (o *once) Args() []any {
+	if now := time.Now(); !o.until.IsZero() && now.Sub(o.since) >= o.until.Sub(now) {
 		return ping
 	}
-	e.written = true
-	return e.args
+	o.written = true
+	return o.args
 }
+
+// reset makes it a new command.
+func (o *once) reset(args ...any) {
+	o.SetErr(nil)
+	o.SetVal(nil)
+	o.until, o.written = time.Time{}, false
+	o.args = append(o.args[:0], args...)
+}
+
+// limit sets until when somebody waits for it, from now on.
+func (o *once) limit(until time.Time) { o.since, o.until = time.Now(), until }
+
+// shown returns what the reply shows of the server, with an error if that is no answer.
+func (o *once) shown() (outcome, error) {
+	if err := o.Err(); err != nil {
+		return outcomeOf(err, o.written), err
+	}
+	if !o.written { // a new connection came too late for its callers: the answers may, too
+		return untold, errLate
+	}
+	return answered, nil
+}
+
+// release drops what it points to.
+func (o *once) release() {
+	o.SetVal(nil)
+	clear(o.args[:cap(o.args)])
+}
+
+// scriptCall is one call of the script.
+type scriptCall struct {
+	once
+	way       redis.Way
+	asked     blob    // for each check the place of its question
+	questions []*blob // each once
+	checks    int
+}
+
+func newScriptCall() *scriptCall { return &scriptCall{once: newOnce("evalsha")} }
 
 // set makes it the call for these checks at a time, as the script wants it: "" for the server's own. The checks have to
 // stay as they are until the call is over. Somebody waits for it as long as it takes.
 func (e *scriptCall) set(way redis.Way, now string, asks ...*ask) {
-	e.SetErr(nil)
-	e.SetVal(nil)
-	e.way, e.checks, e.until, e.written = way, len(asks), time.Time{}, false
-	e.args = append(e.args[:0], way.Command, way.Name, len(asks))
+	e.reset(way.Command, way.Name, len(asks))
+	e.way, e.checks = way, len(asks)
 	e.asked, e.questions = e.asked[:0], e.questions[:0]
 	for _, a := range asks {
 		e.args = append(e.args, &a.key)
@@ -77,9 +118,6 @@ func (e *scriptCall) place(question *blob) byte {
 	return byte(i + 1)
 }
 
-// limit sets until when somebody waits for it, from now on.
-func (e *scriptCall) limit(until time.Time) { e.since, e.until = time.Now(), until }
-
 // item returns the i-th item of the reply, false if it is not the script's.
 func (e *scriptCall) item(i int) (string, bool) {
 	items, _ := e.Val().([]any)
@@ -90,19 +128,17 @@ func (e *scriptCall) item(i int) (string, bool) {
 	return text, ok
 }
 
-// shown returns what the reply shows of the server, with an error if that is no answer.
+// shown is that of a command, but that the script may hand on what the server says.
 func (e *scriptCall) shown() (outcome, error) {
-	if err := e.Err(); err != nil {
-		return outcomeOf(err, e.written), err
-	}
-	if !e.written { // a new connection came too late for its callers: the answers may, too
-		return untold, errLate
+	found, err := e.once.shown()
+	if err != nil {
+		return found, err
 	}
 	text, _ := e.item(0)
 	if strings.HasPrefix(text, "!") && redis.JudgeText(text[1:]).Unready() {
 		return unready, said{errors.New(text[1:])}
 	}
-	return answered, nil
+	return found, nil
 }
 
 // outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
@@ -128,8 +164,7 @@ func outcomeOf(err error, written bool) outcome {
 
 // release drops what it points to.
 func (e *scriptCall) release() {
-	e.SetVal(nil)
-	clear(e.args[:cap(e.args)])
+	e.once.release()
 	clear(e.questions[:cap(e.questions)])
 }
 
@@ -147,7 +182,7 @@ const lateness = 10 * time.Millisecond
 // otherwise never get a connection, and an answer that comes just too late would cost one.
 type patience struct {
 	context.Context
-	command *scriptCall
+	command *once
 }
 
 // Deadline is asked for before each write and each read.

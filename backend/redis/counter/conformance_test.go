@@ -100,7 +100,7 @@ func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
 		case descriptors.TokenBucket:
 			n += int(min(1, script.Count(fields, &l, time.UnixMicro(now)).Hits))
 		case descriptors.SlidingLog:
-			log, err := s.inspectLog(t.Context(), name, &l, fields[script.LogField(&l)], window.Instant(now))
+			log, err := s.inspectLog(t.Context(), name, &l, fields[script.HeaderField(&l)], window.Instant(now))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -54,7 +54,7 @@ func (s *Store) begin(ctx context.Context, checks []backend.Check, leave time.Ti
 		return nil
 	}
 	c := s.calls.Get().(*call)
-	c.set(checks, &s.language, leave)
+	c.set(checks, s.method, leave)
 	s.handOver(c, now)
 	s.departures.add(c, now)
 	return c
@@ -147,7 +147,7 @@ func (s *Store) decode(c *call, checks []backend.Check, out []backend.Decision, 
 		if a.answered.Load() {
 			err = a.err
 			if err == nil {
-				out[i], err = s.language.decode(a.reply, &checks[i])
+				out[i], err = s.method.decide(a, &checks[i])
 			}
 		}
 		if err != nil {

@@ -125,7 +125,7 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 			})
 			time.Sleep(2500 * time.Millisecond) // more probes, which find nothing new
 			outage.back(t, server)
-			back := `level=INFO msg="redis server answers again" server=` + server.Addr
+			back := `level=WARN msg="redis server answers again" server=` + server.Addr
 			took = redistest.Eventually(t, "its return is told", func() error { return log.Contains(back) })
 			t.Logf("%v until its return was told", took)
 			redistest.Eventually(t, "and known", s.Health().Answers)
@@ -178,7 +178,7 @@ func TestAServerThatAnswersAndCannotCountIsTold(t *testing.T) {
 	})
 	set("maxmemory", "0")
 	redistest.Eventually(t, "that it is over is told", func() error {
-		return log.Contains(`level=INFO msg="redis server can count again" server=` + server.Addr)
+		return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
 	})
 }
 
@@ -214,7 +214,7 @@ func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
 	proxy.Heal()
 	redistest.Eventually(t, "it is told that it is over", func() error {
 		_ = call()
-		return log.Contains(`level=INFO msg="redis server answers in time again" server=` + proxy.Addr)
+		return log.Contains(`level=WARN msg="redis server answers in time again" server=` + proxy.Addr)
 	})
 	if n := strings.Count(log.String(), late); n != 1 || strings.Contains(log.String(), "does not answer") {
 		t.Errorf("it was told %d times, want once, and not that it does not answer, which it does:\n%s", n, log)

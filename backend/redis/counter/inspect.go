@@ -21,6 +21,9 @@ var _ backend.Inspector = (*Store)(nil)
 // Inspect reads what a key holds, by the clock of its server. It reads the key whole, but for long logs: this is for
 // people, not for the request path.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	if m, plain := s.method.(*incremental); plain {
+		return m.inspect(ctx, key, limits)
+	}
 	name := string(script.AppendKey(nil, key))
 	now, err := s.clock(ctx, name)
 	if err != nil {
@@ -45,7 +48,7 @@ func (s *Store) inspectLogs(ctx context.Context, name string, limits []descripto
 	[]backend.LimitCount, error) {
 	fields := make([]string, len(limits))
 	for i := range limits {
-		fields[i] = script.LogField(&limits[i])
+		fields[i] = script.HeaderField(&limits[i])
 	}
 	headers, err := s.fields(ctx, name, fields)
 	if err != nil {
@@ -139,6 +142,9 @@ func (s *Store) clock(ctx context.Context, name string) (time.Time, error) {
 
 // Reset removes a key, under whatever limits it was counted.
 func (s *Store) Reset(ctx context.Context, key []byte) error {
+	if m, plain := s.method.(*incremental); plain {
+		return m.reset(ctx, key)
+	}
 	name := string(script.AppendKey(nil, key))
 	return s.ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }

@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,21 +13,25 @@ import (
 // Pair counts in two Redis: checks whose limits are all written per second in one, all others in the other. A check
 // whose limits are of several units is not split, since it counts under all of them or under none.
 type Pair struct {
-	main, perSecond *Store
-	splits          sync.Pool // of *split
+	main, perSecond Counters
+	parted          parted
+}
+
+// Counters are what a Pair is made of: a Store, or a Mixed.
+type Counters interface {
+	backend.Counter
+	backend.Inspector
+	backend.Lister
 }
 
 var (
 	_ backend.Counter   = (*Pair)(nil)
 	_ backend.Inspector = (*Pair)(nil)
+	_ backend.Lister    = (*Pair)(nil)
 )
 
 // NewPair makes two stores one, which closes both.
-func NewPair(main, perSecond *Store) *Pair {
-	p := &Pair{main: main, perSecond: perSecond}
-	p.splits.New = func() any { return &split{done: make(chan error, 1)} }
-	return p
-}
+func NewPair(main, perSecond Counters) *Pair { return &Pair{main: main, perSecond: perSecond} }
 
 // isPerSecond reports whether limits, of which there is one at least, are all of unit second, whatever its multiplier.
 func isPerSecond(limits []descriptors.Limit) bool {
@@ -41,7 +44,7 @@ func isPerSecond(limits []descriptors.Limit) bool {
 }
 
 // of returns the store that counts under these limits.
-func (p *Pair) of(limits []descriptors.Limit) *Store {
+func (p *Pair) of(limits []descriptors.Limit) Counters {
 	if isPerSecond(limits) {
 		return p.perSecond
 	}
@@ -65,28 +68,8 @@ func (p *Pair) Decide(ctx context.Context, checks []backend.Check, out []backend
 	case len(checks):
 		return p.decidePerSecond(ctx, checks, out)
 	}
-	s := p.splits.Get().(*split)
-	for i := range checks {
-		if isPerSecond(checks[i].Limits) {
-			s.perSecond.Add(checks, i)
-		} else {
-			s.main.Add(checks, i)
-		}
-	}
-	go func() { s.done <- p.decidePerSecond(ctx, s.perSecond.Checks, s.perSecond.Out) }()
-	err := cmp.Or(p.main.Decide(ctx, s.main.Checks, s.main.Out), <-s.done)
-	for _, part := range []*backend.Part{&s.main, &s.perSecond} {
-		part.HandOver(out)
-		part.Reset()
-	}
-	p.splits.Put(s)
-	return err
-}
-
-// split is the checks of a call on their way to both stores.
-type split struct {
-	main, perSecond backend.Part
-	done            chan error // has a token once the limits per second are decided
+	return p.parted.decide(ctx, checks, out, func(c *backend.Check) bool { return isPerSecond(c.Limits) },
+		p.main.Decide, p.decidePerSecond)
 }
 
 // decidePerSecond asks the Redis for limits per second, and names it in errors.
@@ -106,14 +89,41 @@ func (p *Pair) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 // Reset forgets the key in both stores: a request may have brought a limit of another unit, and the configuration may
 // have had one.
 func (p *Pair) Reset(ctx context.Context, key []byte) error {
-	return p.both(func(s *Store) error { return s.Reset(ctx, key) })
+	return p.both(func(c Counters) error { return c.Reset(ctx, key) })
+}
+
+// List looks at both stores at the same time, at each for the keys that it counts now.
+func (p *Pair) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
+	var mu sync.Mutex // of ask's functions
+	var all backend.Listed
+	all.Complete = true
+	err := p.both(func(c Counters) error {
+		part := backend.Listing{For: ask.For, Limits: func(key []byte) []descriptors.Limit {
+			mu.Lock()
+			defer mu.Unlock()
+			if limits := ask.Limits(key); len(limits) > 0 && p.of(limits) == c {
+				return limits
+			}
+			return nil
+		}, Visit: func(key []byte, limits []descriptors.Limit, holds []backend.Glance) {
+			mu.Lock()
+			defer mu.Unlock()
+			ask.Visit(key, limits, holds)
+		}}
+		listed, err := c.List(ctx, part)
+		mu.Lock()
+		defer mu.Unlock()
+		all.Add(listed)
+		return err
+	})
+	return all, err
 }
 
 // Close closes both stores.
-func (p *Pair) Close() error { return p.both((*Store).Close) }
+func (p *Pair) Close() error { return p.both(Counters.Close) }
 
 // both does something with both stores at the same time.
-func (p *Pair) both(f func(*Store) error) error {
+func (p *Pair) both(f func(Counters) error) error {
 	other := make(chan error, 1)
 	go func() { other <- namePerSecond(f(p.perSecond)) }()
 	return errors.Join(f(p.main), <-other)

@@ -37,7 +37,7 @@ func TestPairConformance(t *testing.T) {
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
 			Buckets: func(key []byte) int {
 				key = append(own[:len(own):len(own)], key...)
-				return bucketsOf(t, p.main, key, now.Load()) + bucketsOf(t, p.perSecond, key, now.Load())
+				return bucketsOf(t, p.main.(*Store), key, now.Load()) + bucketsOf(t, p.perSecond.(*Store), key, now.Load())
 			},
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})

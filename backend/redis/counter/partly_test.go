@@ -32,7 +32,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	}
 	away := make([]bool, len(checks))
 	for i := range checks {
-		client, err := s.servers.Owner(s.language.appendKey(nil, checks[i].Key))
+		client, err := s.servers.Owner(s.method.(scripted).appendKey(nil, checks[i].Key))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -144,6 +146,15 @@ func probeChecks() ([]backend.Check, error) {
 func rights() redis.Rights {
 	rules := append([]string{"~weir:*", "+ping"}, redis.RulesOf(script.Source())...)
 	return redis.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
+}
+
+// rightsBeside returns what counting by the script needs besides, of a user who has the rights to count by INCRBY: such a
+// one mostly may use all keys, and Redis refuses to grant some of them then.
+func rightsBeside() redis.Rights {
+	r := rights()
+	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })
+	r.Note += "; and ~weir:*, unless it may use all keys"
+	return r
 }
 
 // inspectingRules are for looking at counters and resetting them.

@@ -147,9 +147,13 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				server := newStub(t, func(int, []string) string { return reply })
-				s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-				// On a busy machine a caller may leave before its check is sent: then another one comes, with more time.
+				// On a busy machine a caller may leave before its check is sent: then another one comes, with more time, and to
+				// another store, as the last one may have found the server too slow to be asked.
 				for deadline := 100 * time.Millisecond; server.count("evalsha") == 0; deadline *= 2 {
+					if deadline > ample {
+						t.Fatalf("no check was sent within %v", ample)
+					}
+					s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
 					took, err := decide(s, deadline, "a", "b")
 					if !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
@@ -347,8 +351,9 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			if took, err := decide(s, ample, "c"); err != nil {
 				t.Errorf("with a connection that is ready: %v after %v", err, took)
 			}
-			if got := server.count("hello"); got != 1 {
-				t.Errorf("%d connections were made, want one", got)
+			// A PING that is still under way may have the one to itself.
+			if got := server.count("hello"); got > 2 {
+				t.Errorf("%d connections were made, want one, or one beside a PING: not one for each caller who has left", got)
 			}
 		})
 	}

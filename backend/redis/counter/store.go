@@ -1,8 +1,8 @@
 // Package counter counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
 // KEYS.md what the servers hold.
 //
-// Checks for the same server go there together, as one call of the script in package script; each is counted at most
-// once, whatever becomes of the connection.
+// Checks for the same server go there together, as one call of the script in package script, or in a pipeline of INCRBYs
+// that package incr gives the numbers of; each is counted at most once, whatever becomes of the connection.
 package counter
 
 import (
@@ -32,11 +32,12 @@ const minMargin = 2 * time.Millisecond
 // counted at most once, whatever becomes of the connection; it is sent again only if its own reply proves that it did
 // not run.
 type Store struct {
-	servers  *redis.Servers
-	language language
-	script   *redis.Script // in that language
-	now      func() string
-	meter    func(server string) Meter // nil for none
+	servers *redis.Servers
+	method  method
+	script  *redis.Script // nil where none is needed
+	now     func() string
+	meter   func(server string) Meter // nil for none
+	beside  *Store                    // nil, or one whose checks for the same servers are measured together with these
 
 	lanes   sync.Map   // of *goredis.Client: *lane
 	making  sync.Mutex // of lanes
@@ -45,6 +46,7 @@ type Store struct {
 
 	told       sync.Map   // what was logged last of a server: how it is called, what keeps libraries there
 	departures departures // of all callers
+	places     places     // of listings
 
 	health   *redis.Health // nil if nothing probes, as in tests
 	heart    *heart        // nil likewise
@@ -69,11 +71,14 @@ var (
 	errUnreadable = errors.New("the reply is not the script's")
 )
 
-// language is what the script is asked, and what it answers.
-type language struct {
-	appendKey func(dst, key []byte) []byte
-	appendArg func(dst []byte, c *backend.Check) []byte
-	decode    func(reply string, c *backend.Check) (backend.Decision, error)
+// method is how checks are counted.
+type method interface {
+	// put appends to text what is sent of a check, and lets the ask have it.
+	put(text []byte, c *backend.Check, a *ask) []byte
+	// decide reads the answer to a check.
+	decide(a *ask, c *backend.Check) (backend.Decision, error)
+	// form returns what a batch puts its checks into.
+	form() form
 }
 
 // Config is where weir counts.
@@ -109,18 +114,30 @@ func open(c Config, code *redis.Script) (*Store, error) {
 	}
 	s := newStore(servers, c.Now, code, language{script.AppendKey, script.AppendArg, script.Decode})
 	s.meter = c.Meter
-	s.health = servers.Watch(s.probe)
-	s.heart = newHeart(s)
+	s.watch()
 	return s, nil
+}
+
+// watch begins to probe the servers, and to tell that this process lives.
+func (s *Store) watch() {
+	s.health = s.servers.Watch(s.probe)
+	s.heart = newHeart(s)
 }
 
 func newScript() *redis.Script {
 	return redis.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
 }
 
-// newStore makes a store on servers, which it closes in the end.
+// newStore makes a store by a script on servers, which it closes in the end.
 func newStore(servers *redis.Servers, now func() string, code *redis.Script, l language) *Store {
-	s := &Store{servers: servers, language: l, script: code, now: now, stopping: make(chan struct{})}
+	s := newStoreOn(servers, now)
+	s.script, s.method = code, scripted{s, l}
+	return s
+}
+
+// newStoreOn makes a store that has no method yet.
+func newStoreOn(servers *redis.Servers, now func() string) *Store {
+	s := &Store{servers: servers, now: now, stopping: make(chan struct{})}
 	if s.now == nil {
 		s.now = func() string { return "" }
 	}
@@ -176,15 +193,19 @@ func (s *Store) retire(now time.Time) {
 
 // unmeter ends the measuring of a server, unless another lane leads to one of that name.
 func (s *Store) unmeter(gone *lane) {
-	if gone.meter == nil {
-		return
+	if gone.meter != nil && !s.leadsTo(gone.name) && (s.beside == nil || !s.beside.leadsTo(gone.name)) {
+		gone.meter.Gone()
 	}
+}
+
+// leadsTo reports whether a lane leads to a server of that name.
+func (s *Store) leadsTo(name string) bool {
 	for _, l := range s.lanes.Range {
-		if l.(*lane).name == gone.name {
-			return
+		if l.(*lane).name == name {
+			return true
 		}
 	}
-	gone.meter.Gone()
+	return false
 }
 
 // tidyLanes is retire for a caller who does not hold making.
@@ -237,6 +258,22 @@ type ServerStats struct {
 	Out     int    // batches that are out now
 	Waiting int    // checks that wait for the next one
 	Away    bool   // it is known not to answer, and has not answered a batch since
+}
+
+// Known returns the state of each server by its name, as [redis.Health.Known] does, with what checks have shown since.
+func (s *Store) Known() map[string]redis.State {
+	known := s.health.Known()
+	for _, l := range s.lanes.Range {
+		one := l.(*lane).stats()
+		_, listed := known[one.Name]
+		switch {
+		case listed && one.Away:
+			known[one.Name] = redis.Away
+		case !listed && !one.Away && s.servers.Redirect(): // a cluster has just sent checks there
+			known[one.Name] = redis.Up
+		}
+	}
+	return known
 }
 
 // Stats returns what was sent, and what waits.

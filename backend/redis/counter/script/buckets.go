@@ -16,22 +16,27 @@ func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backen
 		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
 	}
 	c := backend.LimitCount{Limit: *l}
-	field := fields[string(appendName(nil, l))]
+	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))
+	return c
+}
+
+// peekTokens returns what the field of a token bucket says at now.
+func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits uint64, reset time.Duration) {
 	if len(field) != 4*7 {
-		return c
+		return 0, 0
 	}
 	tokens, sound := window.RestoreTokens(l.Window, uint64(number56(field)), window.Instant(number56(field[7:])),
 		window.Instant(number56(field[14:])), uint64(number56(field[21:])))
-	if sound {
-		c.Hits, c.ResetIn = tokens.Peek(l, window.At(now))
+	if !sound {
+		return 0, 0
 	}
-	return c
+	return tokens.Peek(l, now)
 }
 
 // Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest level
 // first and the oldest bucket of each first. A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	header := fields[string(appendName(nil, l))]
+	header := fields[HeaderField(l)]
 	if l.Algorithm == descriptors.FixedWindow {
 		return fixedBuckets(header, l, now)
 	}

@@ -24,9 +24,6 @@ type Log struct {
 	tail        string
 }
 
-// LogField returns the name of the field that holds the header of a log.
-func LogField(l *descriptors.Limit) string { return string(appendName(nil, l)) }
-
 // ReadLog reads the header of a limit's log, "" if there is none.
 func ReadLog(header string, l *descriptors.Limit) (Log, error) {
 	if header == "" {

@@ -139,7 +139,7 @@ func conform(t *testing.T, w way, steps int, options ...redistest.Option) {
 // logOf reads a log out of the fields of its key.
 func logOf(t *testing.T, fields map[string]string, l *descriptors.Limit, now window.Instant) backend.LimitCount {
 	t.Helper()
-	g, err := ReadLog(fields[LogField(l)], l)
+	g, err := ReadLog(fields[HeaderField(l)], l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,123 @@
+package history
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339; a time
+// of the zone, as [ParseLocal] or [ParseClock] reads it; or Unix seconds. Fractions of a second are dropped. A moment before 1970 or after
+// the year 9999 is an error.
+func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
+	at, err := parseMoment(text, now, zone)
+	switch {
+	case err != nil:
+		return 0, err
+	case at < Always().From:
+		return 0, fmt.Errorf("%q is before 1970", text)
+	case at > Always().To:
+		return 0, fmt.Errorf("%q is after the year 9999: give seconds, not milliseconds", text)
+	}
+	return at, nil
+}
+
+func parseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && text[0] != '+' {
+		return seconds, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.Unix(), nil
+	}
+	if at, ok := ParseLocal(text, zone); ok {
+		return at, nil
+	}
+	if at, ok := ParseClock(text, now, zone); ok {
+		return at, nil
+	}
+	if ago, before := strings.CutPrefix(text, "-"); before {
+		if seconds, ok := parseSpan(ago); ok {
+			return now.Unix() - seconds, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a time: use how long ago, such as -90m, -12h, -30d, -2w or -1y, a day such as "+
+		"2026-11-21, 2026-11-21T12:00 with or without a zone (Z, +01:00), a time of today such as 14:03, or Unix seconds", text)
+}
+
+// ParseClock reads a time of the day, 14:03, in Unix seconds: the last moment, not after now, at which the clock of a zone
+// showed it. It reports whether text is one.
+func ParseClock(text string, now time.Time, zone *time.Location) (int64, bool) {
+	clock, err := time.Parse("15:04", text)
+	if err != nil {
+		return 0, false
+	}
+	shown := now.In(zone)
+	for {
+		utc := time.Date(shown.Year(), shown.Month(), shown.Day(), clock.Hour(), clock.Minute(), 0, 0, time.UTC)
+		if at := onClock(utc.Unix(), zone); at <= now.Unix() {
+			return at, true
+		}
+		shown = shown.AddDate(0, 0, -1)
+	}
+}
+
+// ParseLocal reads what calendar and clock of a zone show, in Unix seconds: 2026-11-21 is the beginning of that day,
+// 2026-11-21T12:00 and 2026-11-21 12:00 are that minute, and seconds may follow. Of a time that comes twice, as when
+// clocks go back, the first is meant; one that clocks skip is read by the clock before. It reports whether text is one.
+func ParseLocal(text string, zone *time.Location) (int64, bool) {
+	if at, err := time.Parse(time.DateOnly, text); err == nil {
+		return midnight(floorDiv(at.Unix(), day), zone), true
+	}
+	for _, layout := range [...]string{"2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateTime} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return onClock(at.Unix(), zone), true
+		}
+	}
+	return 0, false
+}
+
+// onClock returns when the clock of a zone shows what a clock of UTC shows at a moment.
+func onClock(utc int64, zone *time.Location) int64 {
+	offset := func(at int64) int64 {
+		_, seconds := time.Unix(at, 0).In(zone).Zone()
+		return int64(seconds)
+	}
+	before := offset(utc - day) // zones are at most 14 hours from UTC
+	for _, candidate := range [...]int64{utc - before, utc - offset(utc+day)} {
+		if offset(candidate) == utc-candidate {
+			return candidate
+		}
+	}
+	return utc - before
+}
+
+// parseSpan reads a length of time such as 90m, 12h, 30d, 2w or 1y, of 365 days, in seconds.
+func parseSpan(text string) (int64, bool) {
+	if len(text) < 2 {
+		return 0, false
+	}
+	unit, known := map[byte]int64{'m': minute, 'h': hour, 'd': day, 'w': week, 'y': 365 * day}[text[len(text)-1]]
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	return int64(n) * unit, known && err == nil
+}
+
+// ParseStep reads the width of buckets, in seconds: 15m, 6h, 1d, 2w, or seconds. They are whole minutes, and from a day
+// on whole days.
+func ParseStep(text string) (int64, error) {
+	step, ok := parseSpan(text)
+	if seconds, err := strconv.ParseUint(text, 10, 40); err == nil {
+		step, ok = int64(seconds), true
+	}
+	switch {
+	case !ok || step == 0:
+		return 0, fmt.Errorf("%q is not a width of buckets: use whole minutes, such as 15m, 6h, 1d or 2w, or as many seconds, such as 900", text)
+	case step > Always().Length():
+		return 0, fmt.Errorf("%q is wider than all of time that can be stored", text)
+	case step > day && step%day > 0:
+		return 0, fmt.Errorf("%q is neither whole days nor less than one: use %dd or %dd", text, step/day, step/day+1)
+	case step%minute > 0:
+		return 0, fmt.Errorf("%q is not in whole minutes: use %dm", text, step/minute+1)
+	}
+	return step, nil
+}

@@ -1,0 +1,111 @@
+package history
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 33, 500, time.UTC)
+	for _, c := range []struct {
+		text string
+		want int64 // -1 for an error
+	}{
+		{"0", 0}, {"1795262400", 1795262400}, {"253402300800", 253402300800},
+		{"1795262400000", -1}, {"+5", -1}, {"1.5", -1}, {"-5", -1},
+		{"2026-11-21T12:00:00Z", 1795262400}, {"2026-11-21T13:00:00+01:00", 1795262400},
+		{"1969-12-31T23:59:59Z", -1}, {"1969-12-31", -1},
+		{"2026-11-21", 1795219200}, {"2026-11-21T12:00", 1795262400}, {"2026-11-21 12:00", 1795262400},
+		{"2026-11-21T12:00:05", 1795262405}, {"2026-11-21 12:00:05", 1795262405},
+		{"2026-02-29", -1}, {"2026-11", -1}, {"2026-11-21 ", -1}, {"2026-11-21T12", -1}, {"2026-11-21T24:00", -1}, {"21.11.2026", -1},
+		{"-90m", now.Unix() - 5400}, {"-12h", now.Unix() - 43200}, {"-30d", now.Unix() - 2592000}, {"-2w", now.Unix() - 1209600},
+		{"-1y", now.Unix() - 365*86400}, {"00:00", 1795219200}, {"24:00", -1}, {"7", 7},
+		{"-0m", now.Unix()}, {"12h", -1}, {"-h", -1}, {"-", -1}, {"--1h", -1}, {"-1.5h", -1}, {"-3000w", -1}, {"-9999999999w", -1},
+		{"", -1}, {"yesterday", -1},
+	} {
+		got, err := ParseMoment(c.text, now, time.UTC)
+		if err != nil {
+			got = -1
+		}
+		if got != c.want {
+			t.Errorf("ParseMoment(%q) = %d (%v), want %d", c.text, got, err, c.want)
+		}
+	}
+}
+
+func TestTimesWithoutAZoneAreOfTheZoneThatIsGiven(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct{ promise, zone, text, want string }{
+		{"a day begins at its midnight", "Europe/Berlin", "2026-11-15", "2026-11-15T00:00:00+01:00"},
+		{"on the other side of the world too", "Pacific/Auckland", "2026-11-15", "2026-11-15T00:00:00+13:00"},
+		{"a day without a midnight begins at one o'clock", "America/Sao_Paulo", "2018-11-04", "2018-11-04T01:00:00-02:00"},
+		{"a date that was left out begins with the next", "Pacific/Apia", "2011-12-30", "2011-12-31T00:00:00+14:00"},
+		{"summer time", "Europe/Berlin", "2026-07-01T12:30", "2026-07-01T12:30:00+02:00"},
+		{"of a time that comes twice, the first", "Europe/Berlin", "2026-10-25 02:30", "2026-10-25T02:30:00+02:00"},
+		{"of half an hour that comes twice, too", "Australia/Lord_Howe", "2026-04-05 01:45", "2026-04-05T01:45:00+11:00"},
+		{"a time that clocks skip, by the clock before", "Europe/Berlin", "2026-03-29T02:30", "2026-03-29T03:30:00+02:00"},
+		{"a zone in the text goes before", "Europe/Berlin", "2026-11-15T12:00:00Z", "2026-11-15T13:00:00+01:00"},
+		{"half an hour from UTC", "Asia/Kolkata", "2026-11-15T00:00", "2026-11-15T00:00:00+05:30"},
+	} {
+		zone := zoneOf(t, c.zone)
+		at, err := ParseMoment(c.text, now, zone)
+		if got := time.Unix(at, 0).In(zone).Format(time.RFC3339); err != nil || got != c.want {
+			t.Errorf("%s: %q in %s is %s (%v), want %s", c.promise, c.text, c.zone, got, err, c.want)
+		}
+	}
+}
+
+// What a clock showed at any moment is read as that moment, or as the earlier one at which it showed the same.
+func TestEveryClockTimeIsReadAsItsMoment(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"} {
+		zone := zoneOf(t, name)
+		for range 20_000 {
+			at := unix(t, "2005-01-01T00:00:00Z") + r.Int64N(25*365*day)
+			text := time.Unix(at, 0).In(zone).Format(time.DateTime)
+			got, ok := ParseLocal(text, zone)
+			if !ok || got > at || time.Unix(got, 0).In(zone).Format(time.DateTime) != text {
+				t.Fatalf("seed %d: %d in %s is %s, which is read as %d (%t)", seed, at, name, text, got, ok)
+			}
+		}
+	}
+}
+
+func TestStepsAreWholeMinutesOrWholeDays(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want int64
+		err  string
+	}{
+		{"1m", 60, ""}, {"15m", 900, ""}, {"300", 300, ""}, {"90m", 5400, ""}, {"6h", 21600, ""}, {"24h", day, ""}, {"1d", day, ""},
+		{"1440m", day, ""}, {"2w", 14 * day, ""}, {"86400", day, ""},
+		{"36h", 0, "neither whole days nor less than one: use 1d or 2d"}, {"90", 0, "not in whole minutes: use 2m"},
+		{"0", 0, "not a width"}, {"0m", 0, "not a width"}, {"", 0, "not a width"}, {"m", 0, "not a width"}, {"-5m", 0, "not a width"},
+		{"15s", 0, "not a width"}, {"1.5h", 0, "not a width"}, {"auto", 0, "not a width"}, {"4294967295w", 0, "wider than all of time"},
+		{"99999999999999999999", 0, "not a width"},
+	} {
+		got, err := ParseStep(c.text)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("ParseStep(%q) = %d (%v), want %d and an error with %q", c.text, got, err, c.want, c.err)
+		}
+	}
+}
+
+func TestATimeOfTheDayIsTheLastThatWas(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, berlin)
+	for text, want := range map[string]time.Time{
+		"14:03": time.Date(2026, 11, 20, 14, 3, 0, 0, berlin), "12:00": now, "11:59": now.Add(-time.Minute),
+	} {
+		if got, err := ParseMoment(text, now, berlin); err != nil || got != want.Unix() {
+			t.Errorf("at noon %s is %v (%v), want %v: a caller who was refused gives the time of the day", text,
+				time.Unix(got, 0).In(berlin), err, want)
+		}
+	}
+}

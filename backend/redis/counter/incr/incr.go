@@ -1,0 +1,139 @@
+// Package incr is how weir counts as envoyproxy/ratelimit does: by INCRBY, in keys that each hold the hits of one fixed
+// window, by the clock of the process. It says what such a key is called, how long it lasts, and what a count decides;
+// it talks to no server itself.
+package incr
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Keys is how long keys last, and what a month is.
+type Keys struct {
+	// Jitter is what a key may last longer than its window, in seconds: less than so many. Up to 0 it is nothing.
+	Jitter int64
+	// CalendarMonths lets windows of a month begin on the first day of each, in UTC. Else a month is 30 days, counted
+	// from 1970.
+	CalendarMonths bool
+}
+
+// Window is the window of a limit at a moment.
+type Window struct {
+	Begin int64         // in seconds since 1970
+	Rest  time.Duration // until it ends
+	life  int64         // of its key, in seconds, without jitter
+}
+
+// Window returns the window of a limit that a moment is in.
+func (k Keys) Window(l *descriptors.Limit, now time.Time) Window {
+	if k.CalendarMonths && l.Unit == descriptors.Month {
+		y, m, _ := now.UTC().Date()
+		begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+		end := begin.AddDate(0, 1, 0)
+		return Window{Begin: begin.Unix(), Rest: end.Sub(now), life: end.Unix() - now.Unix()}
+	}
+	width, second := int64(l.Window/time.Second), now.Unix()
+	into := (second%width + width) % width // also before 1970
+	begin := second - into
+	return Window{Begin: begin, Rest: time.Unix(begin, 0).Add(l.Window).Sub(now), life: width}
+}
+
+// AppendKey appends the name of the key in Redis whose stem descriptors.PlainStem gives.
+func (w Window) AppendKey(dst, stem []byte) []byte {
+	return strconv.AppendInt(append(dst, stem...), w.Begin, 10)
+}
+
+// TTL returns how many seconds a key lasts from now on, another number each time. It may be called by any number of
+// goroutines.
+func (k Keys) TTL(w Window) int64 {
+	if k.Jitter <= 0 {
+		return w.life
+	}
+	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // Redis adds it to the time
+}
+
+// Begins returns the beginning of each window that a key may be of now, whatever its unit, each once.
+func Begins(now time.Time) (begins []int64) {
+	for _, u := range descriptors.Units() {
+		l := descriptors.Limit{Unit: u, Window: u.Duration()}
+		for _, k := range []Keys{{}, {CalendarMonths: true}} {
+			if begin := k.Window(&l, now).Begin; !slices.Contains(begins, begin) {
+				begins = append(begins, begin)
+			}
+		}
+	}
+	return begins
+}
+
+// Count returns what a key holds of a limit, of whose window it is now.
+func Count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitCount {
+	c := backend.LimitCount{Limit: l, Hits: held(n), Levels: [][]backend.Bucket{nil}}
+	if c.Hits > 0 {
+		begin := time.Unix(w.Begin, 0).UTC()
+		c.ResetIn = w.Rest
+		c.Levels[0] = []backend.Bucket{{Begin: begin, Width: now.Add(w.Rest).Sub(begin), Hits: c.Hits}}
+	}
+	return c
+}
+
+// By returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
+// negative in Redis.
+func By(c *backend.Check) int64 {
+	hits := int64(min(c.Hits, window.MaxCount))
+	switch c.Op {
+	case backend.Look:
+		return 0
+	case backend.Refund:
+		return -hits
+	}
+	return hits
+}
+
+// Back returns what a check that added by has to add besides, since it left the key at after, which is below 0 or above
+// window.MaxCount: what it went too far, and no more, as others may have done the same meanwhile.
+func Back(by, after int64) int64 {
+	switch {
+	case by < 0 && after < 0:
+		return min(-by, -max(after, -math.MaxInt64))
+	case by > 0 && after > window.MaxCount:
+		return -min(by, after-window.MaxCount)
+	}
+	return 0
+}
+
+// Decide returns what a check decides that left its key at after, or found it there if it is a look. The check has one
+// limit, a fixed window that ends after rest and charges always. It decides as package window does.
+func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
+	by, capacity := By(c), c.Limits[0].Capacity()
+	before := held(after - by)
+	d := backend.Decision{Before: before, ResetIn: rest}
+	var size uint64 // that has to fit
+	if c.Op == backend.Count {
+		size = c.Hits
+	}
+	if c.Op != backend.Refund && !fits(before, size, capacity) {
+		if d.RetryIn = rest; size > capacity {
+			d.RetryIn = backend.Never
+		}
+		return d
+	}
+	now := held(int64(before) + by)
+	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
+	if c.Op == backend.Count && !fits(now, size, capacity) {
+		d.NextIn = rest
+	}
+	return d
+}
+
+// held returns the hits that a number in Redis stands for. While a refund is under way, it may be below 0.
+func held(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }
+
+// fits reports whether size more hits stay within n, without overflow.
+func fits(before, size, n uint64) bool { return before <= n && size <= n-before }

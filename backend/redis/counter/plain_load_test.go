@@ -1,0 +1,359 @@
+package counter
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// plainSum is what a server holds for keys of plainStore, and how many of these have no end.
+func plainSum(t *testing.T, client *goredis.Client) (sum int64, immortal int) {
+	t.Helper()
+	ctx := context.Background()
+	keys := client.Scan(ctx, 0, fmt.Sprintf("*_%d", plainBegin), 1000).Iterator()
+	for keys.Next(ctx) {
+		n, err := client.Get(ctx, keys.Val()).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+		if client.TTL(ctx, keys.Val()).Val() < 0 {
+			immortal++
+		}
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return sum, immortal
+}
+
+// A slot moves to another primary and back while it is counted in. New keys come in each phase: what makes one may be
+// answered here, and its TTL there.
+func TestASlotOfPlainKeysMovesUnderLoad(t *testing.T) {
+	set := redistest.Cluster(t)
+	servers := connect(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample})
+	if err := servers.Each(t.Context(), func(string, func(...any) (any, error)) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s := plainStore(t, servers)
+	var n tally
+	var phase, next atomic.Int64
+	stop := keepBusy(8, func(client int) {
+		i := next.Add(1)
+		took, err := decide(s, ample, fmt.Sprintf("\x00d_{slot}old_%d_", i%20),
+			fmt.Sprintf("\x00d_{slot}new_%d %d_", phase.Load(), i%500), fmt.Sprintf("\x00d_other_%d_", client))
+		n.note(t, err, took)
+	})
+	slot, from := set.SlotOf(t, "{slot}"), set.NodeOf(t, "{slot}")
+	to := set.Primaries(t)[0]
+	if to == from {
+		to = set.Primaries(t)[1]
+	}
+	time.Sleep(100 * time.Millisecond)
+	during := func(p redistest.Phase) {
+		before := n.answered.Load()
+		phase.Add(1)
+		wait(t, fmt.Sprintf("calls are answered while the slot is %q", p), func() bool {
+			return n.answered.Load() > before+100
+		})
+	}
+	for range 2 {
+		set.MigrateSlot(t, slot, from, to, during)
+		set.MigrateSlot(t, slot, to, from, during)
+	}
+	stop()
+	t.Logf("%d calls of three hits, the slowest %v; %+v", n.answered.Load(), time.Duration(n.slowest.Load()), s.Stats())
+	if n.unknown.Load()+n.away.Load() > 0 {
+		t.Errorf("%d calls failed; a slot that moves is no reason to", n.unknown.Load()+n.away.Load())
+	}
+	var got int64
+	for _, node := range set.Primaries(t) {
+		sum, immortal := plainSum(t, node.Client())
+		if got += sum; immortal > 0 {
+			t.Errorf("%d keys have no TTL; they would stay for ever", immortal)
+		}
+	}
+	if got != 3*n.answered.Load() {
+		t.Errorf("%d hits are counted, and %d were answered; want the same", got, 3*n.answered.Load())
+	}
+	if s.Stats().Redirects == 0 {
+		t.Error("no check was redirected: the load did not meet the slot while it moved")
+	}
+}
+
+func TestAHitOfAPlainKeyIsCountedAtMostOnce(t *testing.T) {
+	open := func(t *testing.T, addr string, patience time.Duration) *Store {
+		return plainStore(t, redis.Over(fixed{testClient(t, addr, patience)}, patience))
+	}
+	whileCommandsAreLost(t, "INCRBY", "\x00d_k_v_", open, func(t *testing.T, server *redistest.Server, n *tally, runs bool) {
+		got, immortal := plainSum(t, server.Client())
+		least, most := n.answered.Load(), n.answered.Load()+n.unknown.Load()
+		t.Logf("%d hits are counted; %d were answered, and %d lost", got, n.answered.Load(), n.unknown.Load())
+		if got < least || got > most || runs && got != most {
+			t.Errorf("%d hits are counted; want %d to %d, and the most if Redis ran what was lost", got, least, most)
+		}
+		if immortal > 0 {
+			t.Error("the key has no TTL: it would stay for ever")
+		}
+	})
+}
+
+// When a primary is replaced, checks go to the new one, and connections to the old one, which is a replica, are left.
+func TestPlainKeysFollowAFailover(t *testing.T) {
+	set := redistest.Sentinel(t)
+	servers := connect(t, redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ","), Timeout: time.Second})
+	s := plainStore(t, servers)
+	var n tally
+	stop := keepBusy(4, func(client int) { n.hit(t, s, 200*time.Millisecond, fmt.Sprintf("\x00d_k_%d_", client)) })
+	wait(t, "there are answers", func() bool { return n.answered.Load() > 100 })
+	now := set.Failover(t)
+	after := n.answered.Load()
+	wait(t, "the new primary counts", func() bool { return n.answered.Load() > after+200 })
+	stop()
+	got, immortal := plainSum(t, now.Client())
+	t.Logf("%d hits are counted; %d were answered, %d lost, %d refused", got, n.answered.Load(), n.unknown.Load(), n.away.Load())
+	if got > n.answered.Load()+n.unknown.Load() || immortal > 0 {
+		t.Errorf("%d hits are counted, and %d keys have no TTL; want %d at most, each hit once", got, immortal, n.answered.Load()+n.unknown.Load())
+	}
+}
+
+// Refunds race counts and each other: what is given back was counted, and nothing below zero stays.
+func TestRefundsRace(t *testing.T) {
+	server := redistest.Single(t)
+	s := plainStore(t, redis.Over(fixed{testClient(t, server.Addr, ample)}, ample))
+	for round := range 20 {
+		key := fmt.Sprintf("\x00d_round_%d_", round)
+		count := hit(key)
+		count.Hits = 5
+		askOne(t, s, count)
+		var running sync.WaitGroup
+		for range 8 {
+			running.Go(func() {
+				back := hit(key)
+				back.Op, back.Hits = backend.Refund, 3
+				for range 10 {
+					if d := askOne(t, s, back); !d.Allowed {
+						t.Errorf("a refund is answered %+v", d)
+					}
+				}
+			})
+		}
+		running.Wait()
+		name := fmt.Sprintf("d_round_%d_%d", round, plainBegin)
+		n, err := server.Client().Get(t.Context(), name).Int64()
+		if err != nil || n != 0 {
+			t.Fatalf("after 5 hits and refunds of 240 the key holds %d (%v); want 0", n, err)
+		}
+		if ttl := server.Client().TTL(t.Context(), name).Val(); ttl < time.Second || ttl > 360*time.Second {
+			t.Errorf("its TTL is %v; want up to its window and the jitter", ttl)
+		}
+	}
+	key := "\x00d_absent_"
+	back := hit(key)
+	back.Op, back.Hits = backend.Refund, 7
+	if d := askOne(t, s, back); !d.Allowed || d.Before != 0 || d.Remaining != 1 {
+		t.Errorf("a refund where nothing is: %+v", d)
+	}
+	if _, immortal := plainSum(t, server.Client()); immortal > 0 {
+		t.Errorf("%d keys have no TTL", immortal)
+	}
+}
+
+// No number of hits brings a counter below what it was, nor to an error that others meet until the window ends.
+func TestHugeHitsBlockNobodyElse(t *testing.T) {
+	server := redistest.Single(t)
+	s := plainStore(t, redis.Over(fixed{testClient(t, server.Addr, ample)}, ample))
+	name := fmt.Sprintf("d_k_v_%d", plainBegin)
+	for _, hits := range []uint64{5, 1 << 63, 1<<64 - 3, 1<<64 - 1, 1<<53 - 1, 1 << 62} {
+		huge := hit("\x00d_k_v_")
+		huge.Hits = hits
+		if d := askOne(t, s, huge); d.Allowed {
+			t.Errorf("%d hits under 1 a minute are allowed: %+v", hits, d)
+		}
+		if n, _ := server.Client().Get(t.Context(), name).Int64(); n < 5 || n > 1<<53-1 {
+			t.Fatalf("after %d hits the key holds %d; want no less than before, and no more than 2^53-1", hits, n)
+		}
+	}
+	back := hit("\x00d_k_v_")
+	back.Op, back.Hits = backend.Refund, 1<<64-1
+	askOne(t, s, back)
+	if d := askOne(t, s, hit("\x00d_k_v_")); !d.Allowed || d.Before != 0 {
+		t.Errorf("after a grant of all: %+v; want the key open again", d)
+	}
+	// What envoyproxy/ratelimit may leave: a number that nothing fits beside, and one below zero.
+	if err := server.Client().Set(t.Context(), name, "9223372036854775807", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if d := askOne(t, s, hit("\x00d_k_v_")); d.Allowed || d.RetryIn != 23*time.Second {
+			t.Errorf("where Redis can count no more: %+v; want it denied for the rest of the window", d)
+		}
+	}
+	askOne(t, s, back)
+	if err := server.Client().Set(t.Context(), name, "-9223372036854775808", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []backend.Op{backend.Refund, backend.Look, backend.Count} {
+		check := hit("\x00d_k_v_")
+		check.Op = op
+		if d := askOne(t, s, check); !d.Allowed || d.Before != 0 {
+			t.Errorf("operation %d at a number far below zero: %+v; want it allowed", op, d)
+		}
+	}
+}
+
+// A thousand descriptors, with signs that Redis and the format itself stumble over, are counted where envoyproxy/ratelimit
+// counts them: a naive model spells the keys as that program's README has it.
+func TestRandomDescriptorsAgreeWithANaiveModel(t *testing.T) {
+	server := redistest.Single(t)
+	var now atomic.Int64
+	keys := incr.Keys{Jitter: 300, CalendarMonths: true}
+	m := openedMixed(t, redis.Config{URL: server.Addr}, &now, keys)
+	r := rand.New(rand.NewPCG(14, 1))
+	words := []string{"", "a", "b", "_", "a_b", "{a}", "}{", "*", "a/*", "é", "\x00", "\r\n", " ", "\xff", "0", "k_v_1234"}
+	word := func() string { return words[r.IntN(len(words))] }
+	counts := make(map[string]uint64)
+	for range 1000 {
+		domain := "d" + word()
+		var d descriptors.Descriptor
+		for range 1 + r.IntN(3) {
+			d = append(d, descriptors.Entry{Key: "k" + word(), Value: word()})
+		}
+		unit := descriptors.Units()[1+r.IntN(6)] // those of a second end while this runs
+		at := time.Unix(1_700_000_000+r.Int64N(1e8), r.Int64N(1e9))
+		now.Store(at.UnixMicro())
+
+		limit := backendtest.NewLimit(t, 3, unit, 1, descriptors.FixedWindow, 0)
+		in := &descriptors.Domain{Name: domain, Where: "f:1"}
+		c := descriptors.NewConfig(descriptors.Keys{Format: descriptors.KeysOfRatelimit, Prefix: "p:"}, []*descriptors.Domain{in}, nil)
+		key := c.Match(domain, d).Apart(&limit, descriptors.ChargeByAlgorithm).AppendKey(nil, domain, d)
+
+		begin := at.Unix() - at.Unix()%int64(unit.Duration()/time.Second)
+		if unit == descriptors.Month {
+			begin = time.Date(at.UTC().Year(), at.UTC().Month(), 1, 0, 0, 0, 0, time.UTC).Unix()
+		}
+		name := "p:" + domain + "_"
+		for _, e := range d {
+			name += e.Key + "_" + e.Value + "_"
+		}
+		name += fmt.Sprint(begin)
+
+		hits := 1 + r.Uint64N(3)
+		got := askOne(t, m, backend.Check{Key: key, Limits: []descriptors.Limit{limit}, Hits: hits})
+		if want := counts[name]+hits <= 3; got.Before != counts[name] || got.Allowed != want {
+			t.Fatalf("%d hits of %q in %q at %v, per %v: %+v; want a count of %d before, allowed = %v", hits, d, domain, at, unit,
+				got, counts[name], want)
+		}
+		counts[name] += hits
+	}
+	for name, want := range counts {
+		if n, err := server.Client().Get(t.Context(), name).Uint64(); err != nil || n != want {
+			t.Errorf("the key %q of envoyproxy/ratelimit holds %d (%v); want %d", name, n, err, want)
+		}
+	}
+	if n := server.Client().DBSize(t.Context()).Val(); n != int64(len(counts)) {
+		t.Errorf("Redis holds %d keys; want the %d of the model", n, len(counts))
+	}
+}
+
+func TestPlainKeysPerSecondGoToTheSecondRedis(t *testing.T) {
+	first, second := redistest.Single(t), redistest.Single(t)
+	p := NewPair(openedMixed(t, redis.Config{URL: first.Addr}, nil, incr.Keys{}), openedMixed(t, redis.Config{URL: second.Addr}, nil, incr.Keys{Jitter: 300}))
+	fixed := func(u descriptors.Unit) []descriptors.Limit {
+		return []descriptors.Limit{backendtest.NewLimit(t, 5, u, 1, descriptors.FixedWindow, 0)}
+	}
+	sliding := func(u descriptors.Unit) []descriptors.Limit {
+		return []descriptors.Limit{backendtest.NewLimit(t, 5, u, 60, descriptors.SlidingWindow, 0)}
+	}
+	checks := []backend.Check{
+		{Key: ofRatelimit("d_second_v_"), Limits: fixed(descriptors.Second), Hits: 1},
+		{Key: ofRatelimit("d_hour_v_"), Limits: fixed(descriptors.Hour), Hits: 2},
+		{Key: []byte("1:d6:second"), Limits: sliding(descriptors.Second), Hits: 3},
+		{Key: []byte("1:d4:hour"), Limits: sliding(descriptors.Hour), Hits: 4},
+	}
+	out := make([]backend.Decision, len(checks))
+	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range out {
+		if !d.Allowed || d.Remaining != uint64(5-i-1) {
+			t.Errorf("check %d: %+v; want %d left", i+1, d, 5-i-1)
+		}
+	}
+	for server, patterns := range map[*redistest.Server]map[string]int{
+		first:  {"d_second_v_*": 0, "d_hour_v_*": 1, "weir:*second": 0, "weir:*hour": 1},
+		second: {"d_second_v_*": 1, "d_hour_v_*": 0, "weir:*second": 1, "weir:*hour": 0},
+	} {
+		for pattern, want := range patterns {
+			if keys := server.Client().Keys(t.Context(), pattern).Val(); len(keys) != want {
+				t.Errorf("the server of limits per second (%v) has %d keys like %s, want %d", server == second, len(keys), pattern, want)
+			}
+		}
+	}
+}
+
+// What counts in December does not in January, whatever 30 days say.
+func TestCalendarMonthsOverTheEndOfAYear(t *testing.T) {
+	server := redistest.Single(t)
+	var now atomic.Int64
+	m := openedMixed(t, redis.Config{URL: server.Addr}, &now, incr.Keys{CalendarMonths: true})
+	limits := []descriptors.Limit{backendtest.NewLimit(t, 3, descriptors.Month, 1, descriptors.FixedWindow, 0)}
+	for _, tc := range []struct {
+		at     time.Time
+		before uint64
+		reset  time.Duration
+		key    string
+		ttl    time.Duration
+	}{
+		{time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), 0, 31 * 24 * time.Hour, "d_k_v_1796083200", 31 * 24 * time.Hour},
+		{time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), 1, time.Hour, "d_k_v_1796083200", time.Hour},
+		{time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 0, 31 * 24 * time.Hour, "d_k_v_1798761600", 31 * 24 * time.Hour},
+		{time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC), 1, 12 * time.Hour, "d_k_v_1798761600", 12 * time.Hour},
+		{time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC), 0, 28 * 24 * time.Hour, "d_k_v_1801440000", 28 * 24 * time.Hour},
+	} {
+		now.Store(tc.at.UnixMicro())
+		d := askOne(t, m, backend.Check{Key: ofRatelimit("d_k_v_"), Limits: limits, Hits: 1})
+		if d.Before != tc.before || d.ResetIn != tc.reset {
+			t.Errorf("on %v: %+v; want a count of %d before, and a reset in %v", tc.at, d, tc.before, tc.reset)
+		}
+		if ttl := server.Client().TTL(t.Context(), tc.key).Val(); ttl > tc.ttl || ttl < tc.ttl-time.Minute {
+			t.Errorf("on %v the key %s lasts %v; want %v", tc.at, tc.key, ttl, tc.ttl)
+		}
+	}
+}
+
+// Keys last their window and less than the jitter more, from the last hit on.
+func TestPlainKeysLastWithinTheJitter(t *testing.T) {
+	server := redistest.Single(t)
+	for _, jitter := range []int64{0, 1, 300} {
+		m := openedMixed(t, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: jitter})
+		seen := make(map[time.Duration]bool)
+		for i := range 50 {
+			stem := fmt.Sprintf("d_%d_%d_", jitter, i)
+			askOne(t, m, backend.Check{Key: ofRatelimit(stem), Limits: hourly(t, 5), Hits: 1})
+			keys := server.Client().Keys(t.Context(), stem+"*").Val()
+			ttl := server.Client().PTTL(t.Context(), keys[0]).Val()
+			if ttl > time.Hour+time.Duration(max(0, jitter-1))*time.Second || ttl < time.Hour-time.Minute {
+				t.Errorf("with a jitter of %d s a key of an hour lasts %v", jitter, ttl)
+			}
+			seen[ttl.Round(time.Second)] = true
+		}
+		if jitter == 300 && len(seen) < 20 {
+			t.Errorf("50 keys end at %d different times; want most of their own", len(seen))
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package counter
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// allowed is a server with a user who has the rights that envoyproxy/ratelimit needs, and no others but these, and how
+// this user reaches it.
+func allowed(t *testing.T, rules ...string) (*redistest.Server, redis.Config) {
+	t.Helper()
+	rules = append([]string{"resetchannels", "~*"}, rules...)
+	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
+	return server, redis.Config{URL: server.Addr, Auth: "limiter:secret", Timeout: 5 * time.Second}
+}
+
+// denials are what the ACL of a server refused: commands, and how often.
+func denials(t *testing.T, server *redistest.Server) map[string]int64 {
+	t.Helper()
+	entries, err := server.Client().ACLLog(t.Context(), 1000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(map[string]int64)
+	for _, e := range entries {
+		refused[e.Object] += e.Count
+	}
+	return refused
+}
+
+// callsOf are the commands that a server was called by, but for those of connections and of the test.
+func callsOf(t *testing.T, server *redistest.Server) map[string]int {
+	t.Helper()
+	text, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]int)
+	for line := range strings.Lines(text) {
+		var n int
+		name, rest, found := strings.Cut(line, ":calls=")
+		if name = strings.TrimPrefix(name, "cmdstat_"); !found || slices.Contains([]string{"hello", "info", "acl|log", "config|resetstat"}, name) {
+			continue
+		}
+		if _, err := fmt.Sscanf(rest, "%d,", &n); err == nil {
+			calls[name] = n
+		}
+	}
+	return calls
+}
+
+// Half of the traffic is envoyproxy/ratelimit's, as it was seen to write it; the other half is weir's, by a user who may
+// do what that program needs.
+func TestOneCountBesideRatelimit(t *testing.T) {
+	const clients, each, n = 8, 100, 700
+	server, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
+	m := openedMixed(t, config, nil, incr.Keys{Jitter: 300})
+	ctx := context.Background()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	seen, within := make(map[uint64]int), 0 // counts that came back
+	note := func(after uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[after]++
+		if after <= n {
+			within++
+		}
+	}
+	begin := time.Now().Unix() / (365 * 86400) * 365 * 86400
+	key := fmt.Sprintf("shop_user_ann_path_/pay_%d", begin)
+	yearly := []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Year, 1, descriptors.FixedWindow, 0)}
+	for range clients {
+		running.Go(func() {
+			for range each {
+				pipe := server.Client().Pipeline()
+				count := pipe.IncrBy(ctx, key, 1)
+				pipe.Expire(ctx, key, 365*24*time.Hour+77*time.Second)
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Error(err)
+				}
+				note(uint64(count.Val()))
+			}
+		})
+		running.Go(func() {
+			for range each {
+				d := askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Hits: 1})
+				if d.Allowed != (d.Before < n) {
+					t.Errorf("%+v under %d a year; want it allowed while the count was below", d, n)
+				}
+				note(d.Before + 1)
+			}
+		})
+	}
+	running.Wait()
+	if got := server.Client().Get(ctx, key).Val(); got != fmt.Sprint(2*clients*each) {
+		t.Errorf("the key that both write holds %s; want %d: one count", got, 2*clients*each)
+	}
+	if len(seen) != 2*clients*each || within != n {
+		t.Errorf("%d different counts came back, and %d hits were within the limit; want %d, and %d: every hit takes a number of its own",
+			len(seen), within, 2*clients*each, n)
+	}
+	keys, err := server.Client().Keys(ctx, "*").Result()
+	if err != nil || !slices.Equal(keys, []string{key}) {
+		t.Errorf("Redis holds %q (%v); want nothing but the key of envoyproxy/ratelimit", keys, err)
+	}
+	askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Op: backend.Look})
+	if refused := denials(t, server); len(refused) > 0 {
+		t.Errorf("the ACL refused %v; want nothing asked that envoyproxy/ratelimit does not ask", refused)
+	}
+}
+
+func TestAUserWithoutGETIsLookedUpByCountingNothing(t *testing.T) {
+	server, config := allowed(t, "+incrby", "+expire", "+ping", "+hello")
+	log := new(redistest.Log)
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	m := openedMixed(t, config, nil, incr.Keys{})
+	check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 3}
+	askOne(t, m, check)
+	for range 10 {
+		look := check
+		look.Op = backend.Look
+		if d := askOne(t, m, look); !d.Allowed || d.Before != 3 || d.Remaining != 2 {
+			t.Fatalf("a look: %+v; want 3 hits and 2 left", d)
+		}
+	}
+	if refused := denials(t, server); len(refused) != 1 || refused["get"] != 1 {
+		t.Errorf("the ACL refused %v; want GET, once: it is known from then on", refused)
+	}
+	if err := log.Contains("~* +incrby +expire +get +ping"); err != nil {
+		t.Errorf("%v; want to be told what would spare keys from being made", err)
+	}
+	if n := strings.Count(log.String(), "+get"); n != 1 {
+		t.Errorf("that was logged %d times; want once\n%s", n, log)
+	}
+}
+
+func TestAUserWithoutEXPIREIsToldOnceAndCounted(t *testing.T) {
+	server, config := allowed(t, "+incrby", "+get", "+ping", "+hello")
+	log := new(redistest.Log)
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	m := openedMixed(t, config, nil, incr.Keys{})
+	for i := range uint64(5) {
+		if d := askOne(t, m, backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}); d.Before != i || !d.Allowed {
+			t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
+		}
+	}
+	if n := strings.Count(log.String(), "keeps counters for ever"); n != 1 {
+		t.Errorf("that keys stay for ever was logged %d times; want once\n%s", n, log)
+	}
+	if refused := denials(t, server); len(refused) != 1 || refused["expire"] != 5 {
+		t.Errorf("the ACL refused %v; want EXPIRE alone", refused)
+	}
+}
+
+func TestAUserWhoMayNotCountIsToldTheRights(t *testing.T) {
+	_, config := allowed(t, "+get", "+ping", "+hello")
+	log := new(redistest.Log)
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	m := openedMixed(t, config, nil, incr.Keys{})
+	for range 3 {
+		var out [1]backend.Decision
+		err := m.Decide(t.Context(), []backend.Check{{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}}, out[:])
+		if err != nil || backend.ReasonOf(out[0].Err) != backend.Refused {
+			t.Errorf("%+v, %v; want the check refused", out[0], err)
+		}
+	}
+	if n := strings.Count(log.String(), "ACL SETUSER limiter ~* +incrby +expire +get +ping"); n != 1 {
+		t.Errorf("the line that mends it was logged %d times; want once\n%s", n, log)
+	}
+}
+
+// The script's half begins with the first check that needs it, and works from then on.
+func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
+	server := redistest.Single(t)
+	m := openedMixed(t, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	plain := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}
+	weirs := backend.Check{Key: []byte("1:d1:k1:v"), Hits: 1,
+		Limits: []descriptors.Limit{backendtest.NewLimit(t, 5, descriptors.Hour, 1, descriptors.SlidingWindow, 0)}}
+	for range 3 {
+		askOne(t, m, plain)
+		plain.Op = backend.Look
+		askOne(t, m, plain)
+		plain.Op = backend.Refund
+		askOne(t, m, plain)
+		plain.Op = backend.Count
+		if _, err := m.Inspect(t.Context(), plain.Key, plain.Limits); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(400 * time.Millisecond) // heartbeats are a second apart
+	}
+	for name := range callsOf(t, server) {
+		if !slices.Contains([]string{"incrby", "expire", "get", "ping", "keys"}, name) {
+			t.Errorf("the server was asked %s; want nothing before a rule needs it", strings.ToUpper(name))
+		}
+	}
+	if n := len(m.InUse()); n != 1 {
+		t.Errorf("%d stores are in use; want one", n)
+	}
+
+	var out [4]backend.Decision
+	checks := []backend.Check{plain, weirs, plain, weirs}
+	if err := backend.DecideAll(t.Context(), m, checks, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint64{0, 0, 1, 1} {
+		if !out[i].Allowed || out[i].Before != want {
+			t.Errorf("check %d of a call for both: %+v; want it allowed at %d", i+1, out[i], want)
+		}
+	}
+	if n := len(m.InUse()); n != 2 {
+		t.Fatalf("%d stores are in use; want both", n)
+	}
+	redistest.Eventually(t, "the script's half is healthy", m.InUse()[1].Health().Ready)
+	calls := callsOf(t, server)
+	for _, name := range []string{"fcall", "function|load", "incrby"} {
+		if calls[name] == 0 {
+			t.Errorf("the server was never asked %s, of %v", strings.ToUpper(name), slices.Sorted(maps.Keys(calls)))
+		}
+	}
+}
+
+// Counters of both kinds, and both in one call, when nothing of the script may be used: weir's are refused, the others
+// count.
+func TestMissingRightsOfTheScriptSpareTheOthers(t *testing.T) {
+	_, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
+	m := openedMixed(t, config, nil, incr.Keys{})
+	var out [2]backend.Decision
+	checks := []backend.Check{
+		{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1},
+		{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1},
+	}
+	if err := m.Decide(t.Context(), checks, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Err != nil || !out[0].Allowed || out[1].Err == nil {
+		t.Errorf("%+v; want the first counted, and the second refused: its rule needs a script", out)
+	}
+	if err := m.InUse()[0].Health().Answers(); err != nil {
+		t.Errorf("the half that counts by INCRBY: %v; want it healthy", err)
+	}
+}
+
+func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
+	server := redistest.Single(t)
+	m := openedMixed(t, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	for _, u := range descriptors.Units() {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, u, 1, descriptors.FixedWindow, 0)}
+		if u == descriptors.Second {
+			continue // which is over before it is looked at
+		}
+		key := ofRatelimit("shop_unit_" + u.String() + "_")
+		askOne(t, m, backend.Check{Key: key, Limits: limits, Hits: 7})
+		askOne(t, m, backend.Check{Key: key, Limits: limits, Op: backend.Refund, Hits: 3})
+		counts, err := m.Inspect(t.Context(), key, limits)
+		if err != nil || len(counts) != 1 || counts[0].Hits != 4 || counts[0].Remaining() != 6 || len(counts[0].Levels) != 1 {
+			t.Fatalf("%v: %+v, %v; want the 4 hits that were counted and not granted back", u, counts, err)
+		}
+		b := counts[0].Levels[0][0]
+		if now := time.Now(); b.Width != u.Duration() || b.Begin.After(now) || b.Begin.Add(b.Width).Before(now) || b.Hits != 4 {
+			t.Errorf("%v: the window is %+v; want one of that length that it is now", u, b)
+		}
+		if err := m.Reset(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if counts, err := m.Inspect(t.Context(), key, limits); err != nil || counts[0].Hits != 0 || counts[0].ResetIn != 0 {
+			t.Errorf("%v: after a reset %+v, %v; want nothing", u, counts, err)
+		}
+	}
+	if n := server.Client().DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys are left after all were reset; want none", n)
+	}
+
+	_, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
+	m = openedMixed(t, config, nil, incr.Keys{})
+	if err := m.Reset(t.Context(), ofRatelimit("d_k_v_")); err == nil || !strings.Contains(err.Error(), "+del") {
+		t.Errorf("a reset by a user who may not: %v; want the right that is missing", err)
+	}
+}
+
+// The rights that are told are enough on every topology, and no more is asked.
+func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
+	for _, kind := range types {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			rules := []string{"resetchannels", "+hello"}
+			rules = append(rules, plainRights().Rules...)
+			if kind == redis.Cluster {
+				rules = append(rules, "+cluster|slots", "+asking")
+			}
+			c := start(t, kind, redistest.WithACL("limiter", "secret", rules...))
+			c.Type, c.Auth = kind, "limiter:secret"
+			m := openedMixed(t, c, nil, incr.Keys{Jitter: 300})
+			for i := range 50 {
+				check := backend.Check{Key: ofRatelimit(fmt.Sprintf("d_k_%d_", i)), Limits: hourly(t, 5), Hits: 2}
+				askOne(t, m, check)
+				check.Op, check.Hits = backend.Refund, 3
+				askOne(t, m, check)
+				check.Op = backend.Look
+				if d := askOne(t, m, check); d.Before != 0 || !d.Allowed {
+					t.Errorf("after 2 hits and a refund of 3: %+v; want nothing counted", d)
+				}
+			}
+			c.Auth = "redistest:redistest" // may do all
+			err := connect(t, c).Each(t.Context(), func(name string, do func(...any) (any, error)) error {
+				refused, err := do("acl", "log")
+				if list, _ := refused.([]any); len(list) > 0 {
+					t.Errorf("%s refused %v", name, list)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
