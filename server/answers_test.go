@@ -30,7 +30,7 @@ func (r *running) apply(t testing.TB, text string) {
 		t.Fatal(err)
 	}
 	r.limiter.Apply(config)
-	r.health.Configured()
+	r.health.Configured(config.Domains())
 }
 
 // shopping asks for one hit each of descriptors with these keys.
@@ -73,7 +73,7 @@ func headersOf(t *testing.T, answer *ratelimit.RateLimitResponse) map[string]str
 
 func TestShadowModeRefusesNothingAndStillSaysWhatIsOver(t *testing.T) {
 	r := startWith(t, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow, Shadow: true},
-		rls.Options{Headers: rls.Headers{Enabled: true, Remaining: "left", RetryAfter: true}})
+		rls.Options{Headers: rls.Headers{Answer: rls.Names{Remaining: "left"}, RetryAfter: true}})
 	r.apply(t, "domain: shop\ndescriptors:\n"+twoAnHour)
 	c := ratelimit.NewRateLimitServiceClient(r.conn)
 	for i, want := range []ratelimit.RateLimitResponse_Code{1, 1, 2, 2} {
@@ -94,7 +94,7 @@ const twoAnHour = `
 `
 
 func TestHeadersAreSentOnlyIfAskedFor(t *testing.T) {
-	named := rls.Headers{Enabled: true, Limit: "limit", Remaining: "left", Reset: "reset"}
+	named := rls.Headers{Answer: rls.Names{Limit: "limit", Remaining: "left", Reset: "reset"}}
 	both := named
 	both.RetryAfter = true
 	left := func(n string) map[string]string { return map[string]string{"limit": "2", "left": n, "reset": "soon"} }
@@ -104,11 +104,11 @@ func TestHeadersAreSentOnlyIfAskedFor(t *testing.T) {
 		headers rls.Headers
 		want    [3]map[string]string // of three requests in a row, of which the third is refused
 	}{
-		"nothing":     {rls.Headers{Limit: "limit", Remaining: "left", Reset: "reset"}, [3]map[string]string{}},
+		"nothing":     {rls.Headers{}, [3]map[string]string{}},
 		"limits":      {named, [3]map[string]string{left("1"), left("0"), left("0")}},
 		"retry after": {rls.Headers{RetryAfter: true}, [3]map[string]string{{}, {}, {"retry-after": "soon"}}},
 		"both":        {both, [3]map[string]string{left("1"), left("0"), refused}},
-		"one name":    {rls.Headers{Enabled: true, Remaining: "left"}, [3]map[string]string{{"left": "1"}, {"left": "0"}, {"left": "0"}}},
+		"one name":    {rls.Headers{Answer: rls.Names{Remaining: "left"}}, [3]map[string]string{{"left": "1"}, {"left": "0"}, {"left": "0"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := serving(t, rls.Options{Headers: tc.headers}, twoAnHour)
@@ -132,5 +132,24 @@ func TestWhatCanNeverPassIsNotToldToRetry(t *testing.T) {
 	answer := asked(t, c, huge)
 	if got := headersOf(t, answer); answer.OverallCode != ratelimit.RateLimitResponse_OVER_LIMIT || len(got) > 0 {
 		t.Errorf("3 hits of 2 an hour: %v with %v; want a denial without retry-after", answer.OverallCode, got)
+	}
+}
+
+// The service behind Envoy is told on its own, under names of its own, whatever the caller is told.
+func TestTheServiceBehindEnvoyIsToldWhatIsLeft(t *testing.T) {
+	to := rls.Headers{Answer: rls.Names{Remaining: "left"}, Request: rls.Names{Limit: "quota", Remaining: "quota-left"}}
+	c := serving(t, rls.Options{Headers: to}, twoAnHour)
+	for i, left := range []string{"1", "0", "0"} { // the third is refused
+		answer := asked(t, c, shopping("many", "user", "free"))
+		if got, want := headersOf(t, answer), map[string]string{"left": left}; !maps.Equal(got, want) {
+			t.Errorf("request %d: the answer gets %v, want %v", i+1, got, want)
+		}
+		got := make(map[string]string)
+		for _, h := range answer.RequestHeadersToAdd {
+			got[h.Key] = h.Value
+		}
+		if want := map[string]string{"quota": "2", "quota-left": left}; !maps.Equal(got, want) || len(answer.RequestHeadersToAdd) != 2 {
+			t.Errorf("request %d: the request gets %v, want %v", i+1, answer.RequestHeadersToAdd, want)
+		}
 	}
 }

@@ -122,7 +122,7 @@ var rpcBehaviours = []behaviour{{
 	steps: []step{{ask: "free=x + nobody=x", want: "OK | OK, 4294967295 left | OK"}, {ask: "domain:bar user=x", want: "OK | OK"}},
 }}
 
-var limitHeaders = rls.Options{Headers: rls.Headers{Enabled: true, Limit: "limit", Remaining: "left", Reset: "reset"}}
+var limitHeaders = rls.Options{Headers: rls.Headers{Answer: rls.Names{Limit: "limit", Remaining: "left", Reset: "reset"}}}
 
 // limitBehaviours are those of hits, and of limits that requests bring.
 var limitBehaviours = []behaviour{{

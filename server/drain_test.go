@@ -10,8 +10,10 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
@@ -187,5 +189,25 @@ func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
 	r.stop()
 	if err := await(t, "the server ends though a client watches its health", r.ended); err != nil {
 		t.Errorf("the drain ended with %v", err)
+	}
+}
+
+// Connections end at their age one after the other, so that clients come to new replicas, and no call is lost with one.
+func TestConnectionsEndAtTheirAgeWithoutAFailedCall(t *testing.T) {
+	const connections = 10
+	r := start(t, Config{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: hang})
+	r.configure(t)
+	client := ratelimit.NewRateLimitServiceClient(r.conn)
+	seen, calls := make(map[string]bool), 0
+	for begin := time.Now(); len(seen) < connections && time.Since(begin) < hang; calls++ {
+		var server peer.Peer
+		if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.Peer(&server)); err != nil {
+			t.Fatalf("call %d, on connection %d: %v", calls, len(seen), err)
+		}
+		seen[server.LocalAddr.String()] = true
+	}
+	t.Logf("%d calls on %d connections", calls, len(seen))
+	if len(seen) < connections {
+		t.Errorf("%d calls in %v came on %d connections, want %d: they are to end at their age", calls, hang, len(seen), connections)
 	}
 }

@@ -38,7 +38,8 @@ var _ encoding.CodecV2 = rawCodec{}
 // Whatever bytes a client sends, it gets a proper answer or an error of its own, and nothing panics.
 func FuzzShouldRateLimit(f *testing.F) {
 	r := startWith(f, Config{}, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{
-		Headers:         rls.Headers{Enabled: true, Limit: "limit", Remaining: "left", Reset: "reset", RetryAfter: true},
+		Headers: rls.Headers{
+			Answer: rls.Names{Limit: "limit", Remaining: "left", Reset: "reset"}, Request: rls.Names{Remaining: "quota"}, RetryAfter: true},
 		DynamicMetadata: true,
 	})
 	r.configure(f)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"sync"
 
@@ -13,54 +12,68 @@ import (
 
 var (
 	errUnconfigured = errors.New("no rate limit configuration loaded")
+	errNoDomains    = errors.New("no rate limit configuration of at least one domain loaded")
+	errUnanswered   = errors.New("the store of the counters has not answered yet")
 	errDraining     = errors.New("draining")
 	errUncounted    = errors.New("the store of the counters does not answer")
 	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
-// Health is whether this process wants traffic: it does from its first configuration until it drains. gRPC health
-// checks see it under "", under ratelimit, which envoyproxy/ratelimit uses, and under the service's full name.
-type Health struct {
-	grpc *health.Server
+// HealthRules say what makes a process healthy. The zero value is weir's own.
+type HealthRules struct {
+	// AsRatelimit makes gRPC health and /healthcheck what they are of envoyproxy/ratelimit: good from the store's first
+	// answer until a drain, with a configuration or without, and under "" good all the time.
+	AsRatelimit bool
+	// NeedsDomains makes a process unhealthy while its configuration has no domain.
+	NeedsDomains bool
+}
 
-	mu    sync.Mutex // protects both below
-	state error      // why it wants no traffic
-	away  error      // why its counters cannot be had
+// Health is whether this process wants traffic: it does from its first configuration until it drains, unless its rules
+// say otherwise. gRPC health checks see it under "", under ratelimit, which envoyproxy/ratelimit uses, and under the
+// service's full name.
+type Health struct {
+	grpc  *health.Server
+	rules HealthRules
+
+	mu         sync.Mutex // protects what follows
+	configured bool
+	domains    int  // of the configuration
+	answered   bool // the store has, once
+	away       bool // its counters cannot be had
+	draining   bool
 }
 
 // NewHealth returns the health of a process that has no configuration yet.
-func NewHealth() *Health {
-	h := &Health{grpc: health.NewServer(), state: errUnconfigured}
+func NewHealth(r HealthRules) *Health {
+	h := &Health{grpc: health.NewServer(), rules: r}
 	h.tell()
 	return h
 }
 
-// Configured says that a configuration is in force.
-func (h *Health) Configured() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if errors.Is(h.state, errUnconfigured) {
-		h.state = nil
-	}
-	h.tell()
+// Configured says that a configuration of that many domains is in force.
+func (h *Health) Configured(domains int) {
+	h.learn(func() { h.configured, h.domains = true, domains })
 }
 
-// Counting reports whether the counters can be had. A process that never hears of it does not depend on them.
+// Answered says that the store of the counters has answered.
+func (h *Health) Answered() {
+	h.learn(func() { h.answered = true })
+}
+
+// Counting says whether the counters can be had. A process that never hears of it does not depend on them.
 func (h *Health) Counting(can bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.away = nil
-	if !can {
-		h.away = errUncounted
-	}
-	h.tell()
+	h.learn(func() { h.away = !can })
 }
 
 // Drain says that the process is about to go.
 func (h *Health) Drain() {
+	h.learn(func() { h.draining = true })
+}
+
+func (h *Health) learn(fact func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state = errDraining
+	fact()
 	h.tell()
 }
 
@@ -68,28 +81,56 @@ func (h *Health) Drain() {
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.reason()
+	return h.ready()
 }
 
-// Sound is Ready for those who restart a process that is not: a configuration that has not come yet is no reason.
+func (h *Health) ready() error {
+	switch {
+	case h.draining:
+		return errDraining
+	case !h.configured:
+		return errUnconfigured
+	case h.rules.NeedsDomains && h.domains == 0:
+		return errNoDomains
+	case h.away:
+		return errUncounted
+	}
+	return nil
+}
+
+// Sound is Ready for those who restart a process that is not: a configuration that has not come yet is no reason, unless
+// the rules make it one.
 func (h *Health) Sound() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if errors.Is(h.state, errUnconfigured) {
-		return h.away
-	}
-	return h.reason()
+	return h.sound()
 }
 
-func (h *Health) reason() error { return cmp.Or(h.state, h.away) }
+func (h *Health) sound() error {
+	switch {
+	case h.draining:
+		return errDraining
+	case h.rules.NeedsDomains && h.domains == 0:
+		return errNoDomains
+	case h.rules.AsRatelimit && !h.answered:
+		return errUnanswered
+	case h.away:
+		return errUncounted
+	}
+	return nil
+}
 
 // tell lets gRPC health know.
 func (h *Health) tell() {
-	s := healthpb.HealthCheckResponse_SERVING
-	if h.reason() != nil {
-		s = healthpb.HealthCheckResponse_NOT_SERVING
+	nameless, named := h.ready(), h.ready()
+	if h.rules.AsRatelimit {
+		nameless, named = nil, h.sound()
 	}
-	for _, name := range []string{"", "ratelimit", rls.ServiceName} {
+	for name, reason := range map[string]error{"": nameless, "ratelimit": named, rls.ServiceName: named} {
+		s := healthpb.HealthCheckResponse_SERVING
+		if reason != nil {
+			s = healthpb.HealthCheckResponse_NOT_SERVING
+		}
 		h.grpc.SetServingStatus(name, s)
 	}
 }

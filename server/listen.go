@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +16,16 @@ import (
 // beside weir mostly runs as another user.
 const socketMode = 0o666
 
-// listen opens host:port, or unix: and the path of a socket, which is removed when the listener is closed.
-func listen(address string) (net.Listener, error) {
+// listen opens host:port, which other processes may open too if it is shared, or unix: and the path of a socket, which is
+// removed when the listener is closed.
+func listen(address string, shared bool) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
-		return net.Listen("tcp", address)
+		var c net.ListenConfig
+		if shared {
+			c.Control = sharePort
+		}
+		return c.Listen(context.Background(), "tcp", address)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err

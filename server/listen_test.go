@@ -62,7 +62,7 @@ func TestASocketThatAKilledProcessLeftIsReplaced(t *testing.T) {
 	}
 	left.(*net.UnixListener).SetUnlinkOnClose(false) // as after kill -9
 	left.Close()
-	lis, err := listen("unix:" + path)
+	lis, err := listen("unix:"+path, false)
 	if err != nil {
 		t.Fatalf("got %v; want a container that restarts to listen again", err)
 	}
@@ -83,11 +83,34 @@ func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
 	for path, want := range map[string]string{
 		taken: "another process listens on", file: "is no socket", filepath.Join(file, "below"): "not a directory",
 	} {
-		if _, err := listen("unix:" + path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := listen("unix:"+path, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listening on %s: %v; want an error that says %q", path, err, want)
 		}
 		if _, err := os.Lstat(filepath.Clean(strings.TrimSuffix(path, "/below"))); err != nil {
 			t.Errorf("%s is gone: %v", path, err)
 		}
+	}
+}
+
+func TestProcessesShareTheirPorts(t *testing.T) {
+	first := start(t, Config{ReusePort: true, DrainTimeout: time.Hour})
+	first.configure(t)
+	second := start(t, Config{ReusePort: true, GRPCAddress: first.grpcLis.Addr().String()})
+	second.configure(t)
+	ask := func(r *running) {
+		t.Helper()
+		if _, err := ratelimit.NewRateLimitServiceClient(r.conn).ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+			t.Errorf("a call to a port that two share: %v", err)
+		}
+	}
+	ask(first)
+	first.stop()
+	if err := await(t, "the first of two ends", first.ended); err != nil {
+		t.Fatal(err)
+	}
+	ask(second)
+	if lis, err := listen(second.grpcLis.Addr().String(), false); err == nil {
+		lis.Close()
+		t.Error("a process that does not share got a port that others have: a forgotten one would take half the calls unseen")
 	}
 }

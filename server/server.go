@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -34,6 +37,9 @@ const greeting = 5 * time.Second
 type Config struct {
 	GRPCAddress, HTTPAddress, DebugAddress string // host:port, or unix:/path of a socket
 
+	TLS       *tls.Config // of the gRPC port; nil serves plaintext
+	ReusePort bool        // let other processes of the same user open the same TCP ports, where the system can
+
 	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
 	// that clients and load balancers need to hear of it.
 	DrainDelay time.Duration
@@ -44,6 +50,8 @@ type Config struct {
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
 
 	Profiles bool // serve /debug/pprof/ on the debug port
+
+	TellStart slog.Level // of the line that says where it listens
 }
 
 // Parts are what the server serves.
@@ -51,7 +59,11 @@ type Parts struct {
 	Service  *rls.Service
 	Health   *Health
 	Metrics  http.Handler
+	Stats    http.Handler    // /stats; nil serves none
+	Rules    admin.Rules     // /rlconfig
 	Counters *admin.Counters // nil serves none
+	Top      *admin.Top      // nil serves none
+	Denials  *admin.Denials  // nil serves none
 	History  *curves.History // nil serves none
 	Panicked func()          // called for each panic that was caught
 	Log      *slog.Logger
@@ -72,7 +84,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
 	listeners := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}
 	for i, address := range []string{c.GRPCAddress, c.HTTPAddress, c.DebugAddress} {
-		lis, err := listen(address)
+		lis, err := listen(address, c.ReusePort)
 		if err != nil {
 			for _, opened := range listeners[:i] {
 				_ = (*opened).Close() // the error that matters is the one that led here
@@ -85,13 +97,21 @@ func Listen(c Config, p Parts) (*Server, error) {
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(p.Health, p.Metrics, p.Counters, p.History, c.Profiles))
+	s.admin = newHTTP(admin.Handler(admin.Parts{
+		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
+		Denials: p.Denials, History: p.History, Profiles: c.Profiles,
+	}))
 	return s, nil
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	r := recovery{p.Log, p.Panicked}
+	transport := insecure.NewCredentials()
+	if c.TLS != nil {
+		transport = &refusals{TransportCredentials: credentials.NewTLS(c.TLS), log: p.Log}
+	}
 	g := grpc.NewServer(
+		grpc.Creds(transport),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
@@ -135,7 +155,7 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
 	go func() { failed <- s.http.Serve(s.httpLis) }()
 	go func() { failed <- s.admin.Serve(s.debug) }()
-	s.parts.Log.Info("listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
+	s.parts.Log.Log(ctx, s.config.TellStart, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

@@ -70,15 +70,21 @@ func openStore(t testing.TB, now func() time.Time) *memory.Store {
 // startOn is startWith on a store of the caller's.
 func startOn(t testing.TB, c Config, store backend.Counter, limits limit.Options, answers rls.Options) *running {
 	t.Helper()
+	return startOf(t, c, NewHealth(HealthRules{}), store, limits, answers)
+}
+
+// startOf is startOn of a health of the caller's.
+func startOf(t testing.TB, c Config, h *Health, store backend.Counter, limits limit.Options, answers rls.Options) *running {
+	t.Helper()
 	c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
 	if c.GRPCAddress == "" {
 		c.GRPCAddress = "127.0.0.1:0"
 	}
 	metrics := stats.New("test")
-	r := &running{recorder: hits.New(0), health: NewHealth(), ended: make(chan error, 1)}
+	r := &running{recorder: hits.New(0), health: h, ended: make(chan error, 1)}
 	r.limiter = limit.New(store, limits, r.recorder)
 	var err error
-	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, answers, metrics), Health: r.health, Metrics: metrics.Handler(),
+	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, answers, metrics), Health: r.health, Metrics: metrics.Handler(), Rules: r.limiter,
 		Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +116,7 @@ func (r *running) configure(t testing.TB) {
 		t.Fatal(err)
 	}
 	r.limiter.Apply(config)
-	r.health.Configured()
+	r.health.Configured(config.Domains())
 }
 
 func request(domain, value string) *ratelimit.RateLimitRequest {
@@ -196,6 +202,74 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r.health.Counting(false)
 	r.health.Counting(true)
 	check("draining", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+}
+
+// In place of envoyproxy/ratelimit a process is healthy from its store's first answer, and restarted by /healthcheck.
+func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
+	const good, bad = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
+	h := NewHealth(HealthRules{AsRatelimit: true})
+	r := startOf(t, Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, h, openStore(t, time.Now), limit.Options{}, rls.Options{})
+	check := func(when string, named healthpb.HealthCheckResponse_ServingStatus, healthcheck, ready int) {
+		t.Helper()
+		for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": good, "ratelimit": named, rls.ServiceName: named} {
+			got, err := healthpb.NewHealthClient(r.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+			if err != nil || got.Status != want {
+				t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
+			}
+		}
+		code, body := get(t, r.httpLis, "/healthcheck")
+		if code != healthcheck || code == 200 && body != "OK" {
+			t.Errorf("%s: /healthcheck gives %d %q, want %d", when, code, body, healthcheck)
+		}
+		if code, _ := get(t, r.debug, "/readyz"); code != ready {
+			t.Errorf("%s: /readyz, which is weir's own, gives %d, want %d", when, code, ready)
+		}
+		if code, _ := get(t, r.debug, "/livez"); code != 200 {
+			t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
+		}
+	}
+	check("at first", bad, 500, 503)
+	r.configure(t)
+	check("configured, with a store that has not answered", bad, 500, 200)
+	h.Answered()
+	check("once the store has answered", good, 200, 200)
+	h.Counting(false)
+	check("without its counters, where that is asked for", bad, 500, 503)
+	h.Counting(true)
+	check("with them again", good, 200, 200)
+	r.stop()
+	for begin := time.Now(); h.Ready() == nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > hang {
+			t.Fatalf("not within %v: the server drains", hang)
+		}
+	}
+	check("draining", bad, 500, 503)
+}
+
+func TestHealthNeedsNoConfigurationAsRatelimit(t *testing.T) {
+	h := NewHealth(HealthRules{AsRatelimit: true})
+	h.Answered()
+	if err := h.Sound(); err != nil {
+		t.Errorf("without a configuration it is unhealthy: %v; envoyproxy/ratelimit is healthy, and answers OK", err)
+	}
+}
+
+func TestHealthMayNeedADomain(t *testing.T) {
+	for _, asRatelimit := range []bool{false, true} {
+		h := NewHealth(HealthRules{NeedsDomains: true, AsRatelimit: asRatelimit})
+		h.Answered()
+		for i, domains := range []int{-1, 0, 1, 0, 2} {
+			if domains >= 0 {
+				h.Configured(domains)
+			}
+			sound, ready := h.Sound() == nil, h.Ready() == nil
+			got, err := h.grpc.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
+			serving := err == nil && got.Status == healthpb.HealthCheckResponse_SERVING
+			if want := domains > 0; sound != want || ready != want || serving != want {
+				t.Errorf("step %d, %d domains: /healthcheck %t, /readyz %t, gRPC health %t; want %t of each", i, domains, sound, ready, serving, want)
+			}
+		}
+	}
 }
 
 func get(t *testing.T, lis net.Listener, path string) (int, string) {

@@ -18,43 +18,77 @@ type Readiness interface {
 	Ready() error // why it should not, nil if it should
 }
 
-// Handler serves /livez, /readyz, /metrics and /api/v1/history, and lists them on /. If c is not nil it serves
-// /api/v1/counters; if h is nil the history's paths say that there is none. With profiles it serves /debug/pprof/
-// too, which lets whoever reaches the port slow the process down.
-func Handler(r Readiness, metrics http.Handler, c *Counters, h *curves.History, profiles bool) http.Handler {
+// Parts are what the port serves.
+type Parts struct {
+	Readiness Readiness
+	Metrics   http.Handler
+	Stats     http.Handler    // the same for people; nil serves none
+	Rules     Rules           // nil has none to show
+	Counters  *Counters       // nil serves none
+	Top       *Top            // nil serves none
+	Denials   *Denials        // nil serves none
+	History   *curves.History // nil says that there is none
+	// Profiles serves Go's profiles, which lets whoever reaches the port slow the process down.
+	Profiles bool
+}
+
+// Handler serves the parts, and lists what it serves on /.
+func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := r.Ready(); err != nil {
+		if err := p.Readiness.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "OK")
 	})
-	mux.Handle("GET /metrics", metrics)
+	mux.Handle("GET /metrics", p.Metrics)
+	list := "/livez     200 while the process runs\n" +
+		"/readyz    200 from the first configuration until a shutdown\n" +
+		"/metrics   Prometheus metrics\n"
+	if p.Stats != nil {
+		mux.Handle("GET /stats", p.Stats)
+		list += "/stats     statistics, a line each\n"
+	}
+	if p.Rules != nil {
+		mux.HandleFunc("GET /rlconfig", showRules(p.Rules))
+		list += "/rlconfig  the limits in force, a line each\n"
+	}
+	if p.Counters != nil {
+		p.Counters.register(mux)
+		list += "/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n"
+	}
+	if p.Top != nil {
+		p.Top.register(mux)
+		list += "/api/v1/counters/top?domain=&path=&n=20&for=2s  the keys closest to their limits, as weir counters top shows them\n"
+	}
+	if p.Denials != nil {
+		p.Denials.register(mux)
+		list += "/api/v1/denials?domain=&path=&values=false&n=20  the last denial of each rule, as weir denials shows them\n"
+	}
+	registerHistory(mux, p.History)
+	list += "/api/v1/history?domain=&path=&outcome=&value=&from=-1h&to=&points=&step=&tz=  hits over time, as weir history show draws them\n" +
+		"/api/v1/history/top?domain=&path=&value=&from=-1h&to=&tz=&by=hits&n=20  the rules with the most hits\n" +
+		"/api/v1/history/verify?domain=&path=&outcome=&value=  whether each series holds all that it ever counted\n"
+	if p.Profiles {
+		registerProfiles(mux)
+		list += "/debug/pprof/  Go's profiles\n"
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "/livez    200 while the process runs\n"+
-			"/readyz   200 from the first configuration until a shutdown\n"+
-			"/metrics  Prometheus metrics\n"+
-			"/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n"+
-			"/api/v1/history?domain=&path=&outcome=&value=&from=-1h&to=&points=&tz=  hits over time, as weir history show draws them\n"+
-			"/api/v1/history/top?domain=&path=&value=&from=-1h&to=&by=hits&n=20  the rules with the most hits\n"+
-			"/api/v1/history/verify?domain=&path=&outcome=&value=  whether each series holds all that it ever counted\n")
+		fmt.Fprint(w, list)
 	})
-	registerHistory(mux, h)
-	if c != nil {
-		c.register(mux)
-	}
-	if profiles {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
 	return mux
+}
+
+func registerProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
 const maxQuery = 16 << 10 // bytes

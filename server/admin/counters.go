@@ -172,6 +172,9 @@ type BucketAnswer struct {
 func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
 	counts, err := c.Inspector.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
+	if stem, plain := descriptors.PlainStem(q.key); plain {
+		a.Key = string(stem)
+	}
 	for _, n := range counts {
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,

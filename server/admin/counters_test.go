@@ -58,7 +58,7 @@ func newPort(t *testing.T, g Guard) *port {
 	p := &port{}
 	p.counters = &Counters{Rules: fixed{config}, Counter: store, Inspector: store, Guard: g,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(ready{}, http.NotFoundHandler(), p.counters, nil, false)
+	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters})
 	return p
 }
 
@@ -278,5 +278,23 @@ func TestWritesChangeAndAreLogged(t *testing.T) {
 	p.hit(t, 2)
 	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
 		t.Errorf("a reset gave %d %s", code, body)
+	}
+}
+
+// People compare it with what they see in Redis.
+func TestAKeyOfRatelimitIsShownAsItBegins(t *testing.T) {
+	p := newPort(t, Guard{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(
+		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}},
+		yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.counters.Rules = fixed{config}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/counters?domain=shop&descriptor=user%3Dann", nil))
+	var a CountersAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || a.Key != "shop_user_ann_" {
+		t.Errorf("the answer is %s (%v); want the key shop_user_ann_", w.Body, err)
 	}
 }

@@ -45,9 +45,9 @@ func (t turns) giveBack() { <-t }
 func registerHistory(mux *http.ServeMux, h *curves.History) {
 	t := make(turns, maxAnswers)
 	mux.HandleFunc("GET /api/v1/history", serveHistory(h, t, (*curves.History).Show,
-		"domain", "path", "outcome", "value", "from", "to", "points", "tz"))
+		"domain", "path", "outcome", "value", "from", "to", "points", "step", "tz"))
 	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, t, (*curves.History).Top,
-		"domain", "path", "value", "from", "to", "by", "n"))
+		"domain", "path", "value", "from", "to", "tz", "by", "n"))
 	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, t, (*curves.History).Verify,
 		"domain", "path", "outcome", "value"))
 }
@@ -108,7 +108,7 @@ func readQuestion(values url.Values, names []string) (curves.Question, error) {
 	return curves.Question{
 		Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value"), Outcome: values.Get("outcome"),
 		From: values.Get("from"), To: values.Get("to"),
-		Points: points, Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
+		Points: points, Step: values.Get("step"), Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
 	}, err
 }
 

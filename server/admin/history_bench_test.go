@@ -71,7 +71,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 		}
 		k.add(b, hits...)
 	}
-	port := httptest.NewServer(Handler(ready{}, http.NotFoundHandler(), nil, k.History, false))
+	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}))
 	defer port.Close()
 	for _, points := range []int{2000, 10_000} {
 		b.Run(fmt.Sprint("points=", points), func(b *testing.B) {

@@ -77,7 +77,7 @@ func (k *kept) roll(t testing.TB) {
 // get asks an admin port over this history.
 func (k *kept) get(target string) (int, string) {
 	w := httptest.NewRecorder()
-	Handler(ready{}, http.NotFoundHandler(), nil, k.History, false).ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}).ServeHTTP(w, httptest.NewRequest("GET", target, nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -119,25 +119,29 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 			`{"domain":"mail","path":"from","outcome":"over","value":"","total":6,"lifetime":15,"points":[{"start":1795262280,"width":60,"sum":6,"peak":6,"tier":"1m"}]},` +
 			`{"domain":"shop","path":"user","outcome":"within","value":"bob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]},` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":15,"lifetime":58,"points":[` +
-			`{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m"}]},` +
+			`{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]},` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
 		{"one domain and outcome, all tiers, in a range widened to whole buckets", "domain=shop&outcome=within&path=user/path%3D%252Fpay&from=-80d",
 			`{"from":1788307200,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
 				`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":58,"lifetime":58,"points":[` +
 				`{"start":1788307200,"width":86400,"sum":17,"peak":17,"tier":"1d"},{"start":1793534400,"width":3600,"sum":13,"peak":13,"tier":"1h"},` +
 				`{"start":1795089600,"width":300,"sum":13,"peak":11,"tier":"5m"},{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},` +
-				`{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m"}]}]}`},
+				`{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]}]}`},
 		{"a path as people are shown it", "path=user/path%3D/pay&outcome=over&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
 		{"a value", "value=bob&to=2026-11-21T11:58:00Z&from=2026-11-21T11:57:59Z", `{"from":1795262220,"to":1795262280,"warnings":[],"unreadable":0,"series":[` +
 			`{"domain":"shop","path":"user","outcome":"within","value":"bob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]}]}`},
-		{"a series without hits in the range still has a lifetime", "domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"warnings":[],"unreadable":0,"series":[` +
+		{"a series without hits in the range still has a lifetime", "domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"since":1791763200,"until":1795262340,"warnings":[],"unreadable":0,"series":[` +
 			`{"domain":"mail","path":"from","outcome":"over","value":"","total":0,"lifetime":15,"points":[]}]}`},
-		{"nothing", "domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"series":[]}`},
+		{"nothing", "domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":["There is no history of domain nobody; there is of mail, shop."],"unreadable":0,"series":[]}`},
 		{"cut into buckets, the empty ones too", "outcome=over&domain=shop&from=-3m&points=10", `{"from":1795262220,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
 			`{"start":1795262220,"width":60,"sum":0,"peak":0},{"start":1795262280,"width":60,"sum":0,"peak":0},` +
-			`{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"},{"start":1795262400,"width":60,"sum":0,"peak":0}]}]}`},
+			`{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"},{"start":1795262400,"width":60,"sum":0,"peak":0,"partial":true}]}]}`},
+		{"steps say how wide they are", "outcome=over&domain=shop&from=-3m&step=2m", `{"from":1795262160,"to":1795262520,"step":120,"warnings":[],"unreadable":0,"series":[` +
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
+			`{"start":1795262160,"width":120,"sum":0,"peak":0},{"start":1795262280,"width":120,"sum":4,"peak":4,"tier":"1m"},` +
+			`{"start":1795262400,"width":120,"sum":0,"peak":0,"partial":true}]}]}`},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			code, body := k.get("/api/v1/history?" + c.query)
@@ -160,13 +164,17 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 		{"a query that cannot be read", "?path=%zz", "cannot be read"},
 		{"a query without end", "?path=" + strings.Repeat("n", maxQuery), "longer than"},
 		{"an unknown outcome", "?outcome=denied", `\"denied\" is not an outcome: use one of within, over, degraded, near, shadow`},
-		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use Unix seconds"},
+		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use how long ago"},
 		{"milliseconds", "?to=1795262400000", "give seconds, not milliseconds"},
 		{"a range that ends before it begins", "?from=-1h&to=-2h", "from (2026-11-21T11:00:33Z) must be before to (2026-11-21T10:00:33Z)"},
 		{"an empty range", "?from=-1h&to=-1h", "must be before"},
 		{"no points", "?points=0", "points must be a whole number from 1 to 10000, not \\\"0\\\""},
 		{"too many points", "?points=10001", "from 1 to 10000"},
 		{"points that are no number", "?points=many", "whole number"},
+		{"both a count and a width", "?points=5&step=1h", "give one of them"},
+		{"a step that is no width", "?step=soon", "step: \\\"soon\\\" is not a width of buckets: use whole minutes, such as 15m"},
+		{"half a minute", "?step=30", "not in whole minutes: use 1m"},
+		{"a day and a half", "?step=36h", "neither whole days nor less than one"},
 		{"an unknown time zone", "?tz=Europe/Atlantis", "use a name such as Europe/Berlin"},
 		{"the server's own zone, whatever it is", "?tz=Local", "not a time zone"},
 		{"a file that is no time zone", "?tz=../../etc/passwd", "not a time zone"},
@@ -206,13 +214,13 @@ func TestAnAnswerIsBounded(t *testing.T) {
 func TestTopRanksRulesAndTheirValues(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ query, want string }{
-		{"", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"by":"hits","found":3,"total":26,"top":[` +
+		{"", `{"from":1795258800,"to":1795262460,"since":1795258860,"until":1795262460,"warnings":[],"unreadable":0,"by":"hits","found":3,"total":26,"top":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","value":"","hits":19,"within":15,"over":4,"degraded":0,"near":0,"shadow":0},` +
 			`{"domain":"mail","path":"from","value":"","hits":6,"within":0,"over":6,"degraded":0,"near":0,"shadow":0},` +
 			`{"domain":"shop","path":"user","value":"bob","hits":1,"within":1,"over":0,"degraded":0,"near":0,"shadow":0}]}`},
-		{"by=over&n=1&from=-90d", `{"from":1787486400,"to":1795262460,"warnings":[],"unreadable":0,"by":"over","found":2,"total":19,"top":[` +
+		{"by=over&n=1&from=-90d", `{"from":1787486400,"to":1795262460,"since":1788307200,"until":1795262460,"warnings":[],"unreadable":0,"by":"over","found":2,"total":19,"top":[` +
 			`{"domain":"mail","path":"from","value":"","hits":15,"within":0,"over":15,"degraded":0,"near":0,"shadow":0}]}`},
-		{"by=near", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"by":"near","found":0,"total":0,"top":[]}`},
+		{"by=near", `{"from":1795258800,"to":1795262460,"since":1795258860,"until":1795262460,"warnings":[],"unreadable":0,"by":"near","found":0,"total":0,"top":[]}`},
 	} {
 		if code, body := k.get("/api/v1/history/top?" + c.query); code != 200 || body != c.want {
 			t.Errorf("%s: got %d\n%s\nwant\n%s", c.query, code, body, c.want)

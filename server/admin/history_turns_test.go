@@ -31,7 +31,7 @@ func (r *reader) SetWriteDeadline(at time.Time) error {
 
 func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		port := Handler(ready{}, http.NotFoundHandler(), nil, threeMonths(t).History, false)
+		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
 		ask := func(w http.ResponseWriter) {
 			port.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history?from=-80d&points=100", nil))
 		}
@@ -65,7 +65,7 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 }
 
 func TestQuestionsWaitForTheirTurn(t *testing.T) {
-	port := httptest.NewServer(Handler(ready{}, http.NotFoundHandler(), nil, threeMonths(t).History, false))
+	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History}))
 	defer port.Close()
 	var all sync.WaitGroup
 	for range 20 {
@@ -86,7 +86,7 @@ func TestQuestionsWaitForTheirTurn(t *testing.T) {
 
 func TestARefusalGivesTheTurnBack(t *testing.T) {
 	k := threeMonths(t)
-	port := Handler(ready{}, http.NotFoundHandler(), nil, k.History, false)
+	port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History})
 	for range 10 {
 		port.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/history?from=yesterday", nil))
 	}

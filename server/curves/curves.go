@@ -45,7 +45,7 @@ const (
 
 // Question is what people ask about the history. What is empty or 0 is left open.
 type Question struct {
-	Domain, Path, Value string // only these; a path as it is stored, or as people are shown it, which is not escaped
+	Domain, Path, Value string // only these; a path and a value as they are stored, or as people are shown them, not escaped
 	Outcome             string // only this, such as within; not for Top
 
 	// From until before To, as [history.ParseMoment] reads them; not for Verify. Without To it is now, the present second
@@ -53,7 +53,8 @@ type Question struct {
 	From, To string
 
 	Points int    // of Show: how many buckets to cut the time into at most; left open, as they are stored
-	Zone   string // of Show: the time zone that days are cut by, such as Europe/Berlin; left open, UTC
+	Step   string // of Show: instead, how wide they are to be, as [history.ParseStep] reads it
+	Zone   string // the time zone of days and of times without one, such as Europe/Berlin; left open, UTC
 	By     string // of Top: what to rank by, hits or an outcome; left open, hits
 	Rows   int    // of Top: how many to list at most, from 1
 }
@@ -62,8 +63,10 @@ type Question struct {
 type query struct {
 	history.Query               // without its range
 	wanted        history.Range // as asked for
-	points        int           // 0: as stored
+	points        int           // 0: as stored, or by step
+	step          int64         // seconds; 0: as stored, or by points
 	zone          *time.Location
+	now           int64 // Unix seconds
 }
 
 // read reads all of a question but how to rank.
@@ -74,7 +77,8 @@ func (h *History) read(asked *Question) (*query, error) {
 		}
 		return &text
 	}
-	q := &query{points: asked.Points, zone: time.UTC}
+	now := h.now()
+	q := &query{points: asked.Points, zone: time.UTC, now: now.Unix()}
 	q.Domain, q.Path, q.Value = only(asked.Domain), only(asked.Path), only(asked.Value)
 	if asked.Outcome != "" {
 		outcome, err := history.ParseOutcome(asked.Outcome)
@@ -93,20 +97,28 @@ func (h *History) read(asked *Question) (*query, error) {
 		return nil, RefuseNumber("points", strconv.Itoa(q.points), MaxPoints)
 	}
 	var err error
-	q.wanted, err = readRange(asked.From, asked.To, h.now())
+	if asked.Step != "" {
+		if q.step, err = history.ParseStep(asked.Step); err != nil {
+			return nil, refuse("step: %v.", err)
+		}
+		if q.points > 0 {
+			return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
+		}
+	}
+	q.wanted, err = readRange(asked.From, asked.To, now, q.zone)
 	return q, err
 }
 
-func readRange(from, to string, now time.Time) (r history.Range, err error) {
+func readRange(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	r.To = now.Unix() + 1
 	if to != "" {
-		if r.To, err = history.ParseMoment(to, now); err != nil {
+		if r.To, err = history.ParseMoment(to, now, zone); err != nil {
 			return r, refuse("to: %v.", err)
 		}
 	}
 	r.From = max(r.To-int64(time.Hour/time.Second), 0)
 	if from != "" {
-		if r.From, err = history.ParseMoment(from, now); err != nil {
+		if r.From, err = history.ParseMoment(from, now, zone); err != nil {
 			return r, refuse("from: %v.", err)
 		}
 	}

@@ -19,8 +19,11 @@ const maxHeld = 250_000
 
 // HistoryAnswer is what GET /api/v1/history answers. All times are Unix seconds.
 type HistoryAnswer struct {
-	From       int64          `json:"from"` // of the range that the answer is about: that asked for, widened to whole buckets
-	To         int64          `json:"to"`   // exclusive
+	From       int64          `json:"from"`            // of the range that the answer is about: that asked for, widened to whole buckets
+	To         int64          `json:"to"`              // exclusive
+	Step       int64          `json:"step,omitempty"`  // seconds, of the buckets; 0, and left out, unless a step was asked for
+	Since      int64          `json:"since,omitempty"` // if the range has no hits, where the first stored ones are; else left out
+	Until      int64          `json:"until,omitempty"` // and where the last stored ones end
 	Warnings   []string       `json:"warnings"`
 	Unreadable int            `json:"unreadable"` // series that were asked for and cannot be read: warnings name the first 20
 	Series     []SeriesAnswer `json:"series"`     // the others, by domain, path, value and outcome
@@ -51,6 +54,8 @@ type PointAnswer struct {
 	Sum   uint64 `json:"sum"`
 	Peak  uint64 `json:"peak"`           // the largest minute in it that is known
 	Tier  string `json:"tier,omitempty"` // the coarsest that it was made of; none if it is empty
+	// Partial is set while the bucket is not over: hits may still come, or all of it may be yet to come.
+	Partial bool `json:"partial,omitempty"`
 }
 
 func nameOf(id history.ID) SeriesName {
@@ -61,7 +66,7 @@ func nameOf(id history.ID) SeriesName {
 func ReadableName(domain, path, value string) string {
 	name := domain + " " + descriptors.ReadablePath(path)
 	if value != "" {
-		name += " value " + value
+		name += " value " + descriptors.ReadablePath(value)
 	}
 	return name
 }
@@ -87,19 +92,64 @@ func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, erro
 				all = nil // the rest is only counted, to say what can be answered
 				return nil
 			}
-			all = append(all, seriesAnswer(&s, as.cut))
+			all = append(all, seriesAnswer(&s, as.cut, q.now))
 			return nil
 		}
 	})
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
+	case used.step > 0 && used.cut == nil && series > 0:
+		return HistoryAnswer{}, tooFine(q.wanted, used.step)
 	case holds > maxHeld:
 		return HistoryAnswer{}, tooLarge(series)
 	}
 	slices.SortFunc(all, func(a, b SeriesAnswer) int { return a.id.Compare(b.id) })
-	return HistoryAnswer{From: used.From, To: used.To, Warnings: lost.appendTo(warningsOf(used.cut, q.zone)),
-		Unreadable: lost.count, Series: all}, nil
+	a := HistoryAnswer{From: used.From, To: used.To, Step: used.step, Unreadable: lost.count, Series: all}
+	a.Warnings = lost.appendTo(append(q.widened(&used), warningsOf(used.cut, q.zone)...))
+	if _, some := used.met.Range(); some {
+		return a, nil
+	}
+	return a, h.explain(ctx, q, &used, &a.Since, &a.Until, &a.Warnings)
+}
+
+// tooFine refuses a step of which a range has too many, and says which would do.
+func tooFine(r history.Range, step int64) error {
+	least, unit := r.Length()/(MaxPoints-2)+1, int64(minute)
+	if least > day {
+		unit = day
+	} else if least > hour {
+		unit = hour
+	}
+	return refuse("step: this range has %d steps of %s, more than %d: use at least %s.", steps(r, step), stepName(step), MaxPoints,
+		stepName((least+unit-1)/unit*unit))
+}
+
+// Seconds.
+const (
+	minute = 60
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// stepName writes a step as it is asked for: 15m, 2h or 7d.
+func stepName(step int64) string {
+	switch {
+	case step%day == 0:
+		return fmt.Sprintf("%dd", step/day)
+	case step%hour == 0:
+		return fmt.Sprintf("%dh", step/hour)
+	}
+	return fmt.Sprintf("%dm", step/minute)
+}
+
+// widened returns a sentence if the step in force is not that asked for.
+func (q *query) widened(used *gathered) []string {
+	if used.step == q.step {
+		return []string{}
+	}
+	return []string{fmt.Sprintf("Steps of %s were asked for, but buckets of %s are stored in this range, and none is split: these are "+
+		"of %s.", stepName(q.step), stepName(used.met.Coarsest().Width()), stepName(used.step))}
 }
 
 // points returns how many points a series has in this shape.
@@ -112,7 +162,7 @@ func (s *shape) points(of *history.Series) int {
 
 // tooLarge refuses an answer of so many series, and says what would fit.
 func tooLarge(series int) error {
-	less := "for a shorter time"
+	less := "for a shorter time, a wider step"
 	if fit := maxHeld/series - 1; fit > 0 {
 		less += fmt.Sprintf(", or for at most %d points of each of its %d series", fit, series)
 	}
@@ -120,12 +170,12 @@ func tooLarge(series int) error {
 }
 
 // seriesAnswer returns a series as it is stored, or cut.
-func seriesAnswer(s *history.Series, cut *history.Cut) SeriesAnswer {
+func seriesAnswer(s *history.Series, cut *history.Cut, now int64) SeriesAnswer {
 	a := SeriesAnswer{SeriesName: nameOf(s.ID), Lifetime: s.Lifetime, id: s.ID}
 	if cut == nil {
 		a.Points = make([]PointAnswer, len(s.Points))
 		for i, p := range s.Points {
-			a.Points[i] = PointAnswer{p.Start, p.Tier.Width(), p.Sum, p.Peak, p.Tier.String()}
+			a.Points[i] = PointAnswer{p.Start, p.Tier.Width(), p.Sum, p.Peak, p.Tier.String(), p.End() > now}
 			a.Total += p.Sum
 		}
 		return a
@@ -133,7 +183,7 @@ func seriesAnswer(s *history.Series, cut *history.Cut) SeriesAnswer {
 	buckets := cut.Fill(s.Points)
 	a.Points = make([]PointAnswer, len(buckets))
 	for i, b := range buckets {
-		a.Points[i] = PointAnswer{Start: b.Start, Width: b.End - b.Start, Sum: b.Sum, Peak: b.Peak}
+		a.Points[i] = PointAnswer{Start: b.Start, Width: b.End - b.Start, Sum: b.Sum, Peak: b.Peak, Partial: b.End > now}
 		if b.Sum > 0 {
 			a.Points[i].Tier = b.Tier.String()
 		}
@@ -149,8 +199,16 @@ func (a HistoryAnswer) WriteJSON(w io.Writer) error {
 	if err := WriteJSON(&warnings, a.Warnings); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, `{"from":%d,"to":%d,"warnings":%s,"unreadable":%d,"series":[`, a.From, a.To,
-		bytes.TrimSpace(warnings.Bytes()), a.Unreadable)
+	fmt.Fprintf(out, `{"from":%d,"to":%d,`, a.From, a.To)
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{{"step", a.Step}, {"since", a.Since}, {"until", a.Until}} {
+		if field.value > 0 {
+			fmt.Fprintf(out, `"%s":%d,`, field.name, field.value)
+		}
+	}
+	fmt.Fprintf(out, `"warnings":%s,"unreadable":%d,"series":[`, bytes.TrimSpace(warnings.Bytes()), a.Unreadable)
 	for i := range a.Series {
 		if i > 0 {
 			out.WriteByte(',')
@@ -165,7 +223,7 @@ func (a HistoryAnswer) WriteJSON(w io.Writer) error {
 
 // warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.
 func warningsOf(cut *history.Cut, zone *time.Location) []string {
-	warnings := []string{}
+	var warnings []string
 	if cut == nil {
 		return warnings
 	}

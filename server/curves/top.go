@@ -17,8 +17,10 @@ const (
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
-	From       int64    `json:"from"` // Unix seconds; the range asked for, widened to whole buckets
-	To         int64    `json:"to"`   // exclusive
+	From       int64    `json:"from"`            // Unix seconds; the range asked for, widened to whole buckets
+	To         int64    `json:"to"`              // exclusive
+	Since      int64    `json:"since,omitempty"` // where the first hits are stored: of the range, or of all time if it has none
+	Until      int64    `json:"until,omitempty"` // and where the last ones end
 	Warnings   []string `json:"warnings"`
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are not in what follows: warnings name the first 20
 	By         string   `json:"by"`         // hits, or an outcome
@@ -104,7 +106,7 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 	}
 	a := rank(rows, asked)
 	a.From, a.To, a.Warnings, a.Unreadable = used.From, used.To, lost.appendTo([]string{}), lost.count
-	return a, nil
+	return a, h.explain(ctx, q, &used, &a.Since, &a.Until, &a.Warnings)
 }
 
 func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {

@@ -14,10 +14,11 @@ const maxBroken = 1000 // series that are not exact are named; further ones are 
 
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {
-	Series int            `json:"series"` // looked at
-	Points int            `json:"points"` // in them
-	Broken int            `json:"broken"` // series that are not exact, or cannot be read
-	Named  []BrokenSeries `json:"named"`  // of these, the first 1,000 that were met, in order
+	Warnings []string       `json:"warnings,omitempty"` // if nothing was found, what was perhaps meant
+	Series   int            `json:"series"`             // looked at
+	Points   int            `json:"points"`             // in them
+	Broken   int            `json:"broken"`             // series that are not exact, or cannot be read
+	Named    []BrokenSeries `json:"named"`              // of these, the first 1,000 that were met, in order
 }
 
 // BrokenSeries is a series whose stored and expired hits do not make its lifetime, or of which some cannot be read; its
@@ -54,7 +55,7 @@ func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, err
 	}
 	q.wanted = history.Always()
 	var a VerifyAnswer
-	_, err = h.gather(ctx, q, func(shape) func(history.Series) error {
+	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
 		a = VerifyAnswer{Named: []BrokenSeries{}}
 		return func(s history.Series) error {
 			a.Series++
@@ -72,5 +73,8 @@ func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, err
 		return VerifyAnswer{}, err
 	}
 	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
-	return a, nil
+	if !used.found {
+		a.Warnings, err = h.hints(ctx, q)
+	}
+	return a, err
 }

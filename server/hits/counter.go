@@ -21,6 +21,15 @@ const MaxHits = 1 << 40
 type Counter struct {
 	totals  [history.Outcomes]atomic.Uint64
 	drained [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
+	tally   *Tally                   // nil unless the recorder keeps tallies
+}
+
+// Tally returns where the same hits are counted as envoyproxy/ratelimit does, nil where they are not.
+func (c *Counter) Tally() *Tally {
+	if c == nil {
+		return nil
+	}
+	return c.tally
 }
 
 // Admit counts hits that passed, of which so many were near the limit; see [Near].
@@ -39,6 +48,40 @@ func (c *Counter) Deny(hits uint64, shadow bool) {
 
 // Degrade counts hits that no store decided.
 func (c *Counter) Degrade(hits uint64) { c.add(history.Degraded, hits) }
+
+// Verdict is what became of the hits of a check under one limit.
+type Verdict struct {
+	Requests, Before, Hits uint64 // of the limit; that counted already; of the check
+	NearRatio              float32
+	Allowed                bool
+	Always                 bool // the hits are charged even if they are denied
+	Remembered             bool // the denial was known, without asking the store
+	Shadow                 bool // a denial lets pass, as the rule is in shadow mode
+	ShadowAll              bool // it lets pass, as everything is in shadow mode
+}
+
+// Record counts what a store has decided.
+func (c *Counter) Record(v Verdict) {
+	if c == nil {
+		return
+	}
+	fit, near := v.split()
+	c.Admit(fit, near)
+	c.Deny(v.Hits-fit, v.Shadow || v.ShadowAll)
+	c.tally.count(&v, near, v.Hits-fit)
+}
+
+// split returns how many hits fit, and how many of these are near the limit. A charge that is made whatever the verdict
+// may straddle the limit: what it took of the room that was left fits.
+func (v *Verdict) split() (fit, near uint64) {
+	switch {
+	case v.Allowed:
+		fit = v.Hits
+	case v.Always && !v.Remembered:
+		fit = min(v.Hits, v.Requests-min(v.Requests, v.Before))
+	}
+	return fit, Near(v.Requests, v.Before, fit, v.NearRatio)
+}
 
 func (c *Counter) add(o history.Outcome, hits uint64) {
 	if c != nil && hits > 0 {

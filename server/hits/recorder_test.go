@@ -214,6 +214,26 @@ func TestARuleThatIsGoneStaysUntilItIsDrainedAndIdle(t *testing.T) {
 	}
 }
 
+// A reload overtakes a rule's first request: the new table looked for its counters before that request made them.
+func TestARuleWhoseFirstHitWasOvertakenByAReloadIsNotForgotten(t *testing.T) {
+	r := New(0)
+	c := parse(t, shop)
+	before, after := r.Table(c), r.Table(c)
+	at(before, c, "shop", "user", "").Admit(3, 0)
+	at(before, c, "nowhere", "user", "").Admit(2, 0)
+	for i := range 10 {
+		drained(t, r, noon.Add(time.Duration(i)*time.Minute))
+	}
+	at(after, c, "shop", "user", "").Admit(1, 0)
+	got := make(map[string]uint64)
+	for _, one := range r.Totals() {
+		got[one.Domain+" "+one.Path] = one.Within
+	}
+	if got["shop user"] != 4 || got["__unknown__ __unmatched__"] != 2 {
+		t.Errorf("the totals are %v, want 4 and 2: what Prometheus was shown of a rule goes down only if the rule goes", got)
+	}
+}
+
 func TestARuleThatIsThereIsNeverForgotten(t *testing.T) {
 	r := New(0)
 	c := parse(t, shop)

@@ -37,7 +37,11 @@ func (v *values) counter(r *descriptors.Rule, d descriptors.Descriptor, most int
 	if len(text) > maxValue {
 		return &v.other
 	}
-	return v.add(string(text), most)
+	var tally *Tally
+	if v.other.tally != nil {
+		tally = &Tally{name: r.Metric(d, "")}
+	}
+	return v.add(string(text), tally, most)
 }
 
 // find returns the counter of a value, and reports whether that is final: the value is known, or comes too late.
@@ -52,7 +56,8 @@ func (v *values) find(text []byte, most int) (c *Counter, known bool) {
 	return &v.other, len(*all) >= most
 }
 
-func (v *values) add(text string, most int) *Counter {
+// add makes a counter for a value, if there is none yet, with a tally for its hits, or nil.
+func (v *values) add(text string, tally *Tally, most int) *Counter {
 	v.adding.Lock()
 	defer v.adding.Unlock()
 	if c, known := v.find([]byte(text), most); known {
@@ -62,7 +67,7 @@ func (v *values) add(text string, most int) *Counter {
 	if all := v.known.Load(); all != nil {
 		maps.Copy(grown, *all)
 	}
-	c := new(Counter)
+	c := &Counter{tally: tally}
 	grown[text] = c
 	v.known.Store(&grown)
 	return c

@@ -10,8 +10,11 @@ import (
 
 // BenchmarkDecide decides a request of one descriptor under two limits, from match to verdict, on the memory backend.
 func BenchmarkDecide(b *testing.B) {
-	run := func(b *testing.B, value func(i int) string) {
-		l, _ := newLimiter(b)
+	run := func(b *testing.B, tallies bool, value func(i int) string) {
+		l, _, recorder := newRecordingLimiter(b)
+		if tallies {
+			recorder.KeepTallies()
+		}
 		c := new(limit.Call)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
@@ -25,7 +28,9 @@ func BenchmarkDecide(b *testing.B) {
 	for i := range values {
 		values[i] = strconv.Itoa(i)
 	}
-	b.Run("known key", func(b *testing.B) { run(b, func(i int) string { return values[i%1000] }) })
-	b.Run("denied key", func(b *testing.B) { run(b, func(int) string { return "ann" }) })
-	b.Run("new key", func(b *testing.B) { run(b, func(i int) string { return values[i%len(values)] }) })
+	for name, tallies := range map[string]bool{"": false, " with tallies": true} {
+		b.Run("known key"+name, func(b *testing.B) { run(b, tallies, func(i int) string { return values[i%1000] }) })
+		b.Run("denied key"+name, func(b *testing.B) { run(b, tallies, func(int) string { return "ann" }) })
+		b.Run("new key"+name, func(b *testing.B) { run(b, tallies, func(i int) string { return values[i%len(values)] }) })
+	}
 }

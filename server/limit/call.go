@@ -17,6 +17,7 @@ type Call struct {
 	Request
 	Verdict
 
+	rules     *rules // that decide it; nil if none did
 	pending   []pending
 	checks    []backend.Check
 	decisions []backend.Decision
@@ -30,8 +31,10 @@ type Call struct {
 type pending struct {
 	descriptor int
 	shadow     bool
+	override   bool          // the request brings the limit with it
 	spared     bool          // not counted, since the request is refused for another check
 	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
+	tally      *hits.Tally   // likewise as envoyproxy/ratelimit does, refunds too; nil for looks
 }
 
 // Request is RateLimitRequest in weir's own types.
@@ -39,6 +42,7 @@ type Request struct {
 	Domain      string
 	Hits        uint32 // of descriptors that carry none of their own; 0 means 1
 	Descriptors []Descriptor
+	At          time.Time // when it came, for the denials that are kept
 }
 
 // Descriptor is RateLimitDescriptor in weir's own types.
@@ -66,16 +70,19 @@ type Verdict struct {
 	Statuses []Status // one per descriptor, in their order
 	Message  string   // body for the answer to the denied request, "" for none
 	Degraded bool     // some status was decided while the store is away
+	// ShadowOver is that some status is Shadow.
+	ShadowOver bool
 }
 
 // Status is the answer for one descriptor.
 type Status struct {
 	Over      bool
+	Shadow    bool               // over, were it not that its rule is in shadow mode: it refuses nothing
 	Unlimited bool               // a rule lets everything pass, uncounted
 	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
 	Remaining uint64
 	ResetIn   time.Duration  // not rounded; may be 0
-	RetryIn   time.Duration  // if Over: when one check of this size would pass, or backend.Never
+	RetryIn   time.Duration  // if Over or Shadow: when one check of this size would pass, or backend.Never
 	FullFor   time.Duration  // if not Over: until a limit that this request itself has filled has room again; else 0
 	Quota     bool           // over, it refuses the request only if all quotas of the request are
 	Metadata  map[string]any // of the rule that limits it, for whom it lets pass; shared by all requests
@@ -93,6 +100,28 @@ func (s *Status) Path() string {
 		return history.Unmatched
 	}
 	return s.rule.Path
+}
+
+// Lasting reports whether the limit is one of a rule's, which stays as and where it is, as the rule does; a limit that a
+// request brings with it, or that is left of several, does not outlive the call.
+func (s *Status) Lasting() bool {
+	if s.rule == nil || s.Limit == nil {
+		return false
+	}
+	for i := range s.rule.Limits {
+		if &s.rule.Limits[i] == s.Limit {
+			return true
+		}
+	}
+	return false
+}
+
+// Config returns the configuration that decides the call, nil if none did.
+func (c *Call) Config() *descriptors.Config {
+	if c.rules == nil {
+		return nil
+	}
+	return c.rules.config
 }
 
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.

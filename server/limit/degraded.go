@@ -16,11 +16,12 @@ import (
 // and a bound where configurations come and go. Decisions of further kinds are counted by reason and policy alone.
 const maxDegraded = 10_000
 
-// Degraded counts decisions that were made while no store decides, by rule, reason and policy. The zero value is ready.
-// Its methods may be called by any number of goroutines.
+// Degraded counts decisions that were made while no store decides, by rule, reason and policy, and by the last two alone.
+// The zero value is ready. Its methods may be called by any number of goroutines.
 type Degraded struct {
 	totals sync.Map // of degradedKind: *atomic.Uint64
 	size   atomic.Int64
+	all    [backend.Reasons][descriptors.Policies]atomic.Uint64
 }
 
 type degradedKind struct {
@@ -31,6 +32,9 @@ type degradedKind struct {
 
 // Count counts a decision about a rule of a domain, nil for what no rule matches.
 func (g *Degraded) Count(domain string, rule *descriptors.Rule, p descriptors.Policy, r backend.Reason) {
+	if int(r) < backend.Reasons && int(p) < descriptors.Policies {
+		g.all[r][p].Add(1)
+	}
 	kind := degradedKind{domain, history.Unmatched, p, r}
 	if rule != nil {
 		kind.domain, kind.path = rule.Domain, rule.Path
@@ -76,3 +80,6 @@ func (g *Degraded) Totals() []DegradedTotal {
 	})
 	return all
 }
+
+// Total returns how many decisions there were since the start for a reason and by a policy, of all rules.
+func (g *Degraded) Total(r backend.Reason, p descriptors.Policy) uint64 { return g.all[r][p].Load() }

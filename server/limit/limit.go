@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 )
 
@@ -37,6 +39,8 @@ type Limiter struct {
 	recorder *hits.Recorder
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
+	domains  domains
+	unknown  unknownDomains
 
 	// Degraded counts decisions that were made while the store is away.
 	Degraded Degraded
@@ -57,19 +61,25 @@ type Options struct {
 	Spare bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
+	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
+	Denials *denials.Recorder
+	// Log is told once of each domain that is asked for and not configured; nil tells nobody.
+	Log *slog.Logger
 }
 
 // rules are a configuration, and where the hits of each rule are recorded.
 type rules struct {
 	config    *descriptors.Config
 	hits      *hits.Table
+	denials   *denials.Table // nil if nobody keeps denials
+	domains   map[string]*domainRequests
 	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	return &Limiter{counter: counter, options: o, recorder: recorder}
+	return &Limiter{counter: counter, options: o, recorder: recorder, unknown: unknownDomains{log: o.Log}}
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
@@ -77,7 +87,12 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applying.Lock()
 	defer l.applying.Unlock()
 	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
-	l.inForce.Store(&rules{c, l.recorder.Table(c), replacing})
+	r := &rules{config: c, hits: l.recorder.Table(c), domains: l.domains.apply(c), replacing: replacing}
+	if l.options.Denials != nil {
+		r.denials = l.options.Denials.Table(c)
+	}
+	l.inForce.Store(r)
+	l.unknown.applied(c)
 }
 
 // Config returns the configuration in force, nil before the first.
@@ -92,6 +107,16 @@ func (l *Limiter) Config() *descriptors.Config {
 // then.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
+	err := l.decide(ctx, r, c)
+	counted := l.domains.of(c.Domain, r)
+	counted[c.Outcome(err)].Add(1)
+	if counted == &l.domains.unknown {
+		l.unknown.asked(c.Domain, r.config)
+	}
+	return err
+}
+
+func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	switch {
 	case c.Domain == "":
 		return ErrNoDomain
@@ -105,6 +130,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	case r.config.Broken(c.Domain):
 		return fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
 	}
+	c.rules = r
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
 	if r.replacing {
@@ -128,6 +154,9 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 		}
 	}
 	l.conclude(c)
+	if r.denials != nil && (c.Over || c.Shadowed || c.ShadowOver) {
+		c.noteDenials()
+	}
 	if c.Over && r.config.RefundsOnDeny(c.Domain) {
 		l.giveBack(ctx, c)
 	}
@@ -218,17 +247,27 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if m.Found != descriptors.UnknownDomain {
 		limits = l.override(c, d)
 	}
+	if m.Found == descriptors.UnknownDomain {
+		r.hits.Missed(c.Domain)
+	}
 	if limits == nil && m.Rule != nil && m.Rule.ReplacedBy(c.replaced) {
 		return
 	}
 	op, n := operation(d, c.Hits)
 	c.Statuses[i].rule = m.Rule
 	p := pending{descriptor: i}
-	if op == backend.Count {
+	switch {
+	case op == backend.Count:
 		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
+		p.tally = p.hits.Tally()
+	case op == backend.Refund && r.hits.Tallies():
+		p.tally = r.hits.Counter(m.Rule, c.Domain, d.Entries).Tally()
 	}
-	key := m.Apart()
-	if limits == nil {
+	charge, key := charge(m.Rule, d), m
+	if limits != nil {
+		p.override = true
+		key = m.Apart(&limits[0], charge)
+	} else {
 		if m.Rule == nil || m.Rule.Unlimited {
 			c.Statuses[i].Unlimited = m.Rule != nil
 			p.hits.Admit(n, 0)
@@ -236,12 +275,11 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		}
 		limits, p.shadow = c.unreplaced(m.Rule.Limits), m.Rule.Shadow
 		c.Statuses[i].Quota, c.Statuses[i].Metadata = m.Rule.Quota, m.Rule.Metadata
-		key = m
 	}
 	begin := len(c.keys)
 	c.keys = key.AppendKey(c.keys, c.Domain, d.Entries)
 	c.checks = append(c.checks, backend.Check{
-		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge(m.Rule, d),
+		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
 		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !c.Statuses[i].Quota && !l.options.Quota,
 	})
 	c.pending = append(c.pending, p)

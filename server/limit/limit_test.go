@@ -289,9 +289,9 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
 		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("no", "rule")}}, limit.ErrBrokenDomain, limit.Unavailable},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{brings}}, limit.ErrBrokenDomain, limit.Unavailable},
-		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unavailable},
+		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("no", "rule")}}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{brings}}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unconfigured},
 	} {
 		c := &limit.Call{Request: tc.request}
 		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Outcome(err) != tc.outcome {

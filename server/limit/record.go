@@ -15,6 +15,11 @@ func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
 	degraded := d.Err != nil || d.Source.Degraded()
+	if check.Op == backend.Refund {
+		p.tally.GiveBack(check.Hits)
+	} else {
+		p.tally.Ask(check.Hits)
+	}
 	if degraded {
 		c.Degraded = true
 		s.Policy, s.Reason = cmp.Or(d.Policy, descriptors.PolicyError), d.Reason
@@ -28,29 +33,20 @@ func (l *Limiter) record(c *Call, i int) {
 	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
 	switch {
 	case p.shadow: // it refuses nothing, and makes nobody wait
+		if !d.Allowed {
+			s.Shadow, s.RetryIn, c.ShadowOver = true, d.RetryIn, true
+		}
 	case d.Allowed:
 		s.FullFor = d.NextIn
 	default:
 		s.Over, s.RetryIn = true, d.RetryIn
 	}
 	if !degraded {
-		l.recordHits(p, d, check, s.Limit)
-	}
-}
-
-// recordHits records the hits of a check that a store decided.
-func (l *Limiter) recordHits(p *pending, d *backend.Decision, check *backend.Check, limit *descriptors.Limit) {
-	fitted := check.Hits
-	switch {
-	case d.Allowed:
-	case check.Charge.Always(limit): // what a denied charge took of the room that was left was within
-		fitted = min(check.Hits, limit.Capacity()-min(limit.Capacity(), d.Before))
-	default:
-		fitted = 0
-	}
-	p.hits.Admit(fitted, hits.Near(limit.Capacity(), d.Before, fitted, l.options.NearRatio))
-	if !d.Allowed {
-		p.hits.Deny(check.Hits-fitted, p.shadow || l.options.Shadow)
+		p.hits.Record(hits.Verdict{
+			Requests: s.Limit.Capacity(), Before: d.Before, Hits: check.Hits, NearRatio: l.options.NearRatio, Allowed: d.Allowed,
+			Always: check.Charge.Always(s.Limit), Remembered: d.Source == backend.FromDenyCache,
+			Shadow: p.shadow, ShadowAll: l.options.Shadow,
+		})
 	}
 }
 

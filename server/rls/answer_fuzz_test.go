@@ -169,10 +169,12 @@ func newWorld(t *testing.T, config *descriptors.Config, s settings) *world {
 		Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas),
 	}, hits.New(hits.DefaultValues))
 	l.Apply(config)
-	service := New(l, Options{
-		Headers:         Headers{Enabled: s.has(withHeaders), Limit: "limit", Remaining: "left", Reset: "reset", RetryAfter: s.has(withRetryAfter)},
-		DynamicMetadata: s.has(withMetadata),
-	}, nobody{})
+	headers := Headers{RetryAfter: s.has(withRetryAfter)}
+	if s.has(withHeaders) {
+		headers.Answer = Names{Limit: "limit", Remaining: "left", Reset: "reset"}
+		headers.Request = Names{Limit: "quota"}
+	}
+	service := New(l, Options{Headers: headers, DynamicMetadata: s.has(withMetadata)}, nobody{})
 	return &world{settings: s, service: service, clock: clock}
 }
 

@@ -12,9 +12,13 @@ import (
 )
 
 // encode writes a call's verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
-func encode(c *limit.Call, o *Options) []byte {
-	v := &c.Verdict
-	dst := make([]byte, 0, 16+48*len(v.Statuses)+len(v.Message))
+func (s *Service) encode(c *limit.Call) []byte {
+	v, o := &c.Verdict, &s.options
+	size := 16 + 48*len(v.Statuses) + len(v.Message)
+	if o.tells(v) {
+		size += deniedSize
+	}
+	dst := make([]byte, 0, size)
 	dst = appendVarint(dst, 1, code(v.Over))
 	for i := range v.Statuses {
 		var begin int
@@ -23,8 +27,8 @@ func encode(c *limit.Call, o *Options) []byte {
 		dst = closeMessage(dst, begin)
 	}
 	dst = o.Headers.append(dst, v)
-	if o.DynamicMetadata || c.Degraded {
-		dst = appendMetadata(dst, c, o)
+	if o.DynamicMetadata || c.Degraded || o.tells(v) {
+		dst = s.appendMetadata(dst, c)
 	}
 	if v.Over && v.Message != "" {
 		dst = protowire.AppendTag(dst, 5, protowire.BytesType)

@@ -27,7 +27,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		c, o := &limit.Call{Verdict: *v}, &Options{Headers: *h, DynamicMetadata: r.IntN(2) == 0}
 		c.Domain, c.Hits = strings.Repeat("d", r.IntN(300)), r.Uint32N(2)
 		var got ratelimit.RateLimitResponse
-		if err := proto.Unmarshal(encode(c, o), &got); err != nil {
+		if err := proto.Unmarshal((&Service{options: *o}).encode(c), &got); err != nil {
 			t.Fatalf("%+v: protobuf cannot read the answer: %v", v, err)
 		}
 		want := response(v, h)
@@ -65,31 +65,43 @@ func randomVerdict(r *rand.Rand) *limit.Verdict {
 
 func randomHeaders(r *rand.Rand) *Headers {
 	names := []string{"", "x", "RateLimit-Limit", strings.Repeat("n", 200)}
-	return &Headers{Enabled: r.IntN(2) == 0, Limit: names[r.IntN(4)], Remaining: names[r.IntN(4)], Reset: names[r.IntN(4)],
-		RetryAfter: r.IntN(2) == 0}
+	some := func() Names {
+		return Names{Limit: names[r.IntN(4)], Remaining: names[r.IntN(4)], Reset: names[r.IntN(4)]}
+	}
+	h := &Headers{RetryAfter: r.IntN(2) == 0}
+	if r.IntN(2) == 0 {
+		h.Answer = some()
+	}
+	if r.IntN(2) == 0 {
+		h.Request = some()
+	}
+	return h
 }
 
 // headers says the headers of a verdict in protobuf's own words.
-func headers(v *limit.Verdict, h *Headers) (all []*core.HeaderValue) {
-	add := func(name string, value uint64) {
+func headers(v *limit.Verdict, h *Headers) (answer, request []*core.HeaderValue) {
+	add := func(to *[]*core.HeaderValue, name string, value uint64) {
 		if name != "" {
-			all = append(all, &core.HeaderValue{Key: name, Value: strconv.FormatUint(value, 10)})
+			*to = append(*to, &core.HeaderValue{Key: name, Value: strconv.FormatUint(value, 10)})
 		}
 	}
-	if s := shown(v.Statuses); s != nil && h.Enabled {
-		add(h.Limit, min(s.Limit.Requests, math.MaxUint32))
-		add(h.Remaining, min(s.Remaining, math.MaxUint32))
-		add(h.Reset, wholeSeconds(s.ResetIn))
+	if s := shown(v.Statuses); s != nil {
+		for names, to := range map[*Names]*[]*core.HeaderValue{&h.Answer: &answer, &h.Request: &request} {
+			add(to, names.Limit, min(s.Limit.Requests, math.MaxUint32))
+			add(to, names.Remaining, min(s.Remaining, math.MaxUint32))
+			add(to, names.Reset, wholeSeconds(s.ResetIn))
+		}
 	}
 	if wait := retryIn(v.Statuses); h.RetryAfter && v.Over && wait != backend.Never {
-		add("retry-after", wholeSeconds(wait))
+		add(&answer, "retry-after", wholeSeconds(wait))
 	}
-	return all
+	return answer, request
 }
 
 // response says a verdict in protobuf's own words.
 func response(v *limit.Verdict, h *Headers) *ratelimit.RateLimitResponse {
-	out := &ratelimit.RateLimitResponse{OverallCode: codeName(v.Over), ResponseHeadersToAdd: headers(v, h)}
+	out := &ratelimit.RateLimitResponse{OverallCode: codeName(v.Over)}
+	out.ResponseHeadersToAdd, out.RequestHeadersToAdd = headers(v, h)
 	if v.Over && v.Message != "" {
 		out.RawBody = []byte(v.Message)
 	}

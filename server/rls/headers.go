@@ -12,32 +12,46 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Headers are what Envoy is to add to the answer that the caller gets. The zero value adds nothing.
+// Headers are what Envoy is to add to requests and answers. The zero value adds nothing.
 type Headers struct {
-	Enabled bool // show one descriptor's limit, under the three names; one that is empty is left out
+	Answer     Names // of the answer that the caller gets
+	Request    Names // of the request that the service behind Envoy gets
+	RetryAfter bool  // tell refused callers, in whole seconds, when to come again
+}
 
+// Names are of the headers that show one descriptor's limit. One that is empty is left out.
+type Names struct {
 	Limit     string // hits allowed in a window
 	Remaining string // hits left
 	Reset     string // whole seconds until there are more
-
-	RetryAfter bool // tell refused callers, in whole seconds, when to come again
 }
+
+// The fields of a RateLimitResponse.
+const (
+	responseHeadersToAdd protowire.Number = 3
+	requestHeadersToAdd  protowire.Number = 4
+)
 
 // append writes the headers as fields of a RateLimitResponse.
 func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
-	if h.Enabled {
+	if h.Answer != (Names{}) || h.Request != (Names{}) {
 		if s := shown(v.Statuses); s != nil {
-			dst = appendHeader(dst, h.Limit, min(s.Limit.Requests, math.MaxUint32))
-			dst = appendHeader(dst, h.Remaining, min(s.Remaining, math.MaxUint32))
-			dst = appendHeader(dst, h.Reset, wholeSeconds(s.ResetIn))
+			dst = h.Answer.append(dst, responseHeadersToAdd, s)
+			dst = h.Request.append(dst, requestHeadersToAdd, s)
 		}
 	}
 	if h.RetryAfter && v.Over {
 		if wait := retryIn(v.Statuses); wait != backend.Never {
-			dst = appendHeader(dst, "retry-after", wholeSeconds(wait))
+			dst = appendHeader(dst, responseHeadersToAdd, "retry-after", wholeSeconds(wait))
 		}
 	}
 	return dst
+}
+
+func (n *Names) append(dst []byte, field protowire.Number, s *limit.Status) []byte {
+	dst = appendHeader(dst, field, n.Limit, min(s.Limit.Requests, math.MaxUint32))
+	dst = appendHeader(dst, field, n.Remaining, min(s.Remaining, math.MaxUint32))
+	return appendHeader(dst, field, n.Reset, wholeSeconds(s.ResetIn))
 }
 
 // shown returns the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over,
@@ -80,13 +94,13 @@ func retryIn(statuses []limit.Status) time.Duration {
 	return longest
 }
 
-// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) to response_headers_to_add.
-func appendHeader(dst []byte, name string, value uint64) []byte {
+// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as one of a field's. Without a name it writes none.
+func appendHeader(dst []byte, field protowire.Number, name string, value uint64) []byte {
 	if name == "" {
 		return dst
 	}
 	var digits [20]byte
-	dst, begin := openMessage(dst, 3)
+	dst, begin := openMessage(dst, field)
 	dst = protowire.AppendString(protowire.AppendTag(dst, 1, protowire.BytesType), name)
 	dst = protowire.AppendBytes(protowire.AppendTag(dst, 2, protowire.BytesType), strconv.AppendUint(digits[:0], value, 10))
 	return closeMessage(dst, begin)

@@ -12,14 +12,20 @@ import (
 )
 
 // appendMetadata writes dynamic_metadata, which Envoy hands to its logs and later filters: which descriptors were decided
-// while the store is away and, if the options ask for it, the request as it came, and what the rules that let it pass
-// say of it.
-func appendMetadata(dst []byte, c *limit.Call, o *Options) []byte {
+// while the store is away and, if the options ask for it, which rule refused the request, the request as it came, and
+// what the rules that let it pass say of it.
+func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
+	o := &s.options
 	before := len(dst)
 	dst, begin := openMessage(dst, 6)
-	dst, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, metadata(c, o))
-	if err != nil {
-		return dst[:before] // a text that is not UTF-8, which no request and no file has
+	if o.DynamicMetadata || c.Degraded {
+		var err error
+		if dst, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(dst, metadata(c, o)); err != nil {
+			return dst[:before] // a text that is not UTF-8, which no request and no file has
+		}
+	}
+	if o.tells(&c.Verdict) {
+		dst = s.appendDenied(dst, c)
 	}
 	return closeMessage(dst, begin)
 }

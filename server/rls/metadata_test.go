@@ -27,7 +27,7 @@ func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
 		t.Errorf("dynamic metadata is\n%s, want\n%s: Envoy's logs tell from it what Redis did not decide", got, want)
 	}
 	var answer ratelimit.RateLimitResponse
-	if err := proto.Unmarshal(encode(c, &Options{}), &answer); err != nil {
+	if err := proto.Unmarshal(new(Service).encode(c), &answer); err != nil {
 		t.Fatal(err)
 	}
 	if answer.DynamicMetadata == nil {
@@ -35,7 +35,7 @@ func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
 	}
 	c.Degraded = false
 	answer.Reset()
-	if err := proto.Unmarshal(encode(c, &Options{}), &answer); err != nil || answer.DynamicMetadata != nil {
+	if err := proto.Unmarshal(new(Service).encode(c), &answer); err != nil || answer.DynamicMetadata != nil {
 		t.Errorf("an answer that the store gave has dynamic metadata %v (%v), want none", answer.DynamicMetadata, err)
 	}
 }

@@ -71,7 +71,7 @@ func (w *waiter) ask(t *testing.T, user string, hits uint32, keys ...string) *ra
 		t.Fatal(err)
 	}
 	answer := new(ratelimit.RateLimitResponse)
-	if err := proto.Unmarshal(encode(c, &Options{Headers: Headers{RetryAfter: true}}), answer); err != nil {
+	if err := proto.Unmarshal((&Service{options: Options{Headers: Headers{RetryAfter: true}}}).encode(c), answer); err != nil {
 		t.Fatal(err)
 	}
 	return answer

@@ -4,6 +4,7 @@ package rls
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	// The descriptor of the service, for reflection, and the messages that /json reads and writes.
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -32,13 +34,16 @@ type Service struct {
 	limiter  *limit.Limiter
 	options  Options
 	observer Observer
+	about    about
 	calls    sync.Pool
 }
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
 	Headers         Headers
-	DynamicMetadata bool // hand Envoy the request, and the metadata of the rules that let it pass
+	DynamicMetadata bool         // hand Envoy the request, and the metadata of the rules that let it pass
+	DeniedMetadata  bool         // hand Envoy the rule and the limit that refused the request
+	Log             *slog.Logger // hears of each request at level debug, with its descriptors; nil hears nothing
 }
 
 // New makes the service.
@@ -81,17 +86,32 @@ func (s *Service) release(c *limit.Call) {
 // answer decides a request and encodes the verdict, so that the call can be used again as soon as it returns.
 func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	begin := time.Now()
+	c.At = begin
 	err := s.limiter.Decide(ctx, c)
 	var out reply
 	outcome := c.Outcome(err)
 	switch {
 	case err == nil:
-		out = encode(c, &s.options)
+		out = s.encode(c)
 	case outcome == limit.Invalid:
 		err = status.Error(codes.InvalidArgument, err.Error())
 	default:
 		err = status.Error(codes.Unavailable, err.Error())
 	}
-	s.observer.Observe(outcome, time.Since(begin))
+	took := time.Since(begin)
+	s.observer.Observe(outcome, took)
+	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
+		s.logWay(ctx, c, err, took)
+	}
 	return out, err
+}
+
+// logWay logs how a request came to its answer. Of an error it has the text that the caller gets.
+func (s *Service) logWay(ctx context.Context, c *limit.Call, err error, took time.Duration) {
+	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Outcome(err).String()),
+		slog.String("took", took.String()), slog.String("way", string(c.AppendWay(nil)))}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	s.options.Log.LogAttrs(ctx, slog.LevelDebug, "request", attrs...)
 }

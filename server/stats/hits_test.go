@@ -39,12 +39,22 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 		`weir_hits_total{domain="__unknown__",outcome="degraded",path="__unmatched__"} 0`,
 		`weir_hits_total{domain="__unknown__",outcome="over",path="__unmatched__"} 0`,
 		`weir_hits_total{domain="__unknown__",outcome="within",path="__unmatched__"} 7`,
+		`weir_hits_total{domain="shop",outcome="degraded",path="__unmatched__"} 0`,
+		`weir_hits_total{domain="shop",outcome="degraded",path="idle"} 0`,
 		`weir_hits_total{domain="shop",outcome="degraded",path="user=a%2F\"b"} 1`,
+		`weir_hits_total{domain="shop",outcome="over",path="__unmatched__"} 0`,
+		`weir_hits_total{domain="shop",outcome="over",path="idle"} 0`,
 		`weir_hits_total{domain="shop",outcome="over",path="user=a%2F\"b"} 3`,
+		`weir_hits_total{domain="shop",outcome="within",path="__unmatched__"} 0`,
+		`weir_hits_total{domain="shop",outcome="within",path="idle"} 0`,
 		`weir_hits_total{domain="shop",outcome="within",path="user=a%2F\"b"} 5`,
 		`weir_near_hits_total{domain="__unknown__",path="__unmatched__"} 0`,
+		`weir_near_hits_total{domain="shop",path="__unmatched__"} 0`,
+		`weir_near_hits_total{domain="shop",path="idle"} 0`,
 		`weir_near_hits_total{domain="shop",path="user=a%2F\"b"} 2`,
 		`weir_shadow_hits_total{domain="__unknown__",path="__unmatched__"} 0`,
+		`weir_shadow_hits_total{domain="shop",path="__unmatched__"} 0`,
+		`weir_shadow_hits_total{domain="shop",path="idle"} 0`,
 		`weir_shadow_hits_total{domain="shop",path="user=a%2F\"b"} 3`,
 	}
 	// The share above which hits are near is a setting: a help with a figure of its own would be wrong for others.
@@ -53,7 +63,7 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 		t.Errorf("/metrics lacks %s", help)
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got\n%s\nwant\n%s\nthe sum over outcomes must be all hits, and a rule without hits costs no series",
+		t.Errorf("got\n%s\nwant\n%s\nthe sum over outcomes must be all hits, and each series is there before its first, or increase() would not see that",
 			strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -2,8 +2,12 @@
 package stats
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,11 +22,12 @@ import (
 // Metrics is the process's metrics. All its methods may be called by any number of goroutines.
 type Metrics struct {
 	registry *prometheus.Registry
-	requests [limit.Outcomes]prometheus.Counter
+	requests [limit.Outcomes]atomic.Uint64
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
-	reloads  [2]prometheus.Counter // rejected, applied
+	loads    [2]atomic.Uint64 // rejected, applied
 	current  prometheus.Gauge
+	loaded   prometheus.Gauge
 }
 
 // New makes the metrics of a process of this version.
@@ -30,11 +35,9 @@ func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	register := promauto.With(m.registry)
-	requests := register.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_requests_total", Help: "Rate-limit requests answered, by outcome.",
-	}, []string{"outcome"})
-	for o := range m.requests {
-		m.requests[o] = requests.WithLabelValues(limit.Outcome(o).String())
+	for _, o := range outcomes {
+		m.Counter("weir_requests_total", "Rate-limit requests answered, by outcome.",
+			map[string]string{"outcome": o.String()}, func() float64 { return float64(m.answered(o)) })
 	}
 	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
@@ -45,13 +48,17 @@ func New(version string) *Metrics {
 		Name: "weir_panics_total",
 		Help: "Panics that were caught while a request was answered. Each is a defect: please report it.",
 	})
-	reloads := register.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_config_loads_total", Help: "Configurations read, by whether they were put in force.",
-	}, []string{"result"})
-	m.reloads = [2]prometheus.Counter{reloads.WithLabelValues("rejected"), reloads.WithLabelValues("applied")}
+	for i, result := range []string{"rejected", "applied"} {
+		m.Counter("weir_config_loads_total", "Configurations read, by whether they were put in force.",
+			map[string]string{"result": result}, func() float64 { return float64(m.loads[i].Load()) })
+	}
 	m.current = register.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
+	})
+	m.loaded = register.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_config_loaded_timestamp_seconds",
+		Help: "When the configuration in force was put in force, in Unix seconds; 0 for never.",
 	})
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
@@ -62,22 +69,46 @@ func New(version string) *Metrics {
 
 // Observe counts a request; it makes Metrics an rls.Observer.
 func (m *Metrics) Observe(o limit.Outcome, took time.Duration) {
-	m.requests[o].Inc()
+	m.requests[o].Add(1)
 	m.seconds.Observe(took.Seconds())
+}
+
+// answered returns how many requests have had an outcome of that name.
+func (m *Metrics) answered(o limit.Outcome) uint64 {
+	n := m.requests[o].Load()
+	if o == limit.Unavailable {
+		n += m.requests[limit.Unconfigured].Load()
+	}
+	return n
+}
+
+// Requests returns how many requests have had each outcome.
+func (m *Metrics) Requests() (n [limit.Outcomes]uint64) {
+	for o := range n {
+		n[o] = m.requests[o].Load()
+	}
+	return n
+}
+
+// ConfigLoads returns how many configurations were put in force, and how many were rejected.
+func (m *Metrics) ConfigLoads() (applied, rejected uint64) {
+	return m.loads[1].Load(), m.loads[0].Load()
 }
 
 // Panicked counts a panic that was caught.
 func (m *Metrics) Panicked() { m.panics.Inc() }
 
-// ConfigLoaded counts a configuration that was read, and whether it was put in force.
-func (m *Metrics) ConfigLoaded(applied bool) {
-	if applied {
-		m.reloads[1].Inc()
-		m.current.Set(1)
-	} else {
-		m.reloads[0].Inc()
-		m.current.Set(0)
-	}
+// ConfigApplied counts a configuration that was put in force, and notes when.
+func (m *Metrics) ConfigApplied(now time.Time) {
+	m.loads[1].Add(1)
+	m.current.Set(1)
+	m.loaded.Set(float64(now.UnixMilli()) / 1000)
+}
+
+// ConfigRejected counts one that was not, or only in part.
+func (m *Metrics) ConfigRejected() {
+	m.loads[0].Add(1)
+	m.current.Set(0)
 }
 
 // Gauge adds a value that is asked for at each scrape; labels tell it from others of that name.
@@ -95,7 +126,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Hits adds the totals of each rule that has had hits. Values are no labels: requests choose them.
+// Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for
+// where it begins, and increase() would not see the first hits. Values are no labels: requests choose them.
 func (m *Metrics) Hits(r *hits.Recorder) { m.registry.MustRegister(hitsCollector{r}) }
 
 var (
@@ -117,15 +149,39 @@ func (hitsCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- shadowTotal
 }
 
+// Collect sends the series of each metric in the order in which they are shown: else sorting them would take the most of
+// a scrape of many rules.
 func (c hitsCollector) Collect(to chan<- prometheus.Metric) {
-	send := func(d *prometheus.Desc, total uint64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(total), labels...)
+	all := c.recorder.AllTotals()
+	slices.SortFunc(all, func(a, b hits.Totals) int {
+		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))
+	})
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(t hits.Totals) bool { return t.Domain != all[0].Domain })
+		if n < 0 {
+			n = len(all)
+		}
+		sendDomain(to, all[:n])
+		all = all[n:]
 	}
-	for _, t := range c.recorder.Totals() {
-		send(hitsTotal, t.Within, t.Domain, t.Path, "within")
-		send(hitsTotal, t.Over, t.Domain, t.Path, "over")
-		send(hitsTotal, t.Degraded, t.Domain, t.Path, "degraded")
-		send(nearTotal, t.Near, t.Domain, t.Path)
-		send(shadowTotal, t.Shadow, t.Domain, t.Path)
+}
+
+// sendDomain sends the series of a domain.
+func sendDomain(to chan<- prometheus.Metric, rules []hits.Totals) {
+	for _, one := range []struct {
+		desc   *prometheus.Desc
+		total  func(t *hits.Totals) uint64
+		labels []string // besides domain and path
+	}{
+		{hitsTotal, func(t *hits.Totals) uint64 { return t.Degraded }, []string{"degraded"}},
+		{hitsTotal, func(t *hits.Totals) uint64 { return t.Over }, []string{"over"}},
+		{hitsTotal, func(t *hits.Totals) uint64 { return t.Within }, []string{"within"}},
+		{nearTotal, func(t *hits.Totals) uint64 { return t.Near }, nil},
+		{shadowTotal, func(t *hits.Totals) uint64 { return t.Shadow }, nil},
+	} {
+		for i := range rules {
+			labels := append([]string{rules[i].Domain, rules[i].Path}, one.labels...)
+			to <- prometheus.MustNewConstMetric(one.desc, prometheus.CounterValue, float64(one.total(&rules[i])), labels...)
+		}
 	}
 }

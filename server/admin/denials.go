@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/server/denials"
+)
+
+// What the number of rules may be.
+const usualDenials, maxDenials = 20, 1000
+
+// Denials serves GET /api/v1/denials: the last denial of each rule, the newest first. Values of descriptors, which may be
+// personal, are only for those who ask for them. All fields are needed.
+type Denials struct {
+	Recorder *denials.Recorder
+	Rules    Rules
+	Since    time.Time        // when the recorder was made
+	Now      func() time.Time // the clock that denials are noted by
+}
+
+// DenialsAnswer is what /api/v1/denials answers.
+type DenialsAnswer struct {
+	Since   float64        `json:"since"` // Unix seconds; nothing is known of what was before
+	Now     float64        `json:"now"`   // likewise, when it was answered
+	Denials []DenialAnswer `json:"denials"`
+	More    int            `json:"more"` // rules that were left out
+}
+
+// DenialAnswer is a rule that has denied requests, and its last denial.
+type DenialAnswer struct {
+	At             float64 `json:"at"` // Unix seconds, of the last
+	Domain         string  `json:"domain"`
+	Path           string  `json:"path"`  // as it is stored
+	Limit          string  `json:"limit"` // 10/minute
+	Name           string  `json:"name,omitempty"`
+	Algorithm      string  `json:"algorithm"`
+	Hits           uint64  `json:"hits"`             // that the last asked for
+	Count          uint64  `json:"count"`            // that counted then
+	RetrySeconds   *int64  `json:"retry_seconds"`    // from now, until a request like the last would pass; null for never
+	DecidedBy      string  `json:"decided_by"`       // store, deny_cache, look, local, policy
+	Shadow         bool    `json:"shadow,omitempty"` // denied nothing, as shadow mode let it pass
+	Quota          bool    `json:"quota,omitempty"`
+	Override       bool    `json:"override,omitempty"` // the request brought the limit with it
+	DeniedRequests uint64  `json:"denied_requests"`    // since the start
+	DeniedHits     uint64  `json:"denied_hits"`
+	Descriptor     string  `json:"descriptor,omitempty"` // of the last, if values were asked for
+}
+
+func (d *Denials) register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /api/v1/denials", func(w http.ResponseWriter, r *http.Request) {
+		a, err := d.answer(r)
+		if err != nil {
+			status, text := describe(err, "")
+			http.Error(w, text, status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = curves.WriteJSON(w, a) // the client is gone if this fails
+	})
+}
+
+func (d *Denials) answer(r *http.Request) (*DenialsAnswer, error) {
+	values, err := queryOf(r)
+	if err == nil {
+		err = checkNames(values, "domain", "path", "values", "n")
+	}
+	if err != nil {
+		return nil, err
+	}
+	q, n, err := questionOf(values)
+	if err != nil {
+		return nil, err
+	}
+	all := d.Recorder.List(q)
+	if len(all) == 0 {
+		if err := d.known(q); err != nil {
+			return nil, err
+		}
+	}
+	now := d.Now()
+	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}, More: len(all) - min(n, len(all))}
+	for i := range all[:min(n, len(all))] {
+		a.Denials = append(a.Denials, describeDenial(&all[i], now))
+	}
+	return a, nil
+}
+
+func questionOf(values url.Values) (q denials.Question, n int, err error) {
+	q, n = denials.Question{Domain: values.Get("domain"), Path: values.Get("path")}, usualDenials
+	if text := values.Get("n"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxDenials {
+			return q, 0, refuse(http.StatusBadRequest, "n must be a whole number from 1 to %d, not %q.", maxDenials, text)
+		}
+	}
+	if text := values.Get("values"); text != "" {
+		if q.Values, err = strconv.ParseBool(text); err != nil {
+			return q, 0, refuse(http.StatusBadRequest, "values must be true or false, not %q.", text)
+		}
+	}
+	return q, n, nil
+}
+
+// known refuses a domain or a path that no file configures: nothing would be denied there, however long one waits.
+func (d *Denials) known(q denials.Question) error {
+	config := d.Rules.Config()
+	if config == nil || q.Domain == "" && q.Path == "" {
+		return nil
+	}
+	names := config.DomainNames()
+	for _, name := range names {
+		if q.Domain == "" || q.Domain == name {
+			names = nil
+			break
+		}
+	}
+	if names != nil {
+		return refuse(http.StatusNotFound, "No file configures domain %s; configured are %s.", descriptors.Shown(q.Domain), descriptors.Listed(names))
+	}
+	for _, rule := range config.Rules() {
+		if (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path)) {
+			return nil
+		}
+	}
+	if q.Path == "" {
+		return nil // a domain without rules
+	}
+	return refuse(http.StatusNotFound, "%s", config.MissingPath(q.Domain, q.Path))
+}
+
+func describeDenial(k *denials.Kept, now time.Time) DenialAnswer {
+	last := &k.Last
+	a := DenialAnswer{
+		At: seconds(last.At), Domain: k.Domain, Path: k.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
+		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.By.String(),
+		Shadow: k.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: k.Requests, DeniedHits: k.Hits,
+		Descriptor: k.Descriptor,
+	}
+	if left := last.LeftAt(now); left != denials.Never {
+		whole := int64(denials.Seconds(left) / time.Second)
+		a.RetrySeconds = &whole
+	}
+	return a
+}
+
+// seconds returns a time in Unix seconds, to the microsecond.
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/denials"
+)
+
+const denying = `domain: shop
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 10, unit: minute, name: users}
+    descriptors: [{key: path, value: /pay, rate_limit: {requests_per_unit: 5, unit: minute}}]
+`
+
+// denialsPort is a port on which, at noon, 20 seconds have passed since ann was denied, and 10 since bob.
+func denialsPort(t testing.TB, user string) http.Handler {
+	t.Helper()
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(denying)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	recorder := denials.New()
+	table := recorder.Table(config)
+	note := func(before, retry time.Duration, hits uint64, shadow bool, d descriptors.Descriptor) {
+		rule := config.Match("shop", d).Rule
+		table.Note(rule, "shop", shadow, &denials.Denial{At: noon.Add(-before), Limit: rule.Limits[0], Hits: hits, Count: 10, RetryIn: retry}, d)
+	}
+	pay := descriptors.Descriptor{{Key: "user", Value: user}, {Key: "path", Value: "/pay"}}
+	note(30*time.Second, time.Minute, 1, false, pay)
+	note(20*time.Second, 40500*time.Millisecond, 2, false, pay)
+	note(10*time.Second, denials.Never, 99, true, pay[:1])
+	p := Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Denials: &Denials{
+		Recorder: recorder, Rules: fixed{config}, Since: noon.Add(-time.Hour), Now: func() time.Time { return noon }}}
+	return Handler(p)
+}
+
+// get asks a port.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
+	w := get(denialsPort(t, "ann"), "/api/v1/denials")
+	const want = `{"since":1795258833,"now":1795262433,"denials":[` +
+		`{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99},` +
+		`{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
+		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}],"more":0}`
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
+		t.Errorf("%d\n%s\nwant\n%s", w.Code, got, want)
+	}
+}
+
+func TestDenialsTakeEitherFormOfAPathAndANumber(t *testing.T) {
+	h := denialsPort(t, "ann")
+	for query, want := range map[string][2]int{
+		"path=user/path=%252Fpay": {1, 0}, "path=user/path=/pay": {1, 0}, "domain=shop": {2, 0}, "n=1": {1, 1}, "domain=shop&path=user": {1, 0},
+	} {
+		var a DenialsAnswer
+		w := get(h, "/api/v1/denials?"+query)
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Denials) != want[0] || a.More != want[1] {
+			t.Errorf("%s: %s (%v); want %d rules, and %d more", query, w.Body, err, want[0], want[1])
+		}
+	}
+}
+
+func TestWrongQuestionsAboutDenialsAreRefusedWithASentence(t *testing.T) {
+	h := denialsPort(t, "ann")
+	for query, want := range map[string]string{
+		"n=0": "400 n must be a whole number from 1 to 1000", "n=x": "400 n must", "values=yes": "400 values must be true or false",
+		"user=ann": `400 Parameter "user" is unknown`, "domain=shpo": "404 No file configures domain shpo; configured are shop.",
+		"domain=shop&path=usr": "404 No rule of domain shop has the path usr; weir check DIR lists the rules.", "path=/pay": "404 No rule has the path /pay; these hold it: user/path=/pay.",
+	} {
+		w := get(h, "/api/v1/denials?"+query)
+		if got := fmt.Sprint(w.Code, " ", w.Body); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
+	for query, want := range map[string]bool{"": false, "?values=false": false, "?values=true": true} {
+		w := get(denialsPort(t, "ann"), "/api/v1/denials"+query)
+		if got := strings.Contains(w.Body.String(), `"descriptor":"user=ann,path=/pay"`); got != want || w.Code != 200 {
+			t.Errorf("%q: values are shown: %t (%d %s); want %t: they may be personal", query, got, w.Code, w.Body, want)
+		}
+		if !want && strings.Contains(w.Body.String(), "ann") {
+			t.Errorf("%q: %s; want no value in it", query, w.Body)
+		}
+	}
+}
+
+func FuzzDenialsAreJSONWhateverValuesHold(f *testing.F) {
+	for _, seed := range []string{"ann", "\x00\x1b[2J\r\n", "\xff\xfe\x80", `"\`, strings.Repeat("é", 400), "<&>\u2028"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, user string) {
+		w := get(denialsPort(t, user), "/api/v1/denials?values=true")
+		var a DenialsAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Denials) != 2 || !utf8.Valid(w.Body.Bytes()) {
+			t.Fatalf("%q is answered with %d %q (%v)", user, w.Code, w.Body, err)
+		}
+		if got := a.Denials[0].Descriptor; !strings.HasPrefix(got, "user=") {
+			t.Errorf("%q is shown as %q", user, got)
+		}
+	})
+}

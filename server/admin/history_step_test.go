@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+func TestEveryStepIsExactAndWhole(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 3 {
+		k, tr := randomHistory(t, r)
+		for range 40 {
+			length := int64(1) + r.Int64N([]int64{3600, 86400, 100 * 86400}[r.IntN(3)])
+			to := k.now.Unix() + 86400 - r.Int64N(120*86400)
+			step := []int64{900, 3600, 5400, 6 * 3600, 86400, 7 * 86400}[r.IntN(6)]
+			zone := []string{"UTC", "Europe/Berlin", "Asia/Kolkata"}[r.IntN(3)]
+			parameters := url.Values{"from": {fmt.Sprint(to - length)}, "to": {fmt.Sprint(to)}, "tz": {zone}, "step": {fmt.Sprint(step)}}
+			a := k.answer(t, parameters)
+			if err := tr.check(a); err != nil {
+				t.Fatalf("seed %d: %s: %v", seed, parameters.Encode(), err)
+			}
+			if a.From > to-length || a.To < to || a.Step < step || (a.Step > step) != (len(a.Warnings) > 0 && strings.HasPrefix(a.Warnings[0], "Steps of ")) {
+				t.Fatalf("seed %d: %s is answered for %d to %d in steps of %d, with the warnings %q", seed, parameters.Encode(), a.From,
+					a.To, a.Step, a.Warnings)
+			}
+			for _, s := range a.Series {
+				for _, p := range s.Points {
+					if a.Step < 86400 && (p.Width != a.Step || p.Start%a.Step != 0) || p.Partial != (p.Start+p.Width > k.now.Unix()) {
+						t.Fatalf("seed %d: %s: point %+v is not a whole step of %d, or is not over before %d", seed, parameters.Encode(), p, a.Step,
+							k.now.Unix())
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct {
+		promise, query string
+		step           int64
+		warning        string
+	}{
+		{"days are stored", "from=-80d&step=15m&outcome=within", 86400,
+			"Steps of 15m were asked for, but buckets of 1d are stored in this range, and none is split: these are of 1d."},
+		{"hours are stored", "from=-21d&to=-19d&step=90m&outcome=within", 7200,
+			"Steps of 90m were asked for, but buckets of 1h are stored in this range, and none is split: these are of 2h."},
+		{"minutes are stored", "from=-1h&step=1m", 60, ""},
+		{"weeks of days", "from=-80d&step=1w", 7 * 86400, ""},
+	} {
+		code, body := k.get("/api/v1/history?domain=shop&" + c.query)
+		var a curves.HistoryAnswer
+		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
+			t.Fatalf("%s: %d %s", c.promise, code, body)
+		}
+		if got := strings.Join(a.Warnings, " "); a.Step != c.step || got != c.warning {
+			t.Errorf("%s: steps of %d with the warning %q, want %d and %q", c.promise, a.Step, got, c.step, c.warning)
+		}
+	}
+	k = newKept(t, noon)
+	for at := noon.Unix() - 8*86400; at < noon.Unix(); at += 43200 { // late hits are minutes, however old they are
+		k.add(t, hit{annWithin, at, 1})
+	}
+	code, body := k.get("/api/v1/history?from=-8d&step=1m")
+	if want := `{"error":"step: this range has 11521 steps of 1m, more than 10000: use at least 2m."}`; code != 400 || body != want {
+		t.Errorf("8 days by the minute gave %d %.200s, want 400 %s", code, body, want)
+	}
+	if code, body := k.get("/api/v1/history?from=-8d&step=2m"); code != 200 {
+		t.Errorf("the step that the refusal offered gave %d %.200s", code, body)
+	}
+	if code, body := k.get("/api/v1/history?from=0&to=253402300800&step=1m"); code != 400 || !strings.Contains(body, "more than 10000: use at least 294d") {
+		t.Errorf("all of time by the minute gave %d %.200s", code, body)
+	}
+}
+
+func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
+	k := threeMonths(t)
+	for query, want := range map[string]int64{
+		"from=2026-11-21":                                     1795219200,
+		"from=2026-11-21&tz=Europe/Berlin":                    1795215600,
+		"from=2026-11-21T11:00":                               1795258800,
+		"from=2026-11-21+12:00&tz=Europe/Berlin":              1795258800,
+		"from=2026-11-20&to=2026-11-21&outcome=over&points=1": 1795132800,
+	} {
+		if a := k.answer(t, mustQuery(t, query)); a.From != want {
+			t.Errorf("%s begins at %d, want %d", query, a.From, want)
+		}
+	}
+	var top curves.TopAnswer
+	if code, body := k.get("/api/v1/history/top?from=2026-11-21&tz=Asia/Kolkata"); code != 200 || json.Unmarshal([]byte(body), &top) != nil || top.From != 1795199400 {
+		t.Errorf("top from a day in Kolkata gave %d %s, want it from 1795199400", code, body)
+	}
+}
+
+func mustQuery(t *testing.T, query string) url.Values {
+	t.Helper()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func TestANameThatIsUnknownIsAnsweredWithThoseNearIt(t *testing.T) {
+	k := threeMonths(t)
+	for i := range 9 {
+		k.add(t, hit{history.ID{Domain: "api", Path: fmt.Sprintf("path=%%2Fv%d%%2FLogin", i)}, noon.Unix(), 1},
+			hit{history.ID{Domain: "api", Path: "tenant", Value: fmt.Sprintf("tenant=%%2Fn%d", i)}, noon.Unix(), 1})
+	}
+	for _, c := range []struct{ promise, query, want string }{
+		{"a part of a path", "path=/pay", "No rule has the path /pay; these hold it: user/path=/pay."},
+		{"a part of the stored form", "path=%252Fpay&domain=shop", "No rule has the path %2Fpay; these hold it: user/path=/pay."},
+		{"a part of many, in other letters", "path=/login", "No rule has the path /login; these hold it: path=/v0/Login, path=/v1/Login, " +
+			"path=/v2/Login, path=/v3/Login, path=/v4/Login and 4 more."},
+		{"a rule of another domain", "domain=shop&path=from", "Domain shop has no rule from; there is one in mail."},
+		{"nothing like it", "path=checkout", ""},
+		{"a domain mistyped", "domain=shp", "There is no history of domain shp; there is of api, mail, shop."},
+		{"a rule that keeps no values", "domain=mail&path=from&value=bob",
+			"No values are kept of this: a rule keeps those of its entries with value_to_metric: true or detailed_metric: true."},
+		{"a value that is not kept", "path=user&value=ann", "The value ann is not kept; these are: bob."},
+		{"a part of a value", "path=tenant&value=/n7", "The value /n7 is not kept; these are: tenant=/n7, tenant=/n0, tenant=/n1, tenant=/n2, " +
+			"tenant=/n3 and 4 more."},
+	} {
+		for _, path := range []string{"", "/top", "/verify"} {
+			code, body := k.get("/api/v1/history" + path + "?" + c.query)
+			var a struct{ Warnings []string }
+			if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
+				t.Fatalf("%s: %d %s", c.promise, code, body)
+			}
+			if got := strings.Join(a.Warnings, " "); got != c.want {
+				t.Errorf("%s, of %s: got %q, want %q", c.promise, path, got, c.want)
+			}
+		}
+	}
+	if a := k.answer(t, url.Values{"path": {"tenant"}, "value": {"tenant=/n7"}}); len(a.Series) != 1 || a.Series[0].Value != "tenant=%2Fn7" {
+		t.Errorf("a value as people are shown it gives %+v, want that series", a.Series)
+	}
+}
+
+func TestARangeWithoutHitsSaysWhereThereAreSome(t *testing.T) {
+	k := threeMonths(t)
+	since, until := noon.Truncate(24*time.Hour).Add(-80*24*time.Hour).Unix(), noon.Unix()/60*60+60
+	var top curves.TopAnswer
+	code, body := k.get("/api/v1/history/top?from=2020-01-01&to=2020-02-01")
+	if err := json.Unmarshal([]byte(body), &top); err != nil || code != 200 || top.Since != since || top.Until != until {
+		t.Errorf("top of a month long before gave %d %s, want since %d until %d", code, body, since, until)
+	}
+	a := k.answer(t, url.Values{"from": {"2020-01-01"}, "to": {"2020-02-01"}, "domain": {"mail"}})
+	if a.Since != noon.Truncate(24*time.Hour).Add(-40*24*time.Hour).Unix() || a.Until != until-120 {
+		t.Errorf("a month long before gives since %d until %d", a.Since, a.Until)
+	}
+}

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+type inForce struct{ config *descriptors.Config }
+
+func (c inForce) Config() *descriptors.Config { return c.config }
+
+// rulesShown is what /rlconfig shows of files.
+func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
+	t.Helper()
+	var config *descriptors.Config
+	if len(files) > 0 {
+		all := make([]yaml.File, len(files))
+		for i, text := range files {
+			all[i] = yaml.File{Name: string(rune('a'+i)) + ".yaml", Data: []byte(text)}
+		}
+		var problems yaml.Problems
+		config, problems = yaml.Parse(all, o)
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := httptest.NewRecorder()
+	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
+		ServeHTTP(w, httptest.NewRequest("GET", "/rlconfig", nil))
+	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("/rlconfig gives %d %q, want text", w.Code, w.Header().Get("Content-Type"))
+	}
+	return w.Body.String()
+}
+
+func TestRulesAreShownInTheLinesOfRatelimit(t *testing.T) {
+	const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: MINUTE, requests_per_unit: 20}
+    descriptors:
+      - {key: path, value: /pay=1%, quota_mode: true, rate_limit: {unit: week, requests_per_unit: 4294967295}}
+  - {key: plan, value: "gold*", shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: nothing}
+`
+	const bank = "domain: bank\ndescriptors: [{key: a, value: b, rate_limit: {unit: second, requests_per_unit: 1}}]"
+	want := `bank.a_b: unit=SECOND requests_per_unit=1, shadow_mode: false, quota_mode: false
+shop.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false
+shop.plan_gold*: unit=DAY requests_per_unit=0, shadow_mode: true, quota_mode: false
+shop.user: unit=MINUTE requests_per_unit=20, shadow_mode: false, quota_mode: false
+shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: false, quota_mode: true
+`
+	if got := rulesShown(t, yaml.Options{Algorithm: descriptors.FixedWindow}, shop, bank); got != want {
+		t.Errorf("/rlconfig shows\n%s\nwant\n%s", got, want)
+	}
+	if got := rulesShown(t, yaml.Options{}); got != "" {
+		t.Errorf("without a configuration /rlconfig shows %q, want nothing", got)
+	}
+}
+
+func TestEachOfARulesLimitsHasALine(t *testing.T) {
+	const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {unit: minute, requests_per_unit: 10}
+      - {unit: hour, unit_multiplier: 6, requests_per_unit: 500}
+`
+	want := `shop.user: unit=MINUTE requests_per_unit=10, shadow_mode: false, quota_mode: false
+shop.user: unit=HOUR requests_per_unit=500, shadow_mode: false, quota_mode: false, unit_multiplier: 6
+`
+	if got := rulesShown(t, yaml.Options{}, shop); got != want {
+		t.Errorf("/rlconfig shows\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestThePortListsWhatItServes(t *testing.T) {
+	get := func(h http.Handler, path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Code, w.Body.String()
+	}
+	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a.b: 1\n")) })
+	full := Handler(Parts{Readiness: ready{}, Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
+	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
+	_, listed := get(full, "/")
+	_, barelyListed := get(bare, "/")
+	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {
+		if code, _ := get(full, path); code != 200 || !strings.Contains(listed, path) {
+			t.Errorf("%s is answered with %d and listed as %q", path, code, listed)
+		}
+		if code, _ := get(bare, path); code != 404 || strings.Contains(barelyListed, path) {
+			t.Errorf("%s, which is not served, is answered with %d and listed as %q", path, code, barelyListed)
+		}
+	}
+}

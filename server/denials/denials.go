@@ -1,0 +1,68 @@
+// Package denials keeps, for each rule, the last request that it refused, and how many there were: the answer to "why was
+// this denied?". It logs a sample of them. Read it from [Recorder] downwards.
+//
+// What was only counted and let through by shadow mode is kept apart. What is kept is bounded: one denial, and at most so
+// many bytes of its descriptor, for each rule in force that has refused something, and some minutes longer for rules that
+// are gone. Values of descriptors may be personal: they are handed out only to those who ask for them.
+package denials
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Never is the RetryIn of a denial that no wait ends: more hits were asked than the limit ever allows.
+const Never time.Duration = math.MaxInt64
+
+// Decider is who decided that a request is refused.
+type Decider uint8
+
+// Who decides.
+const (
+	ByStore     Decider = iota // it counted
+	ByDenyCache                // this process knew the store's denial, which still held
+	ByLook                     // the store looked and did not count, as the request was refused for another descriptor
+	ByLocal                    // this process counted by itself, as the store was away
+	ByPolicy                   // nobody counted: the store was away, and the failure policy is to deny
+)
+
+// String returns the decider's name in JSON and logs.
+func (d Decider) String() string {
+	return [...]string{"store", "deny_cache", "look", "local", "policy"}[min(d, ByPolicy)]
+}
+
+// Denial is one descriptor of a request that was refused, under the limit that refused it.
+type Denial struct {
+	At       time.Time
+	Limit    descriptors.Limit // the strictest of those that were reached
+	Override bool              // the request brought the limit with it
+	Quota    bool              // refused together with all other quotas of the request
+	Hits     uint64            // asked for; 0 of one that only looked
+	Count    uint64            // hits that counted under the limit just before; 0 if nobody counted
+	RetryIn  time.Duration     // from At, until a check of this size would pass, or Never
+	By       Decider
+}
+
+// LeftAt returns how long, from now, the denied check would still be refused: Never, or at least 0.
+func (d *Denial) LeftAt(now time.Time) time.Duration {
+	if d.RetryIn == Never {
+		return Never
+	}
+	return max(0, d.RetryIn-max(0, now.Sub(d.At)))
+}
+
+// Kept is what is known about a rule that has refused requests, or, Shadow, would have.
+type Kept struct {
+	Domain, Path string // as it is stored, history.Unmatched for limits that requests bring without any rule
+	Shadow       bool   // it refuses nothing, as it or the whole process is in shadow mode
+	Last         Denial // or one that is less than a millisecond older
+	Descriptor   string // of the last, as weir call reads it, cut to MaxDescriptor; "" unless values were asked for
+	// Requests and Hits were refused since the process began, or since the rule came back after it was forgotten. A
+	// request counts once for each of its descriptors that the rule refused.
+	Requests, Hits uint64
+}
+
+// MaxDescriptor is how many bytes of a descriptor are kept. One that is longer ends in an ellipsis.
+const MaxDescriptor = 512

@@ -1,0 +1,353 @@
+package denials
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 10, unit: minute, name: burst}
+    descriptors:
+      - {key: path, value: /pay, rate_limit: {requests_per_unit: 5, unit: minute}}
+  - {key: tenant, rate_limit: {requests_per_unit: 7, unit: hour}}
+`
+
+// moved has another rule in front, and no tenants.
+const moved = `
+domain: shop
+descriptors:
+  - {key: first, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
+`
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func parse(t testing.TB, text string) *descriptors.Config {
+	t.Helper()
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// world is a configuration in force.
+type world struct {
+	recorder *Recorder
+	config   *descriptors.Config
+	table    *Table
+}
+
+func newWorld(t testing.TB, text string) *world {
+	w := &world{recorder: New()}
+	w.apply(t, text)
+	return w
+}
+
+func (w *world) apply(t testing.TB, text string) {
+	w.config = parse(t, text)
+	w.table = w.recorder.Table(w.config)
+}
+
+// deny notes a denial of so many hits, of a descriptor of the domain shop.
+func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descriptor) {
+	rule := w.config.Match("shop", d).Rule
+	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
+	w.table.Note(rule, "shop", shadow, &denial, d)
+}
+
+func entry(key, value string) descriptors.Descriptor {
+	return descriptors.Descriptor{{Key: key, Value: value}}
+}
+
+func TestTheLastDenialOfEachRuleIsKeptNewestFirst(t *testing.T) {
+	w := newWorld(t, shop)
+	w.deny(noon, 1, false, entry("user", "ann"))
+	w.deny(noon.Add(time.Second), 2, false, append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"}))
+	w.deny(noon.Add(2*time.Second), 3, false, entry("user", "bob"))
+	w.deny(noon.Add(3*time.Second), 4, true, entry("user", "eve"))
+	w.deny(noon.Add(4*time.Second), 5, false, entry("nothing", "x"))
+	var got []string
+	for _, k := range w.recorder.List(Question{Values: true}) {
+		got = append(got, fmt.Sprintf("%s %s shadow=%t %d in %d: %s", k.Domain, k.Path, k.Shadow, k.Hits, k.Requests, k.Descriptor))
+	}
+	want := []string{
+		"shop " + history.Unmatched + " shadow=false 5 in 1: nothing=x",
+		"shop user shadow=true 4 in 1: user=eve",
+		"shop user shadow=false 4 in 2: user=bob",
+		"shop user/path=%2Fpay shadow=false 2 in 1: user=ann,path=/pay",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("kept are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestAQuestionTakesEitherFormOfAPath(t *testing.T) {
+	w := newWorld(t, shop)
+	w.deny(noon, 1, false, append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"}))
+	w.deny(noon, 1, false, entry("tenant", "a"))
+	for _, path := range []string{"user/path=%2Fpay", "user/path=/pay"} {
+		got := w.recorder.List(Question{Domain: "shop", Path: path})
+		if len(got) != 1 || got[0].Path != "user/path=%2Fpay" || got[0].Descriptor != "" {
+			t.Errorf("%s finds %+v; want the one rule, without the values of a descriptor that nobody asked for", path, got)
+		}
+	}
+	if got := w.recorder.List(Question{Domain: "bank"}); len(got) != 0 {
+		t.Errorf("domain bank finds %+v; want nothing", got)
+	}
+}
+
+func TestAnUnknownDomainKeepsNothing(t *testing.T) {
+	w := newWorld(t, shop)
+	for i := range 1000 {
+		w.table.Note(nil, fmt.Sprint("made-up-", i), false, &Denial{At: noon}, entry("a", "b"))
+	}
+	if n := len(w.recorder.List(Question{})); n != 0 {
+		t.Errorf("%d unknown domains are kept; requests choose their names, so memory would be theirs", n)
+	}
+}
+
+// The oracle counts by itself. Whatever is kept as the last is one that there was, whole.
+func TestConcurrentDenialsAreCountedExactlyAndNeverTorn(t *testing.T) {
+	w := newWorld(t, shop)
+	const goroutines, each = 8, 5000
+	var want [3]struct{ hits, requests atomic.Uint64 }
+	keys := []string{"user", "tenant", "nothing"}
+	var running sync.WaitGroup
+	for g := range goroutines {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(g), 1))
+			for range each {
+				k, hits := random.IntN(len(keys)), 1+random.Uint64N(500)
+				// Limit, RetryIn and descriptor all say how many hits it had, so a mixture of two denials shows.
+				denial := Denial{At: noon.Add(time.Duration(random.IntN(1000)) * keepEvery), Hits: hits, Count: hits, RetryIn: time.Duration(hits),
+					Limit: descriptors.Limit{Requests: hits}}
+				d := entry(keys[k], strings.Repeat("x", int(hits)))
+				w.table.Note(w.config.Match("shop", d).Rule, "shop", false, &denial, d)
+				want[k].hits.Add(hits)
+				want[k].requests.Add(1)
+			}
+		})
+	}
+	whole := func() {
+		for _, k := range w.recorder.List(Question{Values: true}) {
+			n := k.Last.Hits
+			_, value, _ := strings.Cut(k.Descriptor, "=")
+			torn := k.Last.Count != n || k.Last.Limit.Requests != n || k.Last.RetryIn != time.Duration(n)
+			if torn || n <= MaxDescriptor-20 && uint64(len(value)) != n {
+				t.Fatalf("%s keeps %+v of %q; want one denial, not parts of two", k.Path, k.Last, k.Descriptor)
+			}
+		}
+	}
+	done := make(chan struct{})
+	go func() { running.Wait(); close(done) }()
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false
+		default:
+		}
+		whole()
+	}
+	for _, k := range w.recorder.List(Question{}) {
+		i := map[string]int{"user": 0, "tenant": 1, history.Unmatched: 2}[k.Path]
+		if h, r := want[i].hits.Load(), want[i].requests.Load(); k.Hits != h || k.Requests != r {
+			t.Errorf("%s counts %d hits in %d requests; want %d in %d: each denial once", k.Path, k.Hits, k.Requests, h, r)
+		}
+	}
+}
+
+func TestAReloadKeepsWhatStaysAndForgetsWhatIsGoneAfterTenMinutes(t *testing.T) {
+	w := newWorld(t, shop)
+	w.deny(noon, 1, false, entry("user", "ann"))
+	w.deny(noon, 1, false, entry("tenant", "a"))
+	w.apply(t, moved)
+	w.deny(noon.Add(time.Second), 2, false, entry("user", "bob"))
+	has := func(path string) bool { return len(w.recorder.List(Question{Path: path})) == 1 }
+	w.recorder.Sweep(noon)
+	w.recorder.Sweep(noon.Add(grace - time.Second))
+	if !has("tenant") {
+		t.Error("the denial of a rule that went some minutes ago is forgotten; a reload must not hide why something was denied")
+	}
+	w.recorder.Sweep(noon.Add(grace))
+	if has("tenant") {
+		t.Error("the denial of a rule that is gone for ten minutes is kept; reloads would fill memory")
+	}
+	w.recorder.Sweep(noon.Add(1000 * time.Hour))
+	all := w.recorder.List(Question{})
+	if len(all) != 1 || all[0].Requests != 2 || all[0].Hits != 3 {
+		t.Errorf("after a reload %+v is kept; want user alone, with both of its denials", all)
+	}
+}
+
+func TestARuleThatComesBackIsNotForgotten(t *testing.T) {
+	w := newWorld(t, shop)
+	w.deny(noon, 1, false, entry("tenant", "a"))
+	w.apply(t, moved)
+	w.recorder.Sweep(noon)
+	w.apply(t, shop)
+	w.recorder.Sweep(noon.Add(grace))
+	w.apply(t, moved)
+	w.recorder.Sweep(noon.Add(grace + time.Second))
+	if len(w.recorder.List(Question{Path: "tenant"})) != 1 {
+		t.Error("a rule that came back and went again is forgotten at once; its ten minutes begin anew")
+	}
+}
+
+// A request that began before a reload may be the first that a rule refuses, after the new table has looked for such rules.
+func TestARuleInForceIsKeptWhateverTableFirstDeniedIt(t *testing.T) {
+	w := newWorld(t, shop)
+	before := w.table
+	w.apply(t, shop)
+	d := entry("tenant", "a")
+	before.Note(w.config.Match("shop", d).Rule, "shop", false, &Denial{At: noon, Hits: 1}, d)
+	before.Note(nil, "shop", true, &Denial{At: noon, Hits: 1}, entry("nothing", "x"))
+	w.recorder.Sweep(noon)
+	w.recorder.Sweep(noon.Add(grace))
+	if n := len(w.recorder.List(Question{})); n != 2 {
+		t.Errorf("of two rules in force that denied in the moment of a reload, %d are kept after ten minutes; want both", n)
+	}
+}
+
+func TestRulesThatAreGoneAreBoundedInNumber(t *testing.T) {
+	w := newWorld(t, shop)
+	for i := range 3 {
+		var text strings.Builder
+		text.WriteString("domain: shop\ndescriptors:\n")
+		for j := range 800 {
+			fmt.Fprintf(&text, "- {key: user, value: u%d-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i, j)
+		}
+		w.apply(t, text.String())
+		for j := range 800 {
+			w.deny(noon, 1, false, entry("user", fmt.Sprintf("u%d-%d", i, j)))
+		}
+		w.recorder.Sweep(noon.Add(time.Duration(i) * time.Second))
+	}
+	if n := len(w.recorder.slots); n != maxGone+800 {
+		t.Errorf("%d rules are kept; want the 800 in force and %d that are gone", n, maxGone)
+	}
+	kept := make(map[string]int) // by the configuration that went
+	for _, k := range w.recorder.List(Question{}) {
+		kept[strings.SplitN(k.Path, "-", 2)[0]]++
+	}
+	if kept["user=u1"] != 800 || kept["user=u0"] != maxGone-800 {
+		t.Errorf("kept are %v; want all 800 that went last, u1, and the rest of those that went first, u0", kept)
+	}
+}
+
+func TestAKnownRuleAllocatesNothing(t *testing.T) {
+	w := newWorld(t, shop)
+	d := entry("user", strings.Repeat("v", 2*MaxDescriptor))
+	rule := w.config.Match("shop", d).Rule
+	denial := Denial{At: noon, Hits: 1}
+	if n := testing.AllocsPerRun(100, func() { w.table.Note(rule, "shop", false, &denial, d) }); n != 0 {
+		t.Errorf("a denial allocates %v times; the request path pays for each of them", n)
+	}
+}
+
+// Whatever order denials are noted in, as a request may wait for its store while others come and go.
+func TestNoDenialIsAMillisecondNewerThanTheOneThatIsKept(t *testing.T) {
+	w := newWorld(t, shop)
+	var mu sync.Mutex
+	var newest time.Time
+	var running sync.WaitGroup
+	for g := range 8 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(g), 2))
+			for i := range 2000 {
+				at := noon.Add(time.Duration(i)*keepEvery/10 + time.Duration(random.Int64N(int64(20*keepEvery))))
+				w.deny(at, 1, false, entry("user", "ann"))
+				mu.Lock()
+				if at.After(newest) {
+					newest = at
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	kept := w.recorder.List(Question{})[0]
+	if old := newest.Sub(kept.Last.At); old < 0 || old >= keepEvery || kept.Requests != 16000 {
+		t.Errorf("the denial that is kept is %v older than the newest of %d; want less than %v, of 16000", old, kept.Requests, keepEvery)
+	}
+}
+
+func TestWhatIsLeftOfADenialIsCountedDown(t *testing.T) {
+	d := Denial{At: noon, RetryIn: 56 * time.Second}
+	for after, want := range map[time.Duration]time.Duration{
+		0: 56 * time.Second, 6 * time.Second: 50 * time.Second, time.Hour: 0, -time.Hour: 56 * time.Second, // a clock that was set back
+	} {
+		if got := d.LeftAt(noon.Add(after)); got != want {
+			t.Errorf("after %v, %v are left; want %v", after, got, want)
+		}
+	}
+	if d.RetryIn = Never; d.LeftAt(noon.Add(time.Hour)) != Never {
+		t.Error("a denial that no wait ends has an end")
+	}
+}
+
+func FuzzAKeptDescriptorIsBoundedAndWhole(f *testing.F) {
+	f.Add("user", "ann", "path", "/pay")
+	f.Add("user", strings.Repeat("é", 300), "a,b", `c\d`)
+	f.Add("user", strings.Repeat("a", MaxDescriptor-7)+"é", "", "")
+	f.Add("\x00\x1b[2J", "\xff\xfe", "k", strings.Repeat("\x80", 600))
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		of := descriptors.Descriptor{{Key: a, Value: b}, {Key: c, Value: d}}
+		whole, got := of.String(), string(of.AppendShort([]byte("before "), MaxDescriptor))
+		got = strings.TrimPrefix(got, "before ")
+		switch {
+		case len(got) > MaxDescriptor:
+			t.Errorf("%d bytes are kept of %q, want at most %d", len(got), whole, MaxDescriptor)
+		case len(whole) <= MaxDescriptor && got != whole:
+			t.Errorf("%q is kept of %q, which is short enough to be kept whole", got, whole)
+		case len(whole) > MaxDescriptor && !strings.HasPrefix(whole, strings.TrimSuffix(got, "…")):
+			t.Errorf("%q is no beginning of %q", got, whole)
+		case utf8.ValidString(whole) && !utf8.ValidString(got):
+			t.Errorf("%q is cut within a letter", got)
+		}
+	})
+}
+
+// BenchmarkNote is what the request path pays for a denial of a known rule: within the millisecond of the one that is kept,
+// and a millisecond later than that.
+func BenchmarkNote(b *testing.B) {
+	w := newWorld(b, shop)
+	d := append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"})
+	rule := w.config.Match("shop", d).Rule
+	denial := Denial{At: noon, Hits: 1, Limit: rule.Limits[0], RetryIn: time.Minute}
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w.table.Note(rule, "shop", false, &denial, d)
+		}
+	})
+	b.Run("all on one rule", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			mine := denial
+			for pb.Next() {
+				w.table.Note(rule, "shop", false, &mine, d)
+			}
+		})
+	})
+	b.Run("kept", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			denial.At = denial.At.Add(keepEvery)
+			w.table.Note(rule, "shop", false, &denial, d)
+		}
+	})
+}

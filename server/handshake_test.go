@@ -1,0 +1,64 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+)
+
+// Who asks clients for certificates has to hear of those that have none, and not be flooded by them.
+func TestClientsThatTLSRefusesAreTold(t *testing.T) {
+	mesh := certstest.New(t, "mesh")
+	config := mustTLS(t, certs.Server, newSecret(t, mesh, mesh, "weir").files(""))
+	var log bytes.Buffer
+	r := &refusals{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	connect := func(as func(net.Conn)) {
+		t.Helper()
+		client, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		go as(client)
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, _, err := r.ServerHandshake(conn); err == nil {
+			t.Error("a client without a certificate is let in")
+		}
+	}
+	connect(func(c net.Conn) { _ = c.Close() })
+	if log.Len() > 0 {
+		t.Errorf("a probe of the port is told: %s", &log)
+	}
+	for range 3 {
+		connect(func(c net.Conn) {
+			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() // that of a client without a certificate succeeds
+			_, _ = c.Read(make([]byte, 1))
+		})
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
+		t.Errorf("three clients are told in %d lines; want one, with an address:\n%s", n, &log)
+	}
+	r.tell("later:1", errors.New("no"), time.Now().Add(refusalGap))
+	if !strings.Contains(log.String(), "client=later:1 error=no others_since=2") {
+		t.Errorf("the next line is\n%s\nwant it to tell of the two others", &log)
+	}
+}

@@ -1,0 +1,190 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/guard"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// keeping is a limiter that keeps denials, on a clock that stands still until it is moved.
+type keeping struct {
+	limiter *limit.Limiter
+	clock   *clock
+	kept    *denials.Recorder
+}
+
+func newKeeping(t testing.TB, o limit.Options, file string) *keeping {
+	t.Helper()
+	k := &keeping{kept: denials.New()}
+	o.Denials = k.kept
+	k.limiter, k.clock, _ = newLimiterWith(t, o, file)
+	return k
+}
+
+func (k *keeping) ask(t *testing.T, hits uint32, ds ...limit.Descriptor) *limit.Call {
+	t.Helper()
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: hits, Descriptors: ds, At: k.clock.now()}}
+	if err := k.limiter.Decide(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// list returns what is kept, a line each, sorted.
+func (k *keeping) list() string {
+	var lines []string
+	for _, d := range k.kept.List(denials.Question{Values: true}) {
+		l := &d.Last
+		line := fmt.Sprintf("%s %s %d of %d hits denied", d.Path, l.Limit.String(), l.Hits, d.Hits)
+		for what, is := range map[string]bool{"shadow": d.Shadow, "quota": l.Quota, "override": l.Override, "by " + l.By.String(): l.By != denials.ByStore} {
+			if is {
+				line += " " + what
+			}
+		}
+		lines = append(lines, line+": "+d.Descriptor)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+const refusing = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limits: [{requests_per_unit: 3, unit: minute, name: burst}, {requests_per_unit: 100, unit: hour}]
+  - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: q1, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: q2, quota_mode: true, rate_limit: {requests_per_unit: 2, unit: minute}}
+  - {key: closed, rate_limit: {requests_per_unit: 0, unit: minute}}
+  - {key: free, rate_limit: {unlimited: true}}
+`
+
+func TestWhatIsRefusedIsKept(t *testing.T) {
+	user, shadow := one("user", "ann"), one("shadow", "s")
+	for _, tc := range []struct {
+		promise string
+		options limit.Options
+		ask     func(k *keeping)
+		want    string
+	}{
+		{"what passes is not kept", limit.Options{}, func(k *keeping) { k.ask(t, 3, user, one("free", "f"), one("none", "n")) }, ""},
+		{"the limit that refused, and the hits that were asked", limit.Options{}, func(k *keeping) { k.ask(t, 3, user); k.ask(t, 2, user) },
+			"user 3/minute 2 of 2 hits denied: user=ann"},
+		{"shadow mode is kept apart", limit.Options{}, func(k *keeping) { k.ask(t, 1, shadow); k.ask(t, 1, shadow) },
+			"shadow 1/minute 1 of 1 hits denied shadow: shadow=s"},
+		{"a shadow beside a refusal", limit.Options{}, func(k *keeping) { k.ask(t, 2, shadow, one("closed", "c")) },
+			"closed 0/minute 2 of 2 hits denied: closed=c\nshadow 1/minute 2 of 2 hits denied shadow: shadow=s"},
+		{"only what refuses, not what the request has besides", limit.Options{}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
+			"closed 0/minute 1 of 1 hits denied: closed=c"},
+		{"all in shadow mode", limit.Options{Shadow: true}, func(k *keeping) { k.ask(t, 1, one("closed", "c")) },
+			"closed 0/minute 1 of 1 hits denied shadow: closed=c"},
+		{"one quota of two refuses nothing", limit.Options{}, func(k *keeping) { k.ask(t, 2, one("q1", "a"), one("q2", "a")) }, ""},
+		{"all quotas together refuse", limit.Options{}, func(k *keeping) { k.ask(t, 3, one("q1", "a"), one("q2", "a")) },
+			"q1 1/minute 3 of 3 hits denied quota: q1=a\nq2 2/minute 3 of 3 hits denied quota: q2=a"},
+		{"a quota beside a refusal refuses as well", limit.Options{}, func(k *keeping) { k.ask(t, 2, one("q1", "a"), one("closed", "c")) },
+			"closed 0/minute 2 of 2 hits denied: closed=c\nq1 1/minute 2 of 2 hits denied quota: q1=a"},
+		{"a look counts no hits", limit.Options{}, func(k *keeping) { k.ask(t, 3, user); k.ask(t, 1, with(user, own(0))) },
+			"user 3/minute 0 of 0 hits denied: user=ann"},
+		{"a limit that the request brings, in the rule's place", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(user, override(2, descriptors.Hour, 1))) },
+			"user 2/hour 9 of 9 hits denied override: user=ann"},
+		{"one without a rule", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(one("none", "n"), override(2, descriptors.Hour, 5))) },
+			history.Unmatched + " 2/5hour 9 of 9 hits denied override: none=n"},
+		{"spared descriptors are not kept", limit.Options{Spare: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
+			"closed 0/minute 1 of 1 hits denied: closed=c"},
+	} {
+		t.Run(tc.promise, func(t *testing.T) {
+			k := newKeeping(t, tc.options, refusing)
+			tc.ask(k)
+			if got := k.list(); got != tc.want {
+				t.Errorf("kept is\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
+	k := newKeeping(t, limit.Options{}, refusing)
+	k.ask(t, 3, one("user", "ann"))
+	k.clock.nanos.Add(int64(20 * time.Second))
+	k.ask(t, 1, one("user", "ann"))
+	all := k.kept.List(denials.Question{})
+	if len(all) != 1 || !all[0].Last.At.Equal(k.clock.now()) || all[0].Last.Count != 3 {
+		t.Fatalf("kept is %+v; want the denial of now, with the 3 hits that count", all)
+	}
+	left := all[0].Last.LeftAt(k.clock.now())
+	k.clock.nanos.Add(int64(left))
+	if c := k.ask(t, 1, one("user", "ann")); c.Over {
+		t.Errorf("it said that %v are left, and a request that waited so long is refused", left)
+	}
+	k.ask(t, 1, one("closed", "c"))
+	if last := k.kept.List(denials.Question{Path: "closed"})[0].Last; last.LeftAt(k.clock.now()) != denials.Never {
+		t.Errorf("what never passes is said to pass in %v", last.RetryIn)
+	}
+	if denials.Never != backend.Never {
+		t.Error("never is not what it is for stores")
+	}
+}
+
+func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
+	store, clk := newStore(t)
+	kept := denials.New()
+	l, _ := newLimiterOn(t, guard.New(away{store}, guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
+	k := &keeping{l, clk, kept}
+	k.ask(t, 1, one("user", "ann"))
+	if got, want := k.list(), "user 3/minute 1 of 1 hits denied by policy: user=ann"; got != want {
+		t.Errorf("kept is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// away is a store that answers nothing.
+type away struct{ guard.Store }
+
+func (away) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("the server is away")}}
+	}
+	return nil
+}
+
+// The oracle counts what each verdict says of each descriptor.
+func TestKeptDenialsAddUpToWhatTheVerdictsSay(t *testing.T) {
+	k := newKeeping(t, limit.Options{}, refusing)
+	random := rand.New(rand.NewPCG(7, 7))
+	type total struct{ requests, hits uint64 }
+	want := make(map[string]total)
+	keys := []string{"user", "shadow", "q1", "q2", "closed", "free", "none"}
+	for range 3000 {
+		var ds []limit.Descriptor
+		for range 1 + random.IntN(3) {
+			ds = append(ds, one(keys[random.IntN(len(keys))], fmt.Sprint(random.IntN(4))))
+		}
+		hits := 1 + random.Uint32N(3)
+		c := k.ask(t, hits, ds...)
+		for i, s := range c.Statuses {
+			name := ds[i].Entries[0].Key
+			if s.Shadow || s.Over && c.Over {
+				want[name] = total{want[name].requests + 1, want[name].hits + uint64(hits)}
+			}
+		}
+		k.clock.nanos.Add(random.Int64N(int64(2 * time.Second)))
+	}
+	got := make(map[string]total)
+	for _, d := range k.kept.List(denials.Question{}) {
+		got[d.Path] = total{d.Requests, d.Hits}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || len(want) < 5 {
+		t.Errorf("kept add up to %v; the verdicts say %v", got, want)
+	}
+}

@@ -1,0 +1,207 @@
+package limit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// domainsOf is a configuration of domains with one rule each.
+func domainsOf(t testing.TB, names ...string) *descriptors.Config {
+	t.Helper()
+	var files []yaml.File
+	for _, name := range names {
+		files = append(files, yaml.File{Name: name, Data: fmt.Appendf(nil,
+			"domain: %q\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n", name)})
+	}
+	c, problems := yaml.Parse(files, yaml.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// requests writes what was counted by domain: bank ok=1 over_limit=2. Outcomes without a request are left out.
+func requests(l *limit.Limiter) string {
+	lines := make(map[string]string)
+	for _, d := range l.Requests() {
+		lines[d.Domain] = d.Domain
+		for o, n := range d.Outcomes {
+			if n > 0 {
+				lines[d.Domain] += fmt.Sprintf(" %s=%d", limit.Outcome(o), n)
+			}
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		all = append(all, lines[name])
+	}
+	return strings.Join(all, ", ")
+}
+
+// try sends a request, whatever comes of it.
+func try(l *limit.Limiter, domain string, d ...limit.Descriptor) {
+	c := &limit.Call{Request: limit.Request{Domain: domain, Descriptors: d}}
+	_ = l.Decide(context.Background(), c)
+}
+
+func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
+	store, _ := newStore(t)
+	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	ann := one("user", "ann")
+	expect := func(want, why string) {
+		t.Helper()
+		if got := requests(l); got != want {
+			t.Errorf("%s: counted is\n%s, want\n%s", why, got, want)
+		}
+	}
+	try(l, "shop", ann)
+	expect("__none__ unavailable=1, __unknown__", "before the first configuration no domain is unknown")
+	l.Apply(domainsOf(t, "bank", "shop"))
+	expect("__none__ unavailable=1, __unknown__, bank, shop", "a domain is there before its first request")
+	for range 3 {
+		try(l, "shop", ann)
+	}
+	try(l, "shop")
+	try(l, "", ann)
+	try(l, "shpo", ann)
+	try(l, "another", ann)
+	counted := "__none__ invalid=1 unavailable=1, __unknown__ ok=2, bank, shop ok=1 over_limit=2 invalid=1"
+	expect(counted, "each request counts once")
+	l.Apply(domainsOf(t, "shop"))
+	expect(counted, "one reload after a domain has gone it is still there, for requests under way")
+	l.Apply(domainsOf(t, "shop"))
+	try(l, "bank", ann)
+	expect("__none__ invalid=1 unavailable=1, __unknown__ ok=3, shop ok=1 over_limit=2 invalid=1", "a domain has gone for good")
+	for i := range 100 {
+		l.Apply(domainsOf(t, "shop", fmt.Sprint("passing-", i)))
+	}
+	try(l, "shop", ann)
+	expect("__none__ invalid=1 unavailable=1, __unknown__ ok=3, passing-98, passing-99, shop ok=1 over_limit=3 invalid=1",
+		"a domain that is in force goes on, whatever comes and goes beside it")
+}
+
+func TestABrokenDomainIsKnown(t *testing.T) {
+	store, _ := newStore(t)
+	var log bytes.Buffer
+	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
+	try(l, "shop", one("user", "ann"))
+	if got, want := requests(l), "__none__, __unknown__, shop unavailable=1"; got != want || log.Len() > 0 {
+		t.Errorf("counted is %s, want %s; logged is %q, want nothing: files name it", got, want, &log)
+	}
+}
+
+// Requests are counted while configurations change: none is lost, and no series of a domain in force goes down.
+func TestReloadsLoseNoRequestOfADomain(t *testing.T) {
+	store, _ := newStore(t)
+	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	configs := []*descriptors.Config{domainsOf(t, "shop"), domainsOf(t, "shop", "bank"), domainsOf(t, "shop", "news")}
+	l.Apply(configs[0])
+	const senders, each = 4, 2000
+	var sending sync.WaitGroup
+	for range senders {
+		sending.Go(func() {
+			for range each {
+				try(l, "shop", one("other", "x"))
+			}
+		})
+	}
+	for i := range 300 {
+		l.Apply(configs[i%3])
+	}
+	sending.Wait()
+	if got := requests(l); !strings.Contains(got, fmt.Sprintf("shop ok=%d", senders*each)) {
+		t.Errorf("counted is %s, want each of %d requests under shop", got, senders*each)
+	}
+}
+
+func TestAnUnknownDomainIsLoggedOnceWithTheRemedy(t *testing.T) {
+	store, _ := newStore(t)
+	var log bytes.Buffer
+	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	ann := one("user", "ann")
+	try(l, "shpo", ann)
+	if log.Len() > 0 {
+		t.Errorf("before the first configuration nothing is unknown, but logged is %s", &log)
+	}
+	l.Apply(domainsOf(t, "Shop", "bank"))
+	logged := func(why string, lines int, texts ...string) {
+		t.Helper()
+		if got := strings.Count(log.String(), "\n"); got != lines {
+			t.Errorf("%s: there are %d lines, want %d:\n%s", why, got, lines, &log)
+		}
+		for _, text := range texts {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("%s: the log lacks %s:\n%s", why, text, &log)
+			}
+		}
+		log.Reset()
+	}
+	for range 3 {
+		try(l, "shpo", ann)
+		try(l, "Shop", ann)
+	}
+	logged("a misspelt domain", 1, "level=WARN", "domain=shpo", "did_you_mean=Shop", `known="Shop, bank"`)
+	try(l, "elsewhere", ann)
+	if strings.Contains(log.String(), "did_you_mean") {
+		t.Errorf("no domain is near: %s", &log)
+	}
+	logged("one that is like no other", 1, "domain=elsewhere")
+	try(l, "a\x1b[31m\nb"+strings.Repeat("x", 5000), ann)
+	if log.Len() > 1000 {
+		t.Errorf("a name of a request makes a line of %d bytes", log.Len())
+	}
+	if strings.Contains(log.String(), "\x1b") {
+		t.Error("a name of a request reaches the terminal as it is")
+	}
+	logged("a name that is no name", 1)
+
+	l.Apply(domainsOf(t, "Shop", "bank"))
+	try(l, "shpo", ann)
+	logged("a reload that changes nothing about it", 0)
+	l.Apply(domainsOf(t, "Shop", "shpo"))
+	try(l, "shpo", ann)
+	logged("it is known", 0)
+	l.Apply(domainsOf(t, "Shop", "bank"))
+	try(l, "shpo", ann)
+	logged("it is unknown again", 1, "domain=shpo")
+}
+
+func TestOfManyUnknownDomainsAHundredAreNamed(t *testing.T) {
+	store, _ := newStore(t)
+	var log bytes.Buffer
+	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	l.Apply(domainsOf(t, "shop"))
+	var asking sync.WaitGroup
+	for sender := range 4 {
+		asking.Go(func() {
+			for i := range 1000 {
+				try(l, fmt.Sprintf("random-%d-%d", sender%2, i), one("user", "ann"))
+			}
+		})
+	}
+	asking.Wait()
+	if lines := strings.Count(log.String(), "\n"); lines != 101 || strings.Count(log.String(), "are not named here") != 1 {
+		t.Errorf("4,000 requests for 2,000 domains make %d lines, want 100, and one that no more are named", lines)
+	}
+	log.Reset()
+	l.Apply(domainsOf(t, "shop", "random-0-0", "random-1-0", "random-0-1", "random-1-1"))
+	for i := range 1000 {
+		try(l, fmt.Sprint("other-", i), one("user", "ann"))
+	}
+	if lines := strings.Count(log.String(), "\n"); lines < 2 || lines > 5 {
+		t.Errorf("some have become known, and %d lines follow; want as many names as have room, and that no more are named", lines)
+	}
+}

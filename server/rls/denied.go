@@ -1,0 +1,171 @@
+package rls
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// The fields of google.protobuf.Struct, of the entries of its map, and of a Value.
+const (
+	structFields protowire.Number = 1
+	entryKey     protowire.Number = 1
+	entryValue   protowire.Number = 2
+	valueNumber  protowire.Number = 2
+	valueString  protowire.Number = 3
+	valueStruct  protowire.Number = 5
+)
+
+// tells reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode.
+func (o *Options) tells(v *limit.Verdict) bool {
+	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver)
+}
+
+// deniedSize is the room for an entry with names and paths of the usual length: a longer one grows the answer.
+const deniedSize = 176
+
+// appendDenied writes entries of the Struct that is dynamic_metadata: denied, and shadow_denied, each a Struct of the rule
+// and the limit. They are written by hand, as a refusal must stay as cheap as what it refuses is not.
+func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
+	if by := denying(&c.Verdict); by != nil {
+		name, wait := "denied", retryIn(c.Statuses)
+		if c.Shadowed {
+			name, wait = "shadow_denied", by.RetryIn
+		}
+		dst = appendDenial(dst, name, s.about.of(c, by), wait)
+		if c.Shadowed {
+			return dst
+		}
+	}
+	for i := range c.Statuses {
+		if by := &c.Statuses[i]; by.Shadow {
+			return appendDenial(dst, "shadow_denied", s.about.of(c, by), by.RetryIn)
+		}
+	}
+	return dst
+}
+
+// denying returns the status that refuses the request, were it not for shadow mode: of those that are over the one that
+// makes wait longest; only quotas that are over, of which any one is enough, the one that makes wait shortest. It is nil
+// if none refuses it.
+func denying(v *limit.Verdict) *limit.Status {
+	if !v.Over && !v.Shadowed {
+		return nil
+	}
+	var longest, quota *limit.Status
+	for i := range v.Statuses {
+		switch s := &v.Statuses[i]; {
+		case !s.Over || s.Limit == nil:
+		case s.Quota:
+			if quota == nil || s.RetryIn < quota.RetryIn {
+				quota = s
+			}
+		case longest == nil || s.RetryIn > longest.RetryIn:
+			longest = s
+		}
+	}
+	if longest == nil {
+		return quota
+	}
+	return longest
+}
+
+// appendDenial writes one entry: what does not change about the rule and its limit, and the whole seconds after which it
+// lets pass, unless it never does.
+func appendDenial(dst []byte, name string, about []byte, wait time.Duration) []byte {
+	size := len(about)
+	if wait != backend.Never {
+		size += waitSize
+	}
+	value := sizeOf(size)
+	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst = appendText(dst, entryKey, name)
+	dst = appendHead(dst, entryValue, value)
+	dst = appendHead(dst, valueStruct, size)
+	dst = append(dst, about...)
+	if wait != backend.Never {
+		dst = appendNumber(dst, "retry_after", float64(wholeSeconds(wait)))
+	}
+	return dst
+}
+
+// waitSize is the size of a retry_after, whatever its number.
+var waitSize = len(appendNumber(nil, "retry_after", 0))
+
+// about has the fields that say which rule and limit refused a request, written once for each limit of a configuration.
+// The zero value is ready. It may be used by any number of goroutines.
+type about struct{ latest atomic.Pointer[aboutConfig] }
+
+// aboutConfig is what one configuration's limits have.
+type aboutConfig struct {
+	config  *descriptors.Config
+	written sync.Map // of *descriptors.Limit: []byte
+}
+
+// of returns the fields for a status of a call. They must not be changed.
+func (a *about) of(c *limit.Call, s *limit.Status) []byte {
+	if !s.Lasting() {
+		return appendAbout(nil, c.Domain, s)
+	}
+	in := a.latest.Load()
+	if in == nil || in.config != c.Config() { // what an earlier one had is let go
+		in = &aboutConfig{config: c.Config()}
+		a.latest.Store(in)
+	}
+	written, found := in.written.Load(s.Limit)
+	if !found {
+		written, _ = in.written.LoadOrStore(s.Limit, appendAbout(nil, c.Domain, s))
+	}
+	return written.([]byte)
+}
+
+// appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name if it
+// has one.
+func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
+	dst = appendField(dst, "domain", domain)
+	dst = appendField(dst, "path", s.Path())
+	dst = appendField(dst, "rule", descriptors.ReadablePath(s.Path()))
+	dst = appendField(dst, "limit", s.Limit.String())
+	if s.Limit.Name != "" {
+		dst = appendField(dst, "name", s.Limit.Name)
+	}
+	return dst
+}
+
+// appendField writes an entry whose value is a text. Lengths come before what they measure, from the inside out.
+func appendField(dst []byte, name, text string) []byte {
+	value := sizeOf(len(text))
+	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst = appendText(dst, entryKey, name)
+	dst = appendHead(dst, entryValue, value)
+	return appendText(dst, valueString, text)
+}
+
+// appendNumber writes an entry whose value is a number.
+func appendNumber(dst []byte, name string, n float64) []byte {
+	const value = 1 + 8
+	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst = appendText(dst, entryKey, name)
+	dst = appendHead(dst, entryValue, value)
+	dst = protowire.AppendTag(dst, valueNumber, protowire.Fixed64Type)
+	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(n))
+}
+
+// appendHead begins a field of so many bytes; sizeOf returns how many bytes all of the field has. Each tag here is of one.
+func appendHead(dst []byte, number protowire.Number, size int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.BytesType), uint64(size))
+}
+
+func sizeOf(size int) int { return 1 + protowire.SizeBytes(size) }
+
+func appendText(dst []byte, number protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(dst, number, protowire.BytesType), text)
+}

@@ -1,0 +1,113 @@
+package ratelimit_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats/ratelimit"
+)
+
+func text(t *testing.T, s *ratelimit.Statistics) string {
+	t.Helper()
+	var b strings.Builder
+	if err := s.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestStatisticsHaveTheNamesOfEnvoyproxyRatelimit(t *testing.T) {
+	w := newWorld(t, true)
+	w.metrics.ConfigRejected()
+	w.ask(t, 0, "user=ann", "dark=1", "nothing=1")
+	w.ask(t, 19, "dark=1")
+	w.ask(t, 2, "dark=1")
+	w.decide(t, limit.Request{Domain: "default/eg/http"})
+	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1", "b=1")})
+	w.metrics.Observe(limit.Unavailable, time.Second)
+	w.metrics.Observe(limit.Unconfigured, time.Second)
+	w.metrics.Observe(limit.Shadowed, time.Second)
+	const want = `ratelimit.localcache.entryCount: 7
+ratelimit.service.call.should_rate_limit.redis_error: 1
+ratelimit.service.call.should_rate_limit.service_error: 2
+ratelimit.service.config_load_error: 1
+ratelimit.service.config_load_success: 1
+ratelimit.service.global_shadow_mode: 1
+ratelimit.service.rate_limit.__unknown__.domain_not_found: 2
+ratelimit.service.rate_limit.default/eg/http.dark.near_limit: 4
+ratelimit.service.rate_limit.default/eg/http.dark.over_limit: 2
+ratelimit.service.rate_limit.default/eg/http.dark.shadow_mode: 2
+ratelimit.service.rate_limit.default/eg/http.dark.total_hits: 22
+ratelimit.service.rate_limit.default/eg/http.dark.within_limit: 20
+ratelimit.service.rate_limit.default/eg/http.user.total_hits: 1
+ratelimit.service.rate_limit.default/eg/http.user.within_limit: 1
+ratelimit_server.ShouldRateLimit.total_requests: 8
+`
+	if got := text(t, w.statistics); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestWithoutTalliesThereIsOnlyWhatIsCountedAnyway(t *testing.T) {
+	w := newWorld(t, false)
+	w.ask(t, 1, "user=ann")
+	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})
+	const want = "ratelimit.localcache.entryCount: 7\nratelimit.service.config_load_success: 1\nratelimit_server.ShouldRateLimit.total_requests: 2\n"
+	if got := text(t, w.statistics); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Requests choose domains and the values of descriptors: neither may make statistics, or memory, grow.
+func TestMadeUpDomainsAndValuesMakeNoMoreStatistics(t *testing.T) {
+	w := newWorld(t, true)
+	w.limit(t, 20_000) // of the store: its keys are another matter
+	c := new(limit.Call)
+	ask := func(domain, key, value string, override bool) {
+		c.Reset()
+		c.Domain = domain
+		d := c.AddDescriptor()
+		d.Entries = append(d.Entries, descriptors.Entry{Key: key, Value: value})
+		d.HasOverride, d.Override = override, limit.Override{Requests: 1, Unit: descriptors.Second}
+		if err := w.limiter.Decide(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func(from, to int) {
+		for i := from; i < to; i++ {
+			switch i % 4 {
+			case 0:
+				ask("d"+value(i), "user", "ann", true)
+			case 1:
+				ask("default/eg/http", "k"+value(i), value(i), true)
+			case 2:
+				ask("default/eg/http", "user", value(i), true)
+			case 3:
+				ask("default/eg/http", "tenant", value(i), false)
+			}
+		}
+	}
+	all(0, 20_000)
+	before, memory := strings.Count(text(t, w.statistics), "\n"), heap()
+	all(20_000, 140_000)
+	grown := int64(heap()) - int64(memory)
+	if after := strings.Count(text(t, w.statistics), "\n"); after != before {
+		t.Errorf("%d statistics became %d", before, after)
+	}
+	t.Logf("%d statistics; memory grew by %d bytes", before, grown)
+	if grown > 10<<20 {
+		t.Errorf("memory grew by %d bytes: a client that makes up domains or values must not fill it", grown)
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

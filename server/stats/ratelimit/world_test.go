@@ -1,0 +1,165 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats"
+	"github.com/weirproxy/weir/server/stats/ratelimit"
+)
+
+// rules and moreRules have rules of one, two and three levels; two that differ in the third only; and one that tells
+// values apart.
+const rules = `
+domain: default/eg/http
+descriptors:
+- {key: user, rate_limit: &limit {requests_per_unit: 20, unit: year, algorithm: fixed_window}}
+- {key: tenant, value_to_metric: true, rate_limit: *limit}
+- {key: dark, shadow_mode: true, rate_limit: *limit}
+- key: route
+  value: r1
+  descriptors:
+  - {key: masked_remote_address, value: 0.0.0.0/0, rate_limit: *limit}
+  - key: method
+    value: GET
+    descriptors:
+    - {key: path, value: /a, rate_limit: *limit}
+    - {key: path, value: /b, rate_limit: *limit}
+`
+
+const moreRules = rules + `
+- {key: late, rate_limit: *limit}
+`
+
+// world is a limiter and its statistics.
+type world struct {
+	limiter    *limit.Limiter
+	recorder   *hits.Recorder
+	metrics    *stats.Metrics
+	statistics *ratelimit.Statistics
+}
+
+func newWorld(t testing.TB, tallies bool) *world {
+	t.Helper()
+	w := &world{recorder: hits.New(0), metrics: stats.New("test")}
+	if tallies {
+		w.recorder.KeepTallies()
+	}
+	w.statistics = ratelimit.New(ratelimit.Config{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
+		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}})
+	w.limit(t, 1<<20)
+	w.metrics.ConfigApplied(time.Now())
+	return w
+}
+
+// limit makes a limiter of rules on a new store, which has room for so many keys.
+func (w *world) limit(t testing.TB, keys int) {
+	t.Helper()
+	store, err := memory.Open(memory.Config{MaxKeys: keys, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.limiter = limit.New(store, limit.Options{Algorithm: descriptors.FixedWindow}, w.recorder)
+	w.load(t, rules)
+}
+
+func (w *world) load(t testing.TB, file string) {
+	t.Helper()
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(file)}}, yaml.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.limiter.Apply(c)
+}
+
+// ask asks for hits on descriptors, each written k=v,k=v.
+func (w *world) ask(t testing.TB, hits uint32, written ...string) {
+	t.Helper()
+	w.decide(t, limit.Request{Domain: "default/eg/http", Hits: hits, Descriptors: read(t, written...)})
+}
+
+func read(t testing.TB, written ...string) (all []limit.Descriptor) {
+	t.Helper()
+	for _, text := range written {
+		d, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, limit.Descriptor{Entries: d})
+	}
+	return all
+}
+
+func (w *world) decide(t testing.TB, r limit.Request) {
+	c := &limit.Call{Request: r}
+	err := w.limiter.Decide(context.Background(), c)
+	if err != nil && !errors.Is(err, limit.ErrNoDescriptors) {
+		t.Error(err)
+	}
+	w.metrics.Observe(c.Outcome(err), time.Millisecond)
+}
+
+// run asks at random from several goroutines; one of them calls now before each of its requests. It returns how many hits
+// each rule got, by the name of its total.
+func (w *world) run(t testing.TB, requests int, now func(i int)) map[string]uint64 {
+	t.Helper()
+	asked := map[string]string{
+		"user=ann": "user", "user=bob": "user", "tenant=a": "tenant_a", "tenant=b.c": "tenant_b.c", "dark=1": "dark",
+		"route=r1,masked_remote_address=0.0.0.0/0": "route_r1.masked_remote_address_0_0_0_0/0",
+		"route=r1,method=GET,path=/a":              "route_r1.method_GET.path_/a",
+		"route=r1,method=GET,path=/b":              "route_r1.method_GET.path_/b",
+	}
+	var written []string
+	for d := range asked {
+		written = append(written, d)
+	}
+	got := make(map[string]uint64)
+	var mu sync.Mutex
+	var senders sync.WaitGroup
+	const parallel = 4
+	for sender := range parallel {
+		senders.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(sender), 7))
+			mine := make(map[string]uint64)
+			for i := range requests / parallel {
+				if sender == 0 {
+					now(i)
+				}
+				d, hits := written[r.IntN(len(written))], uint32(1+r.IntN(3))
+				w.ask(t, hits, d)
+				mine["ratelimit.service.rate_limit.default/eg/http."+asked[d]+".total_hits"] += uint64(hits)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for name, n := range mine {
+				got[name] += n
+			}
+		})
+	}
+	senders.Wait()
+	return got
+}
+
+// value returns a value of that number.
+func value(i int) string { return strconv.FormatInt(int64(i)+1<<40, 36) }
+
+// unknown is a request of a domain that is not there.
+func unknown(t testing.TB) limit.Request {
+	return limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")}
+}

@@ -1,0 +1,229 @@
+package statsd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats/ratelimit"
+)
+
+// counted are statistics of so many requests of each of many gauges.
+type counted struct {
+	requests [limit.Outcomes]uint64
+	loads    uint64
+}
+
+func (c *counted) statistics() *ratelimit.Statistics {
+	return ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }})
+}
+
+// add reads lines, and adds their counters to sums. What is torn is nothing.
+func add(t *testing.T, sums map[string]uint64, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			continue
+		}
+		name, value, _ := strings.Cut(line, ":")
+		n, err := strconv.ParseUint(strings.TrimSuffix(value, "|c\n"), 10, 64)
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		sums[name] += n
+	}
+}
+
+func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	var log bytes.Buffer
+	c := new(counted)
+	s := New(Config{Network: "tcp", Address: address, Form: Plain(nil), Statistics: c.statistics(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 5 {
+		c.requests[limit.OK]++
+		s.send(t.Context())
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "level=INFO") {
+		t.Errorf("nobody listens, and five attempts log\n%s; want one line", &log)
+	}
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	sums := make(map[string]uint64)
+	for range 3 { // each time the other side hangs up, as one that is restarted does
+		c.requests[limit.OK]++
+		c.loads++
+		s.send(t.Context())
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, 64<<10)
+		n := 0
+		for want := 2; bytes.Count(text[:n], []byte("\n")) < want; {
+			more, err := conn.Read(text[n:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += more
+		}
+		add(t, sums, string(text[:n]))
+		conn.Close()
+		for s.conn.SetDeadline(time.Time{}) == nil { // until that is known here
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if got := sums["ratelimit_server.ShouldRateLimit.total_requests"]; got != 8 {
+		t.Errorf("%d requests came, 8 were made", got)
+	}
+	if got := sums["ratelimit.service.config_load_success"]; got != 3 {
+		t.Errorf("%d loads came, 3 were made", got)
+	}
+}
+
+// shortConn takes so many bytes, and then fails.
+type shortConn struct {
+	net.Conn
+	room int
+	took []byte
+}
+
+func (c *shortConn) Write(p []byte) (int, error) {
+	n := min(len(p), c.room)
+	c.room -= n
+	c.took = append(c.took, p[:n]...)
+	if n < len(p) {
+		return n, errors.New("the connection broke")
+	}
+	return n, nil
+}
+
+func (c *shortConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *shortConn) Close() error                     { return nil }
+
+// A connection breaks anywhere, in the middle of a line too: each line that came whole counts, and is not sent again.
+func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
+	c := new(counted)
+	s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Form: Plain(nil), Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
+	r := rand.New(rand.NewPCG(1, 2))
+	sums := make(map[string]uint64)
+	for range 2000 {
+		for o := range c.requests {
+			c.requests[o] += r.Uint64N(3)
+		}
+		conn := &shortConn{room: r.IntN(300)}
+		s.conn = conn
+		s.send(t.Context())
+		s.hangUp()
+		add(t, sums, string(conn.took))
+	}
+	conn := &shortConn{room: 1 << 20}
+	s.conn = conn
+	s.send(t.Context())
+	add(t, sums, string(conn.took))
+	for name, want := range map[string]uint64{
+		"ratelimit.service.global_shadow_mode":                   c.requests[limit.Shadowed],
+		"ratelimit.service.call.should_rate_limit.redis_error":   c.requests[limit.Unavailable],
+		"ratelimit.service.call.should_rate_limit.service_error": c.requests[limit.Invalid] + c.requests[limit.Unconfigured],
+	} {
+		if sums[name] != want {
+			t.Errorf("%s: %d came, %d were counted", name, sums[name], want)
+		}
+	}
+}
+
+// One who accepts and never reads must not hold the sender for longer than its patience.
+func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := new(counted)
+	s := New(Config{Network: "tcp", Address: listener.Addr().String(), Form: Plain(map[string]string{"long": strings.Repeat("x", 16<<20)}),
+		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
+	c.loads, c.requests[limit.OK] = 1, 1
+	if err := s.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	s.send(ctx)
+	t.Logf("given up after %v", time.Since(begin))
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	whole, err := io.ReadAll(conn)
+	sums := make(map[string]uint64)
+	if add(t, sums, string(whole)); len(sums) != 0 || len(s.due) != 2 {
+		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(s.due), err)
+	}
+}
+
+func TestTimesAreSampledEvenly(t *testing.T) {
+	var all times
+	for round := range 3 {
+		for i := range 10 * maxTimes {
+			all.add(time.Duration(i))
+		}
+		sample, rate := all.take()
+		sum := 0.0
+		for _, took := range sample {
+			sum += float64(took) / float64(len(sample))
+		}
+		if len(sample) != maxTimes || rate != 0.1 || sum < 4000 || sum > 6000 {
+			t.Errorf("round %d: %d times at a rate of %v, %v in the mean; want %d at 0.1, about 5000: early ones count no more than late ones",
+				round, len(sample), rate, sum, maxTimes)
+		}
+	}
+	if sample, _ := all.take(); len(sample) != 0 {
+		t.Errorf("%d times are there twice", len(sample))
+	}
+	all.add(5)
+	if sample, rate := all.take(); len(sample) != 1 || sample[0] != 5 || rate != 1 {
+		t.Errorf("%v at %v, want the one time that there was", sample, rate)
+	}
+	if n := testing.AllocsPerRun(1000, func() { all.add(time.Millisecond) }); n != 0 {
+		t.Errorf("a time costs %v allocations, want none", n)
+	}
+}
+
+func TestMogrifiersAreCheckedBeforeTheyAreUsed(t *testing.T) {
+	for _, tc := range []struct{ pattern, name, value, want string }{
+		{"(", "a", "b", "pattern"}, {"a(b)", "$2", "b", "$2"}, {"a(b)", "$1", "x$3", "$3"}, {"a", "$99999999999999999999", "b", "$9"},
+	} {
+		if _, err := NewMogrifier(tc.pattern, tc.name, map[string]string{"k": tc.value}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v; want an error that names %s", tc, err, tc.want)
+		}
+	}
+	m, err := NewMogrifier(`^a\.(.*)\.b$`, "$1x", map[string]string{"z": "1", "k": "$0,$1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := Tagged(nil, []Mogrifier{m})
+	for name, want := range map[string]string{"a.c.b": "cx |#k:a.c.b_c,z:1", "c": "c "} {
+		if begin, end := form(name); begin+" "+end != want {
+			t.Errorf("%s becomes %q %q, want %q", name, begin, end, want)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+)
+
+// secret is a mounted Secret: a certificate, its key, and the authorities to trust.
+type secret struct{ dir string }
+
+func newSecret(t testing.TB, authorities *certstest.Authority, by *certstest.Authority, names ...string) secret {
+	t.Helper()
+	s := secret{t.TempDir()}
+	s.renew(t, authorities, by, names...)
+	return s
+}
+
+// renew replaces all of it in one step.
+func (s secret) renew(t testing.TB, authorities *certstest.Authority, by *certstest.Authority, names ...string) {
+	t.Helper()
+	cert, key := by.Issue(t, names...)
+	certstest.Mount(t, s.dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authorities.PEM})
+}
+
+func (s secret) files(san string) certs.Files {
+	at := func(name string) string { return filepath.Join(s.dir, name) }
+	return certs.Files{Cert: at("tls.crt"), Key: at("tls.key"), CA: at("ca.crt"), SAN: san}
+}
+
+func mustTLS(t testing.TB, make func(certs.Files, *slog.Logger) (*tls.Config, error), f certs.Files) *tls.Config {
+	t.Helper()
+	c, err := make(f, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// dial returns a client of its own connection.
+func (r *running) dial(t testing.TB, config *tls.Config) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(r.grpcLis.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableRetry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// hitOver makes a call, and returns the name in the certificate of the server that answered.
+func hitOver(conn *grpc.ClientConn) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	var server peer.Peer
+	if _, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, request("shop", "ann"), grpc.Peer(&server)); err != nil {
+		return "", err
+	}
+	return server.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName, nil
+}
+
+// Both sides' certificates are replaced again and again, while some callers keep their connection and others come anew
+// for each call.
+func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
+	const rotations, callers = 30, 4
+	ca := certstest.New(t, "mesh")
+	weirs, envoys := newSecret(t, ca, ca, "weir", "0"), newSecret(t, ca, ca, "envoy", "0")
+	r := start(t, Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))})
+	r.configure(t)
+	client := mustTLS(t, certs.Client, envoys.files("weir"))
+
+	var calls [callers]atomic.Int64
+	var failed atomic.Int64
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	for i := range calls {
+		running.Go(func() {
+			conn := r.dial(t, client)
+			for done := false; !done; {
+				if _, err := hitOver(conn); err != nil {
+					failed.Add(1)
+					t.Errorf("call %d of caller %d: %v", calls[i].Load(), i, err)
+				}
+				calls[i].Add(1)
+				if i%2 == 0 { // the others come anew
+					conn.Close()
+					conn = r.dial(t, client)
+				}
+				select {
+				case <-stop:
+					done = true
+				default:
+				}
+			}
+			conn.Close()
+		})
+	}
+	for n := range rotations {
+		weirs.renew(t, ca, ca, "weir", string(rune('a'+n)))
+		envoys.renew(t, ca, ca, "envoy", string(rune('a'+n)))
+		for i := range calls {
+			for until := calls[i].Load() + 3; calls[i].Load() < until; time.Sleep(time.Millisecond) {
+			}
+		}
+	}
+	close(stop)
+	running.Wait()
+	var all int64
+	for i := range calls {
+		all += calls[i].Load()
+	}
+	t.Logf("%d calls over %d rotations, %d failed", all, rotations, failed.Load())
+	conn := r.dial(t, client)
+	defer conn.Close()
+	if name, err := hitOver(conn); err != nil || name != "weir "+string(rune('a'+rotations-1)) {
+		t.Errorf("at the end the server shows %q, %v; want its newest certificate", name, err)
+	}
+}
+
+func TestOnlyTheRightClientsAreServed(t *testing.T) {
+	mesh, next := certstest.New(t, "mesh"), certstest.New(t, "next")
+	weirs := newSecret(t, mesh, mesh, "weir")
+	r := start(t, Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))})
+	r.configure(t)
+	client := func(by *certstest.Authority, name string) *tls.Config {
+		return mustTLS(t, certs.Client, newSecret(t, mesh, by, name).files("weir"))
+	}
+	nobody := weirs.files("weir")
+	nobody.Cert, nobody.Key = "", ""
+	ofMesh, ofNext := client(mesh, "envoy"), client(next, "envoy")
+	try := func(what string, c *tls.Config, want codes.Code) {
+		t.Helper()
+		conn := r.dial(t, c)
+		defer conn.Close()
+		if _, err := hitOver(conn); status.Code(err) != want {
+			t.Errorf("%s: got %v, want %v", what, err, want)
+		}
+	}
+	try("no certificate", mustTLS(t, certs.Client, nobody), codes.Unavailable)
+	try("another authority's certificate", ofNext, codes.Unavailable)
+	try("another name", client(mesh, "other"), codes.Unavailable)
+	try("the right certificate", ofMesh, codes.OK)
+	if _, err := hitOver(r.conn); status.Code(err) != codes.Unavailable {
+		t.Errorf("plaintext: got %v, want UNAVAILABLE", err)
+	}
+
+	kept := r.dial(t, ofMesh)
+	defer kept.Close()
+	if _, err := hitOver(kept); err != nil {
+		t.Fatal(err)
+	}
+	weirs.renew(t, next, mesh, "weir")
+	try("a certificate whose authority was taken away", ofMesh, codes.Unavailable)
+	try("a certificate of the authority that came", ofNext, codes.OK)
+	if _, err := hitOver(kept); err != nil {
+		t.Errorf("a connection that was there: %v; want it to stay", err)
+	}
+}
