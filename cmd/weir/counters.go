@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -24,6 +22,7 @@ type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
 	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
+	Top   countersTop   `cmd:"" help:"List the keys of a domain or rule that are closest to their limits, or over them."`
 }
 
 func (*countersCommand) Help() string {
@@ -33,6 +32,7 @@ ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged t
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
+    weir counters top   --domain shop --path user/path=/pay -n 50
 
 --json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
 reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
@@ -75,20 +75,10 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 // ask sends one request and shows the answer; done is a sentence to put before it.
 func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, path string, query url.Values, done string) error {
 	body, err := c.fetch(ctx, method, path, query)
-	if err != nil {
-		return fmt.Errorf("counters: %s", terminal.Printable(err.Error()))
-	}
-	if c.JSON {
-		_, err = out.Out.Write(body)
-		return err
-	}
-	var answer admin.CountersAnswer
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("counters: %s does not answer as weir does: %w", c.Admin, err)
-	}
-	view := countersView{answer: answer, done: done, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
-	_, err = io.WriteString(out.Out, view.String())
-	return err
+	return printAnswer(out, asked{"counters", c.Admin, c.JSON}, body, err, func(a *admin.CountersAnswer) string {
+		view := countersView{answer: *a, done: done, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
+		return view.String()
+	})
 }
 
 // fetch checks the flags, sends the request and returns the body of a good answer. Its errors are for people.
@@ -96,11 +86,8 @@ func (c *countersTarget) fetch(ctx context.Context, method, path string, query u
 	if _, err := descriptors.ParseDescriptor(c.Descriptor); err != nil {
 		return nil, fmt.Errorf("--descriptor: %w", err)
 	}
-	for name, text := range map[string]string{"domain": c.Domain, "descriptor": c.Descriptor} {
-		if err := terminal.CheckUTF8(text); err != nil {
-			return nil, err
-		}
-		query.Set(name, text)
+	if err := setNames(query, map[string]string{"domain": c.Domain, "descriptor": c.Descriptor}); err != nil {
+		return nil, err
 	}
 	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}
 	if c.TokenFile != "" {

@@ -25,6 +25,16 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
+const goodShop = `domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 10, unit: minute}
+      - {requests_per_unit: 500, unit: hour, unit_multiplier: 2}
+    descriptors:
+      - {key: path, value: /pay, message: slow down, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: fixed_window}}
+`
+
 // countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
 func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 	t.Helper()
@@ -52,8 +62,10 @@ func countersPort(t *testing.T, g admin.Guard) *httptest.Server {
 	hit(3)
 	now = now.Add(21 * time.Second)
 	hit(6)
-	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(),
-		&admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)}, nil, false))
+	s := httptest.NewServer(admin.Handler(admin.Parts{
+		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: g, Log: slog.New(slog.DiscardHandler)},
+	}))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -19,7 +19,7 @@ const maxLocalKeys = 100_000
 func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) *counters {
 	replicas := func() int { return c.replicas(set.Replicas) }
 	g := guard.New(c, guard.Config{
-		Policy: set.OnFailure, Replicas: replicas,
+		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
 		Local: func() (backend.Counter, error) {
 			return memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log})
 		},
@@ -37,13 +37,13 @@ func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, redis: c.redis}
+	return &counters{Counter: g, Inspector: g, Lister: c.Lister, redis: c.redis, pools: c.pools}
 }
 
 // replicas returns how many processes share the counters: by their heartbeats, or configured where these are not known.
 func (c *counters) replicas(configured int) int {
 	most := 0
-	for _, s := range c.redis {
+	for _, s := range c.stores() {
 		most = max(most, s.Replicas())
 	}
 	if most == 0 {
@@ -56,7 +56,7 @@ func (c *counters) replicas(configured int) int {
 // each state that it may have had in Redis, and once more where they counted by themselves, each its share.
 func (c *counters) bound(window time.Duration, lastLocal, now time.Time) int {
 	states := 1
-	for _, s := range c.redis {
+	for _, s := range c.stores() {
 		states = max(states, s.StatesSince(now.Add(-window)))
 	}
 	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {

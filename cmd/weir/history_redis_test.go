@@ -68,7 +68,7 @@ func TestHistoryAndDownsampleOpenTheRedisOfTheEnvironment(t *testing.T) {
 		want string
 	}{
 		{[]string{"history", "top", "--from", "-8d"}, 0, "35  ████████████████████  shop user/path=/pay"},
-		{[]string{"history", "show", "--path", "user/path=/pay", "--from", "-8d"}, 0, "total 35   lifetime 35   peak 5 a minute"},
+		{[]string{"history", "show", "--path", "user/path=/pay", "--from", "-8d"}, 0, "total 35   lifetime 35   peak 5/min"},
 		{[]string{"history", "show", "--json"}, 0, `"total":5,"lifetime":35,"points":[{`},
 		{[]string{"history", "verify"}, 0, "Looked at 1 series with 7 points: each holds exactly"},
 		{[]string{"downsample", "--once", "--dry-run"}, 0, "would move 1 series.\n  1m to 5m"},

@@ -5,15 +5,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
+	"github.com/weirproxy/weir/cmd/weir/checkcmd"
+	"github.com/weirproxy/weir/cmd/weir/completion"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -24,42 +26,69 @@ var version string
 
 type commands struct {
 	Serve    serveCommand       `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check    checkCommand       `cmd:"" help:"Validate a directory of descriptor files, and explain what a descriptor gets."`
+	Check    checkcmd.Command   `cmd:"" help:"Validate descriptor files, and explain what a descriptor gets."`
+	Schema   schemaCommand      `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
 	Call     callcmd.Command    `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back."`
+	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
+	Denials  denialsCommand     `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
 	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
+	Help       helpCommand           `cmd:"" help:"Tell what a command does, as its --help does."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 func main() {
-	os.Exit(run(settings.ProgramOf(os.Args[0]), os.Args[1:]))
+	os.Exit(run(settings.Started(os.Args)))
 }
+
+// ignoredArguments were given to a program that has none.
+type ignoredArguments []string
 
 // run runs one command of a program that was started by this name, and returns the process's exit code.
 func run(as settings.Program, args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
+	out := terminal.Output{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Zone: time.Local}
+	switch as {
+	case settings.RatelimitClient:
+		ctx, stop := untilTold(as, "")
+		defer stop()
+		return tell(callcmd.Ratelimit(ctx, args, out))
+	case settings.RatelimitCheck:
+		return tell(ratelimitCheck(args, out))
+	}
+	args, ignored := as.Arguments(args)
+	if len(args) > 0 && args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	var c commands
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(as, terminal.Output{Out: os.Stdout, Err: os.Stderr, Zone: time.Local}),
+		kong.Vars{"version": "weir " + buildVersion()},
+		kong.Bind(as, out, ignoredArguments(ignored)),
 	)
 	if err != nil {
 		return tell(err)
 	}
-	k, err := parser.Parse(as.Arguments(args))
+	if len(args) == 0 {
+		return tell(begin(parser))
+	}
+	k, err := parser.Parse(args)
 	if err != nil {
 		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
-	if k.Command() == "call" {
+	command, _, _ := strings.Cut(k.Command(), " ") // without its arguments
+	ctx, stop := untilTold(as, command)
+	defer stop()
+	k.BindTo(ctx, (*context.Context)(nil))
+	if command == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return tell(k.Run())
+	return tell(k.Run(parser))
 }
 
 // tell prints an error that has not been told yet, and returns the exit code for it.
@@ -69,6 +98,29 @@ func tell(err error) int {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code
+}
+
+// begin tells somebody who gives no command which there are, and where to begin. It is no success: a container without a
+// command must not look as if it had done its work.
+func begin(parser *kong.Kong) error {
+	parser.Stdout = parser.Stderr
+	k, err := kong.Trace(parser, nil)
+	if err == nil {
+		err = k.PrintUsage(false)
+	}
+	if err != nil {
+		return fmt.Errorf("printing the commands: %w", err)
+	}
+	fmt.Fprint(parser.Stderr, `
+To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
+and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.
+`)
+	return terminal.Failed
+}
+
+// helpCommand is in the list of commands for people to find; run makes it the flag --help.
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"The command, such as counters get."`
 }
 
 type versionCommand struct{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,48 @@ func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logg
 	}
 	metrics.Hits(m.recorder)
 	return m, nil
+}
+
+// decideHistory turns off a history of envoyproxy/ratelimit's replacement that nobody asked for and DATA_DIR cannot hold,
+// and tells in one line where there is one, or how to get one.
+func decideHistory(as settings.Program, set *settings.Settings, log *slog.Logger) {
+	if !as.Replaces() {
+		return
+	}
+	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
+	if set.KeepHistory && !set.HistoryAsked && !set.HistoryInRedis() {
+		if err := tryToWrite(set.DataDir); err != nil {
+			set.KeepHistory = false
+			log.Warn("no history is kept, as DATA_DIR cannot be written; "+how, "error", err)
+			return
+		}
+	}
+	switch {
+	case !set.KeepHistory && set.HistoryAsked:
+		log.Info("no history is kept, as HISTORY says")
+	case !set.KeepHistory:
+		log.Warn("no history is kept, as nobody asked for one; " + how)
+	case set.HistoryURL != "":
+		log.Info("a history is kept, in the Redis of REDIS_HISTORY_URL")
+	case set.HistoryInRedis():
+		log.Info("a history is kept, in the Redis of the counters, as HISTORY says")
+	case set.DataDir != "":
+		log.Info("a history is kept, in DATA_DIR", "folder", set.DataDir)
+	default:
+		log.Info("a history is kept in memory, as HISTORY says; DATA_DIR is not set, so it is lost when this process ends")
+	}
+}
+
+// tryToWrite returns an error if no file can be made in a folder. It makes the folder.
+func tryToWrite(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	trial, err := os.CreateTemp(dir, ".trial-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // api answers /api/v1/history; nil says that there is none.

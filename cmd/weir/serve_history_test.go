@@ -175,3 +175,44 @@ func TestHistoryFalseKeepsNone(t *testing.T) {
 		t.Errorf("%d totals; want 2: /metrics shows hits without a history too", len(totals))
 	}
 }
+
+func TestInRatelimitsPlaceAHistoryIsToldOfInOneLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		environment map[string]string
+		kept        bool
+		want        string
+	}{
+		{nil, false, `level=WARN msg="no history is kept, as nobody asked for one; REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"`},
+		{map[string]string{"DATA_DIR": filepath.Join(t.TempDir(), "new")}, true, "level=INFO msg=\"a history is kept, in DATA_DIR\""},
+		{map[string]string{"DATA_DIR": file}, false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
+		{map[string]string{"DATA_DIR": file, "HISTORY": "true"}, true, "level=INFO"}, // what fails is told when it is opened
+		{map[string]string{"REDIS_HISTORY_URL": "h:1"}, true, "in the Redis of REDIS_HISTORY_URL"},
+		{map[string]string{"HISTORY": "true"}, true, "in the Redis of the counters, as HISTORY says"},
+		{map[string]string{"HISTORY": "true", "BACKEND_TYPE": "memory"}, true, "lost when this process ends"},
+		{map[string]string{"HISTORY": "false"}, false, "level=INFO msg=\"no history is kept, as HISTORY says\""},
+	} {
+		t.Run("", func(t *testing.T) {
+			for name, value := range tc.environment {
+				t.Setenv(name, value)
+			}
+			set, err := settings.Read("ratelimit")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			decideHistory("ratelimit", &set, slog.New(slog.NewTextHandler(&log, nil)))
+			if set.KeepHistory != tc.kept || !strings.Contains(log.String(), tc.want) || strings.Count(log.String(), "\n") != 1 {
+				t.Errorf("%v: kept: %v, and the log has %q; want %v, and %q on its one line",
+					tc.environment, set.KeepHistory, &log, tc.kept, tc.want)
+			}
+		})
+	}
+	var log strings.Builder
+	if decideHistory("weir", settingsOf(t, nil), slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
+		t.Errorf("as weir, which keeps one by default, it tells %q", &log)
+	}
+}

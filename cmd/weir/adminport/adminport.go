@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -44,11 +45,22 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 	status, body, err := send(request)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("asking %s: %w", p.Address, err)
+		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
 	case status != http.StatusOK:
 		return nil, fmt.Errorf("%s answers %d: %s", p.Address, status, reasonIn(body))
 	}
 	return body, nil
+}
+
+// remedy returns what to do where no weir's admin port has answered.
+func remedy(err error) string {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return ": is weir serving there? Its admin port is DEBUG_PORT, 6070 unless set; --admin names another"
+	}
+	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no type for it
+		return ": that is not weir's admin port, which is DEBUG_PORT, 6070 unless set"
+	}
+	return ""
 }
 
 func send(request *http.Request) (status int, body []byte, err error) {

@@ -18,7 +18,7 @@ import (
 
 // Command asks a rate-limit service once, or many times, and prints what it answered.
 type Command struct {
-	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, plaintext, or unix:/PATH of its socket."`
+	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket."`
 	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
 	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
 	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
@@ -26,6 +26,12 @@ type Command struct {
 	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
 	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
 	JSON       bool          `name:"json" help:"Print one JSON object."`
+
+	TLS        bool   `name:"tls" group:"TLS" help:"Use TLS; without it, plaintext."`
+	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, beside those of the system."`
+	Cert       string `group:"TLS" placeholder:"FILE" help:"The client's own certificate, in PEM."`
+	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
+	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`
 
 	Rate        float64       `group:"Many calls" placeholder:"R" help:"Calls a second; without it, all that it answers."`
 	For         time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on; without it, until Ctrl-C."`
@@ -41,6 +47,7 @@ func (*Command) Help() string {
 
     weir call --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
+    weir call --addr weir:8081 --tls --ca ca.crt --cert tls.crt --key tls.key --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann --rate 2 --for 30s
 
 With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
@@ -77,7 +84,7 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 	if err := c.checkFlags(); err != nil {
 		return err
 	}
-	target, err := dial(c.Addr, c.Timeout)
+	target, err := c.dial()
 	if err != nil {
 		return err
 	}
@@ -134,6 +141,8 @@ func (c *Command) checkFlags() error {
 		return errors.New("--addr unix: lacks the path of a socket")
 	case !isUnix && (err != nil || port == ""):
 		return fmt.Errorf("--addr %q is not HOST:PORT, nor unix:/PATH", c.Addr)
+	case !c.TLS && cmp.Or(c.CA, c.Cert, c.Key, c.ServerName) != "":
+		return errors.New("--ca, --cert, --key and --server-name are for TLS: add --tls")
 	case c.Timeout <= 0:
 		return fmt.Errorf("--timeout %v must be above 0", c.Timeout)
 	case c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate):

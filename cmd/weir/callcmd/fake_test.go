@@ -56,10 +56,10 @@ func serveFake(t *testing.T, answer answerer) (*fakeService, string) {
 }
 
 // serveFakeOn starts the service on a listener until the test ends.
-func serveFakeOn(t *testing.T, listener net.Listener, answer answerer) *fakeService {
+func serveFakeOn(t *testing.T, listener net.Listener, answer answerer, options ...grpc.ServerOption) *fakeService {
 	t.Helper()
 	f := &fakeService{answer: answer}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	rls.RegisterRateLimitServiceServer(server, f)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)

@@ -1,8 +1,11 @@
 package callcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +17,12 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -70,15 +75,33 @@ type caller struct {
 }
 
 // dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
-func dial(addr string, timeout time.Duration) (*caller, error) {
+func (c *Command) dial() (*caller, error) {
+	transport, err := c.transport()
+	if err != nil {
+		return nil, err
+	}
 	again := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
-	reconnect := grpc.ConnectParams{Backoff: again, MinConnectTimeout: timeout}
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	reconnect := grpc.ConnectParams{Backoff: again, MinConnectTimeout: c.Timeout}
+	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport),
 		grpc.WithConnectParams(reconnect), grpc.WithNoProxy())
 	if err != nil {
-		return nil, fmt.Errorf("--addr %s: %w", addr, err)
+		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
-	return &caller{ClientConn: conn, addr: addr, timeout: timeout}, nil
+	return &caller{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, nil
+}
+
+// transport returns what a connection is made with: plaintext, or TLS as the flags say.
+func (c *Command) transport() (credentials.TransportCredentials, error) {
+	if !c.TLS {
+		return insecure.NewCredentials(), nil
+	}
+	host, _, _ := net.SplitHostPort(c.Addr) // a socket has none
+	files := certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA, SAN: cmp.Or(c.ServerName, host)}
+	config, err := certs.Client(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("--tls: %w", err)
+	}
+	return credentials.NewTLS(config), nil
 }
 
 // connect waits until the connection stands, has failed, or ctx ends, so that no call's latency holds its setup.

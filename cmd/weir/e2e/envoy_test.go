@@ -28,8 +28,9 @@ const (
 
 // envoy is a running Envoy that asks a weir before it lets a request through to an upstream.
 type envoy struct {
-	url  string
-	http *http.Client
+	url       string
+	http      *http.Client
+	accessLog string // file of the lines that testdata/envoy.yaml.tmpl says
 }
 
 // startEnvoy runs Envoy with testdata/envoy.yaml.tmpl and waits until it takes requests.
@@ -38,9 +39,10 @@ func startEnvoy(t *testing.T, w *weir, mode failureMode) *envoy {
 	upstream := httptest.NewServer(http.HandlerFunc(sendBytes))
 	t.Cleanup(upstream.Close)
 	address := filepath.Join(t.TempDir(), "admin-address")
-	p := child.Start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode), "--admin-address-path", address,
-		"--concurrency", "1", "--disable-hot-restart", "--log-level", "warning")
-	e := &envoy{http: &http.Client{Transport: &http.Transport{}, Timeout: patient.Timeout}}
+	e := &envoy{http: &http.Client{Transport: &http.Transport{}, Timeout: patient.Timeout},
+		accessLog: filepath.Join(t.TempDir(), "access.log")}
+	p := child.Start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode, e.accessLog), "--admin-address-path", address,
+		"--concurrency", "1", "--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
 	p.AwaitReady(t, func() error {
 		admin, err := os.ReadFile(address)
 		if err != nil {
@@ -53,7 +55,7 @@ func startEnvoy(t *testing.T, w *weir, mode failureMode) *envoy {
 	return e
 }
 
-func writeBootstrap(t *testing.T, w *weir, upstream *httptest.Server, mode failureMode) string {
+func writeBootstrap(t *testing.T, w *weir, upstream *httptest.Server, mode failureMode, accessLog string) string {
 	t.Helper()
 	bootstrap, err := template.ParseFiles(filepath.Join("testdata", "envoy.yaml.tmpl"))
 	if err != nil {
@@ -68,6 +70,7 @@ func writeBootstrap(t *testing.T, w *weir, upstream *httptest.Server, mode failu
 		"WeirPort":        w.grpcPort,
 		"UpstreamPort":    upstream.Listener.Addr().(*net.TCPAddr).Port,
 		"FailureModeDeny": mode == failClosed,
+		"AccessLog":       accessLog,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +106,9 @@ func ingress(admin string) (string, error) {
 	return fmt.Sprint("http://127.0.0.1:", listeners.Statuses[0].Address.Socket.Port), nil
 }
 
-// sendBytes is the upstream: it sends as many bytes as it is asked for.
+// sendBytes is the upstream: it sends as many bytes as it is asked for, and back what weir has told it is left.
 func sendBytes(out http.ResponseWriter, in *http.Request) {
+	out.Header().Set("X-Told", in.Header.Get("X-Quota-Left"))
 	n, err := strconv.Atoi(in.URL.Query().Get("bytes"))
 	if err != nil {
 		n = 0

@@ -14,11 +14,13 @@ func TestCallersGetTheHeadersThatWeirIsAskedFor(t *testing.T) {
   descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1 }
-`, "LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_REMAINING_HEADER=X-Left", "RETRY_AFTER_HEADER_ENABLED=true"), failOpen)
+`, "LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_REMAINING_HEADER=X-Left", "RETRY_AFTER_HEADER_ENABLED=true",
+		"LIMIT_REQUEST_HEADERS_ENABLED=true", "LIMIT_REQUEST_REMAINING_HEADER=X-Quota-Left"), failOpen)
 	for _, want := range []struct {
 		status int
 		retry  bool
-	}{{200, false}, {429, true}} {
+		told   string // what the service behind Envoy has heard is left
+	}{{200, false, "0"}, {429, true, ""}} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -32,6 +34,9 @@ func TestCallersGetTheHeadersThatWeirIsAskedFor(t *testing.T) {
 		h := response.Header
 		if response.StatusCode != want.status || h.Get("RateLimit-Limit") != "1" || h.Get("X-Left") != "0" || h.Get("RateLimit-Remaining") != "" {
 			t.Errorf("Envoy answered %d with %v; want %d, and the headers under their names", response.StatusCode, h, want.status)
+		}
+		if got := h.Get("X-Told"); got != want.told {
+			t.Errorf("%d: the service behind Envoy was told that %q is left, want %q", want.status, got, want.told)
 		}
 		for name, asked := range map[string]bool{"RateLimit-Reset": true, "Retry-After": want.retry} {
 			seconds, err := strconv.Atoi(h.Get(name))

@@ -60,7 +60,7 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 		{[]string{"show", "--path", "plan=basic/1/user", "--outcome", "over"}, 0, "total 15   lifetime 15"},
 		{[]string{"top", "--by", "over"}, 0, "shop plan=basic/1/user"},
 		{[]string{"verify"}, 0, "each holds exactly what it ever counted"},
-		{[]string{"show", "--domain", "nobody"}, 2, "no history for domain nobody; weir history top lists what there is"},
+		{[]string{"show", "--domain", "nobody"}, 2, "there is no history of domain nobody; there is of shop"},
 	} {
 		if printed, code := history(c.args...); code != c.code || !strings.Contains(printed, c.want) {
 			t.Errorf("weir history %v ended with %d, want %d, and printed\n%s\nwant %q in it", c.args, code, c.code, printed, c.want)

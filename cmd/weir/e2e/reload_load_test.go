@@ -44,7 +44,7 @@ func TestAReloadOfTenThousandRulesUnderLoadFailsNoCall(t *testing.T) {
 	}
 	loads := func() int { return strings.Count(w.Log.String(), `msg="configuration loaded"`) }
 	eventually(t, "ten thousand rules are read", func() error {
-		if !strings.Contains(w.Log.String(), "rules=10000\n") {
+		if !strings.Contains(w.Log.String(), "rules=10000 ") {
 			return errors.New("the log does not say so")
 		}
 		return nil

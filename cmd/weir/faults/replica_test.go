@@ -49,6 +49,7 @@ func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *rep
 		"HOST=127.0.0.1", fmt.Sprint("PORT=", child.FreePort(t)),
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
 		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
+		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
 	}, settings...)
 	if err := os.WriteFile(filepath.Join(r.config, "shop.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/settings"
@@ -37,14 +38,19 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top    --from -24h --by over
-    weir history show   --domain shop --path user/path=/pay --from -30d
+    weir history top    --from -7d --by over                                who was refused last week
+    weir history show   --path user/path=/pay --from 2025-11-15 --to 2025-11-16     a day, a year ago
+    weir history show   --domain shop --from -30d --step 1d --tz Europe/Berlin      a month, by local days
     weir history verify
 
-A time is -90m, -12h, -30d or -2w before now, RFC 3339 (2026-11-21T12:00:00Z), or Unix seconds. Older hits are kept in
-wider buckets, and a range is widened to whole ones, so all sums are exact. --json prints what GET /api/v1/history
-answers. A series some of which cannot be read is left out and named in a warning, with the key at fault; the others are
-shown. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
+A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
+day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
+seconds. --path takes a path as it is shown here (user/path=/pay), or as --json and /metrics have it
+(user/path=%2Fpay); a part of one is answered with the paths that hold it. Older hits are kept in wider buckets, and a
+range is widened to whole ones, so all sums are exact. In a curve, a column is as high as its mean, and a · above it is
+its largest minute. --json prints what GET /api/v1/history answers. A series some of which cannot be read is left out
+and named in a warning, with the key at fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series
+that was asked for cannot be read or, for verify, is not exact.`
 }
 
 // target is what all three have: whom to ask, about what, and how to show it.
@@ -58,8 +64,35 @@ type target struct {
 
 // period is the range of time of show and top.
 type period struct {
-	From moment `placeholder:"T" help:"Where to begin; an hour before --to unless given."`
-	To   moment `placeholder:"T" help:"Where to end; now unless given."`
+	From moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; an hour before --to unless given."`
+	To   moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given."`
+	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
+}
+
+// ask puts the period into a question. Times without a zone are of --tz, or of the zone that times are shown in, which
+// may not be that of whoever answers.
+func (p *period) ask(q *curves.Question, out *terminal.Output) error {
+	if p.TZ != "" {
+		var err error
+		if out.Zone, err = time.LoadLocation(p.TZ); err != nil {
+			return fmt.Errorf("history: --tz %q is not a time zone, such as Europe/Berlin", p.TZ)
+		}
+	}
+	now := time.Now()
+	q.From, q.To, q.Zone = p.From.in(out.Zone, now), p.To.in(out.Zone, now), p.TZ
+	return nil
+}
+
+// in returns the moment as whoever answers understands it: a local time in Unix seconds.
+func (m moment) in(zone *time.Location, now time.Time) string {
+	at, local := history.ParseLocal(string(m), zone)
+	if !local {
+		at, local = history.ParseClock(string(m), now, zone)
+	}
+	if local && at >= 0 {
+		return strconv.FormatInt(at, 10)
+	}
+	return string(m)
 }
 
 type moment string
@@ -130,7 +163,7 @@ func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printab
 func parameters(q *curves.Question, path string) url.Values {
 	values := url.Values{}
 	for name, value := range map[string]string{"domain": q.Domain, "path": q.Path, "value": q.Value, "outcome": q.Outcome,
-		"from": q.From, "to": q.To, "tz": q.Zone, "by": q.By} {
+		"from": q.From, "to": q.To, "step": q.Step, "tz": q.Zone, "by": q.By} {
 		if value != "" {
 			values.Set(name, value)
 		}
@@ -170,8 +203,15 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// nothing returns the error of a question that no series fits.
-func (c *target) nothing(more ...string) error {
+// noneYet is said of a history without any hit.
+const noneYet = "there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false"
+
+// nothing returns the error of a question that no series fits; the answer's warnings say what was perhaps meant.
+func (c *target) nothing(warnings []string, more ...string) error {
+	if len(warnings) > 0 {
+		text := strings.TrimSuffix(strings.Join(warnings, " "), ".") // sentences of weir's own, which begin with a letter
+		return fmt.Errorf("history: %s", terminal.Printable(strings.ToLower(text[:1])+text[1:]))
+	}
 	about := ""
 	asked := append([]string{"domain", c.Domain, "path", c.Path}, more...)
 	for i := 0; i < len(asked); i += 2 {
@@ -180,7 +220,7 @@ func (c *target) nothing(more ...string) error {
 		}
 	}
 	if about == "" {
-		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
+		return errors.New("history: " + noneYet)
 	}
 	return fmt.Errorf("history: no history for%s; weir history top lists what there is", about)
 }
@@ -190,6 +230,13 @@ func readable(domain, path, value string) string {
 	return terminal.Printable(curves.ReadableName(domain, path, value))
 }
 
+// storedRange says where there are hits, of what was asked for.
+func storedRange(since, until int64, zone *time.Location) string {
+	const layout = "2006-01-02 15:04"
+	return fmt.Sprintf("The first that are stored are of %s, the last of %s: --from and --to choose a range.",
+		time.Unix(since, 0).In(zone).Format(layout), time.Unix(until-1, 0).In(zone).Format(layout))
+}
+
 // describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).
 func describeRange(from, to int64, zone *time.Location) string {
 	begin, end := time.Unix(from, 0).In(zone), time.Unix(to, 0).In(zone)
@@ -197,5 +244,9 @@ func describeRange(from, to int64, zone *time.Location) string {
 	if begin.Format(time.DateOnly) == end.Format(time.DateOnly) {
 		layout = "15:04 MST"
 	}
-	return fmt.Sprintf("%s to %s (%s)", begin.Format("2006-01-02 15:04"), end.Format(layout), terminal.Span(to-from))
+	first := "2006-01-02 15:04"
+	if begin.Format("MST") != end.Format("MST") {
+		first += " MST"
+	}
+	return fmt.Sprintf("%s to %s (%s)", begin.Format(first), end.Format(layout), terminal.Span(to-from))
 }

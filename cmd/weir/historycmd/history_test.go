@@ -84,7 +84,7 @@ func someHistory(t *testing.T, dir string) *filehistory.Store {
 func historyPort(t *testing.T, store history.Store) string {
 	t.Helper()
 	h := curves.NewHistory(store, func() time.Time { return historyNoon })
-	s := httptest.NewServer(admin.Handler(server.NewHealth(), http.NotFoundHandler(), nil, h, false))
+	s := httptest.NewServer(admin.Handler(admin.Parts{Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(), History: h}))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
@@ -124,18 +124,19 @@ func TestHistoryShowDrawsTheCurve(t *testing.T) {
 2026-11-19 12:00 to 2026-11-21 12:01 UTC (2d)
 
 shop user/path=/pay  within
-   348/min ┤               ▃▆██▆▃                  ▃▆██▆▃
-           ┤              ▅██████▆                ▅██████▆
-           ┤             ▇████████▇              ▇████████▇
+   350/min ┤               ▂▆██▆▂                  ▂▆██▆▂
+           ┤             ·▅██████▅·              ·▅██████▅·
+           ┤            ·▇████████▇·            ·▇████████▇·
            ┤▁          ▁████████████▁          ▁████████████
            ┤█▂        ▂██████████████▂        ▂█████████████
-           ┤██▄      ▄████████████████▄      ▄██████████████
-           ┤███▇▃▂▁▃▇██████████████████▇▃▂▁▃▇███████████████
+           ┤██▄·    ·▄████████████████▄·    ·▄██████████████
+           ┤███▇▃▁▁▃▇██████████████████▇▃▁▁▃▇███████████████
            ┤████████████████████████████████████████████████
          0 └┬───────────┬───────────┬───────────┬───────────
             12:00       Fri 20 Nov  12:00       Sat 21 Nov
-  total 576,200   lifetime 604,844   peak 350 a minute in the 5m from 20 Nov 05:40
-  stored by 5m until 20 Nov 12:00, then 1m
+  █ mean   · largest minute
+  total 576,200   lifetime 604,844   peak 350/min in the 5m from 20 Nov 05:40
+  stored by 5m until 20 Nov 12:00, then 1m   the last minute is not over
 `},
 		{[]string{"--path", "user/path=/pay", "--from=-30m", "--to", "2026-11-21T12:00:00Z"}, `
 2026-11-21 11:30 to 12:00 UTC (30m)
@@ -151,7 +152,7 @@ shop user/path=/pay  within
            ┤████████████████████████████████████████████████████████████
          0 └┬───────────────────┬───────────────────┬───────────────────
             11:30               11:40               11:50
-  total 6,305   lifetime 604,844   peak 220 a minute at 11:30   stored by 1m
+  total 6,305   lifetime 604,844   peak 220/min at 11:30   stored by 1m
 
 shop user/path=/pay  over
     29/min ┤                                                    ▁▁▄▄▆▆██
@@ -164,7 +165,7 @@ shop user/path=/pay  over
            ┤  ▂▂▄▄▇▇████████████████████████████████████████████████████
          0 └┬───────────────────┬───────────────────┬───────────────────
             11:30               11:40               11:50
-  total 435   lifetime 465   peak 29 a minute at 11:59   stored by 1m
+  total 435   lifetime 465   peak 29/min at 11:59   stored by 1m
 `},
 		{[]string{"--domain", "mail"}, `
 2026-11-21 11:00 to 12:01 UTC (1h 1m)
@@ -178,9 +179,10 @@ mail from value bob  within
            ┤                                                            █
            ┤                                                            █
            ┤                                                            █
-         0 └┬──────────────┬──────────────┬──────────────┬──────────────┬
-            11:00          11:15          11:30          11:45          12:00
-  total 12   lifetime 492   peak 12 a minute at 12:00   stored by 1m
+         0 └┬──────────────┬──────────────┬──────────────┬───────────────
+            11:00          11:15          11:30          11:45
+  total 12   lifetime 492   peak 12/min at 12:00   stored by 1m
+  the last minute is not over
 `},
 	} {
 		got, err := runHistory(t, append([]string{"show", "--admin", port}, c.args...)...)
@@ -211,6 +213,7 @@ func TestHistoryTopRanksRules(t *testing.T) {
 
   over    hits
    465  13,857  ████████████████████  shop user/path=/pay
+Who it was, too, is kept of rules with value_to_metric: true or detailed_metric: true.
 `},
 		{[]string{"--from", "-41d", "-n", "1", "--by", "within"}, `
 2026-10-11 12:00 to 2026-11-21 12:01 UTC (41d), by within
@@ -222,7 +225,19 @@ and 1 more with 492; -n lists more
 		{[]string{"--by", "degraded"}, `
 2026-11-21 11:00 to 12:01 UTC (1h 1m), by degraded
 
-No hits in this range; --from -30d looks further back.
+No hits in this range were degraded; --by hits ranks all.
+`},
+		{[]string{"--from", "2025-10-01", "--to", "2025-10-08"}, `
+2025-10-01 00:00 to 2025-10-08 00:00 UTC (7d), by hits
+
+No hits in this range. The first that are stored are of 2026-10-12 00:00, the last of 2026-11-21 12:00: --from and --to choose a range.
+`},
+		{[]string{"--from", "-90d", "--domain", "mail"}, `
+2026-08-23 12:00 to 2026-11-21 12:01 UTC (90d), by hits
+The first hits in this range are of 2026-10-12 00:00.
+
+  hits
+   492  ████████████████████  mail from value bob
 `},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
@@ -269,14 +284,20 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		{"a rule that has none", []string{"show", "--domain", "shop", "--path", "usr", "--admin", port},
 			"history: no history for domain shop path usr; weir history top lists what there is"},
 		{"an outcome that has none", []string{"show", "--domain", "mail", "--outcome", "shadow", "--value", "x\x1b", "--admin", port},
-			"no history for domain mail outcome shadow value x\uFFFD"},
-		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "no history for domain shp"},
+			"the value x\uFFFD is not kept; these are: bob"},
+		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "history: there is no history of domain shp; there is of mail, shop"},
+		{"a part of a path", []string{"show", "--path", "/pay", "--admin", port}, "history: no rule has the path /pay; these hold it: user/path=/pay"},
+		{"an outcome of a rule that has none", []string{"show", "--domain", "mail", "--outcome", "shadow", "--admin", port},
+			"history: no history for domain mail outcome shadow; weir history top"},
+		{"a count and a width", []string{"show", "--points", "5", "--step", "1h", "--admin", port}, "can't be used together"},
+		{"half a minute", []string{"show", "--step", "30", "--admin", port}, "is not in whole minutes"},
+		{"a day before there were computers", []string{"show", "--from", "1960-01-01", "--admin", port}, "is before 1970"},
 		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet"},
 		{"nobody listens", []string{"top", "--admin", gone.Addr().String()}, gone.Addr().String() + ": connect: connection refused"},
 		{"an address without a port", []string{"top", "--admin", "localhost"}, `--admin "localhost" is not HOST:PORT`},
 		{"no time", []string{"top", "--timeout", "0s", "--admin", port}, "--timeout"},
 		{"a time in words", []string{"show", "--from", "yesterday", "--admin", port},
-			`answers 400: from: "yesterday" is not a time: use Unix seconds, RFC 3339 such as`},
+			`answers 400: from: "yesterday" is not a time: use how long ago, such as`},
 		{"a time that is missing", []string{"show", "--from", "--admin", port}, "a time is missing, such as -30d"},
 		{"a time at the end that is missing", []string{"show", "--admin", port, "--from"}, "a time is missing, such as -30d"},
 		{"nothing to rank by", []string{"top", "--by", "size", "--admin", port}, "use hits, within, over"},

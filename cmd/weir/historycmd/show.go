@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/settings"
@@ -18,25 +20,28 @@ type showCommand struct {
 	period
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	Points  int    `placeholder:"N" help:"Cut the range into at most N buckets; unless given, they are shown as stored."`
-	TZ      string `name:"tz" placeholder:"ZONE" help:"Show times, and cut days, as in this time zone: Europe/Berlin."`
+	Points  *int   `placeholder:"N" xor:"cut" help:"Cut the range into at most N buckets; unless given, they are shown as stored."`
+	Step    string `placeholder:"WIDTH" xor:"cut" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	if c.TZ != "" {
-		var err error
-		if out.Zone, err = time.LoadLocation(c.TZ); err != nil {
-			return fmt.Errorf("history: --tz %q is not a time zone, such as Europe/Berlin", c.TZ)
+	q := curves.Question{Outcome: c.Outcome, Value: c.Value, Step: c.Step}
+	if c.Points != nil {
+		if *c.Points < 1 {
+			return fmt.Errorf("history: --points must be a whole number from 1 to %d, not %d", curves.MaxPoints, *c.Points)
 		}
+		q.Points = *c.Points
 	}
-	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{Outcome: c.Outcome, Value: c.Value, From: string(c.From),
-		To: string(c.To), Points: c.Points, Zone: c.TZ}, "", (*curves.History).Show)
+	if err := c.ask(&q, &out); err != nil {
+		return err
+	}
+	a, err := ask(ctx, &c.target, out.Out, as, q, "", (*curves.History).Show)
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
 	case len(a.Series) == 0 && a.Unreadable == 0:
-		return c.nothing("outcome", c.Outcome, "value", c.Value)
+		return c.nothing(a.Warnings, "outcome", c.Outcome, "value", c.Value)
 	default:
 		v := showView{answer: &a, zone: out.Zone, width: terminal.Width(out.Out), paint: terminal.PaintFor(out.Out)}
 		if _, err := io.WriteString(out.Out, v.String()); err != nil {
@@ -109,8 +114,11 @@ func (v *showView) nothing(b *strings.Builder) {
 		what = "other hits"
 	}
 	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
+	if v.answer.Until > 0 {
+		fmt.Fprintln(b, storedRange(v.answer.Since, v.answer.Until, v.zone))
+	}
 	for _, s := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
-		fmt.Fprintf(b, "%s  %s: %s in its lifetime; --from -30d looks further back\n",
+		fmt.Fprintf(b, "%s  %s: %s in its lifetime\n",
 			readable(s.Domain, s.Path, s.Value), terminal.Printable(s.Outcome), terminal.Thousands(s.Lifetime))
 	}
 }
@@ -123,14 +131,71 @@ func (v *showView) series(b *strings.Builder, s *curves.SeriesAnswer, rows int) 
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
 	chart := newChart(v.answer.From, v.answer.To, s.Points, v.width)
-	chart.draw(b, rows, v.zone, colour)
-	stored := v.stored(s.Points)
-	before := "   "
-	if strings.Contains(stored, ",") {
-		before = "\n  "
+	drawn := chart.draw(b, rows, v.zone, colour, v.paint.Dim)
+	if legend := drawn.legend(); legend != "" {
+		fmt.Fprintf(b, "  %s\n", v.paint.Dim(legend))
 	}
-	fmt.Fprintf(b, "  total %s   lifetime %s   %s%s%s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime), v.peak(s.Points),
-		before, stored)
+	v.wrapped(b, "total "+terminal.Thousands(s.Total), "lifetime "+terminal.Thousands(s.Lifetime), v.peak(s.Points),
+		v.stored(s.Points), v.unfinished(s.Points))
+}
+
+// wrapped appends facts, as many on a line as there is room for. Where one is longer than a line, it is broken at commas.
+func (v *showView) wrapped(b *strings.Builder, facts ...string) {
+	column := 0
+	put := func(text, apart, indent string) {
+		length := utf8.RuneCountInString(text)
+		if column > 0 && column+len(apart)+length > v.width {
+			b.WriteByte('\n')
+			column = 0
+		}
+		if column == 0 {
+			apart = indent
+		}
+		b.WriteString(apart + text)
+		column += len(apart) + length
+	}
+	for _, fact := range facts {
+		if fact == "" {
+			continue
+		}
+		if utf8.RuneCountInString(fact)+2 <= v.width {
+			put(fact, "   ", "  ")
+			continue
+		}
+		apart, indent := "   ", "  "
+		for part := range strings.SplitAfterSeq(fact, ", ") {
+			put(strings.TrimSuffix(part, " "), apart, indent)
+			apart, indent = " ", "    "
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// unfinished tells which buckets are not over, "" if all are.
+func (v *showView) unfinished(points []curves.PointAnswer) string {
+	first := slices.IndexFunc(points, func(p curves.PointAnswer) bool { return p.Partial })
+	switch p := len(points) - 1; {
+	case first < 0:
+		return ""
+	case first < p:
+		return "from " + v.stamp(points[first].Start) + " on nothing is over"
+	case points[p].Width == history.Minutes.Width():
+		return "the last minute is not over"
+	default:
+		return "the last bucket (" + terminal.Span(points[p].Width) + ") is not over"
+	}
+}
+
+// stamp writes a moment as briefly as the range allows: its day is clear within one, and its year within one.
+func (v *showView) stamp(moment int64) string {
+	layout := "02 Jan 15:04"
+	switch {
+	case v.answer.To-v.answer.From <= day:
+		layout = "15:04"
+	case twoYears(v.answer.From, v.answer.To, v.zone):
+		layout = "02 Jan 2006 15:04"
+	}
+	return time.Unix(moment, 0).In(v.zone).Format(layout)
 }
 
 // peak describes the largest minute, and the bucket that it was in.
@@ -141,15 +206,10 @@ func (v *showView) peak(points []curves.PointAnswer) string {
 			most = p
 		}
 	}
-	at := time.Unix(most.Start, 0).In(v.zone)
-	layout := "15:04"
-	if v.answer.To-v.answer.From > 86400 {
-		layout = "02 Jan 15:04"
-	}
 	if most.Width <= history.Minutes.Width() {
-		return fmt.Sprintf("peak %s a minute at %s", terminal.Thousands(most.Peak), at.Format(layout))
+		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(most.Peak), v.stamp(most.Start))
 	}
-	return fmt.Sprintf("peak %s a minute in the %s from %s", terminal.Thousands(most.Peak), terminal.Span(most.Width), at.Format(layout))
+	return fmt.Sprintf("peak %s/min in the %s from %s", terminal.Thousands(most.Peak), terminal.Span(most.Width), v.stamp(most.Start))
 }
 
 // stored tells which tiers the hits came from, and until when.
@@ -168,7 +228,7 @@ func (v *showView) stored(points []curves.PointAnswer) string {
 			continue
 		}
 		if delete(until, name); len(until) > 0 {
-			name += " until " + time.Unix(end, 0).In(v.zone).Format("02 Jan 15:04")
+			name += " until " + v.stamp(end)
 		} else if len(tiers) > 0 {
 			name = "then " + name
 		}

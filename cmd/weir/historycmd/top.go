@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -22,14 +23,17 @@ type topCommand struct {
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{From: string(c.From), To: string(c.To), By: c.By, Rows: c.N},
-		"/top", (*curves.History).Top)
+	q := curves.Question{By: c.By, Rows: c.N}
+	if err := c.ask(&q, &out); err != nil {
+		return err
+	}
+	a, err := ask(ctx, &c.target, out.Out, as, q, "/top", (*curves.History).Top)
 	if err != nil {
 		return err
 	}
 	if !c.JSON {
 		title := fmt.Sprintf("%s, by %s\n", describeRange(a.From, a.To, out.Zone), terminal.Printable(a.By))
-		if _, err := io.WriteString(out.Out, title+describeTop(&a, terminal.PaintFor(out.Out))); err != nil {
+		if _, err := io.WriteString(out.Out, title+describeTop(&a, out.Zone, terminal.PaintFor(out.Out))); err != nil {
 			return err
 		}
 	}
@@ -44,7 +48,7 @@ func topColumns(a *curves.TopAnswer) []string {
 	if new(curves.TopRow).By(a.By) != nil { // else it is of a later version
 		columns = append(columns, a.By)
 	}
-	for _, kind := range []string{"hits", "over", "degraded"} {
+	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
 		some := slices.ContainsFunc(a.Top, func(r curves.TopRow) bool { return *r.By(kind) > 0 })
 		if some && kind != a.By {
 			columns = append(columns, kind)
@@ -58,20 +62,35 @@ func topColumns(a *curves.TopAnswer) []string {
 //	  hits  over
 //	12,345    12  ████████████████████  shop user/path=/pay
 //	 1,000     0  ██                    shop user
-func describeTop(a *curves.TopAnswer, p terminal.Paint) string {
+func describeTop(a *curves.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	warn(&b, a.Warnings, p)
+	late := a.Since - a.From // a range of which the first tenth is empty begins before there was anything to keep
+	if len(a.Top) > 0 && late > day && late > (a.To-a.From)/10 {
+		fmt.Fprintf(&b, "The first hits in this range are of %s.\n", time.Unix(a.Since, 0).In(zone).Format("2006-01-02 15:04"))
+	}
 	b.WriteByte('\n')
 	columns := topColumns(a)
-	switch {
-	case len(a.Top) == 0 && a.Unreadable > 0:
-		b.WriteString("No other hits in this range; --from -30d looks further back.\n")
-	case len(a.Top) == 0:
-		b.WriteString("No hits in this range; --from -30d looks further back.\n")
-	case len(columns) > 0:
+	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
+	} else if len(a.Top) == 0 {
+		noTop(&b, a, zone)
 	}
 	return b.String()
+}
+
+// noTop appends why nothing is ranked, and where there are hits.
+func noTop(b *strings.Builder, a *curves.TopAnswer, zone *time.Location) {
+	switch {
+	case a.Unreadable > 0:
+		b.WriteString("No other hits in this range; --from -30d looks further back.\n")
+	case a.Since >= a.To || a.Until > 0 && a.Until <= a.From:
+		fmt.Fprintf(b, "No hits in this range. %s\n", storedRange(a.Since, a.Until, zone))
+	case a.Since > 0 && a.By != "hits":
+		fmt.Fprintf(b, "No hits in this range were %s; --by hits ranks all.\n", terminal.Printable(a.By))
+	case len(a.Warnings) == 0:
+		b.WriteString("No hits in this range; --from -30d looks further back.\n")
+	}
 }
 
 func topTable(b *strings.Builder, a *curves.TopAnswer, columns []string, p terminal.Paint) {
@@ -95,5 +114,9 @@ func topTable(b *strings.Builder, a *curves.TopAnswer, columns []string, p termi
 	_ = table.Flush() // a builder takes everything
 	if hidden := a.Found - len(a.Top); hidden > 0 {
 		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-shown))
+	}
+	refused := a.By != "hits" && a.By != "within" // who it was is asked of these
+	if refused && !slices.ContainsFunc(a.Top, func(r curves.TopRow) bool { return r.Value != "" }) {
+		b.WriteString(p.Dim("Who it was, too, is kept of rules with value_to_metric: true or detailed_metric: true.") + "\n")
 	}
 }

@@ -26,7 +26,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as setting
 		return err
 	case c.JSON:
 	case a.Series == 0:
-		return c.nothing()
+		return c.nothing(a.Warnings)
 	default:
 		if _, err := io.WriteString(out.Out, describeVerified(&a, terminal.PaintFor(out.Out))); err != nil {
 			return err

@@ -45,16 +45,17 @@ func (s *History) Keep() history.Keep {
 	}
 }
 
-// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters.
+// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters. As ratelimit a DATA_DIR goes
+// before the latter.
 func (s *Settings) HistoryInRedis() bool {
-	return s.HistoryURL != "" || s.BackendType == "redis"
+	return s.HistoryURL != "" || s.BackendType == "redis" && !(s.as == dropIn && s.DataDir != "")
 }
 
 // RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one.
 func (s *Settings) RedisHistory(log *slog.Logger) redishistory.Config {
 	c := redishistory.Config{Redis: s.RedisConfig(&s.Redis, log), Keep: s.History.Keep()}
 	if s.HistoryURL != "" {
-		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, ""
+		c.Redis.URL, c.Redis.URLFile, c.Redis.Variables.URL = s.HistoryURL, "", "REDIS_HISTORY_URL"
 	}
 	return c
 }

@@ -1,10 +1,14 @@
 package settings
 
 import (
+	"cmp"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -18,12 +22,21 @@ func (s *Settings) Server() server.Config {
 	if s.GRPCUnix != "" {
 		grpc = "unix:" + s.GRPCUnix // instead of the port
 	}
-	return server.Config{
+	c := server.Config{
 		GRPCAddress: grpc, HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
 		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
 		Profiles: s.Profiles,
 	}
+	if s.as == dropIn {
+		c.ReusePort, c.TellStart = true, slog.LevelWarn
+	}
+	return c
+}
+
+// Health returns what makes weir healthy.
+func (s *Settings) Health() server.HealthRules {
+	return server.HealthRules{AsRatelimit: s.as == dropIn, NeedsDomains: s.NeedsDomains}
 }
 
 // address joins a host, in brackets or not, and a port.
@@ -38,18 +51,30 @@ func (s *Settings) Guard() admin.Guard {
 
 // Answers returns what answers hold beside the verdict.
 func (s *Settings) Answers() rls.Options {
-	return rls.Options{
-		Headers: rls.Headers{
-			Enabled: s.LimitHeaders, Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader,
-			RetryAfter: s.RetryAfter,
-		},
-		DynamicMetadata: s.DynamicMetadata,
+	o := rls.Options{DynamicMetadata: s.DynamicMetadata, DeniedMetadata: s.DenialMetadata,
+		Headers: rls.Headers{RetryAfter: s.RetryAfter}}
+	if s.LimitHeaders {
+		o.Headers.Answer = rls.Names{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
 	}
+	if s.RequestHeadersOn {
+		o.Headers.Request = rls.Names{
+			Limit: s.RequestLimitHeader, Remaining: s.RequestRemainingHeader, Reset: s.RequestResetHeader}
+	}
+	return o
 }
 
 // Rules returns how descriptor files are read.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: s.Algorithm, KeyPrefix: s.KeyPrefix, Merge: s.MergeDomains}
+	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains}
+}
+
+// Keys returns how the keys of counters are written. In memory nobody else reads them.
+func (s *Settings) Keys() descriptors.Keys {
+	k := descriptors.Keys{Format: s.KeyFormat, Prefix: s.KeyPrefix}
+	if s.BackendType != "redis" {
+		k.Format = descriptors.KeysOfWeir
+	}
+	return k
 }
 
 // Limits returns what holds for all requests.
@@ -57,6 +82,24 @@ func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare, NearRatio: s.NearRatio,
 	}
+}
+
+// shortestAge is how long a connection has to live: the gRPC library panics on ages of some nanoseconds, of which it draws
+// a tenth of jitter, and a connection that is closed at once is none.
+const shortestAge = time.Millisecond
+
+// checkAge refuses shorter ages of connections.
+func checkAge(variable string, age time.Duration) error {
+	return require(age == 0 || age >= shortestAge, variable, age, "use 0 for no bound, or at least 1ms")
+}
+
+// check refuses names that are none.
+func (s *RequestHeaders) check() error {
+	return cmp.Or(
+		checkHeader("LIMIT_REQUEST_LIMIT_HEADER", s.RequestLimitHeader),
+		checkHeader("LIMIT_REQUEST_REMAINING_HEADER", s.RequestRemainingHeader),
+		checkHeader("LIMIT_REQUEST_RESET_HEADER", s.RequestResetHeader),
+	)
 }
 
 // checkHeader refuses the name of a header that no HTTP message can hold.

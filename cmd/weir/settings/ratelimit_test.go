@@ -10,14 +10,14 @@ import (
 )
 
 func TestTheNameDecidesTheDefaults(t *testing.T) {
-	weir, err := Read(ProgramOf("/usr/bin/weir"))
+	weir, err := Read("weir")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if weir.BackendType != "memory" || weir.Redis.URL != "" || weir.Algorithm != descriptors.SlidingWindow {
 		t.Errorf("started as weir the defaults are %+v; want rolling windows in memory", weir)
 	}
-	other, err := Read(ProgramOf("/bin/ratelimit"))
+	other, err := Read(dropIn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,33 +67,82 @@ func TestASocketIsTheDefaultUnlessTheURLHasAPort(t *testing.T) {
 	}
 }
 
-func TestStartedAsRatelimitItServesAndSaysWhatDiffers(t *testing.T) {
-	if got := dropIn.Arguments(nil); !slices.Equal(got, []string{"serve"}) {
-		t.Errorf("ratelimit alone means %q, want serve", got)
-	}
-	if got := dropIn.Arguments([]string{"version"}); !slices.Equal(got, []string{"version"}) {
-		t.Errorf("ratelimit version means %q", got)
-	}
-	if got := Program("weir").Arguments(nil); len(got) != 0 {
-		t.Errorf("weir alone means %q, want its usage", got)
-	}
+func TestTheCommandLineNamesTheProgram(t *testing.T) {
 	for _, tc := range []struct {
-		as        Program
-		algorithm descriptors.Algorithm
-		lines     int
-		hint      bool
+		line, as, arguments string
 	}{
-		{"weir", descriptors.FixedWindow, 0, false},
-		{dropIn, descriptors.FixedWindow, 1, true},
-		{dropIn, descriptors.SlidingWindow, 1, false},
+		{"weir", "weir", ""},
+		{"/bin/weir serve --config /data", "weir", "serve --config /data"},
+		{"/bin/ratelimit", "ratelimit", ""},
+		{"ratelimit --quotaRateLimitServiceAddr=a:1", "ratelimit", "--quotaRateLimitServiceAddr=a:1"},
+		{"/bin/weir /bin/ratelimit", "ratelimit", ""},
+		{"/bin/weir /usr/local/bin/ratelimit -v", "ratelimit", "-v"},
+		{"/bin/weir ratelimit", "ratelimit", ""},
+		{"/bin/weir /bin/ratelimit_client -domain d", "ratelimit_client", "-domain d"},
+		{"/bin/weir /bin/ratelimit_config_check", "ratelimit_config_check", ""},
+		{"/bin/ratelimit /bin/ratelimit_client", "ratelimit", "/bin/ratelimit_client"}, // which the first does not read
+		{"/bin/weir call ratelimit", "weir", "call ratelimit"},
+		{"", "weir", ""},
+	} {
+		as, arguments := Started(strings.Fields(tc.line))
+		if string(as) != tc.as || strings.Join(arguments, " ") != tc.arguments {
+			t.Errorf("%q starts %s with %q; want %s with %q", tc.line, as, arguments, tc.as, tc.arguments)
+		}
+	}
+}
+
+func TestStartedAsRatelimitItServesWhateverItsArguments(t *testing.T) {
+	for _, given := range [][]string{nil, {"version"}, {"--config", "dir"}, {"--help"}} {
+		if meant, ignored := dropIn.Arguments(given); !slices.Equal(meant, []string{"serve"}) || !slices.Equal(ignored, given) {
+			t.Errorf("ratelimit %q means %q without %q, want serve, and nothing of it to be read", given, meant, ignored)
+		}
+	}
+	given := []string{"version"}
+	if meant, ignored := Program("weir").Arguments(given); !slices.Equal(meant, given) || ignored != nil {
+		t.Errorf("weir version means %q without %q", meant, ignored)
+	}
+}
+
+func TestStartedAsRatelimitItSaysWhatDiffers(t *testing.T) {
+	fixed := Files{Algorithm: descriptors.FixedWindow}
+	plain := Files{Algorithm: descriptors.FixedWindow, KeyFormat: descriptors.KeysOfRatelimit}
+	for _, tc := range []struct {
+		as   Program
+		set  Settings
+		want []string // on the line; none at all if empty
+		hint bool
+	}{
+		{"weir", Settings{Files: plain, BackendType: "redis"}, nil, false},
+		{dropIn, Settings{Files: plain, BackendType: "redis"}, []string{"counters carry over", "and back"}, true},
+		{dropIn, Settings{Files: fixed, BackendType: "redis"}, []string{"do not carry over", "KEY_FORMAT is weir"}, true},
+		{dropIn, Settings{Files: plain, BackendType: "memory"}, []string{"counters are in memory"}, true},
+		{dropIn, Settings{BackendType: "redis"}, []string{"do not carry over"}, false},
 	} {
 		var log strings.Builder
-		tc.as.Warn(&Settings{Files: Files{Algorithm: tc.algorithm}}, slog.New(slog.NewTextHandler(&log, nil)))
+		tc.as.Warn(&tc.set, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		got := log.String()
-		if strings.Count(got, "level=WARN") != tc.lines || strings.Contains(got, "do not carry over") != (tc.lines == 1) ||
-			strings.Contains(got, "ALGORITHM=sliding_window") != tc.hint {
-			t.Errorf("%s with %v warns %q; want %d lines, and to hear of rolling windows: %v",
-				tc.as, tc.algorithm, got, tc.lines, tc.hint)
+		if strings.Count(got, "level=WARN") != min(len(tc.want), 1) || strings.Contains(got, "ALGORITHM=sliding_window gives rolling") != tc.hint {
+			t.Errorf("%s warns %q; want %q on one line, and to hear of rolling windows: %v", tc.as, got, tc.want, tc.hint)
 		}
+		for _, want := range tc.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s warns %q; want it to say %q", tc.as, got, want)
+			}
+		}
+	}
+}
+
+func TestIgnoredArgumentsAreToldWithoutWhatMayBeSecret(t *testing.T) {
+	var log strings.Builder
+	dropIn.Warn(&Settings{}, []string{"--quotaRateLimitServiceAddr=a:1", "-token", "hunter2", "--pass=hunter2"},
+		slog.New(slog.NewTextHandler(&log, nil)))
+	told, _, _ := strings.Cut(log.String(), "\n")
+	for _, want := range []string{"level=WARN", "arguments=4", `flags="--quotaRateLimitServiceAddr -token --pass"`, "/bin/weir"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("arguments are told of by %q, want %q in it", told, want)
+		}
+	}
+	if strings.Contains(log.String(), "hunter2") {
+		t.Errorf("the log shows an argument's value: %s", &log)
 	}
 }

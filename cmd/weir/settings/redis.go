@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 )
 
 // Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
@@ -84,17 +85,22 @@ func (s *Settings) checkBackend() error {
 	return s.PerSecond.check("REDIS_PERSECOND")
 }
 
-// Warn logs which variables are set and understood, but have no effect. They begin with prefix.
-func (s *Redis) Warn(prefix string, log *slog.Logger) {
-	if s.PipelineWindow != 0 {
-		log.Warn("a variable has no effect: what comes while a server is being asked leaves together in the next batch, "+
-			"within 1 ms, and nothing waits otherwise", "variable", prefix+"_PIPELINE_WINDOW", "value", s.PipelineWindow.String())
-	}
+// check checks how long keys of envoyproxy/ratelimit last.
+func (k *PlainKeys) check() error {
+	return require(k.ExpireJitter >= 0, "EXPIRATION_JITTER_MAX_SECONDS", k.ExpireJitter, "it cannot be negative; 0 is none")
+}
+
+// Windows returns how long keys of envoyproxy/ratelimit last, and what a month is.
+func (k *PlainKeys) Windows() incr.Keys {
+	return incr.Keys{Jitter: k.ExpireJitter, CalendarMonths: k.CalendarMonths}
 }
 
 // RedisConfig returns how one of the Redis is reached.
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
-	both := &s.BothRedis
+	both, prefix := &s.BothRedis, "REDIS_"
+	if one == &s.PerSecond {
+		prefix = "REDIS_PERSECOND_"
+	}
 	return redis.Config{
 		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
 		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,
@@ -105,6 +111,6 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
 			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
 			SkipHostnameVerification: both.TLSSkipHostnameVerification,
 		},
-		Log: log,
+		Log: log, Variables: redis.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
 	}
 }

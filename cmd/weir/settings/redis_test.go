@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
@@ -38,12 +40,14 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 		Type: redis.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
 		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: redis.Pin,
 		ProbePause: 2 * time.Second, LongestProbePause: 20 * time.Second, GiveUp: 200 * time.Second,
-		TLS: redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", SkipHostnameVerification: true},
+		TLS:       redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", SkipHostnameVerification: true},
+		Variables: redis.Variables{URL: "REDIS_URL", URLFile: "REDIS_URL_FILE", Type: "REDIS_TYPE"},
 	}
 	if got := s.RedisConfig(&s.Redis, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("Redis is reached by\n%+v, want\n%+v", got, want)
 	}
 	want.URL = "b:1"
+	want.Variables = redis.Variables{URL: "REDIS_PERSECOND_URL", URLFile: "REDIS_PERSECOND_URL_FILE", Type: "REDIS_PERSECOND_TYPE"}
 	if got := s.RedisConfig(&s.PerSecond, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("the Redis for limits per second is reached by\n%+v, want\n%+v", got, want)
 	}
@@ -103,13 +107,34 @@ func TestVariablesOfARedisThatIsNotUsedAreNotChecked(t *testing.T) {
 	}
 }
 
-func TestAPipelineWindowIsToldToHaveNoEffect(t *testing.T) {
-	for window, want := range map[time.Duration]int{0: 0, 150 * time.Microsecond: 1} {
+func TestKeysOfRatelimitLastAsTheVariablesSay(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis:6379")
+	s, err := Read(dropIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Keys().Format != descriptors.KeysOfRatelimit || s.Windows() != (incr.Keys{Jitter: 300}) {
+		t.Errorf("started as ratelimit keys are %v, and last by %+v; want envoyproxy/ratelimit's, with its jitter of 300 s",
+			s.Keys().Format, s.Windows())
+	}
+	t.Setenv("EXPIRATION_JITTER_MAX_SECONDS", "0")
+	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
+	for _, tc := range []struct {
+		format, backend string
+		lines           int
+	}{{"ratelimit", "redis", 0}, {"weir", "redis", 1}, {"ratelimit", "memory", 1}} {
+		t.Setenv("KEY_FORMAT", tc.format)
+		t.Setenv("BACKEND_TYPE", tc.backend)
+		if s, err = Read("weir"); err != nil {
+			t.Fatal(err)
+		}
+		if s.Windows() != (incr.Keys{CalendarMonths: true}) {
+			t.Errorf("keys last by %+v; want months of the calendar, and no jitter", s.Windows())
+		}
 		var log strings.Builder
-		s := Redis{PipelineWindow: window}
-		s.Warn("REDIS_PERSECOND", slog.New(slog.NewTextHandler(&log, nil)))
-		if got := strings.Count(log.String(), "variable=REDIS_PERSECOND_PIPELINE_WINDOW"); got != want {
-			t.Errorf("a window of %v gives %d warnings, want %d: %s", window, got, want, &log)
+		s.WarnOfIdle([]string{"USE_CALENDAR_MONTH_RATE_LIMIT=true"}, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Count(log.String(), "USE_CALENDAR_MONTH_RATE_LIMIT"); got != tc.lines {
+			t.Errorf("with %s in %s, %d lines tell that months have 30 days all the same; want %d", tc.format, tc.backend, got, tc.lines)
 		}
 	}
 }

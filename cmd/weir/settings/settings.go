@@ -4,8 +4,6 @@ package settings
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,8 +15,6 @@ import (
 	"github.com/kelseyhightower/envconfig"
 
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // Settings are the environment variables that weir reads. Those of envoyproxy/ratelimit mean the same here.
@@ -36,9 +32,18 @@ type Settings struct {
 	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
 	MaxConnectionAgeGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h"`
 
+	TLS
+
+	ConfigType   string `envconfig:"CONFIG_TYPE" default:"FILE"`                         // or GRPC_XDS_SOTW
+	ForceStart   bool   `envconfig:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false"` // what weir always does
+	NeedsDomains bool   `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false"`
+	XDS
+
 	RuntimeRoot         string `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current"`
 	RuntimeSubdirectory string `envconfig:"RUNTIME_SUBDIRECTORY"`
 	RuntimeAppdirectory string `envconfig:"RUNTIME_APPDIRECTORY" default:"config"`
+	IgnoreDotFiles      bool   `envconfig:"RUNTIME_IGNOREDOTFILES" default:"false"` // what weir always does
+	WatchRoot           bool   `envconfig:"RUNTIME_WATCH_ROOT" default:"true"`
 
 	Files
 	BackendType string `envconfig:"BACKEND_TYPE"`
@@ -48,10 +53,10 @@ type Settings struct {
 	BothRedis BothRedis      `envconfig:"REDIS"`
 	NodeLoss  redis.NodeLoss `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
-	OnFailure descriptors.Policy `envconfig:"ON_BACKEND_FAILURE" default:"allow"`
-	Replicas  int                `envconfig:"REPLICAS" default:"1"`
+	Replicas int `envconfig:"REPLICAS" default:"1"`
 
-	KeyPrefix  string  `envconfig:"CACHE_KEY_PREFIX"`
+	KeyPrefix string `envconfig:"CACHE_KEY_PREFIX"`
+	PlainKeys
 	NearRatio  float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
 	ShadowMode bool    `envconfig:"SHADOW_MODE" default:"false"`
 	QuotaMode  bool    `envconfig:"QUOTA_MODE" default:"false"`
@@ -62,7 +67,8 @@ type Settings struct {
 	RemainingHeader string `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
 	ResetHeader     string `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
 	DynamicMetadata bool   `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false"`
-	RetryAfter      bool   `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
+	RequestHeaders
+	RetryAfter bool `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
 
 	KeepHistory bool    `envconfig:"HISTORY" default:"true"`
 	HistoryURL  string  `envconfig:"REDIS_HISTORY_URL"`
@@ -75,39 +81,35 @@ type Settings struct {
 	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" default:"5s"`
 	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" default:"20s"`
 
+	Statistics
+
 	LogLevel  logLevel `envconfig:"LOG_LEVEL" default:"info"`
 	LogFormat string   `envconfig:"LOG_FORMAT" default:"text"`
+	Denials
 
 	GOGC string `envconfig:"GOGC"`
-}
 
-// Files are the variables that say how descriptor files are read.
-type Files struct {
-	Algorithm    descriptors.Algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
-	MergeDomains bool                  `envconfig:"MERGE_DOMAIN_CONFIG" default:"false"`
+	HistoryAsked bool `ignored:"true"` // HISTORY is set
+
+	as Program // the name that it was started by
 }
 
 // Read reads the environment of a program of this name. Its error names the variable and what it may hold.
 func Read(as Program) (Settings, error) {
-	var s Settings
-	if err := process(&s); err != nil {
+	s := Settings{as: as}
+	if err := process(as, &s); err != nil {
+		s.LogFormat = os.Getenv("LOG_FORMAT") // which may come after what is wrong
 		return s, err
 	}
+	_, s.HistoryAsked = os.LookupEnv("HISTORY")
 	if as == dropIn {
 		s.asRatelimit()
 	}
 	return s, s.check()
 }
 
-// ReadFiles reads only the variables that say how descriptor files are read, for a tool that does nothing else.
-func ReadFiles() (yaml.Options, error) {
-	var f Files
-	err := process(&f)
-	return yaml.Options{Algorithm: f.Algorithm, Merge: f.MergeDomains}, err
-}
-
 // process fills a struct from the environment. It puts envconfig's errors in the words of someone who sets variables.
-func process(into any) error {
+func process(as Program, into any) error {
 	err := envconfig.Process("", into)
 	wrong, ok := err.(*envconfig.ParseError)
 	switch {
@@ -119,12 +121,21 @@ func process(into any) error {
 	if _, set := os.LookupEnv(wrong.KeyName); !set { // envconfig names the part that the variable belongs to as well
 		_, wrong.KeyName, _ = strings.Cut(wrong.KeyName, "_")
 	}
+	if as.isRatelimits() && wrong.Value == "" && os.Unsetenv(wrong.KeyName) == nil {
+		return process(as, into) // what envoyproxy/ratelimit does not read may be set to nothing, and end nobody
+	}
 	use := map[string]string{
 		"uint16":        "a port is a number from 0 to 65535",
 		"bool":          "use true or false",
 		"time.Duration": "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h",
 		"int":           "use a whole number",
 	}[strings.TrimPrefix(wrong.TypeName, "*")]
+	if strings.HasPrefix(wrong.TypeName, "map[") { // of headers, which may be secrets; envconfig quotes them, too
+		return fmt.Errorf("environment variable %s: use key:value, separated by commas", wrong.KeyName)
+	}
+	if isLinkValue(wrong.Value) {
+		use += "; Kubernetes sets this one for a service of that name: set it in the pod, or enableServiceLinks: false"
+	}
 	return require(false, wrong.KeyName, wrong.Value, cmp.Or(use, wrong.Err.Error()))
 }
 
@@ -132,18 +143,26 @@ func process(into any) error {
 func (s *Settings) check() error {
 	return cmp.Or(
 		s.checkBackend(),
+		s.checkSource(),
+		s.PlainKeys.check(),
 		s.Guard().Check(),
+		s.checkTLS(),
 		s.History.check(),
+		s.Statistics.check(),
+		s.Denials.check(),
 		require(s.NearRatio > 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number above 0, and at most 1"),
 		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
 		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
 		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
+		s.RequestHeaders.check(),
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
+		require(s.LocalCacheSize >= 0, "LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize, "it cannot be negative"),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
-		require(s.LogFormat == "text" || s.LogFormat == "json", "LOG_FORMAT", s.LogFormat, "use text or json"),
+		require(isLogFormat(s.LogFormat) || s.as == dropIn, "LOG_FORMAT", s.LogFormat, "use text or json"),
+		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
+		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),
 		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
-			"DATA_SAVE_INTERVAL": s.DataSaveInterval, "GRPC_MAX_CONNECTION_AGE": s.MaxConnectionAge,
-			"GRPC_MAX_CONNECTION_AGE_GRACE": s.MaxConnectionAgeGrace}),
+			"DATA_SAVE_INTERVAL": s.DataSaveInterval}),
 	)
 }
 
@@ -174,27 +193,4 @@ func notNegative(prefix string, all durations) error {
 // ConfigDir returns the directory that holds the descriptor files, unless --config names another.
 func (s *Settings) ConfigDir() string {
 	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
-}
-
-// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
-func (s *Settings) Logger(to io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(to, options))
-	}
-	return slog.New(slog.NewTextHandler(to, options))
-}
-
-type logLevel slog.Level
-
-// Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
-func (l *logLevel) Decode(value string) error {
-	level, known := map[string]slog.Level{
-		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
-		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
-	}[strings.ToLower(value)]
-	if *l = logLevel(level); !known {
-		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
-	}
-	return nil
 }

@@ -32,6 +32,9 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"LOG_FORMAT", "xml", "use text or json"},
 		{"DRAIN_DELAY", "5", "DRAIN_DELAY"},
 		{"DRAIN_DELAY", "-5s", "DRAIN_DELAY=-5s: it cannot be negative"},
+		{"GRPC_MAX_CONNECTION_AGE", "-1s", "GRPC_MAX_CONNECTION_AGE=-1s: use 0 for no bound"},
+		{"GRPC_MAX_CONNECTION_AGE", "9ns", "GRPC_MAX_CONNECTION_AGE=9ns: use 0 for no bound"},
+		{"GRPC_MAX_CONNECTION_AGE_GRACE", "-1h", "GRPC_MAX_CONNECTION_AGE_GRACE=-1h0m0s: use 0 for no bound"},
 		{"MEMORY_MAX_KEYS", "0", "MEMORY_MAX_KEYS=0: at least 1"},
 		{"BACKEND_TYPE", "memcache", `BACKEND_TYPE="memcache": use memory or redis`},
 		{"BACKEND_TYPE", "redis", "REDIS_URL or REDIS_URL_FILE must say where Redis is"},
@@ -43,10 +46,15 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		{"HISTORY_RETENTION", "24h", "coarser buckets are kept as long as finer ones"},
 		{"HISTORY_DOWNSAMPLE", "maybe", "variable HISTORY_DOWNSAMPLE="},
 		{"LIMIT_RESET_HEADER", "Rate Reset", `LIMIT_RESET_HEADER="Rate Reset": the name of a header has letters, digits and`},
+		{"LIMIT_REQUEST_LIMIT_HEADER", "a:b", `LIMIT_REQUEST_LIMIT_HEADER="a:b": the name of a header has letters`},
+		{"LIMIT_REQUEST_REMAINING_HEADER", "é", "LIMIT_REQUEST_REMAINING_HEADER"},
+		{"LIMIT_REQUEST_RESET_HEADER", "a b", "LIMIT_REQUEST_RESET_HEADER"},
 		{"NEAR_LIMIT_RATIO", "80", "NEAR_LIMIT_RATIO=80: use a number above 0, and at most 1"},
 		{"NEAR_LIMIT_RATIO", "NaN", "NEAR_LIMIT_RATIO=NaN: use a number"},
 		{"NEAR_LIMIT_RATIO", "most", "variable NEAR_LIMIT_RATIO="},
 		{"SHADOW_MODE", "maybe", "variable SHADOW_MODE="},
+		{"KEY_FORMAT", "gubernator", "use weir or ratelimit"},
+		{"EXPIRATION_JITTER_MAX_SECONDS", "-1", "EXPIRATION_JITTER_MAX_SECONDS=-1: it cannot be negative"},
 		{"RING_ON_NODE_LOSS", "panic", "use remap or pin"},
 	} {
 		t.Run(tc.name+"="+tc.value, func(t *testing.T) {
@@ -86,19 +94,5 @@ func TestAddress(t *testing.T) {
 		if got := address(host, 8081); got != want {
 			t.Errorf("host %q gives %s, want %s", host, got, want)
 		}
-	}
-}
-
-func TestVariablesThatAreNotReadAreTold(t *testing.T) {
-	environment := map[string]string{"GRPC_SERVER_USE_TLS": "false", "CONFIG_TYPE": "FILE", "USE_STATSD": "true"}
-	var log strings.Builder
-	told := slog.New(slog.NewTextHandler(&log, nil))
-	get := func(name string) string { return environment[name] }
-	if err := Unsupported(get, told); err != nil || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "USE_STATSD") {
-		t.Errorf("got %v, %s; want one warning, about USE_STATSD", err, &log)
-	}
-	environment["GRPC_SERVER_USE_TLS"] = "true"
-	if err := Unsupported(get, told); err == nil || !strings.Contains(err.Error(), "plaintext") {
-		t.Errorf("got %v; want no start in plaintext where TLS was asked for", err)
 	}
 }

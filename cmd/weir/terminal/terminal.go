@@ -12,8 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is where a command prints, and the time zone that it shows times in.
+// Output is where a command prints, what it reads where a dash stands for a file, and the time zone that it shows times in.
 type Output struct {
+	In       io.Reader
 	Out, Err io.Writer
 	Zone     *time.Location
 }

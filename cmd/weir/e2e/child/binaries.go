@@ -27,8 +27,8 @@ func Main(m *testing.M, root string, use func(weir, envoy string)) (code int) {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
-	weir, err := buildWeir(root, dir)
-	if err != nil {
+	weir := filepath.Join(dir, "weir") // absolute, as dir is
+	if err := Build(root, weir, RaceDetector); err != nil {
 		return fail(err)
 	}
 	use(weir, envoy)
@@ -51,23 +51,18 @@ func findEnvoy(root string) (string, error) {
 	return installed, nil
 }
 
-// buildWeir builds the module at root into dir, with the race detector if the tests have it, and returns the binary's
-// path.
-func buildWeir(root, dir string) (string, error) {
-	binary, err := filepath.Abs(filepath.Join(dir, "weir"))
-	if err != nil {
-		return "", err
-	}
+// Build builds the weir of the module at root, with the race detector or without.
+func Build(root, binary string, race bool) error {
 	args := []string{"build", "-o", binary}
-	if RaceDetector {
+	if race {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "./cmd/weir")...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building weir: %w\n%s", err, out)
+		return fmt.Errorf("building weir: %w\n%s", err, out)
 	}
-	return binary, nil
+	return nil
 }
 
 // ReadSources opens each folder of the module at root, which weir is built from. Tests that import none of its packages

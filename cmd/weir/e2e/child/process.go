@@ -32,9 +32,16 @@ type Process struct {
 // Start runs a binary in a folder of its own, in an environment that holds env and little else.
 func Start(t testing.TB, name string, env []string, binary string, args ...string) *Process {
 	t.Helper()
-	p := &Process{name: name, cmd: exec.Command(binary, args...), done: make(chan struct{})}
-	p.cmd.Dir = t.TempDir()
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.cmd.Dir}, env...)
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
+	return Run(t, name, cmd)
+}
+
+// Run runs a command that was not started yet. Its output is the Process's.
+func Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.Log, &p.Log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
@@ -55,6 +62,9 @@ func Start(t testing.TB, name string, env []string, binary string, args ...strin
 	return p
 }
 
+// Dir returns the folder that the process works in.
+func (p *Process) Dir() string { return p.cmd.Dir }
+
 // Kill ends the process as kill -9 does, and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error means that it has ended already
@@ -64,8 +74,14 @@ func (p *Process) Kill() {
 // Terminate sends SIGTERM.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("sending SIGTERM to %s: %v", p.name, err)
+	p.Signal(t, syscall.SIGTERM)
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("sending %v to %s: %v", s, p.name, err)
 	}
 }
 

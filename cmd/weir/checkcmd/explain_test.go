@@ -1,4 +1,4 @@
-package main
+package checkcmd
 
 import (
 	"fmt"
@@ -42,6 +42,7 @@ share     all values of user that fit "bot-*" have one count
 replaces  "any-minute", "gifts", where a request matches them as well
 shadow    counted, never denied
 quota     denied only when all quotas of a request are over
+failure   ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, all hits pass
 message   "Slow down.\n"
 metadata  {"more":[1,true],"tier":"<low>"}
 history   user=bot-*, each value apart: user=bot-*
@@ -52,6 +53,7 @@ limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
 charge    admitted hits, and all that a descriptor brings as its own hits_addend
 key       "4:shop3:any5:thing"
 replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
+failure   ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, all hits pass
 history   any, all values together
 `,
 		"any=thing,tenant=a/b": `
@@ -59,6 +61,7 @@ rule     any/tenant (shop.yaml:18)
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
 charge   admitted hits, and all that a descriptor brings as its own hits_addend
 key      "4:shop3:any5:thing6:tenant3:a/b"
+failure  ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, all hits pass
 history  any/tenant, each value apart: tenant=a/b
 `,
 		"gift=1": `
@@ -70,12 +73,12 @@ history   gift, all values together
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
 	} {
-		code, out, errs := check(t, wholeLanguage, func(c *checkCommand) { c.Explain = d })
+		code, out, errs := check(t, wholeLanguage, func(c *Command) { c.Explain = d })
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
 			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
 		}
 	}
-	_, out, _ := check(t, wholeLanguage, func(c *checkCommand) { c.Explain = "trsted=yes" })
+	_, out, _ := check(t, wholeLanguage, func(c *Command) { c.Explain = "trsted=yes" })
 	if !strings.Contains(out, "another key, spelled nearly so") {
 		t.Errorf("nothing says that trsted looks like trusted:\n%s", out)
 	}
@@ -91,29 +94,29 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 		"shop": "limit    10/minute",
 		"bar":  "The files of domain bar have errors and never were good: its requests are answered UNAVAILABLE.",
 	} {
-		code, out, errs := check(t, goodShop, func(c *checkCommand) {
-			if err := os.Rename(filepath.Join(c.Dir, "shop.yaml"), filepath.Join(dir, "shop.yaml")); err != nil {
+		code, out, errs := check(t, goodShop, func(c *Command) {
+			if err := os.Rename(filepath.Join(c.Path, "shop.yaml"), filepath.Join(dir, "shop.yaml")); err != nil {
 				t.Fatal(err)
 			}
-			c.Dir, c.Explain, c.Domain = dir, "user=ann", domain
+			c.Path, c.Explain, c.Domain = dir, "user=ann", domain
 		})
 		if code != 1 || !strings.Contains(out, want) || !strings.Contains(errs, "error: bar.yaml:2: domain bar: descriptors must be a list") {
 			t.Errorf("exit code %d, %s\n%s\nwant 1, the error, and for domain %s: %s", code, errs, out, domain, want)
 		}
 	}
-	if _, _, errs := check(t, goodShop, func(c *checkCommand) {
-		if err := os.WriteFile(filepath.Join(c.Dir, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
+	if _, _, errs := check(t, goodShop, func(c *Command) {
+		if err := os.WriteFile(filepath.Join(c.Path, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		c.Explain = "user=ann"
 	}); errs != "--explain needs --domain, one of shop, bar" {
 		t.Errorf("of two domains, one of which is wrong, none is asked for: %s; want to be asked which", errs)
 	}
-	if code, out, _ := check(t, goodShop, func(c *checkCommand) { c.Dir, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
+	if code, out, _ := check(t, goodShop, func(c *Command) { c.Path, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
 		!strings.Contains(out, "No file configures domain baz. Did you mean bar?") {
 		t.Errorf("exit code %d, %s; want 2, and the name of a domain that is wrong as well", code, out)
 	}
-	if code, out, _ := check(t, "domain: shop\nx: y", func(c *checkCommand) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
+	if code, out, _ := check(t, "domain: shop\nx: y", func(c *Command) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
 		t.Errorf("where no file is right: exit code %d, %q; want 1, and what weir would answer", code, out)
 	}
 }
@@ -124,7 +127,7 @@ func TestExplainNamesTenReplacersAtMost(t *testing.T) {
 	for i := range 13 {
 		fmt.Fprintf(&file, "- {key: k%d, rate_limit: {requests_per_unit: 1, unit: day, replaces: [{name: any}]}}\n", i)
 	}
-	_, out, errs := check(t, file.String(), func(c *checkCommand) { c.Explain = "any=1" })
+	_, out, errs := check(t, file.String(), func(c *Command) { c.Explain = "any=1" })
 	if strings.Count(out, "matches k") != 10 || !strings.Contains(out, "and by 3 more\n") {
 		t.Errorf("%s\n%s\nwant ten of the rules that replace it, and how many more", errs, out)
 	}

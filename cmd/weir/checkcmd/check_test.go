@@ -1,4 +1,4 @@
-package main
+package checkcmd
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 )
 
 // check runs weir check on one file and returns its exit code and what it printed.
-func check(t *testing.T, file string, change func(*checkCommand)) (int, string, string) {
+func check(t *testing.T, file string, change func(*Command)) (int, string, string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	c := &checkCommand{Dir: dir}
+	c := &Command{Path: dir}
 	if change != nil {
 		change(c)
 	}
@@ -64,20 +64,20 @@ func TestStrictTreatsWarningsAsErrors(t *testing.T) {
 	if code, _, errs := check(t, dubious, nil); code != 0 || !strings.Contains(errs, "warning: shop.yaml:3") {
 		t.Errorf("exit code %d, %q; want 0 and a warning", code, errs)
 	}
-	if code, _, errs := check(t, dubious, func(c *checkCommand) { c.Strict = true }); code != 1 || !strings.Contains(errs, "error: shop.yaml:3") {
+	if code, _, errs := check(t, dubious, func(c *Command) { c.Strict = true }); code != 1 || !strings.Contains(errs, "error: shop.yaml:3") {
 		t.Errorf("with --strict: exit code %d, %q; want 1 and an error", code, errs)
 	}
 }
 
 func TestCheckOfAMissingDirectory(t *testing.T) {
-	code, _, errs := check(t, goodShop, func(c *checkCommand) { c.Dir = "/no/such/directory" })
+	code, _, errs := check(t, goodShop, func(c *Command) { c.Path = "/no/such/directory" })
 	if code != 1 || !strings.Contains(errs, "/no/such/directory") {
 		t.Errorf("exit code %d, %q; want 1 and the directory named", code, errs)
 	}
 }
 
 func TestExplainShowsRuleLimitsAndKey(t *testing.T) {
-	explain := func(d string) func(*checkCommand) { return func(c *checkCommand) { c.Explain = d } }
+	explain := func(d string) func(*Command) { return func(c *Command) { c.Explain = d } }
 	code, out, errs := check(t, goodShop, explain("user=ann,path=/pay"))
 	for _, want := range []string{"rule", "user/path=/pay (shop.yaml:8)", "5/minute  fixed_window of 1m, denied hits count too", `"4:shop4:user3:ann4:path4:/pay"`, `"slow down"`} {
 		if !strings.Contains(out, want) {

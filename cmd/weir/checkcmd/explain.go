@@ -1,131 +1,25 @@
-package main
+package checkcmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/file"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
-
-type checkCommand struct {
-	Dir     string `arg:"" help:"Directory of descriptor files."`
-	Strict  bool   `help:"Treat warnings as errors."`
-	Explain string `placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule."`
-	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
-}
-
-func (*checkCommand) Help() string {
-	return `Prints each rule's path and limits as N/UNIT. Exit code: 0 the files are right, 1 they are not, 2 the question is wrong.
-ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
-MERGE_DOMAIN_CONFIG=true lets several files configure one domain. Files are explained as far as they are right.
-
-    weir check k8s/base/config
-    weir check k8s/base/config --explain user=ann,path=/pay --domain shop`
-}
-
-func (c *checkCommand) Run(out terminal.Output) error {
-	options, err := settings.ReadFiles()
-	if err != nil {
-		return err
-	}
-	config, problems, err := file.Load(c.Dir, options)
-	if err != nil {
-		fmt.Fprintln(out.Err, "weir check:", err)
-		return terminal.No
-	}
-	right := c.report(out.Err, problems)
-	switch {
-	case c.Explain != "" && config == nil:
-		_, err = fmt.Fprintln(out.Out, "The files of all domains have errors: every request is answered UNAVAILABLE.")
-	case c.Explain != "":
-		err = c.explain(out.Out, config)
-	case right:
-		err = listRules(out.Out, config)
-	}
-	if err == nil && !right {
-		err = terminal.No
-	}
-	return err
-}
-
-// report prints the problems and reports whether the configuration can be used.
-func (c *checkCommand) report(w io.Writer, problems yaml.Problems) bool {
-	errs, warnings := 0, 0
-	for _, p := range problems {
-		if p.Warning && !c.Strict {
-			warnings++
-			fmt.Fprintln(w, "warning:", p)
-		} else {
-			errs++
-			fmt.Fprintln(w, "error:", p)
-		}
-	}
-	if errs > 0 {
-		fmt.Fprintf(w, "%s: %s, %s\n", c.Dir, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
-	}
-	return errs == 0
-}
-
-func listRules(out io.Writer, config *descriptors.Config) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, domain := range config.DomainNames() {
-		fmt.Fprintln(w, terminal.Printable(domain))
-		for _, r := range config.Rules() {
-			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", terminal.Printable(descriptors.ReadablePath(r.Path)), describeRule(r))
-			}
-		}
-		for _, p := range config.Passes() {
-			if p.Domain == domain {
-				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", terminal.Printable(descriptors.ReadablePath(p.Path)))
-			}
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
-	return err
-}
-
-// describeRule returns a rule's limits as N/UNIT, and what else it says.
-func describeRule(r *descriptors.Rule) string {
-	if r.Unlimited {
-		return "unlimited"
-	}
-	limits := make([]string, len(r.Limits))
-	for i := range r.Limits {
-		limits[i] = r.Limits[i].String()
-	}
-	out := strings.Join(limits, ", ")
-	if r.Shadow {
-		out += "  (shadow: never denies)"
-	}
-	if r.Quota {
-		out += "  (quota: denies when all quotas of a request are over)"
-	}
-	return out
-}
 
 const maxReplacers = 10 // rules are named that replace limits of the one that is explained
 
-func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error {
-	d, err := descriptors.ParseDescriptor(c.Explain)
-	if err != nil {
-		return fmt.Errorf("--explain: %w", err)
-	}
-	domain, err := c.explainedDomain(config)
+// explain prints how a descriptor is matched, and all that its rule says.
+func (c *Command) explain(out io.Writer, checked *checked) error {
+	x, err := c.explained(checked.config)
 	if err != nil {
 		return err
 	}
-	x := config.Explain(domain, d)
 	if _, err := io.WriteString(out, x.String()); err != nil {
 		return err
 	}
@@ -137,12 +31,12 @@ func (c *checkCommand) explain(out io.Writer, config *descriptors.Config) error 
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w)
-	explainRule(w, config, &x)
+	checked.explainRule(w, &x)
 	return w.Flush()
 }
 
 // explainedDomain returns the domain asked for, or the only one there is.
-func (c *checkCommand) explainedDomain(config *descriptors.Config) (string, error) {
+func (c *Command) explainedDomain(config *descriptors.Config) (string, error) {
 	if c.Domain != "" {
 		return c.Domain, nil
 	}
@@ -154,7 +48,7 @@ func (c *checkCommand) explainedDomain(config *descriptors.Config) (string, erro
 }
 
 // explainRule prints all that the rule of an explanation says about its descriptor, a line each.
-func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explanation) {
+func (c *checked) explainRule(w io.Writer, x *descriptors.Explanation) {
 	add := func(about, format string, args ...any) {
 		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
 		fmt.Fprintf(w, "%s\t%s\n", about, text)
@@ -169,7 +63,11 @@ func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explana
 		add("limit", "none: unlimited")
 	} else {
 		add("charge", "%s", describeCharge(r))
-		add("key", "%q", x.Match.AppendKey(nil, x.Domain, x.Descriptor))
+		if key, plain := keyOf(x); plain {
+			add("key", "%q and the beginning of the window", key)
+		} else {
+			add("key", "%q", key)
+		}
 	}
 	for i, e := range x.Descriptor {
 		if pattern := r.Shared(i); pattern != "" {
@@ -179,7 +77,7 @@ func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explana
 	if len(r.Replaces) > 0 {
 		add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
 	}
-	for _, text := range replacers(config, r) {
+	for _, text := range replacers(c.config, r) {
 		add("replaced", "%s", text)
 	}
 	if r.Shadow {
@@ -188,10 +86,10 @@ func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explana
 	if r.Quota {
 		add("quota", "denied only when all quotas of a request are over")
 	}
-	if r.OnFailure != descriptors.PolicyDefault {
-		add("failure", "on_backend_failure is %s: %s", r.OnFailure, describePolicy(r.OnFailure))
+	if !r.Unlimited {
+		add("failure", "%s: %s", c.failure(r), describePolicy(cmp.Or(r.OnFailure, c.files.OnFailure)))
 	}
-	if config.RefundsOnDeny(x.Domain) {
+	if c.config.RefundsOnDeny(x.Domain) {
 		add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
 	}
 	if r.Message != "" {
@@ -206,6 +104,15 @@ func explainRule(w io.Writer, config *descriptors.Config, x *descriptors.Explana
 		value := string(r.AppendValue(nil, x.Descriptor))
 		add("history", "%s, each value apart: %s", path, terminal.Printable(descriptors.ReadablePath(value)))
 	}
+}
+
+// keyOf returns the key that a descriptor is counted under, or reports true and returns what it begins with.
+func keyOf(x *descriptors.Explanation) (key string, stem bool) {
+	all := x.Match.AppendKey(nil, x.Domain, x.Descriptor)
+	if begin, plain := descriptors.PlainStem(all); plain {
+		return string(begin), true
+	}
+	return string(all), false
 }
 
 // describeLimit returns a limit with all that decides how it counts.
@@ -237,6 +144,20 @@ func describeCharge(r *descriptors.Rule) string {
 		return "all hits"
 	}
 	return "admitted hits, and all that a descriptor brings as its own hits_addend"
+}
+
+// failure tells where the failure policy of a rule comes from.
+func (c *checked) failure(r *descriptors.Rule) string {
+	switch policy := c.files.OnFailure; {
+	case r.OnFailure != descriptors.PolicyDefault:
+		return fmt.Sprintf("on_backend_failure is %s", r.OnFailure)
+	case c.files.FailureAsked:
+		return fmt.Sprintf("ON_BACKEND_FAILURE is %s", policy)
+	case policy == descriptors.PolicyError:
+		return "ON_BACKEND_FAILURE is not set, which means error (started as weir, allow)"
+	default:
+		return fmt.Sprintf("ON_BACKEND_FAILURE is not set, which means %s (started as ratelimit, error)", policy)
+	}
 }
 
 // describePolicy tells what a failure policy does.

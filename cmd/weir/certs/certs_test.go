@@ -1,0 +1,416 @@
+package certs_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+)
+
+// quiet is a log that a test does not read.
+func quiet(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+// serve echoes what it gets over TLS, and returns its address.
+func serve(t testing.TB, config *tls.Config) string {
+	t.Helper()
+	lis, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() {
+		for {
+			conn, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return lis.Addr().String()
+}
+
+// connect makes a connection and sends a byte there and back: only then has the server judged the client.
+func connect(t testing.TB, address string, config *tls.Config) (*tls.Conn, error) {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, echo(conn)
+}
+
+func echo(conn *tls.Conn) error {
+	if _, err := conn.Write([]byte{7}); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
+func mustConnect(t testing.TB, address string, config *tls.Config) *tls.Conn {
+	t.Helper()
+	conn, err := connect(t, address, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// named is who the other side's certificate is for, by its common name.
+func named(conn *tls.Conn) string {
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+// trusting is a client that knows authorities and shows a certificate, if it has one.
+func trusting(t testing.TB, name string, authority *certstest.Authority, pair ...[]byte) *tls.Config {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority.PEM)
+	c := &tls.Config{RootCAs: roots, ServerName: name}
+	if len(pair) > 0 {
+		cert, err := tls.X509KeyPair(pair[0], pair[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	}
+	return c
+}
+
+func write(t testing.TB, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mount is a Secret with a certificate, its key and authorities.
+func mount(t testing.TB, dir string, cert, key, ca []byte) certs.Files {
+	t.Helper()
+	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return certs.Files{Cert: at("tls.crt"), Key: at("tls.key"), CA: at("ca.crt")}
+}
+
+func server(t testing.TB, f certs.Files) string {
+	t.Helper()
+	config, err := certs.Server(f, quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, config)
+}
+
+func TestNewConnectionsHaveTheCertificateThatIsThereNow(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	cert, key := authority.Issue(t, "one")
+	files := mount(t, dir, cert, key, nil)
+	files.CA = ""
+	address := server(t, files)
+	first := mustConnect(t, address, trusting(t, "one", authority))
+	for range 20 {
+		for _, name := range []string{"two", "one"} {
+			cert, key := authority.Issue(t, name)
+			mount(t, dir, cert, key, nil)
+			if got := named(mustConnect(t, address, trusting(t, name, authority))); got != name {
+				t.Fatalf("a new connection shows the certificate of %q, want %q, which is in the file", got, name)
+			}
+		}
+	}
+	if err := echo(first); err != nil {
+		t.Errorf("a connection that was there broke as certificates were replaced: %v", err)
+	}
+}
+
+func TestCertificateAndKeyMayBeInTwoDirectories(t *testing.T) {
+	authority := certstest.New(t, "authority")
+	files := certs.Files{Cert: filepath.Join(t.TempDir(), "c.pem"), Key: filepath.Join(t.TempDir(), "k.pem")}
+	cert, key := authority.Issue(t, "weir", "one")
+	write(t, files.Cert, cert)
+	write(t, files.Key, key)
+	address := server(t, files)
+	for _, name := range []string{"two", "three"} {
+		cert, key := authority.Issue(t, "weir", name)
+		was := named(mustConnect(t, address, trusting(t, "weir", authority)))
+		write(t, files.Cert, cert)
+		if got := named(mustConnect(t, address, trusting(t, "weir", authority))); got != was {
+			t.Errorf("while only one of two files is new, connections get %q, want %q as before", got, was)
+		}
+		write(t, files.Key, key)
+		if got := named(mustConnect(t, address, trusting(t, "weir", authority))); got != "weir "+name {
+			t.Errorf("with both files new, connections get %q, want %q", got, "weir "+name)
+		}
+	}
+}
+
+func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	cert, key := authority.Issue(t, "weir")
+	_, otherKey := authority.Issue(t, "weir")
+	files := mount(t, dir, cert, key, authority.PEM)
+	var log bytes.Buffer
+	config, err := certs.Server(files, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, config)
+	lines := func() string { // of three connections, which must be made
+		log.Reset()
+		for range 3 {
+			mustConnect(t, address, trusting(t, "weir", authority, cert, key))
+		}
+		return log.String()
+	}
+	remove := func(name string) func() {
+		return func() {
+			if err := os.Remove(filepath.Join(dir, "..data", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		spoil func()
+		says  string
+	}{
+		{"a mismatched key", func() { mount(t, dir, cert, otherKey, authority.PEM) }, files.Key},
+		{"no certificate in it", func() { mount(t, dir, []byte("nothing"), key, authority.PEM) }, files.Cert},
+		{"no authority in it", func() { mount(t, dir, cert, key, nil) }, files.CA},
+		{"no key", remove("tls.key"), files.Key},
+		{"no authorities", remove("ca.crt"), files.CA},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.spoil()
+			got := lines()
+			if strings.Count(got, "\n") != 1 || !strings.Contains(got, tc.says) || !strings.Contains(got, "level=WARN") {
+				t.Errorf("the log has %q, want one warning that names %s", got, tc.says)
+			}
+			if strings.Contains(got, "PRIVATE") {
+				t.Error("the log holds the key")
+			}
+			mount(t, dir, cert, key, authority.PEM)
+			if got := lines(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "can be used again") {
+				t.Errorf("the log has %q, want one line that the files can be used again", got)
+			}
+		})
+	}
+}
+
+func TestTheFirstErrorNamesTheFile(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	cert, key := authority.Issue(t, "weir")
+	good := mount(t, dir, cert, key, authority.PEM)
+	away, empty := filepath.Join(dir, "away.pem"), filepath.Join(dir, "empty.pem")
+	write(t, empty, nil)
+	for _, tc := range []struct {
+		name string
+		file string
+		of   func(f *certs.Files) *string
+	}{
+		{"certificate", away, func(f *certs.Files) *string { return &f.Cert }},
+		{"key", away, func(f *certs.Files) *string { return &f.Key }},
+		{"authorities", away, func(f *certs.Files) *string { return &f.CA }},
+		{"certificate", empty, func(f *certs.Files) *string { return &f.Cert }},
+		{"key", empty, func(f *certs.Files) *string { return &f.Key }},
+		{"authorities", empty, func(f *certs.Files) *string { return &f.CA }},
+	} {
+		for side, make := range map[string]func(certs.Files, *slog.Logger) (*tls.Config, error){"server": certs.Server, "client": certs.Client} {
+			files := good
+			*tc.of(&files) = tc.file
+			if _, err := make(files, quiet(t)); err == nil || !strings.Contains(err.Error(), tc.file) {
+				t.Errorf("%s, whose %s is in %s: got %v, want an error that names the file", side, tc.name, tc.file, err)
+			}
+		}
+	}
+	if _, err := certs.Server(certs.Files{Cert: good.Cert}, quiet(t)); err == nil {
+		t.Error("a server started without a key")
+	}
+	if _, err := certs.Server(certs.Files{Cert: good.Cert, Key: good.Key, SAN: "envoy"}, quiet(t)); err == nil {
+		t.Error("a server started that should ask for a name, and asks for no certificate")
+	}
+	if _, err := certs.Client(certs.Files{Key: good.Key}, quiet(t)); err == nil {
+		t.Error("a client started with a key and no certificate")
+	}
+}
+
+func TestOnlyClientsOfTheAuthorityThatIsThereNowGetIn(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
+			cert, key := old.Issue(t, "weir")
+			address := server(t, mount(t, dir, cert, key, old.PEM))
+			client := func(by *certstest.Authority) *tls.Config {
+				cert, key := by.Issue(t, "envoy")
+				c := trusting(t, "weir", old, cert, key)
+				c.MinVersion, c.MaxVersion = version, version
+				c.ClientSessionCache = tls.NewLRUClientSessionCache(10) // one that would come back without being checked
+				return c
+			}
+			ofOld, ofNext, nobody := client(old), client(next), trusting(t, "weir", old)
+			there := mustConnect(t, address, ofOld)
+			mustConnect(t, address, ofOld)
+			for name, c := range map[string]*tls.Config{"no certificate": nobody, "another's": ofNext} {
+				if _, err := connect(t, address, c); err == nil {
+					t.Errorf("a client with %s got in", name)
+				}
+			}
+			mount(t, dir, cert, key, next.PEM)
+			if _, err := connect(t, address, ofOld); err == nil {
+				t.Error("a client got in whose authority was taken away")
+			}
+			mustConnect(t, address, ofNext)
+			if err := echo(there); err != nil {
+				t.Errorf("a connection that was there broke as the authorities were replaced: %v", err)
+			}
+		})
+	}
+}
+
+func TestClientsMustHaveTheName(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	cert, key := authority.Issue(t, "weir")
+	files := mount(t, dir, cert, key, authority.PEM)
+	for _, tc := range []struct {
+		san, client string
+		in          bool
+	}{
+		{"envoy.mesh", "envoy.mesh", true},
+		{"envoy.mesh", "*.mesh", true},
+		{"envoy.mesh", "other.mesh", false},
+		{"envoy.mesh", "10.0.0.1", false},
+		{"10.0.0.1", "10.0.0.1", true},
+		{"10.0.0.1", "10.0.0.2", false},
+		{"spiffe://mesh/ns/envoy", "spiffe://mesh/ns/envoy", true},
+		{"spiffe://mesh/ns/envoy", "spiffe://mesh/ns/other", false},
+	} {
+		files.SAN = tc.san
+		address := server(t, files)
+		cert, key := authority.Issue(t, tc.client)
+		_, err := connect(t, address, trusting(t, "weir", authority, cert, key))
+		if in := err == nil; in != tc.in {
+			t.Errorf("a client whose certificate is for %s, where %s must come: in %t (%v), want %t", tc.client, tc.san, in, err, tc.in)
+		}
+	}
+}
+
+func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
+	old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
+	cert, key := old.Issue(t, "one")
+	files := mount(t, dir, cert, key, old.PEM)
+	files.SAN = "weir"
+	config, err := certs.Client(files, quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string, 100) // who the client says that it is
+	serverOf := func(by *certstest.Authority, name string) string {
+		cert, key := by.Issue(t, name)
+		c, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serve(t, &tls.Config{Certificates: []tls.Certificate{c}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{"h2"},
+			VerifyConnection: func(s tls.ConnectionState) error {
+				shown <- s.PeerCertificates[0].Subject.CommonName
+				return nil
+			}})
+	}
+	ofOld, ofNext := serverOf(old, "weir"), serverOf(next, "weir")
+	meet := func(address, show string) {
+		t.Helper()
+		mustConnect(t, address, config)
+		if got := <-shown; got != show {
+			t.Errorf("the client shows the certificate of %q, want %q", got, show)
+		}
+	}
+	refuse := func(address, why string) {
+		t.Helper()
+		if _, err := connect(t, address, config); err == nil {
+			t.Errorf("the client trusts a server %s", why)
+		}
+		select {
+		case <-shown:
+		default:
+		}
+	}
+	meet(ofOld, "one")
+	refuse(ofNext, "of another authority")
+	refuse(serverOf(old, "other"), "of another name")
+	cert, key = old.Issue(t, "two")
+	mount(t, dir, cert, key, next.PEM)
+	meet(ofNext, "two")
+	refuse(ofOld, "whose authority was taken away")
+}
+
+func TestAClientWithoutANameAsksForTheAddressesName(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	cert, key := authority.Issue(t, "localhost", "127.0.0.1")
+	files := mount(t, dir, cert, key, authority.PEM)
+	address := server(t, certs.Files{Cert: files.Cert, Key: files.Key})
+	_, port, _ := net.SplitHostPort(address)
+	config, err := certs.Client(certs.Files{CA: files.CA}, quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustConnect(t, "localhost:"+port, config)
+	if _, err := connect(t, address, config); err == nil || !strings.Contains(err.Error(), "IP address") {
+		t.Errorf("got %v; want an error that says that the name is not known: the library does not tell an address", err)
+	}
+	config, err = certs.Client(certs.Files{CA: files.CA, SAN: "127.0.0.1"}, quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustConnect(t, address, config)
+	untrusting, err := certs.Client(certs.Files{}, quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connect(t, "localhost:"+port, untrusting); err == nil {
+		t.Error("a client without a CA trusts one that the system does not know")
+	}
+}
+
+// BenchmarkFiles is what reading the files adds to a handshake.
+func BenchmarkFiles(b *testing.B) {
+	authority := certstest.New(b, "authority")
+	cert, key := authority.Issue(b, "weir")
+	config, err := certs.Server(mount(b, b.TempDir(), cert, key, authority.PEM), quiet(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := config.GetConfigForClient(nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("connection", func(b *testing.B) {
+		address := serve(b, config)
+		client := trusting(b, "weir", authority, cert, key)
+		for b.Loop() {
+			conn, err := tls.Dial("tcp", address, client)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := echo(conn); err != nil {
+				b.Fatal(err)
+			}
+			_ = conn.Close()
+		}
+	})
+}

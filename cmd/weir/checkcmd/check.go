@@ -1,0 +1,167 @@
+// Package checkcmd is weir check, which judges descriptor files and explains what a descriptor gets.
+package checkcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// Command judges descriptor files.
+type Command struct {
+	Path    string `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
+	Strict  bool   `help:"Treat warnings as errors."`
+	Format  string `enum:"text,json,github,gitlab" default:"text" help:"How to print: text, json, github (annotations of GitHub Actions) or gitlab (a Code Quality report)."`
+	JSON    bool   `name:"json" help:"The same as --format json."`
+	Explain string `placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule."`
+	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
+}
+
+// Help returns what weir check --help shows below the first sentence.
+func (*Command) Help() string {
+	return `Prints each rule's path and limits as N/UNIT, and what is wrong, with its line. Exit code: 0 the files are right, 1 they
+are not, 2 the question is wrong.
+
+    weir check k8s/base/config                                    # a directory, as weir serve reads it
+    weir check shop.yaml                                          # one file
+    helm template weir helm/weir | weir check -                   # what weir would read of a chart, by its line there
+    weir check k8s/base/config --explain user=ann,path=/pay --domain shop
+
+ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
+MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy.
+Of manifests, variables of the container that runs weir hold, where this environment sets none. Files are explained as
+far as they are right.
+
+--json prints one document: ok, errors, warnings, problems [{file, line, part, domain, path, rule, severity, text}],
+left_out, domains [{domain, rules [{path, readable, file, line, limits [{limit, requests, unit, multiplier, algorithm,
+window_seconds, precision_seconds, burst, name, charge}], …}], passes}], and with --explain an explanation. "path" is as
+it is stored (user/path=%2Fpay), "rule" and "readable" are as people read it. descriptors/FORMAT.md has all fields.`
+}
+
+// Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
+func (c *Command) Run(out terminal.Output) error {
+	if c.JSON {
+		c.Format = "json"
+	}
+	if c.Explain != "" && (c.Format == "github" || c.Format == "gitlab") {
+		return fmt.Errorf("--explain answers as text or --json: --format %s is for what is wrong in files", c.Format)
+	}
+	if c.Path == "" {
+		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
+	}
+	x, err := c.read(out.In)
+	if err != nil {
+		return err
+	}
+	switch c.Format {
+	case "json":
+		err = c.writeJSON(out.Out, x)
+	case "github":
+		err = c.annotate(out.Out, x)
+	case "gitlab":
+		err = c.writeCodeQuality(out.Out, x)
+	default:
+		err = c.write(out, x)
+	}
+	if err == nil && !x.right {
+		err = terminal.No
+	}
+	return err
+}
+
+// checked is what the files hold, and what is wrong with them.
+type checked struct {
+	config   *descriptors.Config // nil if no domain is right
+	problems yaml.Problems
+	leftOut  []string
+	files    settings.Files
+	below    string // the directory that the names of files are relative to; "" if they are paths already
+	unread   bool   // there was nothing to check: the only problem says why
+	right    bool   // the configuration can be used
+}
+
+// severity returns "warning" or "error".
+func (c *Command) severity(p *yaml.Problem) string {
+	if p.Warning && !c.Strict {
+		return "warning"
+	}
+	return "error"
+}
+
+// count returns how many errors and warnings there are.
+func (c *Command) count(problems yaml.Problems) (errs, warnings int) {
+	for i := range problems {
+		if c.severity(&problems[i]) == "error" {
+			errs++
+		} else {
+			warnings++
+		}
+	}
+	return errs, warnings
+}
+
+// write prints problems, and the rules or the explanation.
+func (c *Command) write(out terminal.Output, x *checked) error {
+	if x.unread {
+		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(x.problems[0].Text))
+		return nil
+	}
+	for _, sentence := range x.leftOut {
+		fmt.Fprintln(out.Err, "left out:", terminal.Printable(sentence))
+	}
+	Report(out.Err, name(c.Path), x.problems, c.Strict)
+	switch {
+	case c.Explain != "" && x.config == nil:
+		_, err := fmt.Fprintln(out.Out, nothingRight)
+		return err
+	case c.Explain != "":
+		return c.explain(out.Out, x)
+	case x.right:
+		return List(out.Out, x.config)
+	}
+	return nil
+}
+
+const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
+
+// explained returns the explanation that is asked for.
+func (c *Command) explained(config *descriptors.Config) (x descriptors.Explanation, err error) {
+	d, err := descriptors.ParseDescriptor(c.Explain)
+	if err != nil {
+		return x, fmt.Errorf("--explain: %w", err)
+	}
+	domain, err := c.explainedDomain(config)
+	if err != nil {
+		return x, err
+	}
+	return config.Explain(domain, d), nil
+}
+
+var errNoInput = errors.New("there is no standard input to read")
+
+// name returns what a path is called in messages.
+func name(path string) string {
+	if path == "-" {
+		return "<stdin>"
+	}
+	return path
+}
+
+// readAll reads no more than weir takes of a file.
+func readAll(r io.Reader) ([]byte, error) {
+	if r == nil {
+		return nil, errNoInput
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(data) > maxInput {
+		err = fmt.Errorf("it is larger than %d MiB: split it", maxInput>>20)
+	}
+	return data, err
+}
+
+const maxInput = 16 << 20 // bytes of a file, as weir serve has it

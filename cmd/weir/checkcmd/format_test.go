@@ -1,0 +1,233 @@
+package checkcmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+// runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
+func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("limits", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
+	code, told := terminal.ExitCode(err)
+	if !told {
+		return code, stdout.String(), err.Error()
+	}
+	return code, stdout.String(), stderr.String()
+}
+
+// twiceWrong has an error and a warning, and characters that annotations escape.
+const twiceWrong = `domain: "100%, a:b"
+descriptors:
+  - {key: user, value: "/pay", rate_limit: {unit: minuet, requests_per_unit: 1}}
+  - {key: user, rate_limit: {unit: minute}}
+`
+
+func TestGitHubAnnotationsStandAtTheirLine(t *testing.T) {
+	code, out, errs := runOn(t, twiceWrong, Command{Path: "limits", Format: "github"}, "")
+	const want = `::error file=limits/shop.yaml,line=3,title=domain 100%25%2C a%3Ab%2C user=/pay::unit: "minuet" is not a unit: use one of second, minute, hour, day, week, month, year
+::warning file=limits/shop.yaml,line=4,title=domain 100%25%2C a%3Ab%2C user::requests_per_unit is missing: 0 blocks every request
+limits: 1 error, 1 warning
+`
+	if code != 1 || out != want || errs != "" {
+		t.Errorf("exit code %d, %s\n%s\nwant 1 and, as GitHub's runner reads it,\n%s", code, errs, out, want)
+	}
+	if _, out, _ := runOn(t, twiceWrong, Command{Path: "limits/shop.yaml", Format: "github", Strict: true}, ""); strings.Count(out, "::error file=limits/shop.yaml,line=") != 2 {
+		t.Errorf("of one file, with --strict:\n%s\nwant two errors, at the path that was given", out)
+	}
+	// What came from standard input is in no repository: an annotation with a file of it would be lost.
+	if _, out, _ := runOn(t, "", Command{Path: "-", Format: "github"}, twiceWrong); !strings.HasPrefix(out, "::error title=domain 100%25%2C a%3Ab%2C user=/pay::<stdin>:3: unit") {
+		t.Errorf("of standard input:\n%s\nwant no file, and the line in the text", out)
+	}
+	if code, out, _ := runOn(t, "domain: shop\n", Command{Path: "nowhere", Format: "github"}, ""); code != 1 || !strings.HasPrefix(out, "::error title=weir check::nowhere does not exist") {
+		t.Errorf("exit code %d: %s; want 1, and an annotation without a file", code, out)
+	}
+}
+
+func TestGitLabGetsACodeQualityReport(t *testing.T) {
+	report := func(file string, c Command) (all []map[string]any) {
+		t.Helper()
+		code, out, errs := runOn(t, file, c, "")
+		if err := json.Unmarshal([]byte(out), &all); err != nil || errs != "" || code != min(len(all), 1) {
+			t.Fatalf("exit code %d, %s, %v\n%s", code, errs, err, out)
+		}
+		return all
+	}
+	all := report(twiceWrong, Command{Path: "limits", Format: "gitlab"})
+	if len(all) != 2 {
+		t.Fatalf("got %v, want two issues", all)
+	}
+	seen := make(map[any]bool)
+	for i, want := range []string{
+		`map[check_name:weir/error description:domain 100%, a:b, user=/pay: unit: "minuet" is not a unit: use one of second, minute, ` +
+			`hour, day, week, month, year location:map[lines:map[begin:3] path:limits/shop.yaml] severity:major]`,
+		`map[check_name:weir/warning description:domain 100%, a:b, user: requests_per_unit is missing: 0 blocks every request ` +
+			`location:map[lines:map[begin:4] path:limits/shop.yaml] severity:minor]`,
+	} {
+		fingerprint := all[i]["fingerprint"]
+		seen[fingerprint] = true
+		delete(all[i], "fingerprint")
+		if got := fmt.Sprint(all[i]); got != want || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(fmt.Sprint(fingerprint)) {
+			t.Errorf("issue %d is %s with fingerprint %v\nwant %s", i, got, fingerprint, want)
+		}
+	}
+	for _, issue := range report("# a comment\n\n"+twiceWrong, Command{Path: "limits", Format: "gitlab"}) {
+		if !seen[issue["fingerprint"]] {
+			t.Errorf("%v has another fingerprint once lines stand above it: GitLab would show an old problem as new", issue)
+		}
+	}
+	same := "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: minute, requests_per_unit: 1}, metadata: {a: .nan, b: .nan}}\n" +
+		strings.Repeat("- {key: user, rate_limit: {unit: minuet}}\n", 2)
+	unique := make(map[any]bool)
+	issues := report(same, Command{Path: "limits", Format: "gitlab"})
+	for _, issue := range issues {
+		unique[issue["fingerprint"]] = true
+	}
+	if len(unique) != len(issues) {
+		t.Errorf("%d issues have %d fingerprints: GitLab shows one of those that share one", len(issues), len(unique))
+	}
+	if none := report(goodShop, Command{Path: "limits", Format: "gitlab"}); none == nil || len(none) != 0 {
+		t.Errorf("right files give %v, want an empty list: without a report GitLab keeps old issues", none)
+	}
+}
+
+func TestJSONIsOneDocument(t *testing.T) {
+	code, out, errs := runOn(t, twiceWrong+"  - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 1, unti: 1}}\n", Command{Path: "limits", JSON: true}, "")
+	const wrong = `{"ok":false,"errors":2,"warnings":1,"problems":[` +
+		`{"file":"limits/shop.yaml","line":3,"domain":"100%, a:b","path":"user=%2Fpay","rule":"user=/pay","severity":"error","text":"unit: \"minuet\" is not a unit: use one of second, minute, hour, day, week, month, year"},` +
+		`{"file":"limits/shop.yaml","line":4,"domain":"100%, a:b","path":"user","rule":"user","severity":"warning","text":"requests_per_unit is missing: 0 blocks every request"},` +
+		`{"file":"limits/shop.yaml","line":5,"domain":"100%, a:b","path":"path=%2Fpay","rule":"path=/pay","severity":"error","text":"unknown key \"unti\" in rate_limit: use one of requests_per_unit, unit, unit_multiplier, algorithm, precision, burst, name, replaces, unlimited (did you mean unit?)"}],"domains":[]}` + "\n"
+	if code != 1 || out != wrong || errs != "" {
+		t.Errorf("exit code %d, %s\n%s\nwant 1 and\n%s", code, errs, out, wrong)
+	}
+	code, out, errs = runOn(t, wholeLanguage, Command{Path: "limits", JSON: true}, "")
+	for _, want := range []string{
+		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always"},`,
+		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always"}],"unlimited":false,"shadow":true,"quota":true,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
+		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":19,"limits":[],"unlimited":true,`,
+		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":20}]}]}`,
+	} {
+		if code != 0 || errs != "" || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %s\n%s\nlacks %s", code, errs, out, want)
+		}
+	}
+	code, out, _ = runOn(t, "", Command{Path: "nowhere", JSON: true}, "")
+	if code != 1 || !strings.HasPrefix(out, `{"ok":false,"errors":1,"warnings":0,"problems":[{"file":"nowhere","line":0,"severity":"error","text":"nowhere does not exist`) {
+		t.Errorf("exit code %d\n%s\nwant 1, and a document all the same", code, out)
+	}
+}
+
+func TestJSONExplains(t *testing.T) {
+	explain := func(file, descriptor, domain string) (int, explanationDocument) {
+		t.Helper()
+		code, out, errs := runOn(t, file, Command{Path: "limits", JSON: true, Explain: descriptor, Domain: domain}, "")
+		var d document
+		if err := json.Unmarshal([]byte(out), &d); err != nil || errs != "" || d.Explanation == nil {
+			t.Fatalf("exit code %d, %s, %v\n%s", code, errs, err, out)
+		}
+		return code, *d.Explanation
+	}
+	code, x := explain(goodShop, "user=ann,path=/pay", "")
+	if code != 0 || x.Domain != "shop" || len(x.Steps) != 2 || x.Steps[1].Chosen == nil || x.Steps[1].Chosen.Line != 8 || x.Rule == nil ||
+		x.Rule.Path != "user/path=%2Fpay" || x.Rule.Limits[0].Limit != "5/minute" || x.Key != "4:shop4:user3:ann4:path4:/pay" {
+		t.Errorf("exit code %d, %+v; want 0, the steps, the rule and the key", code, x)
+	}
+	if code, x := explain(goodShop, "path=/", "shop"); code != 0 || x.Rule != nil || len(x.Steps) != 1 || x.Steps[0].Chosen != nil ||
+		len(x.Steps[0].Others) != 1 || !strings.Contains(x.Reason, "nothing in domain shop fits path=/") {
+		t.Errorf("exit code %d, %+v; want 0, no rule, and why", code, x)
+	}
+	if code, x := explain(goodShop, "path=/", "shpo"); code != 2 || !strings.Contains(x.Reason, "Did you mean shop?") {
+		t.Errorf("exit code %d, %+v; want 2, as the domain is unknown", code, x)
+	}
+	if code, x := explain("domain: shop\nx: y\n", "path=/", ""); code != 1 || x.Reason != nothingRight {
+		t.Errorf("exit code %d, %+v; want 1, and what weir would answer", code, x)
+	}
+	for _, format := range []string{"github", "gitlab"} {
+		if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: format, Explain: "user=ann"}, ""); code != 2 || out != "" ||
+			!strings.Contains(errs, "--explain answers as text or --json") {
+			t.Errorf("--format %s: exit code %d, %s%s; want 2 and a sentence", format, code, out, errs)
+		}
+	}
+}
+
+func TestOneFileAndStandardInputAreChecked(t *testing.T) {
+	wrong := strings.Replace(goodShop, "10,", "-1,", 1)
+	if code, out, errs := runOn(t, goodShop, Command{Path: "limits/shop.yaml"}, ""); code != 0 || errs != "" || !strings.Contains(out, "OK: 1 domain, 2 rules") {
+		t.Errorf("a right file: exit code %d, %s%s", code, out, errs)
+	}
+	if code, _, errs := runOn(t, wrong, Command{Path: "limits/shop.yaml"}, ""); code != 1 || !strings.HasPrefix(errs, "error: limits/shop.yaml:5: domain shop, user: ") ||
+		!strings.HasSuffix(errs, "limits/shop.yaml: 1 error, 0 warnings\n") {
+		t.Errorf("a wrong file: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := runOn(t, "", Command{Path: "-"}, wrong); code != 1 || !strings.HasPrefix(errs, "error: <stdin>:5: domain shop, user: ") {
+		t.Errorf("standard input: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := runOn(t, "", Command{Path: "-"}, ""); code != 1 || !strings.Contains(errs, "the file is empty") {
+		t.Errorf("nothing on standard input: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := runOn(t, "", Command{Path: "-"}, strings.Repeat("#", maxInput+1)); code != 1 || !strings.Contains(errs, "larger than 16 MiB") {
+		t.Errorf("too much: exit code %d, %.200s", code, errs)
+	}
+}
+
+func TestAManifestIsCheckedByItsOwnLines(t *testing.T) {
+	manifest := "# rendered\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: weir-descriptors}\ndata:\n  shop.yaml: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(goodShop), "\n", "\n    ") + "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: ring}\ndata: {url: 'a:1,b:2'}\n"
+	code, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, "")
+	if code != 0 || !strings.Contains(out, "rule     user (limits/shop.yaml:10)") || errs != "left out: ConfigMap ring (line 17): nothing in it names a domain\n" {
+		t.Errorf("exit code %d, %s%s; want the rule with its line, and what was left out", code, out, errs)
+	}
+	code, out, errs = runOn(t, strings.Replace(manifest, "10,", "-1,", 1), Command{Path: "limits/shop.yaml"}, "")
+	if code != 1 || !strings.Contains(errs, "error: limits/shop.yaml:12 (weir-descriptors/shop.yaml): domain shop, user: ") {
+		t.Errorf("exit code %d, %s%s; want the line of the manifest, and the entry's name", code, out, errs)
+	}
+	// A directory is what weir serves, and weir does not read manifests.
+	code, _, errs = runOn(t, manifest, Command{Path: "limits"}, "")
+	if code != 1 || !strings.Contains(errs, "error: shop.yaml:3: this is a Kubernetes manifest, not a descriptor file: ") ||
+		!strings.Contains(errs, "weir check FILE") {
+		t.Errorf("exit code %d, %s; want to be told to check it by itself", code, errs)
+	}
+}
+
+// What weir would do with the rendered manifests depends on the variables that its container has there.
+func TestTheContainersVariablesHold(t *testing.T) {
+	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(goodShop), "\n", "\n    ") + `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: weir}
+spec: {template: {spec: {
+  containers: [{args: [serve, --config, /c], env: [{name: ALGORITHM, value: token_bucket}, {name: ON_BACKEND_FAILURE, value: deny}],
+    volumeMounts: [{name: c, mountPath: /c}]}],
+  volumes: [{name: c, configMap: {name: a}}]}}}
+`
+	_, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, "")
+	if !strings.Contains(out, "10/minute  token_bucket") || !strings.Contains(out, "failure  ON_BACKEND_FAILURE is deny: ") {
+		t.Errorf("%s%s; want the algorithm and the failure policy of the container", out, errs)
+	}
+	if code, _, errs := runOn(t, strings.Replace(manifest, "value: deny", "value: dney", 1), Command{Path: "limits/shop.yaml"}, ""); code != 2 ||
+		!strings.Contains(errs, "ON_BACKEND_FAILURE") {
+		t.Errorf("exit code %d, %s; want 2 and the variable", code, errs)
+	}
+	t.Setenv("ALGORITHM", "fixed_window")
+	if _, out, errs = runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, ""); !strings.Contains(out, "10/minute  fixed_window") {
+		t.Errorf("%s%s; want the algorithm that this environment sets, as somebody asks for it", out, errs)
+	}
+}

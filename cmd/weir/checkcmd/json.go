@@ -1,0 +1,226 @@
+package checkcmd
+
+import (
+	"cmp"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// document is what --json prints. Fields are added to it, none changes its meaning. Files are paths as the command was given
+// them; a line of 0 is not known.
+type document struct {
+	OK          bool                 `json:"ok"`
+	Errors      int                  `json:"errors"`
+	Warnings    int                  `json:"warnings"`
+	Problems    []problemDocument    `json:"problems"`
+	LeftOut     []string             `json:"left_out,omitempty"`
+	Domains     []domainDocument     `json:"domains"`
+	Explanation *explanationDocument `json:"explanation,omitempty"`
+}
+
+type problemDocument struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Part     string `json:"part,omitempty"`
+	Domain   string `json:"domain,omitempty"`
+	Path     string `json:"path,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+}
+
+type domainDocument struct {
+	Domain string         `json:"domain"`
+	Rules  []ruleDocument `json:"rules"`
+	Passes []placed       `json:"passes"`
+}
+
+// placed is a path, and where its descriptor stands.
+type placed struct {
+	Path     string `json:"path"`
+	Readable string `json:"readable"`
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+}
+
+type ruleDocument struct {
+	placed
+	Limits    []limitDocument `json:"limits"`
+	Unlimited bool            `json:"unlimited"`
+	Shadow    bool            `json:"shadow"`
+	Quota     bool            `json:"quota"`
+	Name      string          `json:"name,omitempty"` // of an unlimited rule
+	OnFailure string          `json:"on_backend_failure"`
+	Message   string          `json:"message,omitempty"`
+	Metadata  map[string]any  `json:"metadata,omitempty"`
+	Replaces  []string        `json:"replaces,omitempty"`
+}
+
+type limitDocument struct {
+	Limit      string  `json:"limit"`
+	Requests   uint64  `json:"requests"`
+	Unit       string  `json:"unit"`
+	Multiplier uint32  `json:"multiplier"`
+	Algorithm  string  `json:"algorithm"`
+	Window     float64 `json:"window_seconds"`
+	Precision  float64 `json:"precision_seconds,omitempty"`
+	Burst      uint64  `json:"burst,omitempty"`
+	Name       string  `json:"name,omitempty"`
+	Charge     string  `json:"charge"`
+}
+
+// explanationDocument is what becomes of one descriptor.
+type explanationDocument struct {
+	Domain     string         `json:"domain"`
+	Descriptor []string       `json:"descriptor"`
+	Steps      []stepDocument `json:"steps"`
+	Reason     string         `json:"reason"`
+	Rule       *ruleDocument  `json:"rule"`                  // null if none applies
+	Key        string         `json:"key,omitempty"`         // that it is counted under
+	KeyStem    string         `json:"key_stem,omitempty"`    // or what the key begins with: the beginning of the window follows
+	History    string         `json:"history,omitempty"`     // the value that its hits are kept apart by
+	ReplacedBy []string       `json:"replaced_by,omitempty"` // sentences: where its limits step aside
+}
+
+type stepDocument struct {
+	Entry  string          `json:"entry"`
+	Chosen *childDocument  `json:"chosen"` // null if nothing fits
+	Others []childDocument `json:"others"`
+	More   int             `json:"more,omitempty"` // that are not listed
+}
+
+type childDocument struct {
+	Entry string `json:"entry"`
+	File  string `json:"file"`
+	Line  int    `json:"line"`
+	Fits  bool   `json:"fits"`
+	Why   string `json:"why"`
+}
+
+// writeJSON prints all that is known of the files, and the explanation that is asked for.
+func (c *Command) writeJSON(out io.Writer, x *checked) error {
+	d := document{OK: x.right, Problems: []problemDocument{}, LeftOut: x.leftOut, Domains: []domainDocument{}}
+	d.Errors, d.Warnings = c.count(x.problems)
+	for i := range x.problems {
+		d.Problems = append(d.Problems, c.problem(x, &x.problems[i]))
+	}
+	if x.config != nil {
+		for _, domain := range x.config.DomainNames() {
+			d.Domains = append(d.Domains, x.domain(domain))
+		}
+	}
+	unknown := false
+	if c.Explain != "" && !x.unread {
+		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
+		if x.config != nil {
+			explained, err := c.explained(x.config)
+			if err != nil {
+				return err
+			}
+			d.Explanation = x.explanation(&explained)
+			unknown = explained.Match.Found == descriptors.UnknownDomain
+		}
+	}
+	if err := terminal.WriteJSON(out, d); err != nil {
+		return err
+	}
+	if unknown {
+		return terminal.Failed
+	}
+	return nil
+}
+
+func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
+	return problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part, Domain: p.Domain, Path: p.Stored,
+		Rule: descriptors.ReadablePath(p.Stored), Severity: c.severity(p), Text: p.Text}
+}
+
+func (x *checked) domain(name string) domainDocument {
+	d := domainDocument{Domain: name, Rules: []ruleDocument{}, Passes: []placed{}}
+	for _, r := range x.config.Rules() {
+		if r.Domain == name {
+			d.Rules = append(d.Rules, x.rule(r))
+		}
+	}
+	for _, p := range x.config.Passes() {
+		if p.Domain == name {
+			d.Passes = append(d.Passes, x.placed(p.Path, p.Where))
+		}
+	}
+	return d
+}
+
+func (x *checked) placed(path, where string) placed {
+	file, line := x.split(where)
+	return placed{Path: path, Readable: descriptors.ReadablePath(path), File: file, Line: line}
+}
+
+// split parts file:line.
+func (x *checked) split(where string) (file string, line int) {
+	if i := strings.LastIndexByte(where, ':'); i >= 0 {
+		if n, err := strconv.Atoi(where[i+1:]); err == nil {
+			return x.path(where[:i]), n
+		}
+	}
+	return x.path(where), 0
+}
+
+func (x *checked) rule(r *descriptors.Rule) ruleDocument {
+	d := ruleDocument{placed: x.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
+		Quota: r.Quota, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, x.files.OnFailure).String(), Message: r.Message,
+		Metadata: r.Metadata, Replaces: r.Replaces}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		charge := "admitted"
+		if r.Charge.Always(l) {
+			charge = "always"
+		}
+		d.Limits = append(d.Limits, limitDocument{Limit: l.String(), Requests: l.Requests, Unit: strings.ToLower(l.Unit.String()),
+			Multiplier: l.Multiplier, Algorithm: l.Algorithm.String(), Window: l.Window.Seconds(), Precision: l.Precision.Seconds(),
+			Burst: l.Burst, Name: l.Name, Charge: charge})
+	}
+	return d
+}
+
+func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
+	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason, Steps: []stepDocument{}}
+	for _, entry := range e.Descriptor {
+		d.Descriptor = append(d.Descriptor, entry.String())
+	}
+	for _, s := range e.Steps {
+		step := stepDocument{Entry: s.Entry.String(), Others: []childDocument{}, More: s.More}
+		if s.Chosen != nil {
+			chosen := x.child(s.Chosen)
+			step.Chosen = &chosen
+		}
+		for i := range s.Others {
+			step.Others = append(step.Others, x.child(&s.Others[i]))
+		}
+		d.Steps = append(d.Steps, step)
+	}
+	r := e.Match.Rule
+	if r == nil {
+		return d
+	}
+	rule := x.rule(r)
+	d.Rule, d.ReplacedBy = &rule, replacers(x.config, r)
+	if key, stem := keyOf(e); stem {
+		d.KeyStem = key
+	} else if !r.Unlimited {
+		d.Key = key
+	}
+	if r.Values != nil {
+		d.History = string(r.AppendValue(nil, e.Descriptor))
+	}
+	return d
+}
+
+func (x *checked) child(c *descriptors.Child) childDocument {
+	file, line := x.split(c.Where)
+	return childDocument{Entry: c.String(), File: file, Line: line, Fits: c.Fits, Why: c.Why}
+}

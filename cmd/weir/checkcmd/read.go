@@ -1,0 +1,95 @@
+package checkcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/descriptors/manifest"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// read judges what the command is given. Its error is about the environment.
+func (c *Command) read(in io.Reader) (x *checked, err error) {
+	info, err := os.Stat(c.Path)
+	switch {
+	case c.Path == "-":
+		x, err = readFile(name(c.Path), in)
+	case errors.Is(err, fs.ErrNotExist):
+		x, err = unread("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
+	case err != nil:
+		x, err = unread("%s cannot be read: %v", c.Path, err), nil
+	case info.IsDir():
+		x, err = readDir(c.Path)
+	default:
+		x, err = openFile(c.Path)
+	}
+	if err == nil {
+		errs, _ := c.count(x.problems)
+		x.right = errs == 0
+	}
+	return x, err
+}
+
+// unread is what there is to say of what cannot be read.
+func unread(format string, args ...any) *checked {
+	return &checked{unread: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
+}
+
+func readDir(dir string) (*checked, error) {
+	files, err := settings.ReadFiles("weir", nil)
+	if err != nil {
+		return nil, err
+	}
+	config, problems, err := file.Load(dir, files.Options())
+	if err != nil {
+		return unread("%v", err), nil
+	}
+	return &checked{config: config, problems: problems, files: files, below: dir}, nil
+}
+
+func openFile(path string) (*checked, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return unread("%v", err), nil
+	}
+	defer f.Close()
+	return readFile(path, f)
+}
+
+// readFile judges a descriptor file, or those in manifests.
+func readFile(name string, in io.Reader) (*checked, error) {
+	data, err := readAll(in)
+	if err != nil {
+		return unread("%s cannot be read: %v", name, err), nil
+	}
+	m, manifests := manifest.Read(name, data)
+	if !manifests {
+		m = &manifest.Manifests{Files: []yaml.File{{Name: name, Data: data}}}
+	}
+	files, err := settings.ReadFiles(settings.Program(cmp.Or(m.Program, "weir")), m.Environment)
+	if err != nil {
+		return nil, err
+	}
+	options := files.Options()
+	options.Parts = m.Parts
+	renewed := yaml.NewHeld(options).Renew(m.Files, nil)
+	x := &checked{config: renewed.Config, problems: append(m.Problems, renewed.Problems...), leftOut: m.LeftOut, files: files}
+	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return x, nil
+}
+
+// path returns the path of a file from the directory that the command runs in, as annotations need it.
+func (x *checked) path(file string) string {
+	if x.below == "" || file == "" {
+		return file
+	}
+	return filepath.ToSlash(filepath.Join(x.below, file))
+}

@@ -1,0 +1,148 @@
+package cookbook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+type tree = map[string]any
+
+// startEnvoy runs one Envoy with a listener for each recipe, and returns their ports. Access logs go to a file.
+func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int, accessLog string) map[string]int {
+	t.Helper()
+	var listeners []any
+	for _, r := range recipes {
+		listeners = append(listeners, r.listener(t))
+	}
+	bootstrap, err := json.Marshal(tree{
+		"admin": tree{"address": address(0)},
+		"static_resources": tree{
+			"listeners": listeners,
+			"clusters":  []any{cluster("weir", recorderPort, true), cluster("upstream", upstreamPort, false)},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBootstrap(t, bytes.ReplaceAll(bootstrap, []byte("/dev/stdout"), []byte(accessLog)), len(recipes))
+}
+
+// startBootstrap runs Envoy with a bootstrap, and returns the ports of its listeners once there are so many.
+func startBootstrap(t *testing.T, bootstrap []byte, listeners int) map[string]int {
+	t.Helper()
+	dir := t.TempDir()
+	file, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin-address")
+	if err := os.WriteFile(file, bootstrap, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := child.Start(t, "envoy", nil, envoyBinary, "-c", file, "--admin-address-path", admin, "--concurrency", "1",
+		"--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
+	var ports map[string]int
+	p.AwaitReady(t, func() error {
+		where, err := os.ReadFile(admin)
+		if err != nil {
+			return err
+		}
+		if ports, err = listenerPorts("http://" + string(where)); err == nil && len(ports) != listeners {
+			err = fmt.Errorf("Envoy listens on %d ports, want %d", len(ports), listeners)
+		}
+		return err
+	})
+	return ports
+}
+
+// listenerPorts asks a ready Envoy's admin port where its listeners are.
+func listenerPorts(admin string) (map[string]int, error) {
+	var listeners struct {
+		Statuses []struct {
+			Name    string `json:"name"`
+			Address struct {
+				Socket struct {
+					Port int `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	ready, err := http.Get(admin + "/ready")
+	if err != nil {
+		return nil, err
+	}
+	ready.Body.Close()
+	if ready.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("Envoy is not ready: %s", ready.Status)
+	}
+	answer, err := http.Get(admin + "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&listeners); err != nil {
+		return nil, fmt.Errorf("reading Envoy's listeners: %w", err)
+	}
+	ports := make(map[string]int)
+	for _, l := range listeners.Statuses {
+		ports[l.Name] = l.Address.Socket.Port
+	}
+	return ports, nil
+}
+
+// listener is the listener of a recipe: what every Envoy that asks weir has, with the recipe's blocks in their places.
+// What the recipe gives as http_filters stands before the rate limit filter.
+func (r *recipe) listener(t *testing.T) any {
+	t.Helper()
+	limits := tree{
+		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
+		"domain": r.name,
+		// Far above what an answer takes; and a question that fails must not look like one that was allowed.
+		"timeout": "60s", "failure_mode_deny": true,
+		"enable_x_ratelimit_headers": "DRAFT_VERSION_03",
+		"rate_limit_service": tree{"transport_api_version": "V3",
+			"grpc_service": tree{"envoy_grpc": tree{"cluster_name": "weir"}}},
+	}
+	maps.Copy(limits, r.envoy["rate limit filter"])
+	route := tree{"match": tree{"prefix": "/"}, "route": tree{"cluster": "upstream"}}
+	maps.Copy(route, r.envoy["route"])
+	host := tree{"name": "all", "domains": []any{"*"}, "routes": []any{route}}
+	maps.Copy(host, r.envoy["virtual host"])
+	manager := tree{
+		"@type":        "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+		"stat_prefix":  r.name,
+		"route_config": tree{"virtual_hosts": []any{host}},
+	}
+	own := maps.Clone(r.envoy["connection manager"])
+	before, _ := own["http_filters"].([]any)
+	delete(own, "http_filters")
+	maps.Copy(manager, own)
+	manager["http_filters"] = slices.Concat(withKeys(t, before), []any{
+		tree{"name": "envoy.filters.http.ratelimit", "typed_config": limits},
+		tree{"name": "envoy.filters.http.router", "typed_config": tree{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}},
+	})
+	return tree{"name": r.name, "address": address(0), "filter_chains": []any{tree{"filters": []any{
+		tree{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
+	}}}}
+}
+
+func address(port int) tree {
+	return tree{"socket_address": tree{"address": "127.0.0.1", "port_value": port}}
+}
+
+func cluster(name string, port int, http2 bool) tree {
+	c := tree{"name": name, "connect_timeout": "60s", "load_assignment": tree{"cluster_name": name, "endpoints": []any{
+		tree{"lb_endpoints": []any{tree{"endpoint": tree{"address": address(port)}}}}}}}
+	if http2 {
+		c["typed_extension_protocol_options"] = tree{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": tree{
+			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+			"explicit_http_config": tree{"http2_protocol_options": tree{}},
+		}}
+	}
+	return c
+}

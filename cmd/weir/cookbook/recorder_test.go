@@ -1,0 +1,89 @@
+package cookbook_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// recorder stands between Envoy and weir. It passes every question on, and keeps the descriptors of each domain's.
+type recorder struct {
+	rlspb.UnimplementedRateLimitServiceServer
+	weir  rlspb.RateLimitServiceClient
+	asked map[string]chan string // by domain: the descriptors of a question that weir has answered
+}
+
+// startRecorder returns a recorder of the domains, and its port.
+func startRecorder(t *testing.T, weirPort int, domains []string) (*recorder, int) {
+	t.Helper()
+	conn, err := grpc.NewClient(fmt.Sprint("passthrough:///127.0.0.1:", weirPort), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	r := &recorder{weir: rlspb.NewRateLimitServiceClient(conn), asked: make(map[string]chan string)}
+	for _, d := range domains {
+		r.asked[d] = make(chan string, 100)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	rlspb.RegisterRateLimitServiceServer(server, r)
+	go func() { _ = server.Serve(listener) }() // ends with Stop
+	t.Cleanup(server.Stop)
+	return r, listener.Addr().(*net.TCPAddr).Port
+}
+
+// ShouldRateLimit asks weir without Envoy's deadline, which a busy machine might miss.
+func (r *recorder) ShouldRateLimit(ctx context.Context, in *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), child.Hang)
+	defer cancel()
+	out, err := r.weir.ShouldRateLimit(ctx, in)
+	select {
+	case r.asked[in.GetDomain()] <- show(in.GetDescriptors()):
+	default: // nobody reads: a recipe that failed already
+	}
+	return out, err
+}
+
+// next waits for the next question of a domain.
+func (r *recorder) next(domain string) (string, error) {
+	select {
+	case asked := <-r.asked[domain]:
+		return asked, nil
+	case <-time.After(child.Hang):
+		return "", fmt.Errorf("Envoy has not asked about domain %s within %v", domain, child.Hang)
+	}
+}
+
+// show writes descriptors as the documents do: user=ann + user=ann,path=/pay (2 hits).
+func show(descriptors []*descriptorpb.RateLimitDescriptor) string {
+	var all []string
+	for _, d := range descriptors {
+		var entries []string
+		for _, e := range d.GetEntries() {
+			entries = append(entries, e.GetKey()+"="+e.GetValue())
+		}
+		text := strings.Join(entries, ",")
+		if hits := d.GetHitsAddend(); hits != nil {
+			text += fmt.Sprintf(" (%d hits)", hits.GetValue())
+		}
+		if own := d.GetLimit(); own != nil {
+			text += fmt.Sprintf(" (own limit %d/%s)", own.GetRequestsPerUnit(), strings.ToLower(own.GetUnit().String()))
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " + ")
+}

@@ -1,0 +1,137 @@
+package cookbook_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// The bootstrap and the limits that the repository ships, as they are, but for ports, and for windows and a timeout that
+// no busy machine outlasts.
+func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
+	child.ReadSources(t, root)
+	const domain = "shop"
+	config := t.TempDir()
+	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")
+	if err := os.WriteFile(filepath.Join(config, "shop.yaml"), []byte(limits), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	behind := upstream()
+	t.Cleanup(behind.Close)
+	recorder, port := startRecorder(t, startWeir(t, config), []string{domain})
+	bootstrap := replaced(t, "k8s/envoy/envoy.yaml", "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0",
+		"port_value: 8081", fmt.Sprint("port_value: ", port), "timeout: 0.1s", "timeout: 60s", "failure_mode_deny: false", "failure_mode_deny: true",
+		"port_value: 8000", fmt.Sprint("port_value: ", behind.Listener.Addr().(*net.TCPAddr).Port))
+	ports := startBootstrap(t, []byte(bootstrap), 1)
+
+	var lines []line
+	for text := range strings.Lines(shipped) {
+		q, err := readQuestion(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := recorder.ask(domain, ports["ingress"], q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	if got := writeLines(lines); got != shipped {
+		t.Errorf("what is shipped should do\n%s\nbut does\n%s", shipped, got)
+	}
+}
+
+// shipped is what becomes of requests where all that is shipped works together: paying is limited however the path is
+// spelled, static files are free, and a request counts once for its user.
+const shipped = `GET /pay  x-user: ann          → user=ann + user=ann,path=/pay         → 200  4 of 5 left
+GET /pay?x=1  x-user: ann      → user=ann + user=ann,path=/pay         → 200  3 of 5 left
+GET /pay?x=2  x-user: ann      → user=ann + user=ann,path=/pay         → 200  2 of 5 left
+GET //pay  x-user: ann         → user=ann + user=ann,path=/pay         → 200  1 of 5 left
+GET /%70ay?x=3  x-user: ann    → user=ann + user=ann,path=/pay         → 200  0 of 5 left
+GET /pay?x=4  x-user: ann      → user=ann + user=ann,path=/pay         → 429  0 of 5 left  "You are paying too fast. Please wait a minute.\n"
+GET /pay  x-user: bob          → user=bob + user=bob,path=/pay         → 200  4 of 5 left
+GET /  x-user: bob             → user=bob + user=bob,path=/            → 200  8 of 10 left
+20× GET /static/x  x-user: bob → user=bob + user=bob,path=/static/x    → 200
+8× GET /?x=1  x-user: bob      → user=bob + user=bob,path=/            → 200  0 of 10 left
+GET /  x-user: bob             → user=bob + user=bob,path=/            → 429  0 of 10 left
+GET /static/y?v=2  x-user: bob → user=bob + user=bob,path=/static/y    → 200
+9× GET /pay  x-user: monitor   → user=monitor + user=monitor,path=/pay → 200
+GET /                          → (nothing)                             → 200
+`
+
+// Who takes Envoy's bootstrap, the chart or an Istio sample asks weir the same.
+func TestSamplesAskTheSame(t *testing.T) {
+	want := rateLimits(readTree(t, "helm/weir/values.yaml"), "rateLimits")
+	if len(want) != 1 {
+		t.Fatalf("the chart's values have %d rateLimits, want 1", len(want))
+	}
+	for _, sample := range []string{"k8s/envoy/envoy.yaml", "k8s/istio/gateway.yaml", "k8s/istio/sidecar.yaml", "k8s/envoy-gateway/patch-policy.yaml"} {
+		tree := readTree(t, sample)
+		got := rateLimits(tree, "rate_limits")
+		if len(got) == 0 { // a patch of one path
+			got = rateLimits(tree, "value")
+		}
+		found := false
+		for _, limits := range got {
+			found = found || reflect.DeepEqual(limits, want[0])
+		}
+		if !found {
+			t.Errorf("%s does not ask as the chart does, with\n%v", sample, want[0])
+		}
+	}
+}
+
+// rateLimits returns the lists below a key, wherever it is.
+func rateLimits(tree any, key string) (all [][]any) {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for name, value := range tree {
+			if list, isList := value.([]any); isList && name == key {
+				all = append(all, list)
+			}
+			all = append(all, rateLimits(value, key)...)
+		}
+	case []any:
+		for _, value := range tree {
+			all = append(all, rateLimits(value, key)...)
+		}
+	}
+	return all
+}
+
+func readTree(t *testing.T, file string) (tree any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err == nil {
+		err = yaml.Unmarshal(text, &tree)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// replaced reads a file with each of the texts in pairs replaced by the one after it. All must be there.
+func replaced(t *testing.T, file string, pairs ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("%s has no %q", file, pairs[i])
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/denials"
+)
+
+const deniedShop = `domain: shop
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 1000, unit: hour, name: users}
+    descriptors: [{key: path, value: /pay, rate_limit: {requests_per_unit: 5, unit: minute}}]
+  - {key: bytes, shadow_mode: true, rate_limit: {requests_per_unit: 4096, unit: second}}
+`
+
+// deniedWorld is a configuration in force, and a port that tells what it denies; it is noon.
+type deniedWorld struct {
+	config *descriptors.Config
+	table  *denials.Table
+	port   *httptest.Server
+}
+
+var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func newDeniedWorld(t *testing.T) *deniedWorld {
+	t.Helper()
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(deniedShop)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	recorder := denials.New()
+	w := &deniedWorld{config: config, table: recorder.Table(config)}
+	w.port = httptest.NewServer(admin.Handler(admin.Parts{
+		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
+		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),
+			Now: func() time.Time { return denialNoon }},
+	}))
+	t.Cleanup(w.port.Close)
+	return w
+}
+
+type inForce struct{ config *descriptors.Config }
+
+func (f inForce) Config() *descriptors.Config { return f.config }
+
+func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, by denials.Decider, d ...descriptors.Entry) {
+	rule := w.config.Match("shop", d).Rule
+	w.table.Note(rule, "shop", shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, By: by}, d)
+}
+
+// run asks the port and returns what is printed.
+func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
+	t.Helper()
+	c.Admin, c.Timeout, c.N = w.port.Listener.Addr().String(), time.Minute, max(c.N, 1)
+	var out bytes.Buffer
+	if err := c.Run(t.Context(), utc(&out)); err != nil {
+		return "error: " + err.Error()
+	}
+	return out.String()
+}
+
+func TestDenialsAreATableForPeople(t *testing.T) {
+	w := newDeniedWorld(t)
+	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
+	for range 1234 {
+		w.deny(12*time.Second, 68*time.Second, 1, false, denials.ByDenyCache, user, pay)
+	}
+	w.deny(90*time.Second, time.Second, 1, false, denials.ByPolicy, user)
+	w.deny(5*time.Minute, denials.Never, 8192, true, denials.ByStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
+	const want = `when        domain  rule            limit            denied              still
+12s ago     shop    user/path=/pay  5/minute         1,234               56s
+1m 30s ago  shop    user            1000/hour users  1                   -       store away: failure policy deny
+5m ago      shop    bytes           4096/second      8,192 in 1 request  always  let through by shadow mode, 8192 hits at once
+Denied since 2026-11-22 11:13:00; each replica keeps its own.
+`
+	if got := w.run(t, denialsCommand{N: 20}); got != want {
+		t.Errorf("printed is\n%s\nwant\n%s", got, want)
+	}
+	const one = `when     domain  rule            limit     denied  still
+12s ago  shop    user/path=/pay  5/minute  1,234   56s
+    user=ann` + "\uFFFD" + `[2J,path=/pay
+Denied since 2026-11-22 11:13:00; each replica keeps its own.
+`
+	if got := w.run(t, denialsCommand{Path: "user/path=/pay", Values: true}); got != one {
+		t.Errorf("printed is\n%s\nwant\n%s", got, one)
+	}
+	if got := w.run(t, denialsCommand{N: 1}); !strings.Contains(got, "… and 2 rules more (-n lists them)\n") {
+		t.Errorf("of three rules one is printed, and nothing says that there are more:\n%s", got)
+	}
+	if got := w.run(t, denialsCommand{JSON: true, N: 20}); !strings.HasPrefix(got, `{"since":`) || strings.Contains(got, "ann") {
+		t.Errorf("--json prints %s; want what the port answers, without values", got)
+	}
+}
+
+func TestWithoutDenialsItIsSaidWhatThatCouldMean(t *testing.T) {
+	w := newDeniedWorld(t)
+	for want, c := range map[string]denialsCommand{
+		"Nothing was denied since this weir started, at 2026-11-22 11:13:00 (47m ago). Each replica keeps its own denials": {},
+		"Nothing like that was denied since this weir started":                                                             {Domain: "shop"},
+		"No file configures domain shpo; configured are shop.":                                                             {Domain: "shpo"},
+		"n must be a whole number from 1 to 1000":                                                                          {N: 1001},
+	} {
+		if got := w.run(t, c); !strings.Contains(got, want) {
+			t.Errorf("printed is %q; want %q", got, want)
+		}
+	}
+}

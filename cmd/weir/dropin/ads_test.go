@@ -1,0 +1,166 @@
+package dropin_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	discoverypb "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	cache "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	ads "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// controlPlane serves limits as Envoy Gateway and Envoy AI Gateway do: by their library's SnapshotCache, over ADS.
+type controlPlane struct {
+	addr  string
+	node  string // the id that it serves
+	cache cache.SnapshotCache
+
+	mu       sync.Mutex
+	versions int         // snapshots so far
+	tls      *tls.Config // for those who connect next; nil for plaintext
+	conns    []net.Conn
+	requests []request
+	peers    []string // the serial numbers of clients' certificates, as they connected
+}
+
+// request is what was asked on a stream.
+type request struct {
+	at      time.Time
+	version string // the last that was accepted
+	refused string // why the one after was not; "" if it was
+}
+
+// startControlPlane serves a node at an address, with TLS if it has a configuration for that.
+func startControlPlane(t *testing.T, addr, node string, config *tls.Config) *controlPlane {
+	t.Helper()
+	c := &controlPlane{node: node, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil), tls: config}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addr = l.Addr().String()
+	var options []grpc.ServerOption
+	if config != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{GetConfigForClient: c.config, MinVersion: tls.VersionTLS13})))
+	}
+	server := grpc.NewServer(options...)
+	callbacks := ads.CallbackFuncs{StreamRequestFunc: c.asked}
+	discoverypb.RegisterAggregatedDiscoveryServiceServer(server, ads.NewServer(t.Context(), c.cache, callbacks))
+	go func() { _ = server.Serve(listener{l, c}) }()
+	t.Cleanup(server.Stop)
+	return c
+}
+
+// listener remembers the connections that it accepts.
+type listener struct {
+	net.Listener
+	c *controlPlane
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.c.mu.Lock()
+		l.c.conns = append(l.c.conns, conn)
+		l.c.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (c *controlPlane) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config := c.tls.Clone()
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.peers = append(c.peers, state.PeerCertificates[0].SerialNumber.Text(16))
+		return nil
+	}
+	return config, nil
+}
+
+// renew changes the TLS of those who connect next, which all are to do.
+func (c *controlPlane) renew(config *tls.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tls = config
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.conns, c.peers = nil, nil
+}
+
+func (c *controlPlane) asked(_ int64, r *discoverypb.DiscoveryRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = append(c.requests, request{at: time.Now(), version: r.VersionInfo, refused: r.GetErrorDetail().GetMessage()})
+	return nil
+}
+
+// set makes these configurations all that there are, and returns the version of the snapshot.
+func (c *controlPlane) set(t *testing.T, configs ...*configpb.RateLimitConfig) string {
+	t.Helper()
+	resources := make([]types.Resource, len(configs))
+	for i, config := range configs {
+		resources[i] = config
+	}
+	c.mu.Lock()
+	c.versions++
+	version := fmt.Sprint(c.versions)
+	c.mu.Unlock()
+	snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: resources})
+	if err == nil {
+		err = c.cache.SetSnapshot(context.Background(), c.node, snapshot)
+	}
+	if err != nil {
+		t.Fatalf("setting a snapshot: %v", err)
+	}
+	return version
+}
+
+// accepted returns an error unless a version was accepted.
+func (c *controlPlane) accepted(version string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.requests {
+		if r.version == version && r.refused == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("version %s was not accepted; last asked: %+v", version, c.requests[max(0, len(c.requests)-1):])
+}
+
+// since returns what was asked after the first n requests.
+func (c *controlPlane) since(n int) []request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]request(nil), c.requests[n:]...)
+}
+
+// limits returns the configuration of one domain.
+func limits(domain string, descriptors ...*configpb.RateLimitDescriptor) *configpb.RateLimitConfig {
+	return &configpb.RateLimitConfig{Name: domain, Domain: domain, Descriptors: descriptors}
+}
+
+// chain returns descriptors one below the other, key, value, key, value and so on; the last has the limit. An empty
+// value stands for any.
+func chain(requests uint32, unit configpb.RateLimitUnit, entries ...string) *configpb.RateLimitDescriptor {
+	d := &configpb.RateLimitDescriptor{Key: entries[0], Value: entries[1]}
+	if len(entries) > 2 {
+		d.Descriptors = []*configpb.RateLimitDescriptor{chain(requests, unit, entries[2:]...)}
+	} else {
+		d.RateLimit = &configpb.RateLimitPolicy{RequestsPerUnit: requests, Unit: unit}
+	}
+	return d
+}

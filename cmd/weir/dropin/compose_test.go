@@ -1,0 +1,121 @@
+package dropin_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// A compose file says command: /bin/ratelimit, which becomes an argument of the image's entry point.
+func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing.T) {
+	onNode(t, func(t *testing.T) {
+		awaitRoomInHour()
+		redis := redistest.Single(t)
+		redistest.ProxyAt(t, "127.0.0.1:6379", redis.Addr)
+		sink := startStatsd(t, "127.0.0.1:8125")
+		config := newVolume(t, nil)
+		weir := container{
+			Host: "8f14e45fceea", User: 65532, Command: []string{"/bin/weir", "/bin/ratelimit"},
+			Mounts: map[string]string{"/data/ratelimit/config": config.dir},
+		}.start(t, []string{
+			"LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit",
+			"RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "STATS_FLUSH_INTERVAL=1s",
+		})
+		weir.AwaitReady(t, func() error { return wantStatus("http://127.0.0.1:8080/healthcheck", 200) })
+		client := ratelimit(t, "127.0.0.1:8081")
+		if got, err := ask(client, "shop", describe("plan", "basic"), describe("plan", "large")); err != nil || got != "OK: OK OK" {
+			t.Errorf("without any rule a request is answered %q (%v), want OK", got, err)
+		}
+
+		config.write(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
+		eventually(t, "a file that comes is read", func() error {
+			text, err := get("http://127.0.0.1:6070/rlconfig")
+			if err == nil && !strings.HasPrefix(text, "shop.plan_basic: ") {
+				err = fmt.Errorf("/rlconfig prints %q", text)
+			}
+			return errors.Join(err, weir.Ended())
+		})
+		for i, want := range []string{"OK: OK", "OK: OK", "OK: OK", "OVER_LIMIT: OVER_LIMIT", "OVER_LIMIT: OVER_LIMIT"} {
+			if got, err := ask(client, "shop", describe("plan", "basic")); err != nil || got != want {
+				t.Errorf("hit %d of 3 an hour is answered %q (%v), want %q", i+1, got, err, want)
+			}
+		}
+		for name, want := range map[string]int{
+			"ratelimit.service.rate_limit.shop.plan_basic.total_hits":   5,
+			"ratelimit.service.rate_limit.shop.plan_basic.over_limit":   2,
+			"ratelimit.service.rate_limit.shop.plan_basic.within_limit": 3,
+			"ratelimit.service.rate_limit.shop.plan_basic.near_limit":   1,
+			"ratelimit_server.ShouldRateLimit.total_requests":           6,
+		} {
+			eventually(t, "statsd hears of it", func() error { return sink.wants(name, want) })
+		}
+	})
+}
+
+// statsd is a statsd that is spoken to over TCP.
+type statsd struct {
+	mu       sync.Mutex
+	counters map[string]int
+	bad      []string // lines that are none of statsd's
+}
+
+func startStatsd(t *testing.T, addr string) *statsd {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &statsd{counters: make(map[string]int)}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.read(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.bad) > 0 {
+			t.Errorf("statsd was sent %q, want name:value|type lines", s.bad)
+		}
+	})
+	return s
+}
+
+var statsdLine = regexp.MustCompile(`^([^:|\s]+):(-?[0-9.]+)\|(c|g|ms)$`)
+
+func (s *statsd) read(conn net.Conn) {
+	defer conn.Close()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		s.mu.Lock()
+		parts := statsdLine.FindStringSubmatch(lines.Text())
+		if parts == nil {
+			s.bad = append(s.bad, lines.Text())
+		} else if n, err := strconv.Atoi(parts[2]); err == nil && parts[3] == "c" {
+			s.counters[parts[1]] += n
+		}
+		s.mu.Unlock()
+	}
+}
+
+// wants returns an error unless a counter was raised by so much in all.
+func (s *statsd) wants(name string, want int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got, there := s.counters[name]; got != want {
+		return fmt.Errorf("%s is %d (there: %v), want %d; counters: %v", name, got, there, want, s.counters)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package dropin_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+
+	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// gatewayEnvironment is what Envoy Gateway 1.9 sets, in its order.
+var gatewayEnvironment = []string{
+	"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false",
+	"LOG_LEVEL=info", "USE_STATSD=false",
+	"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001", "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+	"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=/certs/tls.crt", "GRPC_SERVER_TLS_KEY=/certs/tls.key",
+	"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt",
+	"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt",
+	"FORCE_START_WITHOUT_INITIAL_CONFIG=true",
+	"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis.redis.svc:6379",
+	"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+}
+
+// Envoy Gateway's ports, and its names for one listener's domain.
+const (
+	gatewayHealth  = "http://127.0.0.1:8080/healthcheck"
+	gatewayRules   = "http://127.0.0.1:6070/rlconfig"
+	gatewayMetrics = "http://127.0.0.1:19001/metrics"
+	gatewayDomain  = "default/eg/http"
+)
+
+// route is an HTTPRoute with one rule, for addresses within a CIDR or not, or for all requests.
+type route struct {
+	Name, Path   string
+	CIDR, Prefix string
+	Length       int
+	Invert       bool
+}
+
+var (
+	insideRoute  = route{Name: gatewayRoute("inside"), Path: "/inside", CIDR: "0.0.0.0/0", Prefix: "0.0.0.0"}
+	outsideRoute = route{Name: gatewayRoute("outside"), Path: "/outside", CIDR: "192.0.2.0/24", Prefix: "192.0.2.0", Length: 24, Invert: true}
+	allRoute     = route{Name: gatewayRoute("all"), Path: "/all"}
+)
+
+func gatewayRoute(name string) string {
+	return "httproute/default/" + name + "/rule/0/match/0/www_example_com"
+}
+
+// limit returns what the rate-limit service is told of a route.
+func (r route) limit(requests uint32) *configpb.RateLimitDescriptor {
+	rule, value := "rule-0-match--1", "rule-0-match--1"
+	if r.CIDR != "" {
+		rule, value = "masked_remote_address", strings.Repeat("invert:", map[bool]int{true: 1}[r.Invert])+r.CIDR
+	}
+	return chain(requests, configpb.RateLimitUnit_HOUR, r.Name, r.Name, rule, value)
+}
+
+// gateway is Envoy Gateway: its control plane, its Envoy, its Redis and, in the place of ratelimit, weir.
+type gateway struct {
+	control *controlPlane
+	envoy   *envoy
+	redis   *redistest.Server
+	proxy   *redistest.FaultProxy // before Redis, at its port
+	weir    *child.Process
+
+	authority *authority
+	certs     map[string]*volume
+}
+
+// startGateway starts all but the control plane and weir.
+func startGateway(t *testing.T) *gateway {
+	t.Helper()
+	awaitRoomInHour()
+	g := &gateway{authority: newAuthority(t, "Envoy Gateway"), redis: redistest.Single(t)}
+	g.proxy = redistest.ProxyAt(t, "127.0.0.1:6379", g.redis.Addr)
+	weir := g.authority.issue(t, weirNames...)
+	envoy := g.authority.issue(t, "envoy")
+	g.certs = map[string]*volume{
+		"weir":  newVolume(t, weir.secret(g.authority)),
+		"envoy": newVolume(t, envoy.secret(g.authority)),
+	}
+	g.envoy = startEnvoy(t, "gateway.yaml.tmpl", map[string]any{
+		"Domain": gatewayDomain, "FailureModeDeny": false, "Routes": []route{insideRoute, outsideRoute, allRoute},
+		"Secrets": secretSources(t, g.certs["envoy"].dir),
+	})
+	return g
+}
+
+// startControl starts the control plane, which is silent still.
+func (g *gateway) startControl(t *testing.T) {
+	t.Helper()
+	g.control = startControlPlane(t, "127.0.0.1:18001", "envoy-ratelimit", g.controlTLS(t, g.authority, g.authority))
+}
+
+// weirNames are what Envoy Gateway issues the rate-limit service's certificate for.
+var weirNames = []string{"envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local"}
+
+// controlTLS returns the control plane's TLS: a new certificate by one authority, for clients by some.
+func (g *gateway) controlTLS(t *testing.T, by *authority, trusted ...*authority) *tls.Config {
+	t.Helper()
+	return by.issue(t, "envoy-gateway").config(t, trusted...)
+}
+
+// startWeir starts weir as Envoy Gateway does, in a Deployment whose container is ratelimit's but for the image.
+func (g *gateway) startWeir(t *testing.T, more ...string) {
+	t.Helper()
+	c := container{
+		Host: "envoy-ratelimit-6f5d7c9b8-x2v4q", User: 65534, Command: []string{"/bin/ratelimit"},
+		Mounts: map[string]string{"/certs": g.certs["weir"].dir, "/etc/statsd-exporter": t.TempDir()},
+	}
+	env := kubernetes(append(gatewayEnvironment[:len(gatewayEnvironment):len(gatewayEnvironment)], more...),
+		"envoy-gateway:18000", "envoy-ratelimit:8081")
+	g.weir = c.start(t, env)
+}
+
+// healthy waits until weir is.
+func (g *gateway) healthy(t *testing.T) {
+	t.Helper()
+	g.weir.AwaitReady(t, func() error { return wantStatus(gatewayHealth, 200) })
+}
+
+// apply gives weir the limits of the gateway's domain, and waits until it has them.
+func (g *gateway) apply(t *testing.T, routes ...*configpb.RateLimitDescriptor) {
+	t.Helper()
+	version := g.control.set(t, limits(gatewayDomain, routes...))
+	eventually(t, "a snapshot is accepted", func() error { return errors.Join(g.weir.Ended(), g.control.accepted(version)) })
+}
+
+// stem returns what the keys of a route's counts begin with, in the words of envoyproxy/ratelimit.
+func (r route) stem() string {
+	last := r.limit(0).Descriptors[0]
+	return fmt.Sprintf("%s_%s_%s_%s_%s_", gatewayDomain, r.Name, r.Name, last.Key, last.Value)
+}
+
+// secretSources writes the files in which Envoy reads where its Secrets are.
+func secretSources(t *testing.T, dir string) string {
+	t.Helper()
+	at := t.TempDir()
+	text := template.Must(template.ParseFiles(filepath.Join("testdata", "sds.yaml.tmpl")))
+	for _, name := range []string{"certificate", "trusted"} {
+		f, err := os.Create(filepath.Join(at, name+".yaml"))
+		if err == nil {
+			err = errors.Join(text.Execute(f, map[string]string{"Name": name, "Dir": dir}), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at
+}

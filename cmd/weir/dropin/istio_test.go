@@ -1,0 +1,90 @@
+package dropin_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
+	onNode(t, func(t *testing.T) {
+		awaitRoomInHour()
+		redis := redistest.Single(t)
+		redistest.ProxyAt(t, "127.0.0.1:6379", redis.Addr)
+		config := newVolume(t, map[string]string{"config.yaml": istioRules(1, 100)})
+		weir := container{
+			Host: "ratelimit-7c8d6b5f4-k9m2p", User: 65532, Command: []string{"/bin/ratelimit"},
+			Mounts: map[string]string{"/data/ratelimit/config": config.dir},
+		}.start(t, kubernetes([]string{
+			"LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "USE_STATSD=false", "RUNTIME_ROOT=/data",
+			"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "HOST=::", "GRPC_HOST=::",
+		}, "redis:6379", "ratelimit:8080"))
+		const rules = "http://127.0.0.1:6070/rlconfig"
+		weir.AwaitReady(t, func() error {
+			text, err := get(rules)
+			if want := "echo-ratelimit.PATH_/: unit=MINUTE requests_per_unit=1, shadow_mode: false, quota_mode: false\n"; err == nil &&
+				!containsLine(text, want) {
+				err = fmt.Errorf("/rlconfig prints %q, want a line %q", text, want)
+			}
+			return errors.Join(err, wantStatus("http://127.0.0.1:8080/healthcheck", 200))
+		})
+		e := startEnvoy(t, "istio.yaml.tmpl", map[string]any{"Domain": "echo-ratelimit", "FailureModeDeny": true})
+		denied := 0
+		for range 5 {
+			if a := e.get(t, "/"); a.status == 429 {
+				denied++
+			} else if a.status != 200 {
+				t.Errorf("Envoy answers %+v, want 200 or 429", a)
+			}
+		}
+		if denied < 3 { // a minute may end between them
+			t.Errorf("of 5 calls where 1 a minute is allowed %d are denied, want 4", denied)
+		}
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			conn, err := net.Dial("tcp", net.JoinHostPort(host, "8081"))
+			if err != nil {
+				t.Errorf("GRPC_HOST=:: is not reached: %v", err)
+				continue
+			}
+			conn.Close()
+		}
+
+		config.write(t, map[string]string{"config.yaml": istioRules(100, 2)})
+		eventually(t, "a changed ConfigMap is read", func() error {
+			text, err := get(rules)
+			if err == nil && !containsLine(text, "echo-ratelimit.PATH_/other: unit=HOUR requests_per_unit=2, shadow_mode: false, quota_mode: false\n") {
+				err = fmt.Errorf("/rlconfig prints %q", text)
+			}
+			return err
+		})
+		e.wantStatuses(t, "the new limit of 2 an hour", "/other", 200, 200, 429)
+		e.wantStatuses(t, "the raised limit", "/", 200)
+		if n := e.stat(t, "error"); n != 0 {
+			t.Errorf("Envoy counts %d errors, want none", n)
+		}
+	})
+}
+
+// istioRules is Istio's ConfigMap: so many requests of / a minute, and of /other an hour.
+func istioRules(home, other int) string {
+	return fmt.Sprintf(`domain: echo-ratelimit
+descriptors:
+  - key: PATH
+    value: "/"
+    rate_limit:
+      unit: minute
+      requests_per_unit: %d
+  - key: PATH
+    value: "/other"
+    rate_limit:
+      unit: hour
+      requests_per_unit: %d
+  - key: PATH
+    rate_limit:
+      unit: minute
+      requests_per_unit: 100
+`, home, other)
+}

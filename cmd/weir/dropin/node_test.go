@@ -1,0 +1,121 @@
+package dropin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// nodeVariable holds, on a node, the paths of weir, of Envoy and of its /etc/hosts.
+const nodeVariable = "WEIR_DROPIN_NODE"
+
+// nodeNames are what a node's /etc/hosts knows: all that the samples name, each at its loopback address.
+var nodeNames = []string{
+	"localhost", "redis", "redis.redis.svc", "redis.redis-system.svc.cluster.local", "ratelimit", "ratelimit.default.svc.cluster.local",
+	"envoy-gateway", "envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local",
+	"ai-gateway-controller.envoy-ai-gateway-system.svc.cluster.local",
+}
+
+// onNode runs a test in namespaces of its own, a node with one loopback device: there every port is free, and names are
+// what its /etc/hosts makes of them. Around it the test runs a second time, as another process.
+func onNode(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(nodeVariable) != "" {
+		test(t)
+		return
+	}
+	t.Parallel()
+	child.ReadSources(t, root)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 "+strings.Join(nodeNames, " ")+"\n::1 ip6-localhost\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	again := exec.CommandContext(ctx, self, "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v="+strconv.FormatBool(testing.Verbose()),
+		"-test.timeout=4m", "-long="+strconv.FormatBool(*long))
+	again.Env = append(os.Environ(), nodeVariable+"="+strings.Join([]string{weirBinary, envoyBinary, hosts}, ":"))
+	again.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if os.Geteuid() != 0 { // it is root there, and nothing more here
+		again.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		again.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		again.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	var said bytes.Buffer
+	again.Stdout, again.Stderr = &said, &said
+	err = again.Run()
+	var ended *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &ended):
+		t.Fatalf("no namespaces here, and nothing is proved: %v. This test needs those of network, mounts, processes and names: "+
+			"be root, or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces)", err)
+	case err != nil:
+		t.Errorf("on a node of its own (%v):\n%s", err, &said)
+	default:
+		t.Logf("on a node of its own:\n%s", &said)
+	}
+}
+
+// runOnNode makes the namespaces of this process a node, and runs the tests that it was told to.
+func runOnNode(m *testing.M) int {
+	paths := strings.Split(os.Getenv(nodeVariable), ":")
+	weirBinary, envoyBinary = paths[0], paths[1]
+	if err := makeNode(paths[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "making a node:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func makeNode(hosts string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keeping mounts to itself: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("giving names at /etc/hosts: %w", err)
+	}
+	return loopbackUp()
+}
+
+// loopbackUp switches on the loopback device, which is all the network that a node has.
+func loopbackUp() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	device, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	device.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, device); err != nil {
+		return fmt.Errorf("switching on the loopback device: %w", err)
+	}
+	_, err = net.LookupHost("envoy-ratelimit")
+	return err
+}

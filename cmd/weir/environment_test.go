@@ -1,0 +1,122 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kelseyhightower/envconfig"
+
+	"github.com/weirproxy/weir/cmd/weir/settings"
+)
+
+// ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577.
+func ratelimitVariables(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "ratelimit-variables.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.Fields(string(text))
+	if len(names) != 114 {
+		t.Fatalf("there are %d of them, and should be 114", len(names))
+	}
+	return names
+}
+
+// readVariables are those that weir reads.
+func readVariables(t *testing.T) []string {
+	t.Helper()
+	var names strings.Builder
+	if err := envconfig.Usagef("", new(settings.Settings), &names, "{{range .}}{{usage_key .}}\n{{end}}"); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(names.String())
+}
+
+// verdicts are what ENVIRONMENT.md says of variables of envoyproxy/ratelimit: those that it has, and those of later
+// versions.
+func verdicts(t *testing.T) (now, later map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("ENVIRONMENT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, found := strings.Cut(string(text), "read by later versions")
+	if !found {
+		t.Fatal("ENVIRONMENT.md has no table of the variables of later versions")
+	}
+	read := func(text string) map[string]string {
+		said := make(map[string]string)
+		for line := range strings.Lines(text) {
+			cells := strings.Split(line, "|")
+			if !strings.HasPrefix(line, "| **") {
+				continue
+			}
+			verdict := strings.Trim(cells[1], " *")
+			if !slices.Contains([]string{"same", "better", "not carried"}, verdict) {
+				t.Errorf("%q is no verdict: %s", verdict, line)
+			}
+			if verdict != "same" && strings.TrimSpace(cells[3]) == "" {
+				t.Errorf("the reason is missing: %s", line)
+			}
+			for _, name := range strings.Split(cells[2], ",") {
+				name = strings.Trim(name, " `")
+				if said[name] != "" {
+					t.Errorf("%s stands in the table twice", name)
+				}
+				said[name] = verdict
+			}
+		}
+		return said
+	}
+	return read(first), read(second)
+}
+
+// Whoever replaces envoyproxy/ratelimit must find what becomes of each variable, and it must be so.
+func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
+	known, reads := ratelimitVariables(t), readVariables(t)
+	now, later := verdicts(t)
+	for _, name := range known {
+		if now[name] == "" {
+			t.Errorf("ENVIRONMENT.md does not say what becomes of %s", name)
+		}
+	}
+	for name := range now {
+		if !slices.Contains(known, name) {
+			t.Errorf("ENVIRONMENT.md has %s among the variables of envoyproxy/ratelimit, which does not read it", name)
+		}
+	}
+	for _, table := range []map[string]string{now, later} {
+		for name, verdict := range table {
+			switch carried := slices.Contains(reads, name); {
+			case verdict == "not carried" && carried:
+				t.Errorf("ENVIRONMENT.md says that %s is not carried, and weir reads it", name)
+			case verdict != "not carried" && !carried:
+				t.Errorf("ENVIRONMENT.md says that %s is %s, and weir does not read it", name, verdict)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
+	now, later := verdicts(t)
+	for _, as := range []settings.Program{"weir", "ratelimit"} {
+		set, err := settings.Read(as)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range []map[string]string{now, later} {
+			for name, verdict := range table {
+				var log strings.Builder
+				set.WarnOfIdle([]string{name + "=1"}, slog.New(slog.NewTextHandler(&log, nil)))
+				if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
+					t.Errorf("started as %s, weir does not tell that %s has no effect", as, name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package historycmd
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+// pictureOf draws points on 36 columns, 4 rows high, in plain text.
+func pictureOf(from, to int64, points []curves.PointAnswer) (picture, legend string) {
+	var b strings.Builder
+	drawn := newChart(from, to, points, 36).draw(&b, 4, time.UTC, plain, plain)
+	return "\n" + b.String(), drawn.legend()
+}
+
+// hourly is an hour a point, with means by the minute and peaks as given.
+func hourly(meansAndPeaks ...uint64) (to int64, points []curves.PointAnswer) {
+	for i := 0; i < len(meansAndPeaks); i += 2 {
+		points = append(points, curves.PointAnswer{Start: to, Width: 3600, Sum: 60 * meansAndPeaks[i], Peak: meansAndPeaks[i+1], Tier: "1h"})
+		to += 3600
+	}
+	return to, points
+}
+
+func TestTheLargestMinuteIsMarkedAboveTheMean(t *testing.T) {
+	to, points := hourly(10, 40, 20, 20, 0, 0, 40, 80, 40, 70, 30, 39)
+	picture, legend := pictureOf(0, to, points)
+	const want = `
+    80/min ┤         ······
+           ┤
+           ┤···      ██████▄▄▄
+           ┤▄▄▄███   █████████
+         0 └┬─────────────────
+            Thu 01 Jan
+`
+	if picture != want || legend != "█ mean   · largest minute" {
+		t.Errorf("got%slegend %q, want%sA spike must be seen that its mean hides.", picture, legend, want)
+	}
+}
+
+func TestPeaksThatWouldFlattenTheMeansAreToldInstead(t *testing.T) {
+	to, points := hourly(10, 1000, 20, 21, 30, 40)
+	picture, legend := pictureOf(0, to, points)
+	const want = `
+           ┤↑↑↑↑↑↑↑       ·······
+    30/min ┤       ·······███████
+           ┤       ██████████████
+           ┤█████████████████████
+         0 └┬─────────────┬──────
+            Thu 01 Jan    02:00
+`
+	if picture != want || legend != "█ mean   · largest minute   ↑ largest minute, beyond the chart" {
+		t.Errorf("got%slegend %q, want%s", picture, legend, want)
+	}
+}
+
+func TestMinutesHaveNoMarks(t *testing.T) {
+	picture, legend := pictureOf(0, 120, []curves.PointAnswer{{Start: 0, Width: 60, Sum: 7, Peak: 7}, {Start: 60, Width: 60, Sum: 3, Peak: 3}})
+	if strings.ContainsAny(picture, "·↑") || legend != "" {
+		t.Errorf("got%slegend %q: the largest minute of a minute is the minute", picture, legend)
+	}
+}
+
+// However peaks and means lie, every peak that is above its mean by a row is marked, and no line is longer than the axis.
+func TestEveryPeakIsMarkedOrReached(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 2000 {
+		var pairs []uint64
+		for range 1 + r.IntN(30) {
+			mean := r.Uint64N(1 << r.IntN(20))
+			pairs = append(pairs, mean, mean+r.Uint64N(1<<r.IntN(20)))
+		}
+		if pairs[0] == 0 {
+			pairs[0], pairs[1] = 1, 1
+		}
+		to, points := hourly(pairs...)
+		c := newChart(0, to, points, 80)
+		rows := 2 + r.IntN(8)
+		var b strings.Builder
+		c.draw(&b, rows, time.UTC, plain, plain)
+		lines := strings.Split(b.String(), "\n")
+		for i := range c.rates {
+			marks, reached := 0, 0
+			for row := range rows {
+				line := []rune(lines[rows-1-row])[chartMargin:]
+				if len(line) > len(c.rates) {
+					t.Fatalf("seed %d: a row of %d columns in a chart of %d:\n%s", seed, len(line), len(c.rates), b.String())
+				}
+				switch {
+				case i >= len(line) || line[i] == ' ':
+				case line[i] == peakMark || line[i] == beyondMark:
+					marks++
+				default:
+					reached = row + 1
+				}
+			}
+			s := c.scale(rows)
+			if higher := c.peaks[i]/s.top*float64(rows) > float64(reached)+0.07; marks > 1 || higher && marks == 0 {
+				t.Fatalf("seed %d: column %d, of the mean %v and the peak %v, has %d marks:\n%s", seed, i, c.rates[i], c.peaks[i], marks, b.String())
+			}
+		}
+	}
+}
+
+func TestWhatIsNotOverIsFaintAndTold(t *testing.T) {
+	to, points := hourly(10, 10, 10, 10, 5, 10)
+	points[2].Partial = true
+	a := curves.HistoryAnswer{To: to, Series: []curves.SeriesAnswer{{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+		Total: 1500, Lifetime: 1500, Points: points}}}
+	got := (&showView{answer: &a, zone: time.UTC, width: 20, paint: terminal.Paint{On: true}}).String()
+	const green, dim, end = "\x1b[32m", "\x1b[2m", "\x1b[0m"
+	want := `    10/min ┤` + green + "██████" + end + dim + "···" + end + "\n"
+	if !strings.Contains(got, want) || !strings.Contains(got, green+"██████"+end+dim+"███"+end) || !strings.Contains(got, "the last bucket (1h) is not over") {
+		t.Errorf("got\n%q\nwant %q in it: what is still filling must not look like a drop", got, want)
+	}
+	if got := (&showView{answer: &a, zone: time.UTC, width: 20}).String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "the last bucket (1h) is not over") {
+		t.Errorf("without colours got\n%s", got)
+	}
+}
+
+func TestYearsAreToldWhereThereAreTwo(t *testing.T) {
+	from, to := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2026, 11, 21, 12, 1, 0, 0, time.UTC).Unix()
+	var points []curves.PointAnswer
+	for at := from; at < to-day; at += day {
+		points = append(points, curves.PointAnswer{Start: at, Width: day, Sum: 1440, Peak: 2, Tier: "1d"})
+	}
+	points[1].Peak = 3
+	points = append(points, curves.PointAnswer{Start: to - 7200, Width: hour, Sum: 1, Peak: 1, Tier: "1h"},
+		curves.PointAnswer{Start: to - 600, Width: 300, Sum: 1, Peak: 1, Tier: "5m"})
+	points = append(points, curves.PointAnswer{Start: to - 60, Width: 60, Sum: 1, Peak: 1, Tier: "1m"})
+	a := curves.HistoryAnswer{From: from, To: to, Series: []curves.SeriesAnswer{{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+		Total: 1, Lifetime: 1, Points: points}}}
+	got := (&showView{answer: &a, zone: time.UTC, width: 80}).String()
+	for _, want := range []string{"peak 3/min in the 1d from 21 Nov 2025 00:00", "\n  stored by 1d until 21 Nov 2026 00:00, 1h until 21 Nov 2026 11:01,\n    5m until 21 Nov 2026 11:56, then 1m\n",
+		" 2026-01-26     2026-04-27     2026-07-27\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing from\n%s", want, got)
+		}
+	}
+	for line := range strings.Lines(got) {
+		if n := len([]rune(line)); n > 81 {
+			t.Errorf("a line of %d columns on a terminal of 80: %s", n-1, line)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// asWeir, set to anything, makes this test binary weir itself: kong ends the process where it prints help, so that a test of
+// a whole command line needs one of its own.
+const asWeir = "WEIR_TEST_AS_WEIR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWeir) != "" {
+		version = "v1.2.3"
+		os.Args[0] = "weir"
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// weirCommand is a command line of weir as a process, without an environment but PATH.
+func weirCommand(args ...string) *exec.Cmd {
+	command := exec.Command(os.Args[0], args...)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), asWeir + "=1"}
+	return command
+}
+
+func TestTheCommandLineTellsWhatItHas(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]struct {
+		code   int
+		stdout string
+		stderr string
+	}{
+		"":                   {2, "", "To begin: weir serve --config DIR answers Envoy"},
+		"--version":          {0, "weir v1.2.3\n", ""},
+		"version":            {0, "weir v1.2.3\n", ""},
+		"-h":                 {0, "Limits requests for Envoy, and measures them.", ""},
+		"help":               {0, "Limits requests for Envoy, and measures them.", ""},
+		"help check":         {0, "Validate descriptor files", ""},
+		"help counters get":  {0, "Usage: weir counters get ", ""},
+		"counters get -h":    {0, "Usage: weir counters get ", ""},
+		"help chekc":         {2, "", "weir --help lists the commands"},
+		"check --format xml": {2, "", "--format"},
+		"completion tcsh":    {2, "", "must be one of"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr strings.Builder
+			command := weirCommand(strings.Fields(line)...)
+			command.Stdout, command.Stderr = &stdout, &stderr
+			_ = command.Run() // its code says it
+			if code := command.ProcessState.ExitCode(); code != want.code || !strings.Contains(stdout.String(), want.stdout) ||
+				!strings.Contains(stderr.String(), want.stderr) || (want.stdout == "") != (stdout.Len() == 0) {
+				t.Errorf("weir %s: exit code %d, want %d\nstdout %.300s\nwant %q\nstderr %.1500s\nwant %q", line, code, want.code, &stdout,
+					want.stdout, &stderr, want.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TestThePipelinesOfTheDocumentRun takes the commands of both pipelines out of FORMAT.md, and runs them at the top of a
+// repository that holds limits/, once right and once wrong.
+func TestThePipelinesOfTheDocumentRun(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(formatDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	self, err := filepath.Abs(os.Args[0])
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "weir"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n# \\.git.*?\n```").FindAllString(string(text), -1) {
+		var any map[string]any
+		if err := yaml.Unmarshal([]byte(strings.Trim(strings.TrimPrefix(block, "```yaml"), "`")), &any); err != nil {
+			t.Errorf("%v: a pipeline that is not YAML:\n%s", err, block)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^ *- (?:run: )?(weir check .*)$`).FindAllStringSubmatch(block, -1) {
+			commands = append(commands, found[1])
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the document has the commands %q, want one for GitHub and one for GitLab", commands)
+	}
+	for _, command := range commands {
+		for file, want := range map[string]struct {
+			code int
+			text string
+		}{goodShop: {0, ""}, strings.Replace(goodShop, "10,", "-1,", 1): {1, "limits/shop.yaml"}} {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "limits"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "limits", "shop.yaml"), []byte(file), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run := exec.Command("sh", "-c", command)
+			run.Dir, run.Env = dir, []string{"PATH=" + bin + ":" + os.Getenv("PATH"), asWeir + "=1"}
+			out, _ := run.CombinedOutput() // its code says it
+			report, _ := os.ReadFile(filepath.Join(dir, "limits.json"))
+			if run.ProcessState.ExitCode() != want.code || !strings.Contains(string(out)+string(report), want.text) {
+				t.Errorf("%s: exit code %d, %s%s; want %d, and %q", command, run.ProcessState.ExitCode(), out, report, want.code, want.text)
+			}
+			if strings.Contains(command, "limits.json") && !json.Valid(report) {
+				t.Errorf("%s: the report is no JSON: %s", command, report)
+			}
+		}
+	}
+}
+
+// TestTheKustomizationIsCheckedAsItIsRendered needs kubectl, which not every machine has; package charttest renders the
+// chart, and the kustomizations too, without it.
+func TestTheKustomizationIsCheckedAsItIsRendered(t *testing.T) {
+	t.Parallel()
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Log("NOT RUN: kubectl kustomize k8s/base | weir check -, as there is no kubectl on PATH")
+		return
+	}
+	rendered, err := exec.Command(kubectl, "kustomize", "../../k8s/base").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(rendered), "unit: minute", "unit: minuet", 1)
+	line := 1 + strings.Count(wrong[:strings.Index(wrong, "minuet")], "\n")
+	check := func(manifests string) (int, string) {
+		command := weirCommand("check", "-")
+		command.Stdin = strings.NewReader(manifests)
+		out, _ := command.CombinedOutput()
+		return command.ProcessState.ExitCode(), string(out)
+	}
+	if code, out := check(string(rendered)); code != 0 || !strings.Contains(out, "OK: 1 domain") {
+		t.Errorf("exit code %d, %s; want the rules of k8s/base", code, out)
+	}
+	want := []string{"error: <stdin>:", " (weir-descriptors/shop.yaml): domain shop, user: unit: \"minuet\""}
+	if code, out := check(wrong); code != 1 || !strings.Contains(out, want[0]+strconv.Itoa(line)+want[1]) {
+		t.Errorf("exit code %d, %s; want line %d of what was rendered", code, out, line)
+	}
+}
+
+// TestTheDocumentNamesAllFieldsOfTheJSON compares the table with what is printed.
+func TestTheDocumentNamesAllFieldsOfTheJSON(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(formatDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## Check it in CI")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(goodShop+"      - {key: path, valeu: 1}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	var collect func(v reflect.Value)
+	collect = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Interface:
+			collect(v.Elem())
+		case reflect.Map:
+			for _, key := range v.MapKeys() {
+				names = append(names, key.String())
+				collect(v.MapIndex(key))
+			}
+		case reflect.Slice:
+			for i := range v.Len() {
+				collect(v.Index(i))
+			}
+		}
+	}
+	for _, args := range [][]string{{"check", dir, "--json"}, {"check", "../../k8s/base/config", "--json", "--explain", "user=ann,path=/pay"}} {
+		out, _ := weirCommand(args...).Output()
+		var document any
+		if err := json.Unmarshal(out, &document); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		collect(reflect.ValueOf(document))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !strings.Contains(section, "`"+name+"`") && !slices.Contains([]string{"fits", "why"}, name) {
+			t.Errorf("the document does not name the field %s", name)
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("only %d fields were seen: %v", len(names), names)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/weirproxy/weir/cmd/weir/checkcmd"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/descriptors/yaml"
+)
+
+// ratelimitCheck is envoyproxy/ratelimit's ratelimit_config_check: weir check, with that program's flags. Its error is a
+// terminal.Exit: No if the files are wrong, Failed if a flag is.
+func ratelimitCheck(arguments []string, out terminal.Output) error {
+	flags := flag.NewFlagSet("ratelimit_config_check", flag.ContinueOnError)
+	flags.SetOutput(out.Err)
+	dir := flags.String("config_dir", "", "`DIRECTORY` of descriptor files")
+	merge := flags.Bool("merge_domain_configs", false, "let several files configure one domain")
+	switch err := flags.Parse(arguments); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
+		return terminal.Failed // flag has told it
+	}
+	files, err := settings.ReadFiles(settings.RatelimitCheck, nil)
+	if err != nil {
+		return err
+	}
+	files.MergeDomains = *merge
+	fmt.Fprintf(out.Out, "checking rate limit configs in %q\n", *dir)
+	entries, err := os.ReadDir(*dir)
+	var config *descriptors.Config
+	var problems yaml.Problems
+	if visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }; slices.ContainsFunc(entries, visible) {
+		config, problems, err = file.Load(*dir, files.Options())
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(out.Out, "error opening directory: %v\n", err)
+		return terminal.No
+	case !checkcmd.Report(out.Out, *dir, problems, false):
+		fmt.Fprintln(out.Out, "error loading rate limit configs: they are listed above")
+		return terminal.No
+	case config != nil: // there may be no files: every request is OK then
+		if err := checkcmd.List(out.Out, config); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(out.Out, "all rate limit configs ok")
+	return err
+}

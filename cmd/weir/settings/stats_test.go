@@ -1,0 +1,119 @@
+package settings
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/server/stats/mapped"
+	"github.com/weirproxy/weir/server/stats/ratelimit"
+)
+
+// readStatistics reads the settings of a program of that name from an environment.
+func readStatistics(t *testing.T, as Program, environment map[string]string) (Settings, error) {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	return Read(as)
+}
+
+func TestStatisticsAreRefusedByTheVariableAtFault(t *testing.T) {
+	for _, tc := range []struct {
+		environment map[string]string
+		want        string // in the error, "" for none
+	}{
+		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": "quic"}, "STATSD_PROTOCOL"},
+		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": "UDP"}, ""},
+		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": ""}, ""},
+		{map[string]string{"USE_PROMETHEUS": "true", "STATS_FLUSH_INTERVAL": "0s"}, "STATS_FLUSH_INTERVAL"},
+		{map[string]string{"USE_PROMETHEUS": "true", "PROMETHEUS_PATH": "GET /{x}"}, "PROMETHEUS_PATH"},
+		{map[string]string{"STATSD_PROTOCOL": "quic", "STATS_FLUSH_INTERVAL": "0s", "USE_STATSD": "true", "DISABLE_STATS": "true"}, ""},
+		{map[string]string{"USE_STATSD": "true", "EXTRA_TAGS": "a"}, "EXTRA_TAGS"},
+		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A"}, "DOG_STATSD_MOGRIFIER_A_PATTERN"},
+		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A, b", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
+			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_B_PATTERN": "x"}, "DOG_STATSD_MOGRIFIER_B_NAME"},
+		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
+			"DOG_STATSD_MOGRIFIER_A_NAME": "y$1"}, "DOG_STATSD_MOGRIFIER_A_PATTERN"},
+		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
+			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_A_TAGS": "k"}, "DOG_STATSD_MOGRIFIER_A_TAGS"},
+		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
+			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_A_TAGS": "k:"}, "DOG_STATSD_MOGRIFIER_A_TAGS"},
+	} {
+		t.Run("", func(t *testing.T) {
+			_, err := readStatistics(t, "weir", tc.environment)
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%v: %v; want an error that names %q", tc.environment, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhereStatisticsGo(t *testing.T) {
+	both := map[string]string{"USE_DOG_STATSD": "true", "STATSD_HOST": "[::1]", "STATSD_PORT": "9125", "EXTRA_TAGS": "team:a",
+		"DD_ENV": "prod", "DD_SERVICE": "rl", "DD_VERSION": "1", "DD_ENTITY_ID": "pod", "USE_DOG_STATSD_MOGRIFIERS": "M",
+		"DOG_STATSD_MOGRIFIER_M_PATTERN": `^ratelimit\.(.*)$`, "DOG_STATSD_MOGRIFIER_M_NAME": "rl", "DOG_STATSD_MOGRIFIER_M_TAGS": "rest:$1"}
+	for _, tc := range []struct {
+		as          Program
+		environment map[string]string
+		want        string // network and address of each, and how it writes a name
+		counts      bool
+	}{
+		{"weir", nil, "", false},
+		{"ratelimit", nil, "tcp localhost:8125 ratelimit.x;", true},
+		{"ratelimit", map[string]string{"USE_STATSD": "false"}, "", true},
+		{"ratelimit", map[string]string{"DISABLE_STATS": "true"}, "", false},
+		{"ratelimit", both, "tcp [::1]:9125 ratelimit.x.__team=a;udp [::1]:9125 rl|#env:prod,service:rl,version:1,dd.internal.entity_id:pod,team:a,rest:x;", true},
+		{"weir", map[string]string{"USE_PROMETHEUS": "true"}, "", true},
+	} {
+		t.Run("", func(t *testing.T) {
+			set, err := readStatistics(t, tc.as, tc.environment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, c := range set.StatsdSinks() {
+				begin, end := c.Form("ratelimit.x")
+				got += c.Network + " " + c.Address + " " + begin + end + ";"
+			}
+			if got != tc.want || set.CountsAsRatelimit(tc.as) != tc.counts {
+				t.Errorf("as %s with %v they go to %q, and are counted: %v; want %q, %v", tc.as, tc.environment, got,
+					set.CountsAsRatelimit(tc.as), tc.want, tc.counts)
+			}
+		})
+	}
+}
+
+// Envoy Gateway mounts the mapping from a ConfigMap that need not be there.
+func TestAMappingThatIsMissingMeansTheDefault(t *testing.T) {
+	dir := t.TempDir()
+	own := filepath.Join(dir, "own.yaml")
+	if err := os.WriteFile(own, []byte("mappings: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		file, want string
+		lines      int
+	}{
+		{"", mapped.DefaultMapping(false), 0},
+		{filepath.Join(dir, "none.yaml"), mapped.DefaultMapping(false), 1},
+		{own, "mappings: []", 0},
+	} {
+		var log bytes.Buffer
+		s := Statistics{PrometheusMapper: tc.file}
+		got, err := s.PrometheusMapping(slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil || got != tc.want || strings.Count(log.String(), "\n") != tc.lines {
+			t.Errorf("%q: %q, %v, and\n%s in the log; want %q and %d lines", tc.file, got, err, &log, tc.want, tc.lines)
+		}
+		if _, err := mapped.New(mapped.Config{Mapping: got, Statistics: ratelimit.New(ratelimit.Config{}), Log: slog.Default()}); err != nil {
+			t.Errorf("%q: %v", tc.file, err)
+		}
+	}
+	s := Statistics{PrometheusMapper: dir}
+	if _, err := s.PrometheusMapping(slog.Default()); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_MAPPER_YAML") {
+		t.Errorf("a directory for a file gives %v; want an error that names the variable", err)
+	}
+}

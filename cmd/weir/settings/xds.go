@@ -1,0 +1,81 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/descriptors/xds"
+)
+
+// What CONFIG_TYPE may be, in any case. Nothing is a file, too.
+const (
+	configFile   = "FILE"
+	configServer = "GRPC_XDS_SOTW"
+)
+
+// FromServer reports whether the configuration comes from a server, instead of from files.
+func (s *Settings) FromServer() bool { return strings.EqualFold(s.ConfigType, configServer) }
+
+// checkSource refuses a source of configuration that cannot be used.
+func (s *Settings) checkSource() error {
+	return cmp.Or(
+		require(s.FromServer() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, configFile), "CONFIG_TYPE", s.ConfigType,
+			"use "+configFile+" or "+configServer),
+		notNegative("", durations{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": s.XDSRetry,
+			"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": s.XDSFirstPause, "XDS_CLIENT_BACKOFF_MAX_INTERVAL": s.XDSLongestPause}),
+		require(s.XDSMaxMessage >= 0, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", s.XDSMaxMessage, "use a number of bytes, or 0 for the default"),
+	)
+}
+
+// ConfigServer returns which server the configuration comes from. Its error names the file of a certificate that cannot
+// be used. What goes wrong later is logged.
+func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
+	c := xds.Config{
+		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
+		Pauses: xds.Pauses{Again: s.XDSRetry, First: s.XDSFirstPause, Longest: s.XDSLongestPause, Spread: s.XDSPauseFactor},
+		Rules:  s.Rules(), Log: log,
+	}
+	if !s.XDSPauseJitter {
+		c.Pauses.Spread = 0
+	}
+	for entry := range strings.SplitSeq(s.XDSNodeMetadata, ",") {
+		key, value, found := strings.Cut(entry, "=")
+		if found {
+			c.Metadata[key] = value
+		} else if entry != "" {
+			log.Warn("an entry has no effect: write key=value", "variable", "CONFIG_GRPC_XDS_NODE_METADATA", "entry", entry)
+		}
+	}
+	if !s.XDSServerTLS {
+		return c, nil
+	}
+	san := s.XDSServerSAN
+	if host, _, err := net.SplitHostPort(s.XDSServer); san == "" && err == nil && net.ParseIP(host) != nil {
+		san = host // which is no name to the TLS library
+	}
+	var err error
+	c.TLS, err = certs.Client(certs.Files{Cert: s.XDSClientCert, Key: s.XDSClientKey, CA: s.XDSServerCA, SAN: san}, log)
+	if err != nil {
+		err = fmt.Errorf("environment variables CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY, "+
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
+	}
+	return c, err
+}
+
+// ConfigFiles returns the directory that holds the descriptor files, and what the names of those that are meant begin
+// with: their paths below it, with dots for slashes. Only envoyproxy/ratelimit's RUNTIME_WATCH_ROOT makes a difference
+// between them and others.
+func (s *Settings) ConfigFiles(as Program) (dir, prefix string) {
+	if as != dropIn || !s.WatchRoot {
+		return s.ConfigDir(), ""
+	}
+	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory), strings.ReplaceAll(s.RuntimeAppdirectory, "/", ".") + "."
+}
+
+// ConfigMayBeEmpty reports whether no descriptor files at all are a configuration, under which every request is OK.
+func ConfigMayBeEmpty(as Program) bool { return as == dropIn }

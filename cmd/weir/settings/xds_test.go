@@ -1,0 +1,130 @@
+package settings
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+	"github.com/weirproxy/weir/descriptors/xds"
+)
+
+// sourceSettings returns the settings of an environment, and why they are refused.
+func sourceSettings(t *testing.T, as Program, environment map[string]string) (Settings, error) {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	return Read(as)
+}
+
+func TestTheSourceOfTheConfigurationIsAFileOrAServer(t *testing.T) {
+	for value, server := range map[string]bool{"": false, "FILE": false, "file": false, "GRPC_XDS_SOTW": true, "grpc_xds_sotw": true} {
+		s, err := sourceSettings(t, "weir", map[string]string{"CONFIG_TYPE": value})
+		if err != nil || s.FromServer() != server {
+			t.Errorf("CONFIG_TYPE=%q is a server: %v (%v), want %v", value, s.FromServer(), err, server)
+		}
+	}
+	_, err := sourceSettings(t, "weir", map[string]string{"CONFIG_TYPE": "GRPC_XDS_DELTA"})
+	if err == nil || !strings.Contains(err.Error(), `CONFIG_TYPE="GRPC_XDS_DELTA": use FILE or GRPC_XDS_SOTW`) {
+		t.Errorf("got %v, want an error that names both", err)
+	}
+	for _, name := range []string{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL",
+		"XDS_CLIENT_BACKOFF_MAX_INTERVAL"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := sourceSettings(t, "weir", map[string]string{"CONFIG_TYPE": "FILE", name: "-1s"})
+			if err == nil || !strings.Contains(err.Error(), name+"=-1s") {
+				t.Errorf("got %v, want an error that names the variable", err)
+			}
+		})
+	}
+}
+
+func TestAllOfTheServerIsPassedOn(t *testing.T) {
+	s, err := sourceSettings(t, dropIn, map[string]string{
+		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
+		"CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit", "CONFIG_GRPC_XDS_NODE_METADATA": "a=b,c=d=e,f,",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x-team:edge,x-b:c", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "1000",
+		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "2s", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "9s", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.7",
+		"MERGE_DOMAIN_CONFIG": "true",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c, err := s.ConfigServer(slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server != "envoy-gateway:18001" || c.Node != "envoy-ratelimit" || c.MaxMessage != 1000 || c.TLS != nil || !c.Rules.Merge ||
+		!maps.Equal(c.Metadata, map[string]string{"a": "b", "c": "d=e"}) ||
+		!maps.Equal(c.Headers, map[string]string{"x-team": "edge", "x-b": "c"}) ||
+		c.Pauses != (xds.Pauses{Again: 3 * time.Second, First: 2 * time.Second, Longest: 9 * time.Second, Spread: 0.7}) {
+		t.Errorf("the server is %+v, want what the environment says", c)
+	}
+	if got := strings.Count(log.String(), "an entry has no effect"); got != 1 || !strings.Contains(log.String(), "entry=f") {
+		t.Errorf("the log is %s, want a line about the entry without a value", &log)
+	}
+	s.XDSPauseJitter = false
+	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Pauses.Spread != 0 {
+		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Pauses.Spread)
+	}
+}
+
+func TestTheServerIsAskedOverTLS(t *testing.T) {
+	s, err := sourceSettings(t, dropIn, map[string]string{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "gateway",
+		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": filepath.Join(t.TempDir(), "ca.crt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if _, err = s.ConfigServer(log); err == nil || !strings.Contains(err.Error(), "CONFIG_GRPC_XDS_SERVER_TLS_CACERT") ||
+		!strings.Contains(err.Error(), s.XDSServerCA) {
+		t.Errorf("got %v, want an error that names the variable and the file", err)
+	}
+	if err := os.WriteFile(s.XDSServerCA, certstest.New(t, "mesh").PEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.ConfigServer(log); err != nil || c.TLS == nil || c.TLS.ServerName != "gateway" {
+		t.Errorf("the server is %+v (%v), want TLS, and the name that its certificate must have", c, err)
+	}
+}
+
+func TestWhichFilesAreTheConfiguration(t *testing.T) {
+	for _, tc := range []struct {
+		as          Program
+		environment map[string]string
+		dir, prefix string
+	}{
+		{"weir", nil, "/srv/runtime_data/current/config", ""},
+		{"weir", map[string]string{"RUNTIME_WATCH_ROOT": "true"}, "/srv/runtime_data/current/config", ""},
+		{dropIn, nil, "/srv/runtime_data/current", "config."},
+		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit"}, "/data/ratelimit", "config."},
+		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_WATCH_ROOT": "false"},
+			"/data/ratelimit/config", ""},
+		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_APPDIRECTORY": "a/b"}, "/data", "a.b."},
+	} {
+		t.Run(tc.dir, func(t *testing.T) {
+			s, err := sourceSettings(t, tc.as, tc.environment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dir, prefix := s.ConfigFiles(tc.as); dir != tc.dir || prefix != tc.prefix {
+				t.Errorf("%s %v: the configuration is %s %q, want %s %q", tc.as, tc.environment, dir, prefix, tc.dir, tc.prefix)
+			}
+		})
+	}
+}
+
+func TestAHeaderThatCannotBeReadIsNotShown(t *testing.T) {
+	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "authorization=hunter2")
+	_, err := Read(dropIn)
+	if err == nil || !strings.Contains(err.Error(), "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v, want an error that names the variable, and not what may be a secret", err)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/file"
+	"github.com/weirproxy/weir/descriptors/xds"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// configSource is where the configuration comes from.
+type configSource struct {
+	descriptors.Source
+	name   string // the directory or the server
+	reload func() // has it read again at once, as SIGHUP asks
+}
+
+// ofDir returns the source that a directory is.
+func ofDir(d *file.Dir, path string, log *slog.Logger) configSource {
+	return configSource{d, path, func() {
+		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
+		d.Reload()
+	}}
+}
+
+// openSource returns the directory that --config names, or else what CONFIG_TYPE says: the flag is nearer to whoever
+// starts weir than the environment. Nothing is read yet but the certificates for a server.
+func openSource(config string, set *settings.Settings, as settings.Program, m *stats.Metrics, log *slog.Logger) (configSource, error) {
+	failed := func(error) { m.ConfigRejected() }
+	switch {
+	case config != "" && set.FromServer():
+		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", config)
+		fallthrough
+	case config != "":
+		d := file.New(config, set.Rules(), log)
+		d.OnError, d.MayBeEmpty = failed, settings.ConfigMayBeEmpty(as)
+		return ofDir(d, config, log), nil
+	case set.FromServer():
+		server, err := set.ConfigServer(log)
+		server.OnError = failed
+		nothing := func() {
+			log.Info("SIGHUP changes nothing: the configuration server sends each change by itself", "server", server.Server)
+		}
+		return configSource{xds.New(server), server.Server, nothing}, err
+	}
+	dir, prefix := set.ConfigFiles(as)
+	d := file.New(dir, set.Rules(), log)
+	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, settings.ConfigMayBeEmpty(as)
+	return ofDir(d, dir, log), nil
+}
+
+// follow puts configurations in force as they come, until ctx ends.
+func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
+	err := s.Run(ctx, func(config *descriptors.Config) error {
+		l.Apply(config)
+		h.Configured(config.Domains())
+		m.ConfigApplied(time.Now())
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
+	}
+}

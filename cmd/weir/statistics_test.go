@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// openForTest opens the statistics of an environment.
+func openForTest(t *testing.T, as settings.Program, environment map[string]string) (*statistics, *stats.Metrics, error) {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	set, err := settings.Read(as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := memory.Open(memory.Config{MaxKeys: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	metrics := stats.New("test")
+	s, err := openStatistics(as, &set, metrics, hits.New(0), &counters{Counter: store, Inspector: store}, slog.New(slog.DiscardHandler))
+	return s, metrics, err
+}
+
+// All sinks at once are as good as one, and what comes last, while the server drains, is sent all the same.
+func TestStatisticsGoOnToTheEnd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	s, metrics, err := openForTest(t, "weir", map[string]string{"USE_STATSD": "true", "USE_DOG_STATSD": "true", "USE_PROMETHEUS": "true",
+		"STATSD_HOST": "127.0.0.1", "STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "1h",
+		"PROMETHEUS_ADDR": "127.0.0.1:0", "PROMETHEUS_PATH": "prom"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.observer().Observe(limit.OK, 2*time.Millisecond)
+	where := "http://" + s.port.Address()
+	for path, want := range map[string]string{
+		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
+		"/debug/pprof/": "404",
+	} {
+		answer, err := http.Get(where + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if got := fmt.Sprintf("%s\n%d", text, answer.StatusCode); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
+		}
+	}
+	metrics.Observe(limit.OK, time.Millisecond)
+	if err := s.close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got := make(map[string]bool)
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		got[lines.Text()] = true
+	}
+	for _, want := range []string{"ratelimit_server.ShouldRateLimit.total_requests:2|c", "ratelimit_server.ShouldRateLimit.response_time:2|ms"} {
+		if !got[want] {
+			t.Errorf("statsd got %v; want %s", got, want)
+		}
+	}
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(where, "http://")); err == nil {
+		conn.Close()
+		t.Error("Prometheus's port is open after the end")
+	}
+}
+
+func TestWhatKeepsStatisticsFromPrometheusIsNamed(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("mappings: [{match: a}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, environment := range map[string]map[string]string{
+		"PROMETHEUS_ADDR":        {"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": taken.Addr().String()},
+		"PROMETHEUS_MAPPER_YAML": {"USE_PROMETHEUS": "true", "PROMETHEUS_MAPPER_YAML": bad},
+	} {
+		t.Run(want, func(t *testing.T) {
+			if _, _, err := openForTest(t, "weir", environment); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want an error that names %s", err, want)
+			}
+		})
+	}
+}
+
+// Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
+func TestWithoutPrometheusRatelimitStillStarts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	bad := filepath.Join(t.TempDir(), "mapping.yaml")
+	if err := os.WriteFile(bad, []byte("mappings: 7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, environment := range map[string]map[string]string{
+		"a port that is taken": {"PROMETHEUS_ADDR": taken.Addr().String()},
+		"a bad mapping":        {"PROMETHEUS_ADDR": "127.0.0.1:0", "PROMETHEUS_MAPPER_YAML": bad},
+		"a directory for one":  {"PROMETHEUS_ADDR": "127.0.0.1:0", "PROMETHEUS_MAPPER_YAML": filepath.Dir(bad)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment["USE_PROMETHEUS"] = "true"
+			for as, starts := range map[settings.Program]bool{"weir": false, "ratelimit": true} {
+				s, _, err := openForTest(t, as, environment)
+				if (err == nil) != starts {
+					t.Errorf("as %s the error is %v; want it to start: %v", as, err, starts)
+				}
+				if err == nil {
+					s.run()
+					if err := s.close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
