@@ -150,6 +150,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	}{
 		{"weir_build_info", "_x30", "WeirDown", 10},
 		{"weir_config_current", "0+0x30", "WeirConfigRejected", 10},
+		{`weir_domain_requests_total{.*domain="__unknown__",outcome="ok"`, "0+1x30", "WeirUnknownDomain", 15},
 		{"weir_panics_total", "0+1x30", "WeirPanic", 10},
 		{`result="failed"`, "0+1x30", "WeirRefundsFail", 30},
 		{`weir_over_admission_bound{.*window="hour"`, "2+0x150", "WeirOverAdmission", 150},
@@ -159,6 +160,10 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	} {
 		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(tc.minute, tc.alert)))
 	}
+	differs := held(t, rules, calm, "", "", firing(15, "WeirConfigDiffers"))
+	differs["input_series"] = append(differs["input_series"].([]any), map[string]any{"values": "1+0x30",
+		"series": `weir_config_info{namespace="limits",pod="weir-7d9f8b6c5-z9wvq",hash="of-other-rules"}`})
+	tests = append(tests, differs)
 	// One loss is nothing to wake anybody for: its bound is over within the window.
 	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1+0x30 2+0x60 1+0x60", firing(90)))
 	promtool(t, rules, tests...)

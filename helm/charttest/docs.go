@@ -1,8 +1,10 @@
 package charttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -83,4 +85,28 @@ func explanation(comment string) string {
 		words = append(words, line)
 	}
 	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`)
+}
+
+// fileSchema is the line of a chart's schema that says what a descriptor file is.
+var fileSchema = regexp.MustCompile(`(?m)^    "descriptorFile": .*$`)
+
+// EmbedFileSchema puts the schema of descriptor files into that of a chart's values, as the definition descriptorFile.
+func EmbedFileSchema(values, file string) (string, error) {
+	if n := len(fileSchema.FindAllString(values, -1)); n != 1 {
+		return "", fmt.Errorf("the schema of values has %d lines of the definition descriptorFile, want one", n)
+	}
+	var tree map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(file), &tree); err != nil {
+		return "", fmt.Errorf("reading the schema of descriptor files: %w", err)
+	}
+	delete(tree, "$id") // by which references would lead out of the values' schema
+	delete(tree, "$schema")
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(tree); err != nil {
+		return "", err
+	}
+	moved := strings.ReplaceAll(strings.TrimSpace(line.String()), `"#/definitions/`, `"#/definitions/descriptorFile/definitions/`)
+	return fileSchema.ReplaceAllLiteralString(values, `    "descriptorFile": `+moved), nil
 }

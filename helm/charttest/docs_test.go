@@ -2,10 +2,15 @@ package charttest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 func TestTheTableOfValuesIsCurrent(t *testing.T) {
@@ -16,6 +21,21 @@ func TestTheTableOfValuesIsCurrent(t *testing.T) {
 	}
 	if documented != readme {
 		t.Error("helm/weir/README.md does not say what values.yaml says: run make chart-docs")
+	}
+}
+
+func TestTheSchemaOfDescriptorFilesIsCurrent(t *testing.T) {
+	values := readText(t, filepath.Join(chartDir, "values.schema.json"))
+	printed, err := exec.Command(weirBinary, "schema", "--values").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedded, err := EmbedFileSchema(values, string(printed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if embedded != values {
+		t.Error("helm/weir/values.schema.json is not made of what weir schema --values prints: run make chart-docs")
 	}
 }
 
@@ -79,6 +99,28 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 	wantSame(t, withoutLabels(shown[:1]), onlyKind(withoutLabels(made.Objects), "EnvoyFilter"))
 }
 
+// Where weir serves by TLS, an Envoy of one's own has to be told so, and for whom to take it.
+func TestTheNotesShowAClusterThatTalksTLS(t *testing.T) {
+	for _, clientCA := range []string{"", "ca.crt"} {
+		notes := render(t, "limits", map[string]any{"grpc": map[string]any{"tls": map[string]any{
+			"enabled": true, "existingSecret": "grpc-tls", "clientCAKey": clientCA}}}).Notes
+		shown := snippets(t, notes)
+		if len(shown) != 1 {
+			t.Fatalf("the notes show %d objects, want one cluster", len(shown))
+		}
+		wantPatch(t, "the cluster in the notes", "CLUSTER", shown[0].Tree)
+		read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
+		limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
+		wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
+		if presents := strings.Contains(shown[0].Text, "tls_certificates"); presents != (clientCA != "") {
+			t.Errorf("with clientCAKey %q the cluster presents a certificate: %v", clientCA, presents)
+		}
+		if !strings.Contains(shown[0].Text, "exact: limits-weir.limits.svc.cluster.local") {
+			t.Errorf("the cluster takes any server for weir:\n%s", shown[0].Text)
+		}
+	}
+}
+
 func onlyKind(objects map[string]any, kind string) map[string]any {
 	only := make(map[string]any)
 	for name, o := range objects {
@@ -105,6 +147,8 @@ func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 		{"a policy that asks Envoy", map[string]any{"redis": map[string]any{"addresses": []any{"redis:6379"}, "onFailure": "error"}},
 			"While Redis is away, weir gives none (redis.onFailure: error)"},
 		{"sidecars that do not share", map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
+		{"listeners that do not ask", map[string]any{"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true}}},
+			"The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else"},
 		{"limits of another domain than Envoy's", map[string]any{"descriptors": map[string]any{"api.yaml": "domain: api"}},
 			"none of descriptors configures the domain shop"},
 		{"the same as YAML", map[string]any{"descriptors": map[string]any{"api.yaml": map[string]any{"domain": "api"}}},
@@ -131,7 +175,7 @@ func TestNotesDoNotWarnOfADomainThatIsThere(t *testing.T) {
 
 // What documents show is what their APIs take; README.md of the chart shows Envoy Gateway, Istio and a sidecar.
 func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
-	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
+	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md"), migration} {
 		shown := snippets(t, readText(t, name))
 		if len(shown) == 0 {
 			t.Errorf("%s shows no object", name)
@@ -143,6 +187,32 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 				decode(t, o)
 				wantEnvoyTakes(t, o)
 			}
+		}
+	}
+}
+
+// migration tells how to move from envoyproxy/ratelimit to weir.
+var migration = filepath.Join(root, "cmd", "weir", "MIGRATION.md")
+
+// The values that the documents show to those who come from envoyproxy/ratelimit make a weir in its place.
+func TestTheValuesThatTheDocumentsShowRender(t *testing.T) {
+	for _, name := range []string{filepath.Join(chartDir, "README.md"), migration} {
+		shown := 0
+		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(readText(t, name), -1) {
+			if !strings.Contains(m[1], "program: ratelimit") {
+				continue
+			}
+			values, err := loader.LoadValues(strings.NewReader(m[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := render(t, "weir", values).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
+				t.Errorf("what %s shows starts %v", name, d.Spec.Template.Spec.Containers[0].Command)
+			}
+			shown++
+		}
+		if shown == 0 {
+			t.Errorf("%s shows no values", name)
 		}
 	}
 }

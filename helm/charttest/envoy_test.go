@@ -12,6 +12,8 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/rate_limit_descriptors/expr/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -170,7 +172,7 @@ func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
 
 func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
 	var files []string
-	for _, dir := range []string{"istio", "envoy-gateway"} {
+	for _, dir := range []string{"istio", "envoy-gateway", "envoy-ai-gateway"} {
 		found, err := filepath.Glob(filepath.Join(k8sDir, dir, "*.yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +180,7 @@ func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
 		files = append(files, found...)
 	}
 	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "kustomization.yaml" })
-	if len(files) < 7 {
+	if len(files) < 9 {
 		t.Fatalf("found only %d samples: this test looks in the wrong place", len(files))
 	}
 	for _, file := range files {

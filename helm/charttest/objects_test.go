@@ -138,7 +138,7 @@ func wantQuiet(t *testing.T, o Object, pod *corev1.PodTemplateSpec) {
 		t.Errorf("%s gets a token of the API, which it has no use for", o)
 	}
 	for _, c := range pod.Spec.Containers {
-		if c.Command == nil || c.Command[0] != "/bin/weir" {
+		if c.Command == nil || (c.Command[0] != "/bin/weir" && c.Command[0] != "/bin/ratelimit") {
 			continue
 		}
 		if ro := c.SecurityContext.ReadOnlyRootFilesystem; ro == nil || !*ro {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -49,6 +53,9 @@ func runTests(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("building weir: %w\n%s", err, out)
 	}
+	if err := os.Link(weirBinary, filepath.Join(dir, "ratelimit")); err != nil { // as the image has it
+		return 0, err
+	}
 	return m.Run(), nil
 }
 
@@ -70,9 +77,13 @@ func find(name, about string) (string, error) {
 // run starts a process that ends with its test, unless it is killed before. What it printed is shown if the test fails.
 func run(t *testing.T, env []string, binary string, args ...string) *os.Process {
 	t.Helper()
-	var log lockedBuffer
+	return runLogging(t, new(lockedBuffer), env, binary, args...)
+}
+
+func runLogging(t *testing.T, log *lockedBuffer, env []string, binary string, args ...string) *os.Process {
+	t.Helper()
 	cmd := exec.Command(binary, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &log, &log
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), log, log
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", binary, err)
@@ -107,7 +118,7 @@ func (l *lockedBuffer) String() string {
 // awaitStatus asks a URL until it answers with a status.
 func awaitStatus(t *testing.T, url string, status int) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		answer, err := http.Get(url)
 		if err == nil {
@@ -124,22 +135,57 @@ func awaitStatus(t *testing.T, url string, status int) {
 	}
 }
 
-func freePort(t *testing.T) int {
+// awaitHealth asks by gRPC, as the kubelet does, until weir is healthy.
+func awaitHealth(t *testing.T, address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	defer conn.Close()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		answer, err := health.NewHealthClient(conn).Check(t.Context(), &health.HealthCheckRequest{})
+		if answer.GetStatus() == health.HealthCheckResponse_SERVING {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the gRPC port is not healthy: %v, %v", answer, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ports are those that freePort gave away.
+var ports sync.Map
+
+// freePort is a port that nobody listens on. It lies below those that the kernel gives to whoever connects or listens
+// without naming one, so that it is free still when it is used.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 12_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, taken := ports.LoadOrStore(port, true); !taken {
+			return port
+		}
+	}
+	t.Fatal("of 1,000 ports none is free")
+	return 0
 }
 
 // weir is a process that runs as a rendered container says.
 type weir struct {
 	env         map[string]string
 	admin, http string // URLs
+	statistics  string // likewise, without a path
 	grpc        string // host:port, or the path of a socket
 	descriptors string // the folder of its descriptor files
+	log         lockedBuffer
 }
 
 // startRendered runs the container of a release's Deployment here: its command, its environment and the files that are
@@ -161,11 +207,11 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	if len(pod.InitContainers) > 0 {
 		c = pod.InitContainers[0]
 	}
-	if c.Name != "weir" || c.Command[0] != "/bin/weir" {
+	if c.Name != "weir" || (c.Command[0] != "/bin/weir" && c.Command[0] != "/bin/ratelimit") {
 		t.Fatalf("container %s runs %v, which is not weir in its image", c.Name, c.Command)
 	}
 	files := mountAll(t, objects, pod, &c)
-	w := &weir{env: make(map[string]string), descriptors: files.here(c.Args[len(c.Args)-1])}
+	w := &weir{env: make(map[string]string), descriptors: files.here("/etc/weir/descriptors")}
 	for _, e := range c.Env {
 		w.env[e.Name] = files.here(e.Value)
 	}
@@ -175,6 +221,10 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 		}
 	}
 	w.admin, w.http = "http://127.0.0.1:"+w.env["DEBUG_PORT"], "http://127.0.0.1:"+w.env["PORT"]
+	if w.env["PROMETHEUS_ADDR"] != "" {
+		address := fmt.Sprint("127.0.0.1:", freePort(t))
+		w.env["PROMETHEUS_ADDR"], w.statistics = address, "http://"+address
+	}
 	w.grpc = w.env["GRPC_UDS"]
 	if w.grpc == "" {
 		w.grpc = "127.0.0.1:" + w.env["GRPC_PORT"]
@@ -187,9 +237,12 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	for _, arg := range c.Args {
 		args = append(args, files.here(arg))
 	}
-	run(t, env, weirBinary, args...)
-	probe := c.ReadinessProbe.HTTPGet
-	awaitStatus(t, w.admin+probe.Path, 200)
+	runLogging(t, &w.log, env, filepath.Join(filepath.Dir(weirBinary), filepath.Base(c.Command[0])), args...)
+	if c.ReadinessProbe.HTTPGet != nil {
+		awaitStatus(t, w.admin+c.ReadinessProbe.HTTPGet.Path, 200)
+	} else {
+		awaitHealth(t, w.grpc)
+	}
 	return w
 }
 
@@ -206,7 +259,17 @@ func (m mounts) here(path string) string {
 	return path
 }
 
-// mountAll makes the folders as the kubelet does. Each file of a Secret holds "secret".
+// under is where a folder of the container is: one of the mounts, or one that holds them.
+func (m mounts) under(path string) string {
+	for at, folder := range m {
+		if above, holds := strings.CutPrefix(at, path+"/"); holds {
+			return strings.TrimSuffix(folder, above)
+		}
+	}
+	return m.here(path)
+}
+
+// mountAll makes the folders as the kubelet does. Each file of a Secret that is not among the objects holds "secret".
 func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Container) mounts {
 	t.Helper()
 	base, err := os.MkdirTemp("", "w") // short, as the path of a socket may have 107 bytes at most
@@ -216,7 +279,7 @@ func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Con
 	t.Cleanup(func() { os.RemoveAll(base) })
 	folders := make(mounts)
 	for i, m := range c.VolumeMounts {
-		folder := filepath.Join(base, strconv.Itoa(i))
+		folder := filepath.Join(base, strconv.Itoa(i), m.MountPath)
 		folders[m.MountPath] = folder
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
@@ -233,9 +296,9 @@ func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Con
 // filesOf are the files of a volume.
 func filesOf(objects []Object, v *corev1.Volume, c *corev1.Container) map[string]string {
 	files := make(map[string]string)
-	add := func(name string) {
+	add := func(kind, data, name string) {
 		for _, o := range objects {
-			if data, ok := o.At("data").(map[string]any); ok && o.Kind() == "ConfigMap" && o.Name() == name {
+			if data, ok := o.At(data).(map[string]any); ok && o.Kind() == kind && o.Name() == name {
 				for key, value := range data {
 					files[key] = text(value)
 				}
@@ -244,15 +307,17 @@ func filesOf(objects []Object, v *corev1.Volume, c *corev1.Container) map[string
 	}
 	switch {
 	case v.ConfigMap != nil:
-		add(v.ConfigMap.Name)
+		add("ConfigMap", "data", v.ConfigMap.Name)
 	case v.Projected != nil:
 		for _, source := range v.Projected.Sources {
-			add(source.ConfigMap.Name)
+			add("ConfigMap", "data", source.ConfigMap.Name)
 		}
 	case v.Secret != nil:
+		add("Secret", "stringData", v.Secret.SecretName)
 		for _, e := range c.Env {
-			if strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") {
-				files[filepath.Base(e.Value)] = "secret"
+			name := filepath.Base(e.Value)
+			if strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") && files[name] == "" {
+				files[name] = "secret"
 			}
 		}
 	}

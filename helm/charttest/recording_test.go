@@ -52,7 +52,13 @@ func (s samples) sum(metric, label string) (total float64) {
 // ask asks for a verdict over HTTP, and gives its status.
 func (w *weir) ask(t *testing.T, key, value string) int {
 	t.Helper()
-	question := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":%q,"value":%q}]}]}`, key, value)
+	return w.askDomain(t, "shop", key, value)
+}
+
+// askDomain is ask for another domain.
+func (w *weir) askDomain(t *testing.T, domain, key, value string) int {
+	t.Helper()
+	question := fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[{"key":%q,"value":%q}]}]}`, domain, key, value)
 	answer, err := http.Post(w.http+"/json", "application/json", strings.NewReader(question))
 	if err != nil {
 		t.Fatal(err)

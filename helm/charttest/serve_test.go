@@ -60,7 +60,7 @@ func startRedis(t *testing.T) (address string) {
 	return fmt.Sprint("127.0.0.1:", port)
 }
 
-func startRedisOn(t *testing.T, port int) *os.Process {
+func startRedisOn(t *testing.T, port int, more ...string) *os.Process {
 	t.Helper()
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -68,7 +68,8 @@ func startRedisOn(t *testing.T, port int) *os.Process {
 			t.Fatal("no redis-server or valkey-server on PATH: run make tools")
 		}
 	}
-	process := run(t, nil, binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--requirepass", "secret", "--save", "")
+	process := run(t, nil, binary, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--requirepass", "secret",
+		"--save", ""}, more...)...)
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))

@@ -72,6 +72,8 @@ func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
 			wantBeside(t, r, native, 65) // it drains for 40 and 20
 		}
 		read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
+		limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
+		wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
 		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
 	}
 }

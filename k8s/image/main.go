@@ -128,8 +128,10 @@ func build(files []byte, version, arch string) (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// pack returns the image's files, its only layer, as a tar archive. The name by which weir is started decides its
-// defaults, so the binary has two.
+// links are the other names of the binary: by each of them it takes the place of that program of envoyproxy/ratelimit.
+var links = [...]string{"ratelimit", "ratelimit_client", "ratelimit_config_check"}
+
+// pack returns the image's files, its only layer, as a tar archive.
 func pack(path, version string) ([]byte, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
@@ -160,8 +162,13 @@ func pack(path, version string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	link := &tar.Header{Typeflag: tar.TypeLink, Name: "bin/ratelimit", Linkname: "bin/weir", Mode: 0o755, ModTime: epoch}
-	err = errors.Join(w.WriteHeader(link), w.Close())
+	for _, name := range links {
+		h := &tar.Header{Typeflag: tar.TypeLink, Name: "bin/" + name, Linkname: "bin/weir", Mode: 0o755, ModTime: epoch}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Close()
 	return b.Bytes(), err
 }
 

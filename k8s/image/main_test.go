@@ -83,7 +83,7 @@ func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
 	fromDockerfile(t, config, img, dir)
 }
 
-// inImage runs what the image holds, under both names.
+// inImage runs what the image holds, and wants the programs of envoyproxy/ratelimit to be there under their names.
 func inImage(t *testing.T, img v1.Image) {
 	layers, err := img.Layers()
 	if err != nil || len(layers) != 1 {
@@ -95,10 +95,18 @@ func inImage(t *testing.T, img v1.Image) {
 	}
 	root := t.TempDir()
 	untar(t, content, root)
-	for _, name := range []string{"weir", "ratelimit"} {
-		out, err := exec.Command(filepath.Join(root, "bin", name), "version").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "v0") {
-			t.Errorf("/bin/%s version: %v, %q; want the version that was packed", name, err, out)
+	binary := filepath.Join(root, "bin", "weir")
+	if out, err := exec.Command(binary, "version").CombinedOutput(); err != nil || !strings.Contains(string(out), "v0") {
+		t.Errorf("/bin/weir version: %v, %q; want the version that was packed", err, out)
+	}
+	weir, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ratelimit", "ratelimit_client", "ratelimit_config_check"} {
+		other, err := os.Stat(filepath.Join(root, "bin", name))
+		if err != nil || !os.SameFile(weir, other) {
+			t.Errorf("/bin/%s is not weir (%v): whoever replaces envoyproxy/ratelimit starts it by that name", name, err)
 		}
 	}
 	data, err := os.ReadFile(filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
@@ -115,7 +123,7 @@ func inImage(t *testing.T, img v1.Image) {
 	for _, c := range bill.Components {
 		listed[c.Name+" "+c.Version] = true
 	}
-	modules := modulesOf(t, filepath.Join(root, "bin", "weir"))
+	modules := modulesOf(t, binary)
 	if len(modules) < 10 {
 		t.Errorf("go version -m lists %q: this test does not know its format any more", modules)
 	}

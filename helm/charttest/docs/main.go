@@ -1,10 +1,12 @@
-// Command docs writes the table of values into the chart's README.
+// Command docs writes the table of values into the chart's README, and the schema of descriptor files into that of the values.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/weirproxy/weir/helm/charttest"
@@ -12,8 +14,9 @@ import (
 
 func main() {
 	dir := flag.String("chart", "../weir", "the chart's folder")
+	module := flag.String("module", "../..", "the folder of weir's module")
 	flag.Parse()
-	if err := write(*dir); err != nil {
+	if err := errors.Join(write(*dir), embed(*dir, *module)); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
@@ -34,4 +37,23 @@ func write(dir string) error {
 		return err
 	}
 	return os.WriteFile(name, []byte(documented), 0o644)
+}
+
+func embed(dir, module string) error {
+	name := filepath.Join(dir, "values.schema.json")
+	values, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	schema := exec.Command("go", "run", "./cmd/weir", "schema", "--values")
+	schema.Dir, schema.Stderr = module, os.Stderr
+	file, err := schema.Output()
+	if err != nil {
+		return fmt.Errorf("%v: %w", schema, err)
+	}
+	embedded, err := charttest.EmbedFileSchema(string(values), string(file))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(embedded), 0o644)
 }

@@ -6,7 +6,7 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
 {{- $root := index . 0 }}
 {{- $scraped := index . 1 }}
 {{- $rules := $root.Values.monitoring.rules }}
-{{- $policy := $root.Values.redis.onFailure }}
+{{- $policy := include "weir.onFailure" $root }}
 {{- $then := get (dict "allow" "pass uncounted" "deny" "are refused" "local" "are counted in each pod by a share of the limit" "error" "get no verdict, so that Envoy's failure_mode_deny decides") $policy }}
 - alert: WeirRedisShardDown
   expr: count by (redis, server) (weir_redis_breaker_open{ {{- $scraped -}} } == 1)
@@ -15,35 +15,31 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
     summary: {{ "Redis {{ $labels.server }} ({{ $labels.redis }}) does not answer {{ $value }} of weir's pods." | quote }}
     description: >-
       Requests whose counts it holds {{ $then }} (redis.onFailure: {{ $policy }}), unless their rule says otherwise; all others are
-      decided as before. redis-cli -h HOST -p PORT PING says whether it is gone or still loading its data: restore it. If it answers,
-      it does so later than callers wait: see WeirRedisSlow; if only some pods do not reach it, look at the network and at NetworkPolicies.
-      weir's log has the last error. It counts there again within seconds of the server's return: restart no pod of weir.
-  {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-is-gone") | nindent 2 }}
+      decided as before. Bring it back; weir finds it by itself within seconds: restart no pod of weir.
+  {{- include "weir.alertEnd" (list $rules "critical" "WeirRedisShardDown") | nindent 2 }}
 - alert: WeirDegraded
   expr: >-
-    sum by (policy, reason) (rate(weir_degraded_decisions_total{ {{- $scraped -}} ,policy!="error",reason!="refused"}[5m]))
+    sum by (policy, reason) (rate(weir_degraded_total{ {{- $scraped -}} ,policy!="error",reason!="refused"}[5m]))
     > {{ $rules.errorRatio }} * scalar(sum(rate(weir_requests_total{ {{- $scraped -}} }[5m])))
   for: 5m
   annotations:
     summary: {{ "{{ $value | humanize }} decisions a second are made without Redis, by the policy {{ $labels.policy }} (reason: {{ $labels.reason }})." | quote }}
     description: >-
       By allow they pass uncounted, by deny they are refused, by local they are counted in each pod by a share of the limit. Reason
-      down: a server is gone, and WeirRedisShardDown names it. Reason late: answers come after Envoy's timeout, and WeirRedisSlow names
-      the server; look at its CPU, SLOWLOG GET and the network, or raise mesh.timeout. Reason busy: more checks wait than the server
-      can answer in time; give it more CPU, or spread the keys over more servers (redis.type ring or cluster).
-  {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-is-slow") | nindent 2 }}
+      down: a server is gone, and WeirRedisShardDown names it. Reason late: WeirRedisSlow names the server. Reason busy: more checks
+      wait than it answers in time.
+  {{- include "weir.alertEnd" (list $rules "critical" "WeirDegraded") | nindent 2 }}
 - alert: WeirRedisTakesNoWrites
   expr: >-
-    sum by (policy) (rate(weir_degraded_decisions_total{ {{- $scraped -}} ,reason="refused"}[5m]))
+    sum by (policy) (rate(weir_degraded_total{ {{- $scraped -}} ,reason="refused"}[5m]))
     > {{ $rules.errorRatio }} * scalar(sum(rate(weir_requests_total{ {{- $scraped -}} }[5m])))
   for: 5m
   annotations:
     summary: {{ "Redis refuses {{ $value | humanize }} checks a second; the policy {{ $labels.policy }} decides." | quote }}
     description: >-
       It answers, but does not count: it is full (OOM), cannot save (MISCONF), lacks replicas (NOREPLICAS), or denies weir's user a
-      right. weir's log names the server and the error. If it is full, raise maxmemory (CONFIG SET maxmemory holds at once) or remove
-      what is not weir's; weir's keys expire by themselves.
-  {{- include "weir.alertEnd" (list $rules "critical" "backend/guard/FAILURE.md#redis-takes-no-writes") | nindent 2 }}
+      right. weir's log names the server and the error.
+  {{- include "weir.alertEnd" (list $rules "critical" "WeirRedisTakesNoWrites") | nindent 2 }}
 - alert: WeirRedisSlow
   expr: >-
     histogram_quantile(0.99, sum by (le, redis, server) (rate(weir_redis_answer_seconds_bucket{ {{- $scraped -}} }[5m])))
@@ -52,10 +48,9 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
   annotations:
     summary: {{ "1 % of the answers of Redis {{ $labels.server }} ({{ $labels.redis }}) take longer than {{ $value | humanizeDuration }}." | quote }}
     description: >-
-      Checks that are not answered before Envoy's timeout are decided by the failure policy. Look at the server's CPU, at SLOWLOG GET,
-      at saving (INFO persistence: a fork), and at the network between. weir_redis_wait_seconds tells how long checks wait in weir
-      besides.
-  {{- include "weir.alertEnd" (list $rules "warning" "backend/guard/FAILURE.md#redis-is-slow") | nindent 2 }}
+      Checks that are not answered before Envoy's timeout are decided by the failure policy. Look at the server's CPU, its slow log,
+      its forks, and at the network between.
+  {{- include "weir.alertEnd" (list $rules "warning" "WeirRedisSlow") | nindent 2 }}
 {{- /* One loss is over within its window. Above 1 for two windows, there is one after the other. */}}
 - alert: WeirOverAdmission
   expr: max by (window) (weir_over_admission_bound{ {{- $scraped -}} ,window="hour"}) > 1
@@ -63,11 +58,9 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
   annotations:
     summary: {{ "For two hours no hour was without a loss of counts: up to {{ $value | humanize }} times a limit may have passed within one." | quote }}
     description: >-
-      Keys may begin at zero when a Redis is away, restarts, fails over, evicts keys or is flushed, and each pod counts for itself where
-      the policy is local. INFO server (uptime_in_seconds), INFO stats (evicted_keys) and INFO replication tell which. Let it restart with
-      its data (append-only files), evict nothing (maxmemory-policy noeviction) and fail over to a replica that has it
-      (min-replicas-to-write).
-  {{- include "weir.alertEnd" (list $rules "warning" "backend/guard/FAILURE.md#counts-are-lost") | nindent 2 }}
+      Keys begin at zero when a Redis is away, restarts, fails over, evicts keys or is flushed, and each pod counts for itself where
+      the policy is local.
+  {{- include "weir.alertEnd" (list $rules "warning" "WeirOverAdmission") | nindent 2 }}
 - alert: WeirRefundsFail
   expr: >-
     sum(rate(weir_refunds_on_deny_total{ {{- $scraped -}} ,result="failed"}[15m]))
@@ -77,7 +70,6 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
     summary: {{ "{{ $value | humanize }} refunds a second fail." | quote }}
     description: >-
       What a refused request was charged by its other descriptors stays charged until their windows end, so that callers are refused
-      sooner than refund_on_deny promises. Redis is away or slow: WeirRedisShardDown and WeirRedisSlow name the server. For one caller,
-      weir counters grant gives hits back.
-  {{- include "weir.alertEnd" (list $rules "warning" "backend/guard/FAILURE.md#refunds-fail") | nindent 2 }}
+      sooner than refund_on_deny promises. Redis is away or slow: WeirRedisShardDown and WeirRedisSlow name the server.
+  {{- include "weir.alertEnd" (list $rules "warning" "WeirRefundsFail") | nindent 2 }}
 {{- end -}}

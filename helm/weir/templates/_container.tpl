@@ -3,8 +3,12 @@
 name: weir
 image: {{ include "weir.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- if eq .Values.program "ratelimit" }}
+command: [/bin/ratelimit]
+{{- else }}
 command: [/bin/weir]
-args: [serve, --config, /etc/weir/descriptors]
+args: [serve{{ if not .Values.xds.server }}, --config, /etc/weir/descriptors{{ end }}]
+{{- end }}
 {{- if and (eq .Values.mode "sidecar") .Values.sidecar.native }}
 restartPolicy: Always
 {{- end }}
@@ -20,6 +24,11 @@ ports:
   - name: {{ eq .Values.mode "sidecar" | ternary "weir-admin" "admin" }}
     containerPort: {{ .Values.admin.port }}
     protocol: TCP
+  {{- if .Values.statistics.prometheus.enabled }}
+  - name: {{ eq .Values.mode "sidecar" | ternary "weir-statistics" "statistics" }}
+    containerPort: {{ .Values.statistics.prometheus.port }}
+    protocol: TCP
+  {{- end }}
 env:
   {{- include "weir.serveEnv" . | nindent 2 }}
   {{- include "weir.storeEnv" . | nindent 2 }}

@@ -40,9 +40,9 @@
   value: {{ .Values.admin.host | quote }}
 - name: DEBUG_PORT
   value: {{ .Values.admin.port | quote }}
-{{- if .Values.admin.profiles }}
+{{- if or .Values.admin.profiles (eq .Values.program "ratelimit") }}
 - name: DEBUG_PPROF
-  value: "true"
+  value: {{ eq (toString .Values.admin.profiles) "true" | quote }}
 {{- end }}
 {{- if .Values.admin.token.existingSecret }}
 - name: ADMIN_TOKEN_FILE
@@ -50,8 +50,10 @@
 {{- end }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE" .Values.grpc.maxConnectionAge) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
+{{- include "weir.grpcTLSEnv" .Values.grpc.tls }}
+{{- include "weir.sourceEnv" . }}
 {{- with .Values.answer }}
-{{- range $name, $on := dict "LIMIT_RESPONSE_HEADERS_ENABLED" .limitHeaders.enabled "RETRY_AFTER_HEADER_ENABLED" .retryAfter "RESPONSE_DYNAMIC_METADATA" .dynamicMetadata "SHADOW_MODE" .shadowMode "QUOTA_MODE" .quotaMode "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" .spareOthers }}
+{{- range $name, $on := dict "LIMIT_RESPONSE_HEADERS_ENABLED" .limitHeaders.enabled "LIMIT_REQUEST_HEADERS_ENABLED" .requestHeaders.enabled "RETRY_AFTER_HEADER_ENABLED" .retryAfter "RESPONSE_DYNAMIC_METADATA" .dynamicMetadata "SHADOW_MODE" .shadowMode "QUOTA_MODE" .quotaMode "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" .spareOthers }}
 {{- if $on }}
 - name: {{ $name }}
   value: "true"
@@ -60,23 +62,46 @@
 {{- include "weir.variable" (list "LIMIT_LIMIT_HEADER" .limitHeaders.limit) }}
 {{- include "weir.variable" (list "LIMIT_REMAINING_HEADER" .limitHeaders.remaining) }}
 {{- include "weir.variable" (list "LIMIT_RESET_HEADER" .limitHeaders.reset) }}
+{{- include "weir.variable" (list "LIMIT_REQUEST_LIMIT_HEADER" .requestHeaders.limit) }}
+{{- include "weir.variable" (list "LIMIT_REQUEST_REMAINING_HEADER" .requestHeaders.remaining) }}
+{{- include "weir.variable" (list "LIMIT_REQUEST_RESET_HEADER" .requestHeaders.reset) }}
 {{- include "weir.variable" (list "NEAR_LIMIT_RATIO" .nearLimitRatio) }}
+{{- include "weir.variable" (list "DENIAL_METADATA" .denialMetadata) }}
+{{- end }}
+{{- with .Values.log.denials }}
+{{- include "weir.variable" (list "DENIAL_LOG_INTERVAL" .interval) }}
+{{- if .values }}
+- name: DENIAL_LOG_VALUES
+  value: "true"
+{{- end }}
 {{- end }}
 {{- if .Values.mergeDomains }}
 - name: MERGE_DOMAIN_CONFIG
   value: "true"
 {{- end }}
+{{- if .Values.unhealthyWithoutDomains }}
+- name: HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED
+  value: "true"
+{{- end }}
 {{- include "weir.variable" (list "CACHE_KEY_PREFIX" .Values.keyPrefix) }}
 {{- if eq (include "weir.backend" .) "redis" }}
+{{- include "weir.variable" (list "KEY_FORMAT" .Values.keyFormat) }}
+{{- if .Values.calendarMonths }}
+- name: USE_CALENDAR_MONTH_RATE_LIMIT
+  value: "true"
+{{- end }}
+{{- include "weir.variable" (list "EXPIRATION_JITTER_MAX_SECONDS" .Values.redis.expirationJitterSeconds) }}
+{{- include "weir.variable" (list "LOCAL_CACHE_SIZE_IN_BYTES" (.Values.redis.localCacheBytes | default "")) }}
 - name: ON_BACKEND_FAILURE
-  value: {{ .Values.redis.onFailure }}
+  value: {{ include "weir.onFailure" . }}
 {{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
 {{- end }}
 - name: DRAIN_DELAY
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
 - name: DRAIN_TIMEOUT
   value: {{ printf "%vs" .Values.drain.timeoutSeconds }}
-{{- if .Values.history.enabled }}
+{{- include "weir.statisticsEnv" . }}
+{{- if include "weir.keepsHistory" . }}
 {{- if eq (include "weir.backend" .) "redis" }}
 - name: HISTORY_DOWNSAMPLE
   value: {{ eq .Values.history.downsample.by "serve" | quote }}
@@ -92,7 +117,7 @@
 - name: BACKEND_TYPE
   value: {{ include "weir.backend" . }}
 - name: ALGORITHM
-  value: {{ .Values.algorithm }}
+  value: {{ include "weir.algorithm" . }}
 {{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisEnv" (dict "redis" .Values.redis "prefix" "REDIS" "files" "redis") }}
 {{- include "weir.redisOwnEnv" .Values.redis }}
@@ -102,7 +127,7 @@
 {{- include "weir.variable" (list "MEMORY_MAX_KEYS" .Values.memory.maxKeys) }}
 {{- include "weir.variable" (list "DATA_SAVE_INTERVAL" .Values.memory.saveInterval) }}
 {{- end }}
-{{- include "weir.historyEnv" .Values.history }}
+{{- include "weir.historyEnv" . }}
 - name: LOG_LEVEL
   value: {{ .Values.log.level }}
 - name: LOG_FORMAT
@@ -115,8 +140,9 @@
 
 {{- define "weir.historyEnv" }}
 - name: HISTORY
-  value: {{ .enabled | quote }}
-{{- if .enabled }}
+  value: {{ include "weir.keepsHistory" . | empty | ternary "false" "true" | quote }}
+{{- if include "weir.keepsHistory" . }}
+{{- with .Values.history }}
 {{- include "weir.variable" (list "HISTORY_FLUSH_INTERVAL" .flushInterval) }}
 {{- include "weir.variable" (list "HISTORY_RETENTION" .retention) }}
 {{- include "weir.variable" (list "HISTORY_MAX_POINTS" .maxPoints) }}
@@ -126,5 +152,104 @@
 {{- if .redis.urlSecret }}
 {{ include "weir.secretVariable" (list "REDIS_HISTORY_URL" .redis.urlSecret .redis.urlKey) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "weir.grpcTLSEnv" }}
+{{- if .enabled }}
+- name: GRPC_SERVER_USE_TLS
+  value: "true"
+- name: GRPC_SERVER_TLS_CERT
+  value: /etc/weir/grpc-tls/{{ .certKey }}
+- name: GRPC_SERVER_TLS_KEY
+  value: /etc/weir/grpc-tls/{{ .keyKey }}
+{{- if .clientCAKey }}
+- name: GRPC_CLIENT_TLS_CACERT
+  value: /etc/weir/grpc-tls/{{ .clientCAKey }}
+{{- end }}
+{{- include "weir.variable" (list "GRPC_CLIENT_TLS_SAN" .clientName) }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the limits come from, unless it is the argument --config. */}}
+{{- define "weir.sourceEnv" -}}
+{{- if .Values.xds.server }}
+{{- with .Values.xds }}
+- name: CONFIG_TYPE
+  value: GRPC_XDS_SOTW
+- name: CONFIG_GRPC_XDS_SERVER_URL
+  value: {{ .server | quote }}
+{{- include "weir.variable" (list "CONFIG_GRPC_XDS_NODE_ID" .node) }}
+{{- include "weir.pairs" (list "CONFIG_GRPC_XDS_NODE_METADATA" "=" .metadata) }}
+{{- include "weir.pairs" (list "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" ":" .headers) }}
+{{- with .tls }}
+{{- if .enabled }}
+- name: CONFIG_GRPC_XDS_SERVER_USE_TLS
+  value: "true"
+{{- range $name, $key := dict "CONFIG_GRPC_XDS_SERVER_TLS_CACERT" .caKey "CONFIG_GRPC_XDS_CLIENT_TLS_CERT" .certKey "CONFIG_GRPC_XDS_CLIENT_TLS_KEY" .keyKey }}
+{{- if and $.Values.xds.tls.existingSecret $key }}
+- name: {{ $name }}
+  value: /etc/weir/xds-tls/{{ $key }}
+{{- end }}
+{{- end }}
+{{- include "weir.variable" (list "CONFIG_GRPC_XDS_SERVER_TLS_SAN" .serverName) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- else if eq .Values.program "ratelimit" }}
+- name: RUNTIME_ROOT
+  value: /etc/weir/descriptors
+- name: RUNTIME_APPDIRECTORY
+  value: ""
+- name: RUNTIME_WATCH_ROOT
+  value: "false"
+{{- end }}
+{{- end -}}
+
+{{/* One variable that holds a map: list "NAME" "=" map, as key=value,key=value. */}}
+{{- define "weir.pairs" -}}
+{{- $pairs := list -}}
+{{- $between := index . 1 -}}
+{{- range $key, $value := index . 2 -}}
+{{- $pairs = append $pairs (printf "%s%s%s" $key $between $value) -}}
+{{- end -}}
+{{- include "weir.variable" (list (index . 0) (join "," $pairs)) -}}
+{{- end -}}
+
+{{/* Of the sinks only statsd is on by default, and only in envoyproxy/ratelimit. */}}
+{{- define "weir.statisticsEnv" -}}
+{{- with .Values.statistics }}
+{{- if or .statsd.enabled (eq $.Values.program "ratelimit") }}
+- name: USE_STATSD
+  value: {{ .statsd.enabled | quote }}
+{{- end }}
+{{- if .dogstatsd.enabled }}
+- name: USE_DOG_STATSD
+  value: "true"
+{{- end }}
+{{- if or .statsd.enabled .dogstatsd.enabled }}
+{{- include "weir.variable" (list "STATSD_HOST" .statsd.host) }}
+{{- include "weir.variable" (list "STATSD_PORT" .statsd.port) }}
+{{- include "weir.variable" (list "STATSD_PROTOCOL" .statsd.protocol) }}
+{{- include "weir.variable" (list "STATS_FLUSH_INTERVAL" .flushInterval) }}
+{{- end }}
+{{- if .prometheus.enabled }}
+- name: USE_PROMETHEUS
+  value: "true"
+- name: PROMETHEUS_ADDR
+  value: ":{{ .prometheus.port }}"
+- name: PROMETHEUS_PATH
+  value: {{ .prometheus.path }}
+{{- if .prometheus.mapper.existingConfigMap }}
+- name: PROMETHEUS_MAPPER_YAML
+  value: /etc/weir/mapper/{{ .prometheus.mapper.key }}
+{{- end }}
+{{- if .prometheus.milliseconds }}
+- name: PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS
+  value: "true"
+{{- end }}
+{{- end }}
+{{- include "weir.pairs" (list "EXTRA_TAGS" ":" .extraTags) }}
 {{- end }}
 {{- end -}}

@@ -17,6 +17,12 @@ typed_config:
         {{- .service | nindent 8 }}
 {{- end -}}
 
+{{/* What makes Envoy's virtual host ask. */}}
+{{- define "weir.rateLimits" -}}
+rate_limits:
+  {{- toYaml .Values.mesh.rateLimits | nindent 2 }}
+{{- end -}}
+
 {{/* 100ms as protobuf's JSON has it, 0.1s. */}}
 {{- define "weir.seconds" -}}
 {{- if hasSuffix "ms" . -}}
@@ -49,6 +55,26 @@ typed_extension_protocol_options:
     "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
     explicit_http_config:
       http2_protocol_options: {}
+{{- end -}}
+
+{{/* What a cluster of an Envoy's own needs besides where weir serves by TLS. The files are the Envoy's. */}}
+{{- define "weir.transportSocket" -}}
+transport_socket:
+  name: envoy.transport_sockets.tls
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    sni: {{ include "weir.host" . }}
+    common_tls_context:
+      {{- if .Values.grpc.tls.clientCAKey }}
+      tls_certificates:
+        - certificate_chain: {filename: /etc/envoy/tls.crt}
+          private_key: {filename: /etc/envoy/tls.key}
+      {{- end }}
+      validation_context:
+        trusted_ca: {filename: /etc/envoy/ca.crt}
+        match_typed_subject_alt_names:
+          - san_type: DNS
+            matcher: {exact: {{ include "weir.host" . }}}
 {{- end -}}
 
 {{/* The EnvoyFilter that lets a gateway ask weir. */}}
@@ -85,8 +111,7 @@ spec:
       patch:
         operation: MERGE
         value:
-          rate_limits:
-            {{- toYaml .Values.mesh.rateLimits | nindent 12 }}
+          {{- include "weir.rateLimits" . | nindent 10 }}
 {{- end -}}
 
 {{/* Where a cluster of Envoy's own finds weir: all pods, by the headless Service, or else the Service. */}}

@@ -110,6 +110,27 @@ than there are, a limit would refuse callers who are within it, and that is wors
 {{- end -}}
 {{- end -}}
 
+{{/* What weir does where the values leave it to the program that it is started as. */}}
+{{- define "weir.algorithm" -}}
+{{- default (eq .Values.program "ratelimit" | ternary "fixed_window" "sliding_window") .Values.algorithm -}}
+{{- end -}}
+
+{{- define "weir.onFailure" -}}
+{{- default (eq .Values.program "ratelimit" | ternary "error" "allow") .Values.redis.onFailure -}}
+{{- end -}}
+
+{{/*
+"yes" if weir keeps a history. Who replaces envoyproxy/ratelimit has not said that anything else may be written into the Redis
+of its counters.
+*/}}
+{{- define "weir.keepsHistory" -}}
+{{- if kindIs "bool" .Values.history.enabled -}}
+{{- if .Values.history.enabled -}}yes{{- end -}}
+{{- else if or (ne .Values.program "ratelimit") (eq (include "weir.backend" .) "memory") (get .Values.history.redis "urlSecret") -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* "yes" if more than one pod is to be expected. */}}
 {{- define "weir.several" -}}
 {{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
@@ -117,7 +138,7 @@ than there are, a limit would refuse callers who are within it, and that is wors
 
 {{/* "yes" if the chart makes the ConfigMap of descriptors. */}}
 {{- define "weir.ownDescriptors" -}}
-{{- if or .Values.descriptors (not .Values.existingConfigMaps) -}}yes{{- end -}}
+{{- if and (not .Values.xds.server) (or .Values.descriptors (not .Values.existingConfigMaps)) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "yes" if it makes all descriptors that weir has, and none configures mesh.domain, so that Envoy's requests meet no limit. */}}
@@ -134,5 +155,5 @@ than there are, a limit would refuse callers who are within it, and that is wors
 
 {{/* "yes" if the CronJob moves the history. */}}
 {{- define "weir.cronJob" -}}
-{{- if and .Values.history.enabled (eq .Values.history.downsample.by "cronjob") (eq (include "weir.backend" .) "redis") -}}yes{{- end -}}
+{{- if and (include "weir.keepsHistory" .) (eq .Values.history.downsample.by "cronjob") (eq (include "weir.backend" .) "redis") -}}yes{{- end -}}
 {{- end -}}

@@ -10,6 +10,9 @@
 {{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
 {{- fail "backend is memory, but redis says where Redis is: leave out one of them." -}}
 {{- end -}}
+{{- if and (eq $backend "memory") (or .Values.keyFormat .Values.calendarMonths) -}}
+{{- fail "keyFormat and calendarMonths are about keys in Redis, but weir would count in memory: leave them out, or set redis.addresses." -}}
+{{- end -}}
 {{- if eq $backend "memory" -}}
 {{- with .Values.redis -}}
 {{- if or (ne .type "single") .auth.existingSecret .sentinelAuth.existingSecret .tls.enabled .perSecond.enabled .masterName -}}
@@ -53,7 +56,27 @@
 {{- include "weir.validateLabels" . -}}
 {{- include "weir.validatePorts" . -}}
 {{- include "weir.validateGrace" . -}}
+{{- include "weir.validateTLS" . -}}
+{{- include "weir.validateXDS" . -}}
 {{- include "weir.validateEnv" . -}}
+{{- include "weir.validateDescriptors" . -}}
+{{- if and .Values.monitoring.dashboards.enabled (not (.Files.Glob "dashboards/*.json")) -}}
+{{- fail "monitoring.dashboards.enabled would make nothing, as this version of the chart has no dashboards: leave it out. server/stats/METRICS.md has the queries for a dashboard of your own." -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Files that are given as YAML are judged by the schema; of those given as text Helm can read only so much. */}}
+{{- define "weir.validateDescriptors" -}}
+{{- range $name, $rules := .Values.descriptors -}}
+{{- if kindIs "string" $rules -}}
+{{- $file := fromYaml $rules -}}
+{{- if hasKey $file "Error" -}}
+{{- fail (printf "descriptors.%s is no YAML of a descriptor file: %s. weir check names the line." $name $file.Error) -}}
+{{- else if not $file.domain -}}
+{{- fail (printf "descriptors.%s has no domain, by which Envoy asks for it: begin it with a line as domain: %s." $name $.Values.mesh.domain) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "weir.validateScale" -}}

@@ -4,12 +4,14 @@ default of its own for may be empty; these may not, those above before those bel
 `enabled: false` is not used, and not looked at.
 */}}
 {{- define "weir.mayNotBeEmpty" -}}
-mode image image.repository image.pullPolicy algorithm answer answer.limitHeaders
-grpc grpc.port http http.port admin admin.port admin.token
+mode program image image.repository image.pullPolicy answer answer.limitHeaders answer.requestHeaders
+xds xds.tls grpc grpc.port grpc.tls grpc.tls.certKey grpc.tls.keyKey http http.port admin admin.port admin.token
 memory memory.persistence memory.persistence.size
-redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.onFailure redis.startup
+redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup
 redis.perSecond redis.perSecond.type redis.perSecond.urlSecret redis.perSecond.auth redis.perSecond.sentinelAuth redis.perSecond.tls
-history history.enabled history.keep history.redis history.downsample history.downsample.by history.downsample.schedule
+history history.keep history.redis history.downsample history.downsample.by history.downsample.schedule
+statistics statistics.prometheus statistics.prometheus.port statistics.prometheus.path statistics.prometheus.mapper
+statistics.prometheus.mapper.key statistics.statsd statistics.dogstatsd
 drain drain.delaySeconds drain.timeoutSeconds log log.level log.format
 serviceAccount serviceAccount.create probes probes.startup probes.readiness probes.liveness
 service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy

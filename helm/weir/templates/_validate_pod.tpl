@@ -28,9 +28,13 @@
 {{- fail (printf "grpc.host %s is reached only from within the pod, but Envoy comes from outside: leave grpc.host empty, or set mode: sidecar to put weir beside Envoy." .Values.grpc.host) -}}
 {{- end -}}
 {{- $ports := dict -}}
-{{- range $name, $port := dict "grpc.port" .Values.grpc.port "http.port" .Values.http.port "admin.port" .Values.admin.port -}}
+{{- $listeners := dict "grpc.port" .Values.grpc.port "http.port" .Values.http.port "admin.port" .Values.admin.port -}}
+{{- if .Values.statistics.prometheus.enabled -}}
+{{- $_ := set $listeners "statistics.prometheus.port" .Values.statistics.prometheus.port -}}
+{{- end -}}
+{{- range $name, $port := $listeners -}}
 {{- with get $ports (toString $port) -}}
-{{- fail (printf "%s and %s are both %d, but each is a listener of its own: set them apart; by default grpc.port is 8081, http.port 8080 and admin.port 6070." . $name (int $port)) -}}
+{{- fail (printf "%s and %s are both %d, but each is a listener of its own: set them apart; by default grpc.port is 8081, http.port 8080, admin.port 6070 and statistics.prometheus.port 9090." . $name (int $port)) -}}
 {{- end -}}
 {{- $_ := set $ports (toString $port) $name -}}
 {{- end -}}
@@ -60,5 +64,46 @@
 {{- fail (printf "extraEnv sets %s, which the chart sets, or sets it twice: leave it out there, and set the chart's own value for it." .name) -}}
 {{- end -}}
 {{- $_ := set $set .name true -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.validateTLS" -}}
+{{- $tls := .Values.grpc.tls -}}
+{{- if and (not $tls.enabled) (or $tls.existingSecret $tls.clientCAKey $tls.clientName) -}}
+{{- fail "grpc.tls says with which files gRPC is served by TLS, but TLS is off: set grpc.tls.enabled, or leave them out." -}}
+{{- end -}}
+{{- if $tls.enabled -}}
+{{- if not $tls.existingSecret -}}
+{{- fail "TLS on the gRPC port needs a certificate: name its Secret in grpc.tls.existingSecret." -}}
+{{- end -}}
+{{- if and $tls.clientName (not $tls.clientCAKey) -}}
+{{- fail "grpc.tls.clientName is checked in certificates of clients, and none are asked for: set grpc.tls.clientCAKey." -}}
+{{- end -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- fail "grpc.tls is for mode service: in sidecar mode Envoy asks weir on a Unix socket that only they share." -}}
+{{- end -}}
+{{- if .Values.probes.grpc -}}
+{{- fail "probes.grpc is by plaintext, the kubelet knows no other, but grpc.tls is on: leave out probes.grpc." -}}
+{{- end -}}
+{{- if or .Values.istio.gateway.enabled .Values.istio.sidecar.enabled .Values.istio.destinationRule.enabled .Values.istio.peerAuthentication.enabled .Values.envoyGateway.patchPolicy.enabled -}}
+{{- fail "What istio and envoyGateway make asks weir in plaintext, which a mesh encrypts by itself, but grpc.tls is on: leave out one of them." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.validateXDS" -}}
+{{- $xds := .Values.xds -}}
+{{- if $xds.server -}}
+{{- if or .Values.descriptors .Values.existingConfigMaps -}}
+{{- fail "xds.server gives the limits in place of descriptor files, which would not be read: leave out descriptors and existingConfigMaps, or xds." -}}
+{{- end -}}
+{{- if ne (empty $xds.tls.certKey) (empty $xds.tls.keyKey) -}}
+{{- fail "xds.tls.certKey and xds.tls.keyKey belong together: set both, or none." -}}
+{{- end -}}
+{{- if and (not $xds.tls.enabled) (or $xds.tls.existingSecret $xds.tls.serverName) -}}
+{{- fail "xds.tls says with which files the xDS server is reached by TLS, but TLS is off: set xds.tls.enabled, or leave them out." -}}
+{{- end -}}
+{{- else if or $xds.node $xds.metadata $xds.headers $xds.tls.enabled $xds.tls.existingSecret -}}
+{{- fail "xds says how a server that gives limits is reached, and not where it is: set xds.server, or leave xds out." -}}
 {{- end -}}
 {{- end -}}

@@ -17,6 +17,13 @@
 The volumes of weir serve. Descriptors are mounted as a folder, never as single files, which Kubernetes would not renew.
 */}}
 {{- define "weir.ownVolumes" -}}
+{{- if .Values.xds.server }}
+{{- if and .Values.xds.tls.enabled .Values.xds.tls.existingSecret }}
+- name: weir-xds-tls
+  secret:
+    secretName: {{ .Values.xds.tls.existingSecret }}
+{{- end }}
+{{- else }}
 - name: weir-descriptors
   projected:
     sources:
@@ -28,6 +35,17 @@ The volumes of weir serve. Descriptors are mounted as a folder, never as single 
       - configMap:
           name: {{ . }}
       {{- end }}
+{{- end }}
+{{- if .Values.grpc.tls.enabled }}
+- name: weir-grpc-tls
+  secret:
+    secretName: {{ .Values.grpc.tls.existingSecret }}
+{{- end }}
+{{- if and .Values.statistics.prometheus.enabled .Values.statistics.prometheus.mapper.existingConfigMap }}
+- name: weir-mapper
+  configMap:
+    name: {{ .Values.statistics.prometheus.mapper.existingConfigMap }}
+{{- end }}
 {{- include "weir.storeVolumes" . }}
 {{- if eq (include "weir.backend" .) "memory" }}
 - name: weir-data

@@ -1,0 +1,246 @@
+package charttest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A choice is one of the values that the schema names for a key, or that a switch can have.
+type choice struct {
+	path  []string
+	value any
+}
+
+// String is the choice as helm --set has it.
+func (c choice) String() string { return fmt.Sprintf("%s=%v", strings.Join(c.path, "."), c.value) }
+
+// choicesBelow are the choices of a schema's object and of all below it.
+func choicesBelow(schema, definitions map[string]any, path []string) (found []choice) {
+	if name, is := schema["$ref"].(string); is {
+		schema, _ = definitions[strings.TrimPrefix(name, "#/definitions/")].(map[string]any)
+	}
+	values, _ := schema["enum"].([]any)
+	if schema["type"] == "boolean" || slices.Equal(list(schema["type"]), []any{"boolean", "null"}) {
+		values = []any{true, false}
+	}
+	for _, value := range values {
+		found = append(found, choice{path, value})
+	}
+	if items, is := schema["items"].(map[string]any); is {
+		for _, of := range list(items["enum"]) {
+			found = append(found, choice{path, []any{of}})
+		}
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		found = append(found, choicesBelow(properties[name].(map[string]any), definitions, append(slices.Clone(path), name))...)
+	}
+	return found
+}
+
+func list(value any) []any {
+	l, _ := value.([]any) // what is no list has no elements
+	return l
+}
+
+// premises are what a choice needs beside it, of all choices that begin so, the later before the earlier. Names in capitals
+// are servers.
+var premises = []struct{ of, values string }{
+	{"backend=redis", "redis: {addresses: [PLAIN]}"},
+	{"keyFormat", "redis: {addresses: [PLAIN]}"},
+	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
+	{"autoscaling", "redis: {addresses: [PLAIN]}"},
+	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
+	{"redis", "redis: {addresses: [PLAIN]}"},
+	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: shop}"},
+	{"redis.type=cluster", "redis: {addresses: [CLUSTER]}"},
+	{"redis.onNodeLoss", "redis: {type: ring}"},
+	{"redis.tls", "redis: {addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
+	{"redis.tls.enabled=false", "redis: {addresses: [PLAIN], tls: {existingSecret: ''}}"},
+	{"redis.perSecond", "redis: {perSecond: {enabled: true, addresses: [PLAIN], auth: {existingSecret: redis-credentials}}}"},
+	{"redis.perSecond.type=sentinel", "redis: {perSecond: {addresses: [SENTINEL], masterName: shop}}"},
+	{"redis.perSecond.type=cluster", "redis: {perSecond: {addresses: [CLUSTER]}}"},
+	{"redis.perSecond.tls.enabled=true", "redis: {perSecond: {addresses: [TLS]}, addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
+	{"redis.perSecond.enabled=false", "redis: {perSecond: {addresses: []}}"},
+	{"grpc.tls.enabled=true", "grpc: {tls: {existingSecret: grpc-tls}}"},
+	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
+	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
+	{"monitoring.podMonitor", "monitoring: {serviceMonitor: {enabled: false}}"},
+	{"sidecar", "mode: sidecar"},
+}
+
+// elsewhere are the choices that these limits cannot be served with, and the tests that make them.
+var elsewhere = map[string]string{"xds.tls.enabled=true": "TestLimitsComeByXDS",
+	"monitoring.dashboards.enabled=true": "TestWrongValuesAreRefusedWithASentence"} // while the chart has none
+
+// Whoever picks a value that the schema offers gets a weir that becomes ready and limits, under either name, with the limits
+// of the example. What the container is given decides; so choices that give it the same are made once.
+func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
+	schema := schemaOf(t)
+	choices := choicesBelow(schema, schema["definitions"].(map[string]any), nil)
+	if len(choices) < 100 {
+		t.Fatalf("the schema has only %d values to choose: this test looks in the wrong place", len(choices))
+	}
+	a := newAuthority(t)
+	servers := startServers(t, a)
+	secrets := []any{a.secret(t, "redis-tls", "weir"), a.secret(t, "grpc-tls", "weir")}
+	started := make(map[string]bool)
+	for _, c := range choices {
+		if elsewhere[c.String()] != "" {
+			continue
+		}
+		for _, program := range []string{"weir", "ratelimit"} {
+			values := c.values(t, program, servers)
+			values["extraObjects"] = secrets
+			objects, pod := renderedPod(t, values)
+			if pod == nil {
+				t.Errorf("with %s there is no pod that weir is in", c)
+				continue
+			}
+			if what := string(toJSON(t, []any{pod.Containers, pod.InitContainers})); started[what] {
+				continue
+			} else {
+				started[what] = true
+			}
+			user := fmt.Sprint("user", len(started)) // who has asked no other weir that counts in the same Redis
+			t.Run(fmt.Sprint(program, " ", c), func(t *testing.T) {
+				t.Parallel()
+				w := startPod(t, objects, pod)
+				transport := insecure.NewCredentials()
+				if w.env["GRPC_SERVER_USE_TLS"] == "true" {
+					transport = credentials.NewTLS(a.config(t, ""))
+				}
+				w.wantTenFor(t, user, transport)
+			})
+		}
+	}
+	if len(started) < 60 {
+		t.Errorf("only %d different weirs were started: most values must reach it", len(started))
+	}
+}
+
+// values are those of a choice, with its premises.
+func (c choice) values(t *testing.T, program string, servers *strings.Replacer) map[string]any {
+	t.Helper()
+	values := map[string]any{"program": program}
+	premised := "redis: {auth: {existingSecret: redis-credentials}, timeout: 30s}\n" // a busy machine is no reason to do without Redis
+	merge := func(text string) {
+		more, err := loader.LoadValues(strings.NewReader(servers.Replace(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = loader.MergeMaps(values, more)
+	}
+	for _, p := range premises {
+		if name := c.String(); name == p.of || strings.HasPrefix(name, p.of+".") || strings.HasPrefix(name, p.of+"=") {
+			if strings.Contains(p.values, "redis: {") {
+				merge(premised)
+			}
+			merge(p.values)
+		}
+	}
+	var chosen any = c.value
+	for _, key := range slices.Backward(c.path) {
+		chosen = map[string]any{key: chosen}
+	}
+	return loader.MergeMaps(values, chosen.(map[string]any))
+}
+
+// renderedPod is the pod that weir is in, and all objects of its release.
+func renderedPod(t *testing.T, values map[string]any) ([]Object, *corev1.PodSpec) {
+	t.Helper()
+	var objects []Object
+	if values["mode"] == "sidecar" {
+		objects = renderBeside(t, map[string]any{"weir": values})
+	} else {
+		objects = render(t, "weir", values).Objects
+	}
+	for _, o := range objects {
+		if pod := podOf(decode(t, o)); pod != nil && o.Kind() == "Deployment" {
+			return objects, &pod.Spec
+		}
+	}
+	return nil, nil
+}
+
+// wantTenFor asks for a user of the example, who has ten a minute.
+func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.TransportCredentials) {
+	t.Helper()
+	target := w.grpc
+	if filepath.IsAbs(target) {
+		target = "unix:" + target
+	}
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(transport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answer, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "shop",
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}}})
+	if err != nil {
+		t.Fatalf("weir is ready, but gives no verdict: %v", err)
+	}
+	status := answer.Statuses[0]
+	if answer.OverallCode != ratelimit.RateLimitResponse_OK || status.CurrentLimit.GetRequestsPerUnit() != 10 || status.LimitRemaining != 9 {
+		t.Errorf("the first request of a user is answered %v, want OK and 9 left of 10", answer)
+	}
+}
+
+// startServers starts what the choices of redis need: one server that talks plainly and by TLS, one sentinel, and a
+// cluster of one.
+func startServers(t *testing.T, a *authority) *strings.Replacer {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range filesOf([]Object{{Tree: a.secret(t, "s", "redis")}}, &corev1.Volume{
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}, &corev1.Container{}) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain, byTLS, cluster, sentinel := freePort(t), freePort(t), freePort(t), freePort(t)
+	startRedisOn(t, plain, "--tls-port", strconv.Itoa(byTLS), "--tls-cert-file", filepath.Join(dir, "tls.crt"),
+		"--tls-key-file", filepath.Join(dir, "tls.key"), "--tls-ca-cert-file", filepath.Join(dir, "ca.crt"), "--tls-auth-clients", "no")
+	startRedisOn(t, cluster, "--cluster-enabled", "yes")
+	at := func(port int) string { return fmt.Sprint("127.0.0.1:", port) }
+	redisSays(t, at(cluster), "CLUSTER ADDSLOTSRANGE 0 16383")
+	watch := filepath.Join(dir, "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 %d 1\nsentinel auth-pass shop secret\n", sentinel, plain)
+	if err := os.WriteFile(watch, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, binary, watch, "--sentinel")
+	return strings.NewReplacer("PLAIN", at(plain), "TLS", at(byTLS), "CLUSTER", at(cluster), "SENTINEL", at(sentinel))
+}
+
+// schemaOf is the schema of the chart's values.
+func schemaOf(t *testing.T) (schema map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readText(t, filepath.Join(chartDir, "values.schema.json"))), &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}

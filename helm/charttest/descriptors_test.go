@@ -1,0 +1,99 @@
+package charttest
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// exampleFiles are the descriptor files that the repository shows, by where they stand.
+func exampleFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	for _, name := range []string{"cmd/weir/bench/descriptors.yaml", "descriptors/testdata/explained.yaml", "helm/weir/files/shop.yaml",
+		"k8s/base/config/shop.yaml", "server/rls/testdata/everything.yaml"} {
+		files[name] = readText(t, filepath.Join(root, name))
+	}
+	for _, name := range []string{"descriptors/FORMAT.md", "k8s/cookbook/README.md"} {
+		document := readText(t, filepath.Join(root, name))
+		for _, at := range fencedBlock.FindAllStringSubmatchIndex(document, -1) {
+			block := document[at[4]:at[5]]
+			if document[at[2]:at[3]] != "yaml" || !strings.HasPrefix(block, "- ") {
+				continue // a file's head, or what is Envoy's
+			}
+			line := 1 + strings.Count(document[:at[0]], "\n")
+			files[fmt.Sprintf("%s:%d", name, line)] = "domain: shop\ndescriptors:\n" + block
+		}
+	}
+	return files
+}
+
+// What the chart takes for a descriptor file is one that weir takes, and it takes all that the documents show.
+func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
+	taken, files := 0, exampleFiles(t)
+	for name, text := range files {
+		check := exec.Command(weirBinary, "check", "-")
+		check.Stdin = strings.NewReader(text)
+		if check.Run() != nil {
+			continue // a block that shows what is wrong
+		}
+		file, err := loader.LoadValues(strings.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rendered, err := tryRender(t, "weir", map[string]any{"descriptors": map[string]any{"shop.yaml": file}})
+		if err != nil {
+			t.Errorf("%s: weir takes it as a file, and the chart refuses it as a value: %v", name, err)
+			continue
+		}
+		taken++
+		if out, code := checkedBy(t, rendered); code != 0 {
+			t.Errorf("%s: the chart takes it as a value, and weir refuses what it renders: %s", name, out)
+		}
+	}
+	if taken < 40 || taken == len(files) {
+		t.Errorf("%d of %d examples are right: this test looks in the wrong place", taken, len(files))
+	}
+}
+
+// What is a text in a value is quoted in the file that Helm makes of it, where weir refuses it: better at helm install.
+func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
+	for _, tc := range []struct{ descriptor, want string }{
+		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "10"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
+		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "1_0"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
+		{`{key: user, rate_limit: {unit: hour, requests_per_unit: 1.5}}`, "rate_limit/requests_per_unit': got number, want null or integer"},
+		{`{key: user, shadow_mode: "yes", rate_limit: {unit: hour, requests_per_unit: 1}}`, "shadow_mode': got string, want null or boolean"},
+	} {
+		text := "{domain: shop, descriptors: [" + tc.descriptor + "]}"
+		values, err := loader.LoadValues(strings.NewReader("descriptors: {shop.yaml: " + text + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryRender(t, "weir", values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v; want an error with %q", tc.descriptor, err, tc.want)
+		}
+		check := exec.Command(weirBinary, "check", "-")
+		check.Stdin = strings.NewReader(text)
+		if out, err := check.CombinedOutput(); err == nil {
+			t.Errorf("%s: the chart refuses what weir takes: %s", tc.descriptor, out)
+		}
+	}
+}
+
+// A number must come to weir as it was written, however large.
+func TestLargeNumbersOfValuesReachWeir(t *testing.T) {
+	values, err := loader.LoadValues(strings.NewReader("descriptors: {shop.yaml: {domain: shop, descriptors: " +
+		"[{key: user, value: 123456789, rate_limit: {unit: hour, requests_per_unit: 4294967295}}]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := render(t, "weir", values)
+	out, code := checkedBy(t, rendered, "--explain", "user=123456789")
+	if code != 0 || !strings.Contains(out, "4294967295/hour") {
+		t.Errorf("exit code %d, want the rule of user=123456789 with 4294967295/hour:\n%s", code, out)
+	}
+}

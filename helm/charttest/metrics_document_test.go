@@ -1,0 +1,229 @@
+package charttest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// documented is a metric as server/stats/METRICS.md has it.
+type documented struct {
+	kind    string
+	labels  []string // sorted
+	queries []string
+}
+
+var inBackticks = regexp.MustCompile("`([^`]+)`")
+
+// metricsDocument reads the tables of server/stats/METRICS.md.
+func metricsDocument(t *testing.T) map[string]documented {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "server", "stats", "METRICS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]documented)
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 5 {
+			t.Fatalf("a row has %d cells, want metric, type, labels, what it means, query: %s", len(cells), line)
+		}
+		texts := func(cell int) (found []string) {
+			for _, m := range inBackticks.FindAllStringSubmatch(cells[cell], -1) {
+				found = append(found, m[1])
+			}
+			return found
+		}
+		name := texts(0)[0]
+		if _, twice := all[name]; twice {
+			t.Errorf("%s stands there twice", name)
+		}
+		all[name] = documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
+	}
+	if len(all) < 30 {
+		t.Fatalf("server/stats/METRICS.md tells of %d metrics", len(all))
+	}
+	return all
+}
+
+// declared are weir's own metrics in a scrape, with their types and the labels of their series.
+func (w *weir) declared(t *testing.T) map[string]documented {
+	t.Helper()
+	_, text, _ := body(t, w.admin+"/metrics", nil)
+	all := make(map[string]documented)
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		all[m[1]] = documented{kind: m[2]}
+	}
+	for name, of := range w.scrape(t) {
+		metric := name
+		for _, part := range []string{"_bucket", "_sum", "_count"} {
+			if base := strings.TrimSuffix(name, part); all[base].kind == "histogram" {
+				metric = base
+			}
+		}
+		if one, is := all[metric]; is {
+			for label := range of[0] {
+				if label != "le" && !slices.Contains(one.labels, label) {
+					one.labels = append(one.labels, label)
+				}
+			}
+			slices.Sort(one.labels)
+			all[metric] = one
+		}
+	}
+	return all
+}
+
+// scraping is a weir under some load, which is recorded, and what it declared in the end.
+func scraping(t *testing.T, values map[string]any, during func(w *weir, seen recording) recording) (recording, map[string]documented) {
+	t.Helper()
+	w := startRendered(t, render(t, "weir", values))
+	seen := during(w, recording{w.scraped(t)})
+	return seen, w.declared(t)
+}
+
+// Two weirs, one of which loses its Redis, show all that there is: the document has it, and nothing else, and Prometheus
+// evaluates each of its queries over what they showed.
+func TestEachMetricIsDocumentedWithAQueryThatFindsSomething(t *testing.T) {
+	load := func(w *weir) func() {
+		return func() {
+			w.ask(t, "user", "ann")
+			w.askDomain(t, "shpo", "user", "ann")
+		}
+	}
+	inMemory, ofMemory := scraping(t, map[string]any{}, func(w *weir, seen recording) recording { return seen.record(t, w, 3, load(w)) })
+	port := freePort(t)
+	process := startRedisOn(t, port)
+	values := watched(fmt.Sprint("127.0.0.1:", port))
+	delete(values, "history")
+	inRedis, ofRedis := scraping(t, values, func(w *weir, seen recording) recording {
+		w.await(t, "Redis counts", load(w), func(_, now samples) bool { return now.sum("weir_redis_answer_seconds_count", "") > 0 })
+		seen = seen.record(t, w, 3, load(w))
+		kill(t, process)
+		w.await(t, "Redis has gone", load(w), func(_, now samples) bool { return now.sum("weir_degraded_decisions_total", "") > 0 })
+		return seen.record(t, w, 3, load(w))
+	})
+	shown := maps.Clone(ofMemory)
+	maps.Copy(shown, ofRedis)
+	document := metricsDocument(t)
+	for name, is := range shown {
+		one, there := document[name]
+		if !there {
+			t.Errorf("weir shows %s, and server/stats/METRICS.md does not tell of it", name)
+		} else if one.kind != is.kind || !slices.Equal(one.labels, is.labels) {
+			t.Errorf("server/stats/METRICS.md has %s as a %s with the labels %v; weir shows a %s with %v",
+				name, one.kind, one.labels, is.kind, is.labels)
+		}
+	}
+	var tests []map[string]any
+	var all []monitoring.Rule
+	for name, one := range document {
+		if _, there := shown[name]; !there {
+			t.Errorf("server/stats/METRICS.md tells of %s, which weir does not show", name)
+		}
+		if len(one.queries) == 0 {
+			t.Errorf("server/stats/METRICS.md has no query for %s", name)
+		}
+		seen := inRedis
+		if _, there := ofRedis[name]; !there {
+			seen = inMemory
+		}
+		for _, query := range one.queries {
+			if !strings.Contains(query, name) {
+				t.Errorf("the query of %s does not ask for it: %s", name, query)
+			}
+			wantLabels(t, name, query, shown)
+			rules := []monitoring.Rule{{Alert: "Query", Expr: intstr.FromString(query)}}
+			all = append(all, rules...)
+			tests = append(tests, map[string]any{"name": query, "input_series": seen.inputs(t, rules),
+				"promql_expr_test": []any{finds("count("+query+") >= bool 1", len(seen)-1)}})
+		}
+	}
+	if !t.Failed() { // promtool would only repeat it
+		promtool(t, all[:1], tests...)
+	}
+}
+
+// finds wants an expression to be 1 in a minute of a recording.
+func finds(expression string, minute int) any {
+	return map[string]any{"eval_time": fmt.Sprintf("%dm", minute), "expr": expression,
+		"exp_samples": []any{map[string]any{"labels": "{}", "value": 1}}}
+}
+
+// wantLabels wants what a query selects and groups by to be labels of what it asks for, or of every target.
+func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+	if err != nil {
+		t.Errorf("the query of %s is no PromQL: %v\n%s", name, err, query)
+		return
+	}
+	known := slices.Concat(added, []string{"__name__", "le"})
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		if selector, is := node.(*parser.VectorSelector); is {
+			known = append(known, shown[strings.TrimSuffix(selector.Name, "_bucket")].labels...)
+		}
+		return nil
+	})
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		var asked []string
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			for _, m := range n.LabelMatchers {
+				asked = append(asked, m.Name)
+			}
+		case *parser.AggregateExpr:
+			asked = n.Grouping
+		}
+		for _, label := range asked {
+			if !slices.Contains(known, label) {
+				t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
+			}
+		}
+		return nil
+	})
+}
+
+// What happens for the first time after a load is seen by increase(): one denial, one request for an unknown domain, one
+// decision without Redis. A weir that shows a series only from its first hit on shows none of it.
+func TestTheFirstOfAnythingIsAnIncrease(t *testing.T) {
+	port := freePort(t)
+	process := startRedisOn(t, port)
+	values := watched(fmt.Sprint("127.0.0.1:", port))
+	values["descriptors"] = map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
+		"  - {key: blocked, on_backend_failure: deny, rate_limit: {requests_per_unit: 0, unit: hour}}\n" +
+		"  - {key: user, on_backend_failure: deny, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"}
+	seen, _ := scraping(t, values, func(w *weir, seen recording) recording {
+		seen = seen.record(t, w, 1, func() {})
+		w.ask(t, "blocked", "ann")
+		w.askDomain(t, "shpo", "user", "ann")
+		seen = seen.record(t, w, 1, func() {})
+		kill(t, process)
+		w.await(t, "Redis has gone", func() { w.ask(t, "user", "ann") },
+			func(_, now samples) bool { return now.sum("weir_degraded_total", "") > 0 })
+		return seen.record(t, w, 1, func() {})
+	})
+	var tests []map[string]any
+	for _, query := range []string{
+		`sum by (path) (increase(weir_hits_total{outcome="over",path="blocked"}[3m]))`,
+		`sum(increase(weir_domain_requests_total{domain="__unknown__"}[3m]))`,
+		`sum(increase(weir_domain_requests_total{domain="shop",outcome="over_limit"}[3m]))`,
+		`sum(increase(weir_degraded_total{policy="deny"}[3m]))`,
+	} {
+		tests = append(tests, map[string]any{"name": query, "promql_expr_test": []any{finds("sum("+query+") > bool 0", len(seen)-1)},
+			"input_series": seen.inputs(t, []monitoring.Rule{{Expr: intstr.FromString(query)}})})
+	}
+	promtool(t, []monitoring.Rule{{Alert: "None", Expr: intstr.FromString("vector(0) > 1")}}, tests...)
+}

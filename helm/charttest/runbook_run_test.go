@@ -1,0 +1,143 @@
+package charttest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+const (
+	rulesOfShop = "domain: shop\nrefund_on_deny: true\ndescriptors:\n" +
+		"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
+		"  - {key: strict, on_backend_failure: error, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"
+	brokenRules = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {requests_per_unit: 1, unit: fortnight}}\n"
+)
+
+// A situation is one in which alerts fire.
+type situation struct {
+	name   string
+	alerts []string
+	cause  func()
+	mend   func() // before what the runbook shows for afterwards
+}
+
+// Each alert has a section in the runbook, whose every command runs, in the situation of its alert as far as one can be
+// made here, and prints what the section says.
+func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
+	for _, tool := range []string{"curl", "redis-cli", "kubectl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("no %s on PATH, which the runbook uses: run make tools", tool)
+		}
+	}
+	port := freePort(t)
+	process := startRedisOn(t, port)
+	redis := fmt.Sprint("127.0.0.1:", port)
+	inRedis := loader.MergeMaps(watched(redis), map[string]any{
+		"descriptors": map[string]any{"shop.yaml": rulesOfShop},
+		"admin":       map[string]any{"token": map[string]any{"existingSecret": "weir-admin"}},
+		"history":     map[string]any{"enabled": true, "flushInterval": "1s"},
+	})
+	inMemory := map[string]any{"memory": map[string]any{"maxKeys": 256}, "history": map[string]any{"flushInterval": "1s"},
+		"monitoring": map[string]any{"rules": map[string]any{"enabled": true}}}
+	nothing := func() {}
+
+	w := startRendered(t, render(t, "weir", inRedis))
+	covered := w.wantRunbook(t, redis, []situation{
+		{"calm", []string{"WeirDown", "WeirPanic", "WeirSlow", "WeirRedisSlow", "WeirOverAdmission", "WeirRefundsFail",
+			"WeirHistoryLoses", "WeirHistoryForgets", "WeirConfigDiffers"}, nothing, nothing},
+		{"asked for an unknown domain", []string{"WeirUnknownDomain"}, func() { w.askFor(t, "shopp") }, nothing},
+		{"with a broken file", []string{"WeirConfigRejected"},
+			func() { writeMount(t, w.descriptors, map[string]string{"shop.yaml": brokenRules}) },
+			func() { writeMount(t, w.descriptors, map[string]string{"shop.yaml": rulesOfShop}) }},
+		{"without Redis", []string{"WeirErrors", "WeirRedisShardDown", "WeirDegraded", "WeirHistoryWaits"},
+			func() { kill(t, process) }, func() { startRedisOn(t, port) }},
+		{"with a full Redis", []string{"WeirRedisTakesNoWrites"}, func() { redisSays(t, redis, "CONFIG SET maxmemory 1") }, nothing},
+	})
+	full := startRendered(t, render(t, "weir", inMemory))
+	covered = append(covered, full.wantRunbook(t, "", []situation{{"with a full memory", []string{"WeirMemoryFull"}, func() {
+		for i := range 1000 {
+			full.ask(t, "user", fmt.Sprint("user", i))
+		}
+	}, nothing}})...)
+
+	sections := slices.Sorted(maps.Keys(readRunbook(t)))
+	for _, values := range []map[string]any{inRedis, inMemory} {
+		for _, rule := range rulesOf(t, render(t, "weir", values)) {
+			if !slices.Contains(covered, rule.Alert) {
+				t.Errorf("the chart makes the alert %s, and the runbook has no section of it that was run", rule.Alert)
+			}
+		}
+	}
+	for _, name := range sections {
+		if strings.HasPrefix(name, "Weir") && !slices.Contains(covered, name) {
+			t.Errorf("the runbook tells of %s, which is in no situation that this test makes", name)
+		}
+	}
+}
+
+// wantRunbook brings a weir into situations, one after the other, and runs what the runbook shows for their alerts.
+func (w *weir) wantRunbook(t *testing.T, redis string, situations []situation) (alerts []string) {
+	t.Helper()
+	sections := readRunbook(t)
+	s := newShell(t, w, redis)
+	load := func() {
+		w.ask(t, "user", "ann")
+		w.ask(t, "strict", "ann")
+	}
+	for _, in := range situations {
+		load()
+		in.cause()
+		for _, afterwards := range []bool{false, true} {
+			for _, alert := range in.alerts {
+				of := s
+				if alert == "WeirErrors" {
+					of = s.with("DESCRIPTOR=strict=ann")
+				}
+				of.wantAll(t, alert, sections[alert].commands, afterwards, load)
+			}
+			if !afterwards {
+				in.mend()
+			}
+		}
+		for _, alert := range in.alerts {
+			if len(sections[alert].commands) == 0 {
+				t.Errorf("the runbook has no section %s with a command in it", alert)
+			}
+			for _, query := range sections[alert].queries {
+				wantSeries(t, "RUNBOOK.md, "+alert, query, w.scrape(t))
+			}
+		}
+		alerts = append(alerts, in.alerts...)
+	}
+	return alerts
+}
+
+// askFor asks for a verdict in a domain.
+func (w *weir) askFor(t *testing.T, domain string) {
+	t.Helper()
+	question := fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, domain)
+	answer, err := http.Post(w.http+"/json", "application/json", strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+// A promise that is not kept, and a command that fails, are noticed.
+func TestARunbookThatIsWrongIsNoticed(t *testing.T) {
+	s := shell{dir: t.TempDir(), env: []string{"PATH=/usr/bin:/bin"}}
+	for line, prints := range map[string][]string{"false": nil, "echo one": {"two"}, "no-such-command": nil, "false | cat": nil} {
+		if s.missing(command{line: line, prints: prints}) == "" {
+			t.Errorf("%q passes with %q promised, so the runbook's test proves nothing", line, prints)
+		}
+	}
+	if missing := s.missing(command{line: "echo a b c", prints: []string{"a … c"}}); missing != "" {
+		t.Error(missing)
+	}
+}
