@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -57,18 +58,25 @@ type control struct {
 	headers  metadata.MD // of the last stream
 }
 
-// listen starts a server on an address that may be one that was used before. Without security it is plaintext.
+// socket is the address of a server that is to come again: a port may have gone to somebody else by then.
+func socket(t *testing.T) string { return "unix://" + filepath.Join(t.TempDir(), "s") }
+
+// listen starts a server. Without security it is plaintext.
 func listen(t *testing.T, address string, secure *tls.Config) *control {
 	t.Helper()
 	c := &control{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
 	ctx, cancel := context.WithCancel(t.Context())
-	network := "tcp"
-	if strings.HasPrefix(address, "/") {
-		network = "unix"
+	c.address = address
+	var listener net.Listener
+	var err error
+	if path, local := strings.CutPrefix(address, "unix://"); local {
+		listener, err = net.Listen("unix", path)
+		must(t, err)
+	} else {
+		listener, err = net.Listen("tcp", address)
+		must(t, err)
+		c.address = listener.Addr().String()
 	}
-	listener, err := net.Listen(network, address)
-	must(t, err)
-	c.address = listener.Addr().String()
 	var options []grpc.ServerOption
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))

@@ -35,7 +35,7 @@ func TestAServerIsReachedWithTheCertificatesOfNow(t *testing.T) {
 		CA: filepath.Join(dir, "ca.crt"), SAN: "envoy-gateway"}, slog.New(slog.DiscardHandler))
 	must(t, err)
 
-	server := listen(t, "127.0.0.1:0", gateway(t, old, old, "envoy-gateway"))
+	server := listen(t, socket(t), gateway(t, old, old, "envoy-gateway"))
 	server.set("1", limited("a", 1))
 	c := follow(t, server.address, func(c *Config) { c.TLS = secure })
 	c.expect("a=1", "over TLS 1.3 and with a client certificate")

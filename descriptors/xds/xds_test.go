@@ -3,7 +3,6 @@ package xds
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -155,7 +154,7 @@ func TestASnapshotThatSwapsAllTheTimeLeavesNoGap(t *testing.T) {
 }
 
 func TestAServerThatComesBackIsFollowed(t *testing.T) {
-	server := listen(t, "127.0.0.1:0", nil)
+	server := listen(t, socket(t), nil)
 	server.set("9", limited("a", 1), limited("b", 1))
 	c := follow(t, server.address, nil)
 	c.expect("a=1 b=1", "the first server")
@@ -176,9 +175,9 @@ func TestAServerThatComesBackIsFollowed(t *testing.T) {
 }
 
 func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
-	socket := listen(t, filepath.Join(t.TempDir(), "s"), nil)
-	socket.set("1", limited("a", 1))
-	follow(t, "unix://"+socket.address, nil).expect("a=1", "over a socket")
+	local := listen(t, socket(t), nil)
+	local.set("1", limited("a", 1))
+	follow(t, local.address, nil).expect("a=1", "over a socket")
 	server := listen(t, "[::1]:0", nil)
 	server.set("1", limited("b", 1))
 	follow(t, "passthrough:///"+server.address, nil).expect("b=1", "with a resolver of one's own choice")
@@ -186,7 +185,7 @@ func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
 }
 
 func TestAnAbsentServerIsTriedWithPauses(t *testing.T) {
-	server := listen(t, "127.0.0.1:0", nil)
+	server := listen(t, socket(t), nil)
 	server.stop()
 	c := follow(t, server.address, nil)
 	time.Sleep(3 * time.Second)

@@ -160,11 +160,11 @@ func awaitHealth(t *testing.T, address string) {
 var ports sync.Map
 
 // freePort is a port that nobody listens on. It lies below those that the kernel gives to whoever connects or listens
-// without naming one, so that it is free still when it is used.
+// without naming one, so that it is free still when it is used, and apart from those of redistest and child.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		port := 12_000 + rand.IntN(20_000)
+		port := 26_000 + rand.IntN(6_000)
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			continue

@@ -127,11 +127,12 @@ func (p *Process) AwaitReady(t testing.TB, check func() error) {
 var ports sync.Map
 
 // FreePort returns a port that nobody listens on. It lies below those that the kernel gives to whoever connects or
-// listens without naming one, so that it is free still when it is used, and when a process starts again.
+// listens without naming one, so that it is free still when it is used, and when a process starts again, and apart from
+// those of redistest.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
-		port := 12_000 + rand.IntN(20_000)
+		port := 16_000 + rand.IntN(4_000)
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			continue
