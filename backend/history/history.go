@@ -39,6 +39,10 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
+// IsPart reports whether hits of the outcome are counted in another one as well: in the number of all hits, they are not
+// counted again.
+func (o Outcome) IsPart() bool { return o == Near || o == Shadow }
+
 // ParseOutcome reads an outcome's name.
 func ParseOutcome(name string) (Outcome, error) {
 	if o := slices.Index(outcomeNames[:], name); o >= 0 {

@@ -21,6 +21,9 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if err := b.Check(p); err != nil {
 		return history.Receipt{}, err
 	}
+	if s.reads {
+		return history.Receipt{}, errReadOnly
+	}
 	if err := s.prepare(ctx, p); err != nil {
 		return history.Receipt{}, err
 	}

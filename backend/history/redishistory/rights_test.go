@@ -2,6 +2,7 @@ package redishistory
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,14 @@ func TestOperationNamesEveryRight(t *testing.T) {
 	_, rules, err := newScripts()
 	if err != nil {
 		t.Fatal(err)
+	}
+	const readers = "    ACL SETUSER reader on >secret "
+	_, line, _ := strings.Cut(string(text), readers)
+	line, _, _ = strings.Cut(line, "\n")
+	for _, rule := range append([]string{"+ping"}, readingRules...) {
+		if !slices.Contains(strings.Fields(line), rule) {
+			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
+		}
 	}
 	for _, rule := range rules {
 		if !strings.Contains(document, " "+rule+" ") {

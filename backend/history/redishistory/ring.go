@@ -76,6 +76,9 @@ func (s *Store) findPlacement(ctx context.Context) error {
 			return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
 				silent)
 		}
+		if s.reads {
+			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
+		}
 		if stored, err = s.makePlacement(ctx); err != nil {
 			return err
 		}
@@ -185,6 +188,9 @@ func (r *ring) adopt(stored map[string]string) error {
 // verify checks that a node that was away before has the same placement. One that has none has lost what it held.
 func (s *Store) verify(ctx context.Context, name string) error {
 	content, err := s.placed(ctx, name)
+	if err == nil && content == "" && s.reads {
+		return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
+	}
 	if err == nil && content == "" {
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
 		content, err = s.placed(ctx, name, s.ring.stored)

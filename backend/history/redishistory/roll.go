@@ -24,6 +24,9 @@ const (
 // Roll is history.Store's. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
 // on to the others where one fails, and to other series where one is damaged.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+	if s.reads {
+		return history.Rolled{}, errReadOnly
+	}
 	w := &worker{Store: s, job: job}
 	row := 0
 	for i, first := 0, rand.IntN(history.Partitions); i < history.Partitions && row < givesUp && ctx.Err() == nil; i++ {

@@ -40,6 +40,9 @@ func newScripts() (s scripts, rules []string, err error) {
 	return s, rulesOf(all.String()), err
 }
 
+// readingRules are the ACL rules for a history that is only read.
+var readingRules = []string{"~weir:*", "+evalsha", "+get", "+hgetall", "+script|load", "+time", "+zscan"}
+
 // rulesOf returns the ACL rules for the history.
 func rulesOf(source string) []string {
 	rules := append(redis.RulesOf(source),

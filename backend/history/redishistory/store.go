@@ -42,6 +42,9 @@ type Config struct {
 	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what answers
 	// requests may be the same server.
 	Pace float64
+	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a history
+	// is not found out then.
+	ReadOnly bool
 	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Roll. It is for
 	// tests.
 	Step func(name string)
@@ -54,6 +57,7 @@ type Store struct {
 	keep    history.Keep
 	pace    float64
 	now     func() string
+	reads   bool // and nothing else
 	step    func(string)
 	log     *slog.Logger
 
@@ -93,18 +97,24 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.ReadOnly {
+		rules = readingRules
+	}
 	c.Redis.Fixed = true
 	servers, err := redis.Connect(c.Redis, redis.Rights{Rules: rules})
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, step: c.Step, log: c.Redis.Log,
+		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, reads: c.ReadOnly, step: c.Step,
+		log: c.Redis.Log,
 	}
 	s.ring.names = servers.Nodes()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.watch.Go(func() { s.look(ctx) })
+	if !s.reads {
+		s.watch.Go(func() { s.look(ctx) })
+	}
 	return s, nil
 }
 
@@ -115,8 +125,20 @@ func (s *Store) Close() error {
 	return s.servers.Close()
 }
 
+// errReadOnly is that of changes.
+var errReadOnly = errors.New("this history is open for reading only")
+
+// Answers returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
+func (s *Store) Answers(ctx context.Context) error {
+	_, err := s.run(ctx, 0, s.scripts.read, nil)
+	return err
+}
+
 // Check finds out whether all partitions can be kept: it does once in each what keeping needs.
 func (s *Store) Check(ctx context.Context) error {
+	if s.reads {
+		return errReadOnly
+	}
 	for p := range history.Partitions {
 		if err := s.prepare(ctx, history.Partition(p)); err != nil {
 			return err

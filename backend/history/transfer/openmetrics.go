@@ -1,0 +1,82 @@
+package transfer
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// families are the counters, as /metrics and PromQL have them.
+var families = []struct {
+	name, help string
+	outcomes   []history.Outcome
+}{
+	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Degraded}},
+	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
+	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
+}
+
+// metricsWriter writes OpenMetrics 1.0 text.
+type metricsWriter struct {
+	w       io.Writer
+	family  int // that the last series was of, from 1
+	samples []history.Sample
+	text    []byte
+}
+
+// series writes what a series had counted at the borders of its buckets, as far as they lie in a range.
+func (m *metricsWriter) series(s *history.Series, in history.Range, now int64) (n int, err error) {
+	i := slices.IndexFunc(families[:], func(f struct {
+		name, help string
+		outcomes   []history.Outcome
+	}) bool {
+		return slices.Contains(f.outcomes, s.ID.Outcome)
+	})
+	m.samples = s.AppendSamples(m.samples[:0], now)
+	for _, sample := range m.samples {
+		if sample.At < in.From || sample.At >= in.To {
+			continue
+		}
+		m.text = m.text[:0]
+		if m.family != i+1 {
+			m.family = i + 1
+			m.text = append(m.text, "# HELP "+families[i].name+" "+families[i].help+"\n# TYPE "+families[i].name+" counter\n"...)
+		}
+		m.text = append(m.text, families[i].name...)
+		m.text = append(m.text, "_total{"...)
+		m.text = appendLabels(m.text, s.ID)
+		m.text = append(m.text, "} "...)
+		m.text = append(strconv.AppendUint(m.text, sample.Total, 10), ' ')
+		m.text = append(strconv.AppendInt(m.text, sample.At, 10), '\n')
+		if _, err := m.w.Write(m.text); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (m *metricsWriter) close() error {
+	_, err := io.WriteString(m.w, "# EOF\n")
+	return err
+}
+
+var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func appendLabels(dst []byte, id history.ID) []byte {
+	label := func(name, value string) {
+		dst = append(dst, name+`="`+labelEscaper.Replace(strings.ToValidUTF8(value, "\uFFFD"))+`"`...)
+	}
+	label("domain", id.Domain)
+	label(",path", id.Path)
+	if id.Outcome < history.Near {
+		label(",outcome", id.Outcome.String())
+	}
+	if id.Value != "" {
+		label(",value", id.Value)
+	}
+	return dst
+}

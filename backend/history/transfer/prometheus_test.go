@@ -1,0 +1,191 @@
+package transfer_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// tool returns the path of a program that make tools installs.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	installed, err := filepath.Abs(filepath.Join("..", "..", "..", ".tools", name))
+	if err == nil {
+		_, err = os.Stat(installed)
+	}
+	if err != nil {
+		t.Fatalf("no %s on PATH or in .tools, and this test is about what it makes of an export: run make tools", name)
+	}
+	return installed
+}
+
+// threeWeeks holds hits in buckets of all tiers. Its tiers are shorter than usual: promtool reads all of an export for
+// every two hours that have samples.
+func threeWeeks(t *testing.T) history.Store {
+	t.Helper()
+	k := keep()
+	k.Ages = [history.Tiers]time.Duration{6 * time.Hour, 30 * time.Hour, 100 * time.Hour, 1000 * 24 * time.Hour}
+	store := historytest.NewLedgers(historytest.Options{Keep: k, Now: clock, Step: func(string) {}})
+	rng := rand.New(rand.NewPCG(3, 16))
+	for o := range history.Outcomes {
+		for _, value := range []string{"", "user=ann \"the\\first\"\nof her name", "user=<b>"} {
+			id := history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Outcome(o), Value: value}
+			b := history.Batch{Writer: fmt.Sprint(id)}
+			for range 40 {
+				age := rng.Int64N([]int64{300, 2000, 5000, 30000}[rng.IntN(4)])
+				b.Seq, b.After = b.Seq+1, b.Seq
+				b.Increments = []history.Increment{{ID: id, Minute: now.Unix()/60 - age, Hits: 1 + rng.Uint64N(1<<uint(rng.IntN(40)))}}
+				if _, err := store.Apply(t.Context(), id.Partition(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	roll(t, store)
+	return store
+}
+
+// prometheusOver makes blocks of OpenMetrics, and returns where Debian's Prometheus serves them.
+func prometheusOver(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, blocks := filepath.Join(dir, "history.om"), filepath.Join(dir, "blocks")
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := exec.Command(tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", file, blocks).CombinedOutput()
+	if err != nil {
+		t.Fatalf("promtool does not take the export: %v\n%s", err, made)
+	}
+	address := fmt.Sprint("127.0.0.1:", child.FreePort(t))
+	p := child.Start(t, "prometheus", nil, tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
+		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
+	p.AwaitReady(t, func() error {
+		answer, err := http.Get("http://" + address + "/-/ready")
+		if err != nil {
+			return err
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("it answers %s", answer.Status)
+		}
+		return nil
+	})
+	return "http://" + address
+}
+
+// instant asks a Prometheus for the values of an expression at a moment.
+func instant(t *testing.T, prometheus, expression string, at int64) map[history.ID]uint64 {
+	t.Helper()
+	answer, err := http.Get(prometheus + "/api/v1/query?" + url.Values{"query": {expression}, "time": {strconv.FormatInt(at, 10)}}.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var a struct {
+		Error string
+		Data  struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&a); err != nil || a.Error != "" {
+		t.Fatalf("%s: %v %s", expression, err, a.Error)
+	}
+	values := make(map[history.ID]uint64)
+	for _, r := range a.Data.Result {
+		id := history.ID{Domain: r.Metric["domain"], Path: r.Metric["path"], Value: r.Metric["value"]}
+		switch r.Metric["__name__"] {
+		case "weir_near_hits_total":
+			id.Outcome = history.Near
+		case "weir_shadow_hits_total":
+			id.Outcome = history.Shadow
+		default:
+			if id.Outcome, err = history.ParseOutcome(r.Metric["outcome"]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		value, err := strconv.ParseFloat(r.Value[1].(string), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values[id] = uint64(value)
+	}
+	return values
+}
+
+// Prometheus 2 counts a window's beginning as inside, so that increase() is not compared: instant values are.
+func TestPrometheusHasTheValuesOfTheHistory(t *testing.T) {
+	t.Parallel()
+	store := threeWeeks(t)
+	prometheus := prometheusOver(t, write(t, store, transfer.OpenMetrics))
+	const each = `{__name__=~"weir_.*_total"}`
+	samples := make(map[history.ID][]history.Sample)
+	ends := make(map[history.ID]uint64)
+	var moments []int64
+	for _, s := range all(t, store) {
+		samples[s.ID] = s.AppendSamples(nil, now.Unix())
+		ends[s.ID] = s.Lifetime
+		for i, sample := range samples[s.ID] {
+			if i%7 == 0 {
+				moments = append(moments, sample.At)
+			}
+		}
+	}
+	const lookback = 5 * 60
+	for _, at := range append(moments, now.Unix()) {
+		want := make(map[history.ID]uint64)
+		for id, all := range samples {
+			for _, sample := range all {
+				if sample.At <= at && sample.At >= at-lookback {
+					want[id] = sample.Total
+				}
+			}
+		}
+		got := instant(t, prometheus, each, at)
+		for id := range samples {
+			if got[id] != want[id] {
+				t.Fatalf("at %d Prometheus has %d for %+v, want %d: what it had counted", at, got[id], id, want[id])
+			}
+		}
+	}
+	if got := instant(t, prometheus, `last_over_time(`+each+`[100d])`, now.Unix()); fmt.Sprint(got) != fmt.Sprint(ends) {
+		t.Errorf("in the end Prometheus has %v, want the lifetimes %v", got, ends)
+	}
+	from, to := now.AddDate(0, 0, -10).Truncate(24*time.Hour).Unix(), now.AddDate(0, 0, -3).Truncate(time.Hour).Unix()
+	before, after := instant(t, prometheus, `last_over_time(`+each+`[100d])`, from), instant(t, prometheus, `last_over_time(`+each+`[100d])`, to)
+	for _, s := range all(t, store) {
+		sum := uint64(0)
+		for _, p := range s.Points {
+			if p.Start >= from && p.Start < to {
+				sum += p.Sum
+			}
+		}
+		if got := after[s.ID] - before[s.ID]; got != sum {
+			t.Errorf("between two borders Prometheus has %d hits of %+v, want %d", got, s.ID, sum)
+		}
+	}
+	t.Logf("%d series, %d moments", len(samples), len(moments))
+}

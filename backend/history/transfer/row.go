@@ -1,0 +1,138 @@
+// Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as rows
+// of CSV, lines of JSON or OpenMetrics, reads the first two back, and lays rows down in a store as late hits, each file
+// once. It knows no store but by what it asks of one.
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+const (
+	minute = 60
+	day    = 24 * 60 * minute
+)
+
+// Row is the hits of a bucket of a series.
+type Row struct {
+	ID    history.ID
+	Start int64  // Unix seconds, on a whole minute
+	Width int64  // seconds: whole minutes, at most a day
+	Sum   uint64 // 1 to history.MaxTotal
+	Peak  uint64 // the largest minute in it; 0 if it is not known
+}
+
+// RowOf returns a stored bucket as a row.
+func RowOf(id history.ID, p history.Point) Row {
+	return Row{ID: id, Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak}
+}
+
+// fault is what is wrong with one column of a row, and what would be right.
+type fault struct{ column, text string }
+
+// Error names the column.
+func (f *fault) Error() string { return fmt.Sprintf("column %s: %s", f.column, f.text) }
+
+func wrong(column, format string, args ...any) error {
+	return &fault{column, fmt.Sprintf(format, args...)}
+}
+
+// maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
+const maxName = 16 << 10
+
+// Check returns an error that names the column at fault and what would be right, nil if the row can be laid down at a
+// moment. Nothing may begin after that moment.
+func (r *Row) Check(now time.Time) error {
+	for _, name := range [...]struct{ column, text string }{
+		{"domain", r.ID.Domain}, {"path", r.ID.Path}, {"value", r.ID.Value}} {
+		switch {
+		case !utf8.ValidString(name.text):
+			return wrong(name.column, "%q is not UTF-8", name.text)
+		case len(name.text) > maxName:
+			return wrong(name.column, "it has %d bytes, and %d are allowed", len(name.text), maxName)
+		}
+	}
+	minutes := uint64(max(r.Width, minute) / minute)
+	switch {
+	case r.ID.Domain == "":
+		return wrong("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
+	case r.ID.Path == "":
+		return wrong("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
+	case int(r.ID.Outcome) >= history.Outcomes:
+		return wrong("outcome", "%v is none", r.ID.Outcome)
+	case r.Width < minute || r.Width > day || r.Width%minute != 0:
+		return wrong("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
+			r.Width, day)
+	case r.Start < 0 || r.Start%minute != 0:
+		return wrong("start", "%d does not begin a minute: use Unix seconds, a multiple of 60 from 0", r.Start)
+	case r.Start > now.Unix():
+		return wrong("start", "%s is in the future: it is %s", moment(r.Start), moment(now.Unix()))
+	case r.Sum == 0 || r.Sum > history.MaxTotal:
+		return wrong("sum", "%d hits: 1 to %d are allowed; leave buckets without hits out", r.Sum, uint64(history.MaxTotal))
+	case r.Peak > r.Sum:
+		return wrong("peak", "the largest minute, %d, cannot be more than all of them, %d", r.Peak, r.Sum)
+	case r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
+		return wrong("peak", "%d hits do not fit into %d minutes of at most %d", r.Sum, minutes, r.Peak)
+	}
+	return nil
+}
+
+func moment(at int64) string {
+	if at > history.Always().To {
+		return fmt.Sprintf("%d (seconds are meant, not milliseconds)", at)
+	}
+	return time.Unix(at, 0).UTC().Format(time.RFC3339)
+}
+
+// Lay calls yield with the minutes, since 1970, that the row is laid down as, in their order, until yield returns false.
+// The row must be sound.
+//
+// Where the peak is known, as many minutes as can be have it and one has the rest, so that sum and peak are the row's
+// once the minutes are a bucket again. They lie evenly over as many hours as they fill, from the bucket's first on: each
+// hour of minutes is a chunk that the store has to move. Where the peak is not known, all minutes of the bucket have the
+// same, but for a rest of 1: the least that can be said of it. What a row becomes depends on nothing else: a second run
+// makes the same batches.
+func (r *Row) Lay(yield func(minute int64, hits uint64) bool) {
+	first, places := r.Start/minute, uint64(r.Width/minute)
+	if r.Peak == 0 {
+		r.layEvenly(first, places, yield)
+		return
+	}
+	full, rest := r.Sum/r.Peak, r.Sum%r.Peak
+	used := full
+	if rest > 0 {
+		used++
+	}
+	places = min(places, (used+59)/60*60)
+	for i := range used {
+		hits := r.Peak
+		if i == full {
+			hits = rest
+		}
+		if !yield(first+int64(i*places/used), hits) {
+			return
+		}
+	}
+}
+
+func (r *Row) layEvenly(first int64, places uint64, yield func(int64, uint64) bool) {
+	used := min(places, r.Sum)
+	each, rest := r.Sum/used, r.Sum%used
+	for i := range used {
+		hits := each
+		if i < rest {
+			hits++
+		}
+		if !yield(first+int64(i*places/used), hits) {
+			return
+		}
+	}
+}
+
+// ErrForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run lays
+// down what is missing.
+var ErrForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same command again, and it adds what is missing, once")

@@ -1,0 +1,345 @@
+package transfer_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+var now = time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC)
+
+func clock() time.Time { return now }
+
+// keep rolls everything early enough for a test, and nothing because there are too many points.
+func keep() history.Keep {
+	k := history.DefaultKeep()
+	k.MaxPoints = 1 << 30
+	return k
+}
+
+func openFile(t testing.TB) history.Store {
+	store, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Keep: keep(), Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func openRedis(t testing.TB) history.Store {
+	store, err := redishistory.Open(redishistory.Config{
+		Redis: redis.Config{URL: redistest.Single(t).Addr, Log: slog.New(slog.DiscardHandler)}, Keep: keep(), Pace: 1,
+		Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+var stores = map[string]func(testing.TB) history.Store{"File": openFile, "Redis": openRedis}
+
+// random fills a store with hits of a few series at all ages, at the borders of tiers and in the present minute, and
+// rolls it. Names are such as clients think of.
+func random(t testing.TB, rng *rand.Rand) history.Store {
+	t.Helper()
+	store := historytest.NewLedgers(historytest.Options{Keep: keep(), Now: clock, Step: func(string) {}})
+	names := []history.ID{
+		{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Value: "user=ann,\"quoted\"\nline"},
+		{Domain: "<img src=x>", Path: `back\slash`}, {Domain: "mail", Path: "from", Value: " spaced "}, {Domain: "\\.", Path: "\ttab"},
+	}
+	batches := make(map[history.Partition]map[history.Increment]uint64)
+	for range 400 {
+		id := names[rng.IntN(len(names))]
+		id.Outcome = history.Outcome(rng.IntN(history.Outcomes))
+		ages := []int64{0, 1, 5, 60, 24 * 60, 25 * 60, 7 * 1440, 8 * 1440, 30 * 1440, 37 * 1440, 38 * 1440, 400 * 1440}
+		age := ages[rng.IntN(len(ages))]
+		if age > 0 {
+			age += rng.Int64N(3) - 1
+		}
+		if rng.IntN(2) == 0 {
+			age = rng.Int64N(500 * 1440)
+		}
+		i := history.Increment{ID: id, Minute: now.Unix()/60 - age}
+		p := id.Partition()
+		if batches[p] == nil {
+			batches[p] = make(map[history.Increment]uint64)
+		}
+		batches[p][i] += 1 + uint64(rng.ExpFloat64()*float64(uint64(1)<<rng.IntN(45)))
+	}
+	for p, hits := range batches {
+		b := history.Batch{Writer: "random"}
+		for i, n := range hits {
+			i.Hits = n
+			b.Seq, b.After, b.Increments = b.Seq+1, b.Seq, []history.Increment{i}
+			if r, err := store.Apply(t.Context(), p, b); err != nil || r.Landing != history.Landed {
+				t.Fatalf("applying: %+v, %v", r, err)
+			}
+		}
+	}
+	roll(t, store)
+	return store
+}
+
+func roll(t testing.TB, store history.Store) {
+	t.Helper()
+	if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all returns the series of a store, in order.
+func all(t testing.TB, store history.Store) (found []history.Series) {
+	t.Helper()
+	always := history.Always()
+	err := store.Query(t.Context(), history.Query{From: always.From, To: always.To}, func(s history.Series) error {
+		if !s.Exact() {
+			t.Errorf("%+v is not exact (%v)", s.ID, s.Err)
+		}
+		found = append(found, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(found, func(a, b history.Series) int { return a.ID.Compare(b.ID) })
+	return found
+}
+
+// write exports a store.
+func write(t testing.TB, store history.Store, f transfer.Format) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := transfer.NewWriter(&out, f, history.Always(), now.Unix())
+	for _, s := range all(t, store) {
+		if _, err := w.Series(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func read(t testing.TB, text string, store transfer.Store) transfer.Loaded {
+	t.Helper()
+	did, err := transfer.Import(t.Context(), strings.NewReader(text), transfer.Target{Store: store, Lanes: 8, Now: clock}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return did
+}
+
+func TestWhatIsReadBackIsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(3) {
+				from := random(t, rand.New(rand.NewPCG(seed, 16)))
+				for _, format := range []transfer.Format{transfer.CSV, transfer.JSON} {
+					to := open(t)
+					text := write(t, from, format)
+					did := read(t, text, to)
+					if again := write(t, to, format); again != text {
+						t.Fatalf("seed %d: %s that was read back and written again differs at %s", seed, format, firstDifference(text, again))
+					}
+					if did.Known+did.Refused != 0 {
+						t.Errorf("seed %d: the first reading of %s did %+v", seed, format, did)
+					}
+					if did := read(t, text, to); did.Known != did.Hits || did.KnownParts != did.Parts {
+						t.Errorf("seed %d: a second reading of %s knew %d of %d hits, want all", seed, format, did.Known, did.Hits)
+					}
+					if again := write(t, to, format); again != text {
+						t.Errorf("seed %d: a second reading changed what is stored: %s", seed, firstDifference(text, again))
+					}
+				}
+			}
+		})
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.SplitAfter(a, "\n"), strings.SplitAfter(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d: %q, then %q", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, then %d", len(x), len(y))
+}
+
+// mortal is a store whose process dies at an Apply: before it or, if that landed, before anybody hears of it.
+type mortal struct {
+	history.Store
+	left *int
+}
+
+var errDead = errors.New("dead")
+
+func (m mortal) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	*m.left--
+	if *m.left <= 0 && *m.left%2 == 0 {
+		return history.Receipt{}, errDead
+	}
+	r, err := m.Store.Apply(ctx, p, b)
+	if *m.left <= 0 {
+		return history.Receipt{}, cmp.Or(err, errDead)
+	}
+	return r, err
+}
+
+func TestAReadingThatDiesAndIsRunAgainCountsEachHitOnce(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 16))
+	var text strings.Builder
+	want := make(map[history.ID]uint64)
+	text.WriteString("sum,outcome,start,width,path,domain\n")
+	for range 300 {
+		id := history.ID{Domain: "shop", Path: strconv.Itoa(rng.IntN(4)), Outcome: history.Over}
+		sum := 1 + rng.Uint64N(5000)
+		fmt.Fprintf(&text, "%d,over,%d,3600,%s,shop\n", sum, (now.Unix()/3600-1-rng.Int64N(5000))*3600, id.Path)
+		want[id] += sum
+	}
+	store := openFile(t)
+	died := 0
+	for left := 1; ; left += 1 + rng.IntN(5) {
+		if died > 1000 {
+			t.Fatal("it never comes to its end")
+		}
+		n := left
+		did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: &locked{mortal{store, &n}, make(chan struct{}, 1)}, Lanes: 8, Now: clock}, nil)
+		if err == nil {
+			if died == 0 {
+				t.Fatal("it never died")
+			}
+			t.Logf("died %d times; the last run did %+v", died, did)
+			break
+		}
+		if !errors.Is(err, errDead) {
+			t.Fatal(err)
+		}
+		died++
+	}
+	for _, s := range all(t, store) {
+		if s.Lifetime != want[s.ID] {
+			t.Errorf("%+v holds %d hits, want %d: each once", s.ID, s.Lifetime, want[s.ID])
+		}
+		delete(want, s.ID)
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing is stored of %v", want)
+	}
+}
+
+// locked lets one goroutine in at a time, as the count of deaths is no atomic.
+type locked struct {
+	mortal
+	turn chan struct{}
+}
+
+func (l *locked) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.mortal.Apply(ctx, p, b)
+}
+
+// unmovable is a store where a job fails, as it does where a series is damaged, or somebody else writes to it without a
+// pause.
+type unmovable struct {
+	history.Store
+	jobs int
+}
+
+var errUnsteady = errors.New("it changes faster than it can be read")
+
+func (u *unmovable) Roll(context.Context, history.Job) (history.Rolled, error) {
+	u.jobs++
+	return history.Rolled{}, errUnsteady
+}
+
+func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
+	t.Parallel()
+	const rows = 360 // days of 1,440 minutes: enough for a job before the end
+	var text strings.Builder
+	text.WriteString("domain,path,outcome,start,width,sum\n")
+	for day := range int64(rows) {
+		fmt.Fprintf(&text, "shop,user,within,%d,86400,1440\n", (now.Unix()/86400-10-day)*86400)
+	}
+	memory, err := filehistory.InMemory(filehistory.Config{Keep: keep(), Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close() })
+	store := &unmovable{Store: memory}
+	did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: store, Lanes: 8, Now: clock}, nil)
+	if store.jobs != 2 {
+		t.Fatalf("%d jobs ran, want one on the way and one in the end", store.jobs)
+	}
+	if !errors.Is(err, errUnsteady) || !strings.Contains(err.Error(), "everything is counted") {
+		t.Errorf("the reading ends with %v, want that of the last job, and that all is counted", err)
+	}
+	if did.Rows != rows || all(t, store)[0].Lifetime != rows*1440 {
+		t.Errorf("%d rows were laid down, want %d", did.Rows, rows)
+	}
+}
+
+func TestRowsOlderThanTheRetentionAreToldOfBeforeTheyAreLost(t *testing.T) {
+	t.Parallel()
+	const daySeconds = 24 * 60 * 60
+	today := now.Unix() - now.Unix()%daySeconds
+	keeps := keep().Ages[history.Days]
+	oldest := today - int64(keeps/time.Second) // the last day that a roll keeps begins here or later
+	file := func(ages ...int64) string {
+		text := "domain,path,outcome,start,width,sum\n"
+		for _, days := range ages {
+			text += fmt.Sprintf("shop,user,within,%d,86400,10\nshop,user,near,%[1]d,86400,3\n", oldest-days*daySeconds)
+		}
+		return text
+	}
+	for _, c := range []struct {
+		days     int64 // before the oldest day that is kept
+		warning  string
+		mistakes string
+	}{
+		{days: 0},
+		{days: 1, warning: "2 rows with 10 hits have become older than HISTORY_RETENTION, 87600h0m0s"},
+		{days: 7, warning: "2 rows with 10 hits"},
+		{days: 8, mistakes: "line 4: column start: 2016-11-15T00:00:00Z is older than HISTORY_RETENTION, 87600h0m0s"},
+	} {
+		store := openFile(t)
+		did, err := transfer.Import(t.Context(), strings.NewReader(file(-1, c.days)), transfer.Target{Store: store, Lanes: 1, Now: clock, Retention: keeps}, nil)
+		if c.mistakes != "" {
+			if err == nil || !strings.Contains(err.Error(), c.mistakes) {
+				t.Errorf("%d days too old: %v, want %q", c.days, err, c.mistakes)
+			}
+			continue
+		}
+		if err != nil || !strings.HasPrefix(strings.Join(did.Warnings, "\n"), c.warning) || c.warning == "" && did.Warnings != nil {
+			t.Errorf("%d days too old: the warnings are %q, %v; want %q", c.days, did.Warnings, err, c.warning)
+		}
+		for _, s := range all(t, store) {
+			if lost := s.Expired > 0; lost != (c.warning != "") {
+				t.Errorf("%d days too old: %d hits have expired, and the warnings are %q", c.days, s.Expired, did.Warnings)
+			}
+		}
+	}
+}
