@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/strutil"
+)
+
+// maxTokens is how many tokens a query may have. Prometheus's parser takes a time that grows with their square, its
+// evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
+const maxTokens = 5000
+
+// maxPatterns is how many instructions the patterns of a query may have, all together. Each takes some 100 bytes.
+const maxPatterns = 500_000
+
+// Fits returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
+// much memory and time once they are compiled, which the parser does. Whatever parses what a request brings is to ask
+// before; Instant and Range do. It says nothing of what is wrong with the text otherwise.
+func Fits(text string) error {
+	lexer := parser.Lex(text)
+	left := maxPatterns
+	for n := 0; n <= maxTokens; n++ {
+		var item parser.Item
+		lexer.NextItem(&item)
+		switch item.Typ {
+		case parser.EOF, parser.ERROR:
+			return nil
+		case parser.STRING: // may be a pattern
+			pattern, err := strutil.Unquote(item.Val)
+			if err != nil {
+				return nil // the parser says so
+			}
+			if left -= instructions(pattern); left < 0 {
+				return fmt.Errorf("the patterns of the query repeat too much, or have too many classes: at most %d steps are "+
+					"compiled: ask in several queries", maxPatterns)
+			}
+		}
+	}
+	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
+}
+
+var repeat = regexp.MustCompile(`\{([0-9]+)(?:,([0-9]*))?\}`)
+
+// instructions returns how many a pattern is compiled to at most, where a class of characters, which takes more memory
+// and time than they do, stands for many: most where case may be folded. It may be far fewer.
+func instructions(pattern string) int {
+	const most = 1000 // however repeats are nested, more is an error in a pattern
+	times, class := 1, 500
+	for _, found := range repeat.FindAllStringSubmatch(pattern, -1) {
+		for _, bound := range found[1:] {
+			if n, err := strconv.Atoi(bound); err == nil && n > 1 {
+				times = min(times*min(n, most), most)
+			}
+		}
+	}
+	if strings.Contains(pattern, "(?") {
+		class = 5000
+	}
+	classes := strings.Count(pattern, "[") + strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
+	return len(pattern)*times + class*classes
+}
+
+// steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
+// keeps of each would be more than the bound on samples: it does not count that.
+func steps(s *parser.EvalStmt, most int) (int, error) {
+	left := int64(most)
+	take := func(span, step time.Duration) {
+		if left -= 1; step > 0 {
+			left -= int64(span / step)
+		}
+	}
+	span := max(s.End.Sub(s.Start), 0)
+	take(span, s.Interval)
+	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
+		sub, is := n.(*parser.SubqueryExpr)
+		if !is {
+			return nil
+		}
+		all := add(span, sub.Range)
+		for _, outer := range path {
+			if o, is := outer.(*parser.SubqueryExpr); is {
+				all = add(all, o.Range)
+			}
+		}
+		step := sub.Step
+		if step == 0 {
+			step = subqueryStep * time.Millisecond
+		}
+		take(all, step)
+		return nil
+	})
+	if left < 0 {
+		return 0, promql.ErrTooManySamples(where)
+	}
+	return most - int(left), nil
+}
+
+// add returns the sum of two spans, which are not negative, or the longest there is.
+func add(a, b time.Duration) time.Duration {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return 1<<63 - 1
+}

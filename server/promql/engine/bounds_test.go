@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// decade is a history of as many series as a test wants, all with the points of one ledger: ten years by the day, and
+// what is finer. It would take minutes to land.
+type decade struct {
+	history.Store
+	of     *history.Ledger
+	series int
+	each   func(n int) // called before each series
+}
+
+func newDecade(t testing.TB, series int, each func(n int)) *decade {
+	d := &decade{of: new(history.Ledger), series: series, each: each}
+	last := someday.Unix() / minute
+	for _, c := range []struct{ days, apart int64 }{{3650, 1440}, {30, 60}, {7, 5}, {1, 1}} {
+		for at := last - c.days*1440; at <= last; at += c.apart {
+			if _, err := d.of.Count(d.of, at, 3); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep := history.DefaultKeep()
+	d.of.Roll(&keep, someday.Unix())
+	return d
+}
+
+func (d *decade) Query(_ context.Context, q history.Query, yield func(history.Series) error) error {
+	for n := range d.series {
+		d.each(n)
+		if err := yield(d.of.Series(history.ID{Domain: "shop", Path: fmt.Sprint(n)}, q.From, q.To)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decade) engine(change func(*Config)) *Engine {
+	c := Config{Store: d, Now: func() time.Time { return someday }, MaxSamples: 1_000_000, Timeout: time.Hour}
+	change(&c)
+	return New(c)
+}
+
+// live returns how many bytes are in use.
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Ten years of 10,000 series are 120 million samples. The query ends with Prometheus's error, and at no time has held more
+// than its bound.
+func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
+	var most, before int64
+	reads := 0
+	d := newDecade(t, 10_000, func(n int) {
+		if reads++; reads%34 == 0 {
+			most = max(most, live()-before)
+		}
+	})
+	const bound = 1_000_000
+	e := d.engine(func(c *Config) { c.MaxSamples = bound })
+	for _, text := range []string{"weir_hits_total", "sum(rate(weir_hits_total[1d]))", `{__name__=~".+"}`,
+		"weir_hits_total - weir_hits_total offset 30d + weir_hits_total offset 1y", "weir_hits_total smoothed"} {
+		before, most, reads = live(), 0, 0
+		q, err := e.Range(t.Context(), text, someday.AddDate(-10, 0, 0), someday, 8*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := q.Exec(t.Context())
+		if want := promql.ErrTooManySamples(where); result.Err != want {
+			t.Errorf("%s ends with %v, want %v", text, result.Err, want)
+		}
+		q.Close()
+		t.Logf("%s: %d series read, at most %.1f MB held; the bound is %.1f MB", text, reads, float64(most)/1e6, float64(bound*sampleSize)/1e6)
+		if most > 2*bound*int64(sampleSize) {
+			t.Errorf("%s: %d bytes were in use, twice its bound and more: a process that limits must not run out of memory", text, most)
+		}
+	}
+}
+
+// Names take memory as samples do, in queries and in lists of labels.
+func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
+	d := newDecade(t, 100_000, func(int) {})
+	d.of = new(history.Ledger)
+	if _, err := d.of.Count(d.of, someday.Unix()/minute-10, 1); err != nil {
+		t.Fatal(err)
+	}
+	e := d.engine(func(c *Config) { c.MaxSamples = 100_000 })
+	want := promql.ErrTooManySamples(where)
+	if r := instant(t, e, "count(weir_hits_total)", someday.Unix()); r.Err != want {
+		t.Errorf("a count of 100,000 series ends with %v, want %v", r.Err, want)
+	}
+	q, err := e.Querier(0, someday.UnixMilli())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := q.LabelValues(t.Context(), "path", nil); !errors.Is(err, want) {
+		t.Errorf("a list of 100,000 paths ends with %v, want %v", err, want)
+	}
+	if values, _, err := q.LabelValues(t.Context(), "domain", nil); err != nil || len(values) != 1 {
+		t.Errorf("the one domain of 100,000 series: %v, %v", values, err)
+	}
+}
+
+// Each of these would make names of terabytes, of one series.
+func TestNamesThatAreMadeAreBoundedAsSamplesAre(t *testing.T) {
+	d := newDecade(t, 100, func(int) {})
+	e := d.engine(func(*Config) {})
+	want := promql.ErrTooManySamples(where)
+	nested := func(inner, call, more string) string {
+		return strings.Repeat(call+"(", 40) + inner + strings.Repeat(more, 40)
+	}
+	for _, inner := range []string{"weir_hits_peak", `label_replace(vector(1), "path", "x", "", "")`} {
+		for _, text := range []string{
+			nested(inner, "label_join", `, "path", "", "path", "path")`),
+			nested(inner, "label_replace", `, "path", "$0$0", "path", ".*")`),
+			"sum(" + nested(inner, "label_join", `, "path", "-", ("path"), "path")`) + ") or vector(1)",
+			`label_join(` + inner + `, "path", "` + strings.Repeat("x", 100_000) + strings.Repeat(`", "path`, 200) + `")`,
+		} {
+			if r := instant(t, e, text, someday.Unix()); r.Err != want {
+				t.Errorf("%.60s… ends with %v, want %v: a process that limits must not run out of memory", text, r.Err, want)
+			}
+		}
+	}
+	many := `count(label_replace(weir_hits_peak, "a", "` + strings.Repeat("x", 100_000) + `", "", ""))`
+	if r := instant(t, newDecade(t, 1_000, func(int) {}).engine(func(*Config) {}), many, someday.Unix()); r.Err != want {
+		t.Errorf("100 KB for each of 1,000 series end with %v, want %v", r.Err, want)
+	}
+	for _, text := range []string{`count_values("` + strings.Repeat("x", 20_000) + `", vector(time()))`, `count_values("v", weir_hits_peak)`} {
+		q, err := newDecade(t, 50, func(int) {}).engine(func(*Config) {}).Range(t.Context(), text, someday.Add(-3000*time.Minute), someday, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := q.Exec(t.Context()); r.Err != want {
+			t.Errorf("%.30s… makes a series at each of 3,000 moments, and ends with %v, want %v", text, r.Err, want)
+		}
+		q.Close()
+	}
+	if r := instant(t, e, `count_values("v", weir_hits_peak)`, someday.Unix()); r.Err != nil {
+		t.Errorf("the values of 100 series at a moment: %v", r.Err)
+	}
+	few := "count(" + strings.Repeat("label_replace(", 12) + "weir_hits_peak" + strings.Repeat(`, "path", "$1", "path", "(.*)")`, 12) + ")"
+	if r := instant(t, e, few, someday.Unix()); r.Err != nil {
+		t.Errorf("twelve labels made of one of 100 series: %v", r.Err)
+	}
+}
+
+func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
+	e := newPast(t, inMemory, history.DefaultKeep()).engine()
+	for _, text := range []string{"1" + strings.Repeat("+1", 500_000), strings.Repeat("-", 1_000_000) + "1",
+		strings.Repeat("abs(", 300_000) + "x" + strings.Repeat(")", 300_000), strings.Repeat("(", 300_000)} {
+		if _, err := e.Instant(t.Context(), text, someday); err == nil || !strings.Contains(err.Error(), "tokens") {
+			t.Errorf("%s… is answered with %v, want that it is too long", text[:10], err)
+		}
+	}
+	if err := Fits(`weir_hits_total{path=~"` + strings.Repeat("a|", 200_000) + `"}`); err != nil {
+		t.Errorf("a long list in one pattern: %v: Grafana writes these", err)
+	}
+	for _, pattern := range []string{strings.Repeat("b{1000}", 100), "(" + strings.Repeat("b", 600) + "){30}{30}", `(?i)` + strings.Repeat(`\\pL`, 110),
+		strings.Repeat("[^a]", 1100), `\x7b1000}` + strings.Repeat(`c\x7b1000}`, 200)} {
+		for _, text := range []string{`{path=~"` + pattern + `"}`, `label_replace(x, "a", "$0", "path", "` + pattern + `")`} {
+			if err := Fits(text); err == nil || !strings.Contains(err.Error(), "patterns") {
+				t.Errorf("%.60s… is answered with %v, want that its patterns are too many: a process that limits must not run out of memory", text, err)
+			}
+		}
+	}
+	if err := Fits(`{path=~"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|/v[0-9]/.{1,64}"}`); err != nil {
+		t.Errorf("a pattern as people write them: %v", err)
+	}
+	for _, text := range []string{"max_over_time(vector(1)[100y:1s])", "max_over_time(max_over_time(vector(1)[1y:1y])[290y:1ms])",
+		"sum_over_time(sum_over_time(vector(1)[1d:1d])[100y:1s] @ 0)"} {
+		if r := instant(t, e, text, someday.Unix()); r.Err != promql.ErrTooManySamples(where) {
+			t.Errorf("%s ends with %v, want that it would need too many samples", text, r.Err)
+		}
+	}
+	if _, err := e.Range(t.Context(), "1", someday, someday.Add(time.Hour), 0); err == nil {
+		t.Error("a step of 0 is accepted: it would never end")
+	}
+}
+
+// The error is the same wherever the query is when its time is over, or nobody waits any more.
+func TestAQueryEndsWithItsTimeOrItsCaller(t *testing.T) {
+	d := newDecade(t, 50, func(int) {})
+	const text = "sum(rate(weir_hits_total[1d]))"
+	ctx, cancel := context.WithCancel(t.Context())
+	d.each = func(n int) {
+		if n == 7 {
+			cancel()
+		} else if n > 7 {
+			t.Errorf("series %d is read of a query that is canceled", n)
+		}
+	}
+	e := d.engine(func(*Config) {})
+	exec := func(e *Engine, ctx context.Context) error {
+		q, err := e.Instant(ctx, text, someday)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		return q.Exec(ctx).Err
+	}
+	var gone promql.ErrQueryCanceled
+	if err := exec(e, ctx); !errors.As(err, &gone) {
+		t.Errorf("a query whose caller leaves while it reads ends with %v, want a %T", err, gone)
+	}
+	if err := exec(e, ctx); !errors.As(err, &gone) {
+		t.Errorf("a query whose caller has gone ends with %v, want a %T", err, gone)
+	}
+
+	var late promql.ErrQueryTimeout
+	d.each = func(int) {}
+	if err := exec(d.engine(func(c *Config) { c.Timeout = time.Nanosecond }), t.Context()); !errors.As(err, &late) {
+		t.Errorf("a query without time ends with %v, want a %T", err, late)
+	}
+	over := make(chan struct{})
+	d.each = func(n int) {
+		if n == 7 {
+			<-over
+		}
+	}
+	late = ""
+	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	context.AfterFunc(ctx, func() { close(over) })
+	if err := exec(e, ctx); !errors.As(err, &late) {
+		t.Errorf("a query whose time is over while it reads ends with %v, want a %T", err, late)
+	}
+
+	d.each = func(int) {}
+	q, err := e.Instant(t.Context(), text, someday)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.each = func(n int) {
+		if n == 7 {
+			q.Cancel()
+		}
+	}
+	if err := q.Exec(t.Context()).Err; !errors.As(err, &gone) {
+		t.Errorf("a query that is canceled ends with %v, want a %T", err, gone)
+	}
+}
+
+// broken is a store that does not answer.
+type broken struct{ history.Store }
+
+var errBroken = errors.New("redis 10.0.0.1:6379: connection refused")
+
+func (broken) Query(context.Context, history.Query, func(history.Series) error) error {
+	return errBroken
+}
+
+func TestAStoreThatFailsIsAnErrorOfTheStorage(t *testing.T) {
+	e := New(Config{Store: broken{}, Now: func() time.Time { return someday }, MaxSamples: 1000, Timeout: time.Hour})
+	var failed promql.ErrStorage
+	if err := instant(t, e, "weir_hits_total", someday.Unix()).Err; !errors.As(err, &failed) || !strings.Contains(err.Error(), errBroken.Error()) {
+		t.Errorf("the query ends with %v, want a %T that says why", err, failed)
+	}
+}

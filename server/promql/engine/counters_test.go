@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// The table of what Grafana asks, over 70 days in all tiers, of a busy and a sparse series.
+func TestWhatIsAskedBetweenBordersOfBucketsIsExact(t *testing.T) {
+	p := seventyDays(t, history.DefaultKeep())
+	e, now := p.engine(), p.clock.Load()
+	midnight := now / day * day
+	for _, c := range []struct {
+		text           string // with the selector
+		from, to, step int64
+		width          int64   // of the window that ends at each moment; all of the past if 0
+		per            float64 // what the hits of the window are to be divided by
+		offset         int64   // how much earlier it ends
+	}{
+		{"increase(%s[1d])", midnight - 60*day, midnight, day, day, 1, 0},
+		{"increase(%s[30d])", midnight - 30*day, midnight, day, 30 * day, 1, 0},
+		{"increase(%s[1h])", midnight - 25*day, midnight - 5*day, hour, hour, 1, 0},
+		{"increase(%s[5m])", midnight - 42*hour, midnight + 9*hour, 5 * minute, 5 * minute, 1, 0},
+		{"increase(%s[1m])", midnight + hour, midnight + 10*hour, minute, minute, 1, 0},
+		{"delta(%s[1h])", midnight - 25*day, midnight - 5*day, hour, hour, 1, 0},
+		{"increase(((%s[1h])))", midnight - 25*day, midnight - 20*day, hour, hour, 1, 0},
+		{"increase(%s[1d] anchored)", midnight - 60*day, midnight, day, day, 1, 0},
+		{"increase(%s[1d] smoothed)", midnight - 60*day, midnight, day, day, 1, 0},
+		{"rate(%s[1d])", midnight - 60*day, midnight, day, day, day, 0},
+		{"%s", midnight - 45*day, midnight - 35*day, day, 0, 1, 0},
+		{"%s smoothed", midnight - 45*day, midnight - 35*day, day, 0, 1, 0},
+		{"sum_over_time(increase(%s[1h])[1d:1h])", midnight - 25*day, midnight - 20*day, day, day, 1, 0},
+		{"increase(%s[1h] offset 20d)", midnight - 2*day, midnight, hour, hour, 1, 20 * day},
+		{"increase(%s[7d] offset -7d)", midnight - 60*day, midnight - 40*day, day, 7 * day, 1, -7 * day},
+	} {
+		for _, id := range []history.ID{busy, sparse} {
+			text := fmt.Sprintf(c.text, selectorOf(id))
+			points := curve(t, e, text, c.from, c.to, c.step)
+			for at := c.from; at <= c.to; at += c.step {
+				got, found := points[at]
+				if !found {
+					t.Fatalf("%s has a gap at %d", text, at)
+				}
+				begin, end := at-c.offset-c.width, at-c.offset
+				if c.width == 0 {
+					begin = 0
+				}
+				exact(t, fmt.Sprintf("%s at %d", text, at), got, float64(p.between(id, begin, end))/c.per)
+			}
+		}
+	}
+}
+
+func TestMomentsAndDifferencesAreExact(t *testing.T) {
+	p := seventyDays(t, history.DefaultKeep())
+	e, now := p.engine(), p.clock.Load()
+	midnight := now / day * day
+	for _, id := range []history.ID{busy, sparse} {
+		s := selectorOf(id)
+		all := func(until int64) float64 { return float64(p.between(id, 0, until)) }
+		for _, c := range []struct {
+			text string
+			at   int64
+			want float64
+		}{
+			{s, now, all(now + minute)},
+			{s + " @ " + fmt.Sprint(midnight-50*day), now, all(midnight - 50*day)},
+			{s + " @ end()", now, all(now + minute)},
+			{"increase(" + s + "[10d] @ " + fmt.Sprint(midnight-40*day) + ")", now, all(midnight-40*day) - all(midnight-50*day)},
+			{s + " - " + s + " offset 30d", midnight, all(midnight) - all(midnight-30*day)},
+			{"max_over_time(" + s + "[5d:1d])", midnight - 40*day, all(midnight - 40*day)},
+			{"increase(" + s + "[100d])", midnight, all(midnight)},
+			{"increase(" + s + "[10y])", midnight, all(midnight)},
+			{"sum(increase(" + s + "[30d]))", midnight, all(midnight) - all(midnight-30*day)},
+		} {
+			exact(t, c.text, one(t, e, c.text, c.at), c.want)
+		}
+	}
+}
+
+// Zoomed out so far that no bucket ends in a window, a rate is the mean of its bucket, without a gap.
+func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
+	p := seventyDays(t, history.DefaultKeep())
+	e := p.engine()
+	midnight := p.clock.Load() / day * day
+	for _, id := range []history.ID{busy, sparse} {
+		from := midnight - 20*day
+		points := curve(t, e, "rate("+selectorOf(id)+"[5m])", from+5*minute, from+5*day, 5*minute)
+		if len(points) != 5*day/(5*minute) {
+			t.Errorf("%v: %d points in five days by five minutes, want %d: hours are no reason for a gap", id, len(points), 5*day/(5*minute))
+		}
+		var sum float64
+		for at, f := range points {
+			sum += f * 5 * minute
+			begin := (at - 1) / hour * hour
+			if want := float64(p.between(id, begin, begin+hour)) / hour; !near(f, want) {
+				t.Errorf("%v at %d: rate %v, want %v, that of its hour", id, at, f, want)
+			}
+		}
+		if want := p.between(id, from, from+5*day); rounded(sum) != want {
+			t.Errorf("%v: the rates of five days add up to %v hits, want %d: none is missing or counted twice", id, sum, want)
+		}
+		for text, step := range map[string]int64{selectorOf(id): 5 * minute, "rate(" + selectorOf(id) + "[5m])": hour} {
+			if got, want := len(curve(t, e, text, midnight-45*day, midnight-35*day, step)), int(10*day/step)+1; got != want {
+				t.Errorf("%s, 35 to 45 days ago: %d points, want %d", text, got, want)
+			}
+		}
+	}
+}
+
+// irate wants two samples in its window, and there are none inside an hour.
+func TestIrateInsideBucketsIsEmpty(t *testing.T) {
+	p := seventyDays(t, history.DefaultKeep())
+	at := p.clock.Load()/day*day - 20*day + 30*minute
+	if v, err := instant(t, p.engine(), "irate("+selectorOf(busy)+"[5m])", at).Vector(); err != nil || len(v) != 0 {
+		t.Errorf("irate inside an hour is %v (%v), want nothing", v, err)
+	}
+}
+
+func TestBeforeTheFirstHitAndInTheFutureThereIsNothing(t *testing.T) {
+	p := newPast(t, inMemory, history.DefaultKeep())
+	now := p.clock.Load()
+	first := now/minute - 40
+	p.land(history.Increment{ID: busy, Minute: first, Hits: 5}, history.Increment{ID: busy, Minute: first + 10, Hits: 6})
+	e, s := p.engine(), selectorOf(busy)
+	for _, c := range []struct {
+		text string
+		at   int64
+		want []float64
+	}{
+		{s, 4, nil},
+		{s, first*minute - 1, nil},
+		{s, first * minute, []float64{0}},
+		{s, first*minute + minute, []float64{5}},
+		{s, now, []float64{11}},
+		{s, now + 4*minute, []float64{11}},
+		{s, now + 5*minute, nil},
+		{s, now + 400*day, nil},
+		{"increase(" + s + "[5m])", first*minute - 1, nil},
+		{"increase(" + s + "[1h])", now, []float64{11}},
+		{"increase(" + s + "[5m])", now + 6*minute, nil},
+		{"increase(" + s + "[5m])", now + 400*day, nil},
+		{"weir_hits_peak", first*minute - 1, nil},
+		{"weir_hits_peak", first * minute, []float64{5}},
+		{"weir_hits_peak", first*minute + minute, []float64{0}},
+		{"weir_hits_peak", now + 5*minute, nil},
+		{"1+1", 4, nil},
+	} {
+		v, err := instant(t, e, c.text, c.at).Vector()
+		if c.text == "1+1" {
+			if got, err := instant(t, e, c.text, c.at).Scalar(); err != nil || got.V != 2 {
+				t.Errorf("1+1 in 1970 is %v (%v): Grafana asks this to know whether anyone is there", got, err)
+			}
+			continue
+		}
+		if err != nil || len(v) != len(c.want) || len(v) == 1 && v[0].F != c.want[0] {
+			t.Errorf("%s at %d: %v (%v), want %v", c.text, c.at-now, v, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/backend/redis"
+)
+
+const (
+	minute = 60
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// past is a history under test, its clock, and all that it was told, by the minute.
+type past struct {
+	t     testing.TB
+	clock atomic.Int64                 // Unix seconds
+	step  atomic.Pointer[func(string)] // what the store calls at each step
+	store history.Store
+	seqs  map[history.Partition]uint64
+	hits  map[history.ID]map[int64]uint64
+}
+
+// someday is where clocks of the tests stand at first: not the start of any bucket.
+var someday = time.Date(2026, 11, 23, 10, 17, 42, 0, time.UTC)
+
+// forever keeps minutes as they are.
+func forever() history.Keep {
+	const ages = 10_000 * 24 * time.Hour
+	return history.Keep{Ages: [history.Tiers]time.Duration{ages, ages, ages, ages}, MaxPoints: math.MaxInt32}
+}
+
+// opener opens an empty store for a past.
+type opener func(p *past, keep history.Keep) (history.Store, error)
+
+func inMemory(p *past, keep history.Keep) (history.Store, error) {
+	return filehistory.InMemory(filehistory.Config{Keep: keep, Now: p.now, Step: p.steps})
+}
+
+func inFile(p *past, keep history.Keep) (history.Store, error) {
+	return filehistory.Open(filehistory.Config{Dir: p.t.TempDir(), Keep: keep, Now: p.now, Step: p.steps})
+}
+
+// inRedis starts a server of its own.
+func inRedis(p *past, keep history.Keep) (history.Store, error) {
+	server := redistest.Single(p.t)
+	log := slog.New(slog.DiscardHandler)
+	return redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: time.Minute, Log: log}, Pace: 1, Keep: keep,
+		Step: p.steps, Now: func() string { return strconv.FormatInt(p.now().UnixMicro(), 10) }})
+}
+
+// newPast returns an empty history.
+func newPast(t testing.TB, open opener, keep history.Keep) *past {
+	p := &past{t: t, seqs: make(map[history.Partition]uint64), hits: make(map[history.ID]map[int64]uint64)}
+	p.clock.Store(someday.Unix())
+	s, err := open(p, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, is := s.(io.Closer); is {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	p.store = s
+	return p
+}
+
+func (p *past) now() time.Time { return time.Unix(p.clock.Load(), 0).UTC() }
+
+func (p *past) steps(name string) {
+	if f := p.step.Load(); f != nil {
+		(*f)(name)
+	}
+}
+
+// land tells the history, and remembers.
+func (p *past) land(increments ...history.Increment) {
+	p.t.Helper()
+	batches := make(map[history.Partition][]history.Increment)
+	flush := func(to history.Partition) {
+		p.seqs[to]++
+		b := history.Batch{Writer: "w", Seq: p.seqs[to], After: p.seqs[to] - 1, Increments: batches[to]}
+		if _, err := p.store.Apply(context.Background(), to, b); err != nil {
+			p.t.Fatal(err)
+		}
+		batches[to] = nil
+	}
+	for _, i := range increments {
+		to := i.ID.Partition()
+		if batches[to] = append(batches[to], i); len(batches[to]) == history.MaxBatch {
+			flush(to)
+		}
+		if p.hits[i.ID] == nil {
+			p.hits[i.ID] = make(map[int64]uint64)
+		}
+		p.hits[i.ID][i.Minute] += i.Hits
+	}
+	for to, rest := range batches {
+		if len(rest) > 0 {
+			flush(to)
+		}
+	}
+}
+
+// roll runs the job.
+func (p *past) roll() {
+	p.t.Helper()
+	if _, err := p.store.Roll(context.Background(), history.Job{Now: p.now()}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// between returns how many hits a series had from one moment to another, both at the start of a minute.
+func (p *past) between(id history.ID, from, to int64) (sum uint64) {
+	for at, hits := range p.hits[id] {
+		if from <= at*minute && at*minute < to {
+			sum += hits
+		}
+	}
+	return sum
+}
+
+// engine returns an engine over the history, with wide bounds that a test may change.
+func (p *past) engine(change ...func(*Config)) *Engine {
+	c := Config{Store: p.store, Now: p.now, MaxSamples: 50_000_000, Timeout: time.Hour}
+	for _, f := range change {
+		f(&c)
+	}
+	return New(c)
+}
+
+// instant returns the answer to a query for a moment, in Unix seconds.
+func instant(t testing.TB, e *Engine, text string, at int64) *promql.Result {
+	t.Helper()
+	q, err := e.Instant(context.Background(), text, time.Unix(at, 0))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	t.Cleanup(q.Close)
+	return q.Exec(context.Background())
+}
+
+// curve returns the answer to a query for moments, which must be at most one series: its values by moment.
+func curve(t testing.TB, e *Engine, text string, from, to, step int64) map[int64]float64 {
+	t.Helper()
+	q, err := e.Range(context.Background(), text, time.Unix(from, 0), time.Unix(to, 0), time.Duration(step)*time.Second)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	t.Cleanup(q.Close)
+	result := q.Exec(context.Background())
+	m, err := result.Matrix()
+	if err != nil || len(m) > 1 {
+		t.Fatalf("%s: %d series, error %v", text, len(m), err)
+	}
+	points := make(map[int64]float64)
+	for _, s := range m {
+		for _, f := range s.Floats {
+			points[f.T/1000] = f.F
+		}
+	}
+	return points
+}
+
+// one returns the value of a query for a moment that has exactly one.
+func one(t testing.TB, e *Engine, text string, at int64) float64 {
+	t.Helper()
+	v, err := instant(t, e, text, at).Vector()
+	if err != nil || len(v) != 1 {
+		t.Fatalf("%s at %d: %v, error %v, want one value", text, at, v, err)
+	}
+	return v[0].F
+}
+
+// exact wants a value to be what was counted.
+func exact(t testing.TB, what string, got, want float64) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is %v, want %v: between borders of buckets it is to be exact", what, got, want)
+	}
+}
+
+// near reports whether two floats are the same but for rounding.
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
+
+// selectorOf returns PromQL that selects a series' counter.
+func selectorOf(id history.ID) string {
+	i := counter(id)
+	return fmt.Sprintf("%s{domain=%q,path=%q,outcome=%q,value=%q}", i.metric, i.domain, i.path, i.outcome, i.value)
+}
+
+var (
+	busy   = history.ID{Domain: "shop", Path: "user/path=%2Fpay"}
+	sparse = history.ID{Domain: "shop", Path: "user", Outcome: history.Over}
+)
+
+// seventyDays is a history of a busy and of a sparse series.
+func seventyDays(t testing.TB, keep history.Keep) *past {
+	p := newPast(t, inMemory, keep)
+	last := p.clock.Load() / minute
+	var all []history.Increment
+	for m := last - 70*day/minute; m <= last; m++ {
+		if m%3 != 0 && m > last-3*day/minute || m%11 == 0 {
+			all = append(all, history.Increment{ID: busy, Minute: m, Hits: uint64(20 + (m*7919)%31)})
+		}
+		if m%3001 == 0 {
+			all = append(all, history.Increment{ID: sparse, Minute: m, Hits: 2})
+		}
+	}
+	p.land(all...)
+	p.roll()
+	return p
+}
+
+// rounded returns a float as the integer that it is next to, as sums of rates are not quite integers.
+func rounded(f float64) uint64 { return uint64(math.Round(f)) }

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// errEnough ends the reading of names.
+var errEnough = errors.New("there are as many as were asked for")
+
+// LabelValues implements [storage.LabelQuerier]. Of series it reads nothing but the names, so that those without a
+// sample in the time that is asked for are among them.
+func (q *querier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) (
+	[]string, annotations.Annotations, error) {
+	return q.collect(ctx, hints, matchers, func(i identity, add func(string) error) error {
+		if value := i.get(name); value != "" {
+			return add(value)
+		}
+		return nil
+	})
+}
+
+// LabelNames implements [storage.LabelQuerier], as LabelValues does.
+func (q *querier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) (
+	[]string, annotations.Annotations, error) {
+	return q.collect(ctx, hints, matchers, func(i identity, add func(string) error) (err error) {
+		i.each(func(name, _ string) {
+			if err == nil {
+				err = add(name)
+			}
+		})
+		return err
+	})
+}
+
+// collect gathers strings from the names of all series that match, each once and in order.
+func (q *querier) collect(ctx context.Context, hints *storage.LabelHints, matchers []*labels.Matcher,
+	pick func(i identity, add func(string) error) error) ([]string, annotations.Annotations, error) {
+	defer func(before int) { q.held = before }(q.held)
+	seen := make(map[string]bool)
+	add := func(text string) error {
+		if seen[text] {
+			return nil
+		}
+		seen[text] = true
+		if hints.AllowsEarlyStop() && len(seen) >= hints.Limit {
+			return errEnough
+		}
+		return q.hold((64 + len(text)) / sampleSize)
+	}
+	look := func(i identity) error {
+		if i.matches(matchers) {
+			return pick(i, add)
+		}
+		return nil
+	}
+	err := q.eachLimit(func(i identity, _ uint64) error { return look(i) })
+	if query, any := asks(matchers); any && err == nil {
+		err = q.ask(ctx, query, func(s history.Series) error {
+			if s.Unnamed {
+				q.remarks.damage(s.Err)
+				return nil
+			}
+			if err := look(counter(s.ID)); err != nil {
+				return err
+			}
+			return look(peak(s.ID))
+		})
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, q.remarks.annotations(), err
+	}
+	found, _ := hints.ApplyLimit(slices.Sorted(maps.Keys(seen)))
+	return found, q.remarks.annotations(), nil
+}

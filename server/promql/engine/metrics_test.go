@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// rules are what is in force in the tests.
+func rules() []*descriptors.Rule {
+	minutely := descriptors.Limit{Requests: 10, Window: time.Minute, Unit: descriptors.Minute, Multiplier: 1}
+	alike := minutely
+	alike.Algorithm = descriptors.FixedWindow
+	return []*descriptors.Rule{{Domain: "shop", Path: "user", Limits: []descriptors.Limit{minutely, alike,
+		{Requests: 500, Window: time.Hour, Unit: descriptors.Hour, Multiplier: 1}}}, {Domain: "mail", Path: "free", Unlimited: true}}
+}
+
+// few is a small history of all metrics.
+func few(t testing.TB) (*past, *Engine) {
+	p := newPast(t, inMemory, history.DefaultKeep())
+	m := p.clock.Load()/minute - 10
+	for n, id := range []history.ID{{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Outcome: history.Over},
+		{Domain: "shop", Path: "user", Outcome: history.Near}, {Domain: "shop", Path: "user", Outcome: history.Shadow},
+		{Domain: "shop", Path: "user", Outcome: history.Degraded, Value: "ann"}, {Domain: "mail", Path: "path=%2F", Value: "{x=\"y\"}\n"},
+		{Domain: "", Path: ""}} {
+		p.land(history.Increment{ID: id, Minute: m, Hits: uint64(n) + 1}, history.Increment{ID: id, Minute: m + 2, Hits: 1})
+	}
+	return p, p.engine(func(c *Config) { c.Rules = rules })
+}
+
+func TestSelectorsFindWhatTheyName(t *testing.T) {
+	p, e := few(t)
+	for text, want := range map[string][]string{
+		"weir_hits_total": {`{__name__="weir_hits_total", domain="mail", outcome="within", path="path=%2F", value="{x=\"y\"}\n"} 7`,
+			`{__name__="weir_hits_total", domain="shop", outcome="degraded", path="user", value="ann"} 6`,
+			`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`,
+			`{__name__="weir_hits_total", domain="shop", outcome="within", path="user"} 2`,
+			`{__name__="weir_hits_total", outcome="within"} 8`},
+		`weir_near_hits_total`:                         {`{__name__="weir_near_hits_total", domain="shop", path="user"} 4`},
+		`{domain="shop",__name__=~".*shadow.*"}`:       {`{__name__="weir_shadow_hits_total", domain="shop", path="user"} 5`},
+		`weir_hits_total{value="ann"}`:                 {`{__name__="weir_hits_total", domain="shop", outcome="degraded", path="user", value="ann"} 6`},
+		`weir_hits_total{value!="",domain!="mail"}`:    {`{__name__="weir_hits_total", domain="shop", outcome="degraded", path="user", value="ann"} 6`},
+		`weir_hits_total{value="",outcome!="within"}`:  {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`},
+		`weir_hits_total{domain=""}`:                   {`{__name__="weir_hits_total", outcome="within"} 8`},
+		`weir_hits_total{domain="shop",domain="mail"}`: nil,
+		`weir_hits_total{domain="shop",domain=~"m.*"}`: nil,
+		`weir_hits_total{pod="x"}`:                     nil,
+		`weir_hits_total{pod="",outcome="over"}`:       {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`},
+		`weir_hits_total{outcome="near"}`:              nil,
+		`weir_near_hits_total{outcome="near"}`:         nil,
+		`weir_hits_peak{outcome="near"} offset 8m`:     {`{__name__="weir_hits_peak", domain="shop", outcome="near", path="user"} 1`},
+		`max_over_time(weir_hits_peak{outcome=~"near|shadow"}[1h])`: {`{domain="shop", outcome="near", path="user"} 3`,
+			`{domain="shop", outcome="shadow", path="user"} 4`},
+		`weir_limit_requests`: {`{__name__="weir_limit_requests", domain="shop", limit="10/minute", path="user"} 10`,
+			`{__name__="weir_limit_requests", domain="shop", limit="500/hour", path="user"} 500`},
+		`weir_limit_requests{limit=~".*hour"} offset 5y`: {`{__name__="weir_limit_requests", domain="shop", limit="500/hour", path="user"} 500`},
+		`weir_limit_requests offset -6m`:                 nil,
+		`up`:                                             nil,
+		`sum by (domain, path) (weir_hits_total{outcome="over"}) / on(domain, path) group_right weir_limit_requests{limit="10/minute"}`: {
+			`{domain="shop", limit="10/minute", path="user"} 0.3`},
+	} {
+		v, err := instant(t, e, text, p.clock.Load()).Vector()
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		var got []string
+		for _, s := range v {
+			got = append(got, fmt.Sprint(s.Metric, " ", s.F))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is\n%s, want\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A peak holds for all of its bucket, and is 0 where there is no bucket, so that no window over it is empty.
+func TestPeaksAreStepsWithoutGaps(t *testing.T) {
+	p := newPast(t, inMemory, history.DefaultKeep())
+	now := p.clock.Load()
+	old := now/day*day - 40*day
+	p.land(history.Increment{ID: busy, Minute: old/minute + 7, Hits: 20}, history.Increment{ID: busy, Minute: old/minute + 900, Hits: 30},
+		history.Increment{ID: busy, Minute: old/minute + 3*1440, Hits: 5})
+	p.roll()
+	e := p.engine()
+	for text, back := range map[string]int64{"weir_hits_peak": 0, "max_over_time(weir_hits_peak[10m])": 10 * minute,
+		"max_over_time(weir_hits_peak[1h])": hour, "max_over_time(weir_hits_peak[10s])": 10} {
+		inside := min(back, 1) // a window that ends where a bucket begins does not meet it
+		points := curve(t, e, text, old+hour, old+5*day, 10*minute)
+		for at := old + hour; at <= old+5*day; at += 10 * minute {
+			want := 0.0
+			switch {
+			case at-back < old+day:
+				want = 30
+			case at >= old+3*day+inside && at-back < old+4*day:
+				want = 5
+			}
+			if got, found := points[at]; !found || got != want {
+				t.Errorf("%s, %v after the first day began, is %v (there: %v), want %v", text, time.Duration(at-old)*time.Second, got, found, want)
+			}
+		}
+	}
+}
+
+func matchers(t testing.TB, text string) []*labels.Matcher {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	m, err := parser.NewParser(parser.Options{}).ParseMetricSelector(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestLabelsAreThoseOfWhatMatches(t *testing.T) {
+	p, e := few(t)
+	q, err := e.Querier(0, p.now().UnixMilli())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		label, match string
+		want         []string
+	}{
+		{"__name__", "", []string{HitsPeak, HitsTotal, LimitRequests, NearTotal, ShadowTotal}},
+		{"__name__", `{domain="mail"}`, []string{HitsPeak, HitsTotal}},
+		{"domain", "", []string{"mail", "shop"}},
+		{"path", "", []string{"path=%2F", "user"}},
+		{"path", `{domain="mail"}`, []string{"path=%2F"}},
+		{"path", `weir_limit_requests`, []string{"user"}},
+		{"outcome", "weir_hits_total", []string{"degraded", "over", "within"}},
+		{"outcome", `weir_hits_peak{domain="shop"}`, []string{"degraded", "near", "over", "shadow", "within"}},
+		{"value", "", []string{"ann", "{x=\"y\"}\n"}},
+		{"limit", "", []string{"10/minute", "500/hour"}},
+		{"limit", "weir_hits_total", nil},
+		{"nothing", "", nil},
+		{"domain", "up", nil},
+	} {
+		got, _, err := q.LabelValues(t.Context(), c.label, nil, matchers(t, c.match)...)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("values of %s in %q: %q (%v), want %q", c.label, c.match, got, err, c.want)
+		}
+	}
+	for match, want := range map[string][]string{
+		"":                               {"__name__", "domain", "limit", "outcome", "path", "value"},
+		"weir_near_hits_total":           {"__name__", "domain", "path"},
+		`weir_hits_total{domain="mail"}`: {"__name__", "domain", "outcome", "path", "value"},
+		"weir_limit_requests":            {"__name__", "domain", "limit", "path"},
+		"up":                             nil,
+	} {
+		if got, _, err := q.LabelNames(t.Context(), nil, matchers(t, match)...); err != nil || !slices.Equal(got, want) {
+			t.Errorf("names of labels in %q: %q (%v), want %q", match, got, err, want)
+		}
+	}
+	for _, hints := range []*storage.LabelHints{{Limit: 2}, {Limit: 2, LimitSmallest: true}} {
+		if got, _, err := q.LabelValues(t.Context(), "outcome", hints); err != nil || len(got) != 2 {
+			t.Errorf("two outcomes are asked for: %q, %v", got, err)
+		}
+	}
+}
+
+func TestSeriesAreSortedAndHaveNoSamplesWhereOnlyTheirNamesAreAskedFor(t *testing.T) {
+	p, e := few(t)
+	q, err := e.Querier(0, p.now().UnixMilli())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range []bool{false, true} {
+		hints := &storage.SelectHints{Start: 0, End: p.now().UnixMilli()}
+		if names {
+			hints.Func = "series"
+		}
+		s := q.Select(t.Context(), true, hints, matchers(t, `{__name__=~".+"}`)...)
+		n, last := 0, labels.EmptyLabels()
+		for ; s.Next(); n++ {
+			l := s.At().Labels()
+			if labels.Compare(last, l) >= 0 {
+				t.Errorf("%s follows %s: series come in the order of their labels", l, last)
+			}
+			last = l
+			if has := s.At().Iterator(nil).Next() != 0; has == names {
+				t.Errorf("%s has a sample: %v, and names alone are asked for: %v", l, has, names)
+			}
+		}
+		if s.Err() != nil || n != 7+7+2 {
+			t.Errorf("%d series (%v), want counters and peaks of 7 and 2 limits", n, s.Err())
+		}
+	}
+	few := q.Select(t.Context(), true, &storage.SelectHints{Func: "series", Limit: 5}, matchers(t, `{__name__=~".+"}`)...)
+	n := 0
+	for few.Next() {
+		n++
+	}
+	if few.Err() != nil || n != 5 {
+		t.Errorf("of five names there are %d (%v)", n, few.Err())
+	}
+}
+
+// A bucket that is not over, a day after an early roll, has its peak until now and not a moment longer.
+func TestPeaksEndNow(t *testing.T) {
+	keep := history.DefaultKeep()
+	keep.MaxPoints = 1
+	p := newPast(t, inMemory, keep)
+	now := p.clock.Load()
+	p.land(history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7}, history.Increment{ID: busy, Minute: now / minute, Hits: 9})
+	e := p.engine()
+	for text, want := range map[string]int{"weir_hits_peak": 1, "max_over_time(weir_hits_peak[5m])": 1, "weir_hits_peak offset -5m": 0,
+		"max_over_time(weir_hits_peak[5m] offset -10m)": 0, "max_over_time(weir_hits_peak[5m] offset -1d)": 0} {
+		if v, err := instant(t, e, text, now).Vector(); err != nil || len(v) != want || want == 1 && v[0].F != 9 {
+			t.Errorf("%s is %v (%v), want %d value of 9", text, v, err, want)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// lookbackFor returns how far a query looks to either side for a sample where nothing that it meets is coarser than a
+// tier. Wherever a moment lies in a bucket, both of its ends are then seen.
+func lookbackFor(t history.Tier) time.Duration {
+	return time.Duration(t.Width())*time.Second + time.Hour
+}
+
+// prepare makes a query of Prometheus's engine.
+type prepare func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
+
+// query is Prometheus's, which begins again with a longer lookback when it meets a bucket wider than its age told.
+type query struct {
+	promql.Query
+	engine  *Engine
+	prepare prepare
+	run     *run
+
+	mu     sync.Mutex
+	cancel context.CancelFunc // nil until it is executed
+}
+
+// query parses a query, and has it look as far as the tiers of the time that it is about ask for.
+func (e *Engine) query(text string, p prepare) (_ promql.Query, err error) {
+	defer e.survive(text, &err)
+	q := &query{engine: e, prepare: p}
+	if err := q.begin(lookbackFor(history.Minutes)); err != nil {
+		return nil, err
+	}
+	if lookback := lookbackFor(q.run.tierAt(earliest(q.Query))); lookback != q.run.lookback {
+		if err := q.begin(lookback); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// begin prepares the query with a lookback, in place of the one that there was.
+func (q *query) begin(lookback time.Duration) error {
+	r := q.engine.run(lookback)
+	next, err := q.prepare(r, promql.NewPrometheusQueryOpts(false, lookback, nil))
+	if err != nil {
+		return err
+	}
+	if q.Query != nil {
+		q.Query.Close()
+	}
+	q.Query, q.run = next, r
+	r.note(next)
+	return nil
+}
+
+// survive turns a panic of Prometheus's engine into an error, as the engine does with most of them itself.
+func (e *Engine) survive(text string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("unexpected error: %v", p)
+		e.config.Log.Error("a query made the engine panic: tell weir's authors", "query", text, "panic", p, "stack", string(debug.Stack()))
+	}
+}
+
+// earliest returns the first moment that a query asks about, in Unix milliseconds.
+func earliest(q promql.Query) int64 {
+	s, is := q.Statement().(*parser.EvalStmt)
+	if !is {
+		return 0
+	}
+	first, _ := promql.FindMinMaxTime(&parser.EvalStmt{Expr: s.Expr, Start: s.Start, End: s.End, Interval: s.Interval})
+	return first
+}
+
+// Exec implements [promql.Query].
+func (q *query) Exec(ctx context.Context) *promql.Result {
+	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
+	defer cancel()
+	q.mu.Lock()
+	q.cancel = cancel
+	q.mu.Unlock()
+	result, err := q.exec(ctx)
+	if err != nil {
+		return &promql.Result{Err: err}
+	}
+	result.Err = plain(result.Err)
+	return result
+}
+
+// exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
+func (q *query) exec(ctx context.Context) (result *promql.Result, err error) {
+	defer q.engine.survive(q.String(), &err)
+	if s, is := q.Statement().(*parser.EvalStmt); is {
+		most := q.engine.config.MaxSamples
+		all, err := steps(s, most)
+		if err != nil {
+			return nil, err
+		}
+		if q.run.made.cost(1, all) > most { // without any series: vector(1) has names made for it as well
+			return nil, promql.ErrTooManySamples(where)
+		}
+	}
+	for {
+		result := q.Query.Exec(ctx)
+		if !q.run.tooNarrow() {
+			return result, nil
+		}
+		if err := q.begin(lookbackFor(q.run.met)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// plain returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
+// reading of series has put around them.
+func plain(err error) error {
+	if many := promql.ErrTooManySamples(""); errors.As(err, &many) {
+		return many
+	}
+	if late := promql.ErrQueryTimeout(""); errors.As(err, &late) {
+		return late
+	}
+	if gone := promql.ErrQueryCanceled(""); errors.As(err, &gone) {
+		return gone
+	}
+	if failed := (promql.ErrStorage{}); errors.As(err, &failed) {
+		return failed
+	}
+	return err
+}
+
+// Cancel implements [promql.Query].
+func (q *query) Cancel() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cancel != nil {
+		q.cancel()
+	}
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// maxNamed is how many damaged series a query names.
+const maxNamed = 10
+
+// exactly is the largest integer below which floats hold all integers.
+const exactly = 1 << 53
+
+// remarks are what is to be said beside the answer to a query.
+type remarks struct {
+	cuts    [history.Tiers]cut
+	damaged []error // the first maxNamed
+	others  int     // damaged series that are not named
+	large   bool    // a count is beyond what a float holds exactly
+	expired uint64  // the most hits of a series that are older than all that is kept, where the query asks about their time
+}
+
+// cut is buckets of a tier in which a moment of the query lies.
+type cut struct {
+	until int64  // where the last of them ends, or is at present, in Unix seconds
+	hits  uint64 // the most that one of them holds
+}
+
+// bucket notes a bucket that holds a moment of the query, and ends, or is at present, at a moment in Unix seconds.
+func (r *remarks) bucket(p history.Point, end int64) {
+	c := &r.cuts[p.Tier]
+	c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
+}
+
+func (r *remarks) damage(err error) {
+	if len(r.damaged) == maxNamed {
+		r.others++
+		return
+	}
+	r.damaged = append(r.damaged, fmt.Errorf("%w: %w", annotations.PromQLWarning, err))
+}
+
+var widths = [history.Tiers]string{"minute", "5 minutes", "hour", "day"}
+
+// annotations returns the remarks as Prometheus's API gives them.
+func (r *remarks) annotations() annotations.Annotations {
+	var all annotations.Annotations
+	for t, c := range r.cuts {
+		if c.until > 0 {
+			all.Add(fmt.Errorf("%w: until %s UTC hits are kept by the %s: a moment, or an end of a window, inside such a bucket may be off by up to %d hits a series",
+				annotations.PromQLInfo, time.Unix(c.until, 0).UTC().Format("2006-01-02 15:04:05"), widths[t], c.hits))
+		}
+	}
+	if r.expired > 0 {
+		all.Add(fmt.Errorf("%w: up to %d hits a series are older than what is kept: they count as if they were older than all that is asked for",
+			annotations.PromQLInfo, r.expired))
+	}
+	if r.large {
+		all.Add(fmt.Errorf("%w: a count is above 2^53, where Prometheus's numbers are no longer exact", annotations.PromQLWarning))
+	}
+	for _, err := range r.damaged {
+		all.Add(err)
+	}
+	if r.others > 0 {
+		all.Add(fmt.Errorf("%w: %d more series are damaged: run weir history verify", annotations.PromQLWarning, r.others))
+	}
+	return all
+}

