@@ -1,0 +1,158 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+)
+
+// maxReadingTime is how long a client may take to read an answer, which is held meanwhile.
+const maxReadingTime = 30 * time.Second
+
+// kind is an error's type, as Prometheus names it, with the status that it has there.
+type kind struct {
+	name   string
+	status int
+	result Result
+}
+
+// clientGone is the status for a client that has hung up, which nobody sees.
+const clientGone = 499
+
+var (
+	badData    = kind{"bad_data", http.StatusBadRequest, BadData}
+	execution  = kind{"execution", http.StatusUnprocessableEntity, Execution}
+	timedOut   = kind{"timeout", http.StatusServiceUnavailable, Timeout}
+	canceled   = kind{"canceled", clientGone, Canceled}
+	internal   = kind{"internal", http.StatusInternalServerError, Internal}
+	notFound   = kind{"not_found", http.StatusNotFound, BadData}
+	notAllowed = kind{"bad_data", http.StatusMethodNotAllowed, BadData}
+	overrun    = kind{"unavailable", http.StatusServiceUnavailable, Busy}
+)
+
+// answer is data, or why there is none.
+type answer struct {
+	kind kind
+	err  error // nil for data
+
+	data            func(*encoder)
+	warnings, infos []string
+	// close frees what data holds; nil for nothing.
+	close func()
+}
+
+// refuse returns an answer without data. An error among the arguments is wrapped by %w.
+func refuse(k kind, format string, args ...any) *answer {
+	return &answer{kind: k, err: fmt.Errorf(format, args...)}
+}
+
+// fail returns the answer to a query that has failed.
+func fail(err error) *answer {
+	return &answer{kind: kindOf(err), err: err}
+}
+
+// kindOf tells a failed query's error apart, as Prometheus does.
+func kindOf(err error) kind {
+	var stopped promql.ErrQueryCanceled
+	var late promql.ErrQueryTimeout
+	var storage promql.ErrStorage
+	switch {
+	case errors.Is(err, errBusy):
+		return overrun
+	case errors.As(err, &stopped), errors.Is(err, context.Canceled):
+		return canceled
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+		return timedOut
+	case errors.As(err, &storage):
+		return internal
+	}
+	return execution
+}
+
+// nothing returns the same data each time.
+func nothing(data string) func(*request) *answer {
+	return func(*request) *answer { return &answer{data: func(e *encoder) { e.raw(data) }} }
+}
+
+// atOnce returns a handler of requests that cost nothing but their parameters.
+func (h *Handler) atOnce(give func(*request) *answer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		asked, a := h.read(w, r)
+		if a == nil {
+			a = give(asked)
+		}
+		h.write(w, a, nil)
+	}
+}
+
+// inTurn returns a handler of requests that read the history or parse a query, of which few are answered at a time. A
+// client that sends its parameters slowly takes nobody's place.
+func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		asked, a := h.read(w, r)
+		if a != nil {
+			h.end(w, r, a, nil)
+			return
+		}
+		if !h.turns.enter() {
+			h.end(w, r, fail(errBusy), nil)
+			return
+		}
+		defer h.turns.leave()
+		giveBack, err := h.turns.take(r.Context())
+		if err != nil {
+			h.end(w, r, fail(err), nil)
+			return
+		}
+		defer giveBack()
+		begin := time.Now()
+		defer func() { h.busy.Add(int64(time.Since(begin))) }()
+		if h.config.Begin != nil {
+			defer h.config.Begin()()
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), h.config.Engine.Timeout())
+		defer cancel()
+		h.end(w, r, give(&request{asked.WithContext(ctx), asked.now}), giveBack)
+	}
+}
+
+// end counts what became of a request and answers it, in this order: whoever has the next turn finds it counted.
+func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release func()) {
+	result := OK
+	if a.err != nil {
+		result = a.kind.result
+		h.config.Log.Debug("a query of the history failed", "path", clip(r.URL.Path), "query", clip(r.Form.Get("query")),
+			"error", a.err)
+	}
+	h.answered[result].Add(1)
+	h.write(w, a, release)
+}
+
+// write writes an answer. Once it is all made, what it was made of is freed and release called: a client that reads slowly
+// holds nobody up, unless the answer is large.
+func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
+	// The server's own bound began with the request. A server that cannot be told keeps it.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
+	w.Header().Set("Content-Type", "application/json")
+	status := http.StatusOK
+	if a.err != nil {
+		status = a.kind.status
+		if a.kind == overrun {
+			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+		}
+	}
+	e := &encoder{to: w, begin: func() { w.WriteHeader(status) }}
+	e.answer(a)
+	if a.close != nil {
+		a.close()
+	}
+	if release != nil {
+		release()
+	}
+	e.flush()
+}

@@ -1,0 +1,327 @@
+package promql_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/promql"
+	"github.com/weirproxy/weir/server/promql/engine"
+)
+
+const tooMany = "query processing would load too many samples into memory in query execution"
+
+func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
+	w := serve(t, keeping(t, someHours(2)))
+	now := formatted(someday.Unix())
+	span := func(query, start, end, step string) []string {
+		return []string{"query", query, "start", start, "end", end, "step", step}
+	}
+	for _, c := range []struct {
+		path       string
+		parameters []string
+		code       int
+		kind, text string
+	}{
+		{"query", []string{"query", "weir_hits_total{"}, 400, "bad_data",
+			`invalid parameter "query": 1:17: parse error: unexpected end of input inside braces`},
+		{"query", []string{"query", ""}, 400, "bad_data", `invalid parameter "query": unknown position: parse error: no expression found in input`},
+		{"query", []string{"query", "up", "time", "soon"}, 400, "bad_data",
+			`invalid parameter "time": invalid time value for 'time': cannot parse "soon" to a valid timestamp`},
+		{"query", []string{"query", "up", "time", "NaN"}, 400, "bad_data",
+			`invalid parameter "time": invalid time value for 'time': cannot parse "NaN" to a valid timestamp`},
+		{"query", []string{"query", "up", "timeout", "-1"}, 400, "bad_data", `invalid parameter "timeout": timeout must be positive, got -1s`},
+		{"query", []string{"query", "up", "limit", "-1"}, 400, "bad_data", `invalid parameter "limit": limit must be non-negative`},
+		{"query", []string{"query", "weir_hits_total + on() weir_hits_total"}, 422, "execution", "found duplicate series for the match group"},
+		{"query_range", span("up", "0", "1", "0"), 400, "bad_data",
+			`invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer`},
+		{"query_range", span("up", "0", "1", "1e-9"), 400, "bad_data", `invalid parameter "step": zero or negative`},
+		{"query_range", span("up", "0", "1", "1e99"), 400, "bad_data", `It overflows int64`},
+		{"query_range", span("up", "0", "1", "soon"), 400, "bad_data", `invalid parameter "step": cannot parse "soon" to a valid duration`},
+		{"query_range", span("up", "1", "0", "1"), 400, "bad_data", `invalid parameter "end": end timestamp must not be before start time`},
+		{"query_range", span("up", "0", now, "1"), 400, "bad_data",
+			"exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"},
+		{"query_range", span("up", "-9223309901257974", "9223309901257974", "3600"), 400, "bad_data", "exceeded maximum resolution of 11,000 points"},
+		{"query_range", span(`count_over_time(vector(1)[1000d:1s])`, now, now, "1"), 422, "execution", tooMany},
+		{"series", nil, 400, "bad_data", "no match[] parameter provided"},
+		{"series", []string{"match[]", "{}"}, 400, "bad_data", "match[] must contain at least one non-empty matcher"},
+		{"labels", []string{"match[]", "{a="}, 400, "bad_data", "parse error"},
+		{"labels", []string{"start", "soon"}, 400, "bad_data", `invalid time value for 'start'`},
+		{"label/%FF/values", nil, 400, "bad_data", "invalid label name"},
+		{"read", nil, 404, "not_found", "/prometheus/api/v1/read"},
+		{"admin/tsdb/delete_series", nil, 404, "not_found", "delete_series"},
+	} {
+		a := w.get("api/v1/"+c.path, c.parameters...)
+		if a.Code != c.code || a.Status != "error" || a.ErrorType != c.kind || !strings.Contains(a.Error, c.text) {
+			t.Errorf("%s %v: %+v, want %d, %s: %s", c.path, c.parameters, a, c.code, c.kind, c.text)
+		}
+	}
+}
+
+func TestAnyTimeIsAnswered(t *testing.T) {
+	w := serve(t, keeping(t, someHours(2)))
+	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30",
+		"-292273086-05-16T16:47:06Z", "292277025-08-18T07:12:54.999999999Z"} {
+		for _, query := range []string{"1+1", "weir_hits_total", "increase(weir_hits_total[5m])", "weir_hits_total offset -1000d",
+			"weir_hits_peak @ start()", "max_over_time(weir_hits_total[1h:1m])"} {
+			if a := w.get("api/v1/query", "query", query, "time", at); a.Code != 200 {
+				t.Errorf("%s at %s: %+v, want an answer, be it empty", query, at, a)
+			}
+		}
+	}
+	// In the future there is nothing yet.
+	later := formatted(someday.Unix() + hour)
+	if a := w.get("api/v1/query_range", "query", "weir_hits_total", "start", later, "end", formatted(someday.Unix()+day), "step", "60"); len(curve(t, a)) > 0 {
+		t.Errorf("tomorrow: %+v, want no point", a)
+	}
+}
+
+// manySeries is a history as large as one can be: each series was busy every minute for ten years. It is read only as far
+// as it is asked for. A real one would take hours to fill.
+type manySeries struct {
+	history.Store
+	series int
+
+	mu    sync.Mutex
+	given int // series that were handed out
+}
+
+func (m *manySeries) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	now := someday.Unix()
+	for n := range m.series {
+		one := history.Series{ID: history.ID{Domain: "d", Path: strconv.Itoa(n)}, Lifetime: 1e9}
+		if !q.Matches(one.ID) {
+			continue
+		}
+		for t, age := history.Days, int64(3650*day); age > 0; age -= t.Width() {
+			for ; t > history.Minutes && age <= int64(history.DefaultKeep().Ages[t-1]/time.Second); t-- {
+			}
+			if p := (history.Point{Start: now - age, Tier: t, Sum: 60, Peak: 1}); p.End() > q.From && p.Start < q.To {
+				one.Points = append(one.Points, p)
+			}
+		}
+		m.mu.Lock()
+		m.given++
+		m.mu.Unlock()
+		if err := yield(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestTenYearsOfAllSeriesAreRefusedBeforeTheyAreInMemory(t *testing.T) {
+	const points = 3650 - 30 + 23*24 + 6*288 + 1440 // of a series, about
+	store := &manySeries{series: 100_000}
+	const samples = 200_000
+	w := serve(t, store, func(c *engine.Config, _ *promql.Config) { c.MaxSamples = samples })
+	for _, query := range []string{"sum(increase(weir_hits_total[1d]))", "weir_hits_peak", "topk(3, rate(weir_hits_total[1h]))",
+		"weir_hits_total or weir_hits_peak", "sum_over_time(weir_hits_total[3650d])"} {
+		store.given = 0
+		a := w.post("api/v1/query_range", "query", query, "start", formatted(someday.Unix()-3650*day), "end", formatted(someday.Unix()), "step", "86400")
+		if a.Code != 422 || a.ErrorType != "execution" || a.Error != tooMany {
+			t.Errorf("%s: %+v, want what Prometheus says of too many samples", query, a)
+		}
+		if most := 4*samples/points + 10; store.given > most {
+			t.Errorf("%s: %d series of %d points were read, want %d at most: the rest of 100,000 must never be in memory", query,
+				store.given, points, most)
+		}
+	}
+	if a := w.post("api/v1/series", "match[]", "weir_hits_total"); a.Code == 200 && len(a.Data.([]any)) > 100_000 {
+		t.Errorf("%d series were listed", len(a.Data.([]any)))
+	}
+	if a := w.post("api/v1/query", "query", `increase(weir_hits_total{path="7"}[1h])`, "time", formatted(someday.Unix())); a.Code != 200 {
+		t.Errorf("after that: %+v, want an answer", a)
+	}
+}
+
+func TestABodyOfAHundredMegabytesIsNotRead(t *testing.T) {
+	w := serve(t, keeping(t, nil))
+	sent := &counting{left: 100 << 20}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.address+"/api/v1/query", sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultClient.Do(r)
+	if err == nil { // the client may also find that nobody listens any more
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != 400 || !strings.Contains(string(text), "request body too large") {
+			t.Errorf("%d %s, want 400 and that the body is too large", response.StatusCode, text)
+		}
+	}
+	if took := sent.total(); took > 50<<20 {
+		t.Errorf("%d MB of the body were taken, want what buffers hold", took>>20)
+	}
+	if a := w.get("api/v1/query", "query", strings.Repeat("0+", 300_000)+"0"); a.Code < 400 {
+		t.Errorf("a URL of 600 kB: %+v, want an error", a)
+	}
+}
+
+// counting is a body that counts what was taken of it.
+type counting struct {
+	mu          sync.Mutex
+	left, given int
+}
+
+func (c *counting) Read(into []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(into), c.left)
+	for i := range n {
+		into[i] = 'a'
+	}
+	c.left, c.given = c.left-n, c.given+n
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *counting) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.given
+}
+
+// gated is a history that answers once it is let.
+type gated struct {
+	history.Store
+	open  chan struct{}
+	asked chan struct{} // gets one for each query that waits
+}
+
+func (g *gated) Query(ctx context.Context, _ history.Query, _ func(history.Series) error) error {
+	g.asked <- struct{}{}
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
+	const requests, atATime, waiting = 1000, 3, 64
+	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, requests)}
+	w := serve(t, g, func(_ *engine.Config, c *promql.Config) { c.Concurrency = atATime })
+	turned := make(chan answer, requests)
+	for range requests {
+		go func() {
+			a, err := try(t.Context(), w.address, http.MethodPost, "api/v1/query", values("query", "weir_hits_total"))
+			if err != nil {
+				a.Error = err.Error()
+			}
+			turned <- a
+		}()
+	}
+	for range requests - atATime - waiting {
+		if a := <-turned; a.Code != http.StatusServiceUnavailable || a.Status != "error" || a.Header.Get("Retry-After") == "" {
+			t.Fatalf("beyond those that may wait: %+v, want 503 with Retry-After", a)
+		}
+	}
+	for range atATime {
+		<-g.asked
+	}
+	if n := len(g.asked) + w.handler.Running(); n != atATime {
+		t.Errorf("%d queries run at a time, want %d", n, atATime)
+	}
+	close(g.open)
+	answered := 0
+	for range atATime + waiting {
+		if a := <-turned; a.Code == 200 {
+			answered++
+		} else if a.Code != http.StatusServiceUnavailable { // on a slow machine some have waited too long
+			t.Errorf("%+v, want an answer", a)
+		}
+	}
+	if answered < atATime {
+		t.Errorf("%d were answered in the end, want those that ran at least", answered)
+	}
+	if n := w.handler.Answered(promql.OK) + w.handler.Answered(promql.Busy); n != requests {
+		t.Errorf("%d requests were counted, want %d", n, requests)
+	}
+}
+
+func TestAClientThatHangsUpLeavesItsTurn(t *testing.T) {
+	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, 10)}
+	w := serve(t, g, func(_ *engine.Config, c *promql.Config) { c.Concurrency = 1 })
+	for range 3 {
+		ctx, hangUp := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			_, err := try(ctx, w.address, http.MethodPost, "api/v1/query_range",
+				values("query", "weir_hits_total", "start", "0", "end", "60", "step", "60"))
+			gone <- err
+		}()
+		<-g.asked
+		hangUp()
+		if err := <-gone; err == nil {
+			t.Fatal("a request that was given up has an answer")
+		}
+	}
+	if a := w.get("api/v1/query", "query", "1+1"); a.Code != 200 {
+		t.Errorf("after three clients that hung up: %+v, want an answer: the only turn must have come back", a)
+	}
+	if n := w.handler.Answered(promql.Canceled); n != 3 {
+		t.Errorf("%d queries are counted as canceled, want 3", n)
+	}
+}
+
+func TestAQueryThatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
+	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, 10)}
+	w := serve(t, g)
+	a := w.get("api/v1/query", "query", "weir_hits_total", "timeout", "1ms")
+	if a.Code != 503 || a.ErrorType != "timeout" || !strings.HasPrefix(a.Error, "query timed out in") {
+		t.Errorf("%+v, want 503 timeout: query timed out in ...", a)
+	}
+}
+
+// Lists of names read the whole history as well.
+func TestAListThatTakesTooLongEndsAsAQueryDoes(t *testing.T) {
+	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, 10)}
+	w := serve(t, g, func(c *engine.Config, _ *promql.Config) { c.Timeout = time.Millisecond })
+	for _, path := range []string{"labels", "label/path/values", "series"} {
+		if a := w.get("api/v1/"+path, "match[]", "weir_hits_total"); a.Code != 503 || a.ErrorType != "timeout" {
+			t.Errorf("%s of a store that does not answer: %+v, want 503 timeout: it has the only turn", path, a)
+		}
+	}
+}
+
+// Prometheus's parser takes a time that grows with the square of a text, a stack that grows with its depth, and the memory of
+// its patterns.
+func TestNoTextIsParsedThatTakesTheProcessDown(t *testing.T) {
+	w := serve(t, keeping(t, nil))
+	var many []string
+	for range 4000 {
+		many = append(many, "match[]", `{a="b"}`)
+	}
+	deep := strings.Repeat("abs(", 10_000) + "x" + strings.Repeat(")", 10_000)
+	pattern := `{a=~"` + strings.Repeat("b{1000}", 1000) + `"}`
+	for _, c := range []struct {
+		path       string
+		parameters []string
+		text       string
+	}{
+		{"query", []string{"query", deep}, "tokens"},
+		{"format_query", []string{"query", deep}, "tokens"},
+		{"format_query", []string{"query", pattern}, "patterns"},
+		{"series", many, "tokens"},
+		{"series", []string{"match[]", pattern}, "patterns"},
+		{"labels", []string{"match[]", "a # b", "match[]", pattern}, "patterns"},
+	} {
+		if a := w.post("api/v1/"+c.path, c.parameters...); a.Code != 400 || a.ErrorType != "bad_data" || !strings.Contains(a.Error, c.text) {
+			t.Errorf("%s: %d %s, %.200s, want 400 and that it has too many %s", c.path, a.Code, a.ErrorType, a.Error, c.text)
+		}
+	}
+	if a := w.post("api/v1/series", "match[]", `a{b="c"}`, "match[]", "d # e", "match[]", "{f=~'g{3}|h'}"); a.Code != 200 {
+		t.Errorf("three selectors: %+v, want an answer", a)
+	}
+}

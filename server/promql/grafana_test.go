@@ -1,0 +1,180 @@
+package promql_test
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Its requests are those of grafana/grafana's pkg/promlib at 24d6880 and public/app/plugins/datasource/prometheus.
+
+// formatted is a moment as Grafana writes it.
+func formatted(at int64) string { return strconv.FormatFloat(float64(at), 'f', -1, 64) }
+
+// floored is how Grafana moves the ends of a range: to the step before, as clocks show it that are offset seconds ahead
+// of UTC.
+func floored(at, step, offset int64) int64 {
+	return int64(math.Floor(float64(at+offset)/float64(step)))*step - offset
+}
+
+func TestGrafanaFindsItsDataSourceHealthy(t *testing.T) {
+	w := serve(t, keeping(t, nil))
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		a := ask(t, w.address, method, "api/v1/query", values("query", "1+1", "time", "4"))
+		want := map[string]any{"resultType": "scalar", "result": []any{4., "2"}}
+		if a.Code != 200 || a.Status != "success" || !reflect.DeepEqual(a.Data, want) {
+			t.Errorf("%s 1+1 at time=4: %+v, want %v: Save & test asks that, whatever the history holds", method, a, want)
+		}
+	}
+	info := w.get("api/v1/status/buildinfo")
+	data, _ := info.Data.(map[string]any)
+	for name, v := range data {
+		if _, text := v.(string); !text {
+			t.Errorf("buildinfo's %s is %v, want a string: Grafana reads no other", name, v)
+		}
+	}
+	if data["application"] != "weir" || data["version"] == "" || data["features"] != nil {
+		t.Errorf("buildinfo is %v, want application weir, a version, and no features: with features it would be taken for Mimir", data)
+	}
+}
+
+// What only takes GET is asked by POST first, and by GET once that is refused.
+func TestWhatTakesGETAloneSaysSo(t *testing.T) {
+	w := serve(t, keeping(t, nil))
+	for _, path := range []string{"status/buildinfo", "metadata", "rules", "alerts", "targets", "label/domain/values"} {
+		if a := w.post("api/v1/" + path); a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") == "" {
+			t.Errorf("POST %s: %+v, want 405, so that Grafana goes on to GET", path, a)
+		}
+		if a := w.get("api/v1/" + path); a.Code != 200 || a.Status != "success" {
+			t.Errorf("GET %s: %+v", path, a)
+		}
+	}
+}
+
+// curves returns the values of a matrix of at most one series, by moment.
+func curve(t testing.TB, a answer) map[int64]float64 {
+	t.Helper()
+	data, _ := a.Data.(map[string]any)
+	series, is := data["result"].([]any)
+	if a.Code != 200 || !is || len(series) > 1 || data["resultType"] != "matrix" {
+		t.Fatalf("%+v, want a matrix of one series", a)
+	}
+	points := make(map[int64]float64)
+	for _, s := range series {
+		for _, p := range s.(map[string]any)["values"].([]any) {
+			pair := p.([]any)
+			v, err := strconv.ParseFloat(pair[1].(string), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			points[int64(pair[0].(float64))] = v
+		}
+	}
+	return points
+}
+
+// Panels ask for increase(…[$__interval]) at multiples of the interval, by the clock of who looks.
+func TestGrafanasBarsAreExact(t *testing.T) {
+	all := someHours(100 * 24)
+	w := serve(t, keeping(t, all))
+	now := someday.Unix()
+	for _, c := range []struct {
+		name               string
+		back, step, offset int64
+		exactFrom          int64 // how far back a bar is at most that must be exact
+	}{
+		{"an hour by the minute", hour, minute, 0, hour},
+		{"a day by 5 minutes", day, 5 * minute, 0, day},
+		{"a week by the hour", 7 * day, hour, 0, 7 * day},
+		{"a month by the day", 30 * day, day, 0, 30 * day},
+		{"a quarter by the day", 90 * day, day, 0, 90 * day},
+		{"a week by the hour at +5:30", 7 * day, hour, 5*hour + 30*minute, 6 * day},
+		{"a month by the day at +5:30", 30 * day, day, 5*hour + 30*minute, 6 * day},
+	} {
+		from, to := floored(now-c.back, c.step, c.offset), floored(now, c.step, c.offset)
+		query := fmt.Sprintf(`sum by (domain,path) (increase(weir_hits_total{domain="shop",path="user/path=%%2Fpay",outcome="within"}[%ds]))`, c.step)
+		got := curve(t, w.post("api/v1/query_range", "query", query, "start", formatted(from), "end", formatted(to),
+			"step", strconv.FormatInt(c.step, 10)))
+		bars := 0
+		for at := from; at <= to; at += c.step {
+			if now-at+c.step > c.exactFrom {
+				continue
+			}
+			bars++
+			want := sum(all, busy, at-c.step, at)
+			if v, there := got[at]; !there || math.Round(v) != float64(want) || math.Abs(v-math.Round(v)) > 1e-6 {
+				t.Errorf("%s: the bar that ends at %s is %v (%v), want %d", c.name, time.Unix(at, 0).UTC(), v, there, want)
+			}
+		}
+		if int64(len(got)) != (to-from)/c.step+1 || bars == 0 {
+			t.Errorf("%s: %d points of %d, %d of them compared: a panel would have gaps", c.name, len(got), (to-from)/c.step+1, bars)
+		}
+		// Whatever the bars cut, no hit is lost between them, nor counted twice.
+		var bar float64
+		for at := from + c.step; at <= to; at += c.step {
+			bar += got[at]
+		}
+		if want := sum(all, busy, from, to); c.offset == 0 && math.Round(bar) != float64(want) {
+			t.Errorf("%s: the bars add up to %v, want %d", c.name, bar, want)
+		}
+	}
+}
+
+func TestABarThatCutsADaySaysSo(t *testing.T) {
+	w := serve(t, keeping(t, someHours(100*24)))
+	a := w.post("api/v1/query", "query", `increase(weir_hits_total{domain="shop",path="user/path=%2Fpay"}[1d])`,
+		"time", formatted(floored(someday.Unix()-60*day, day, 5*hour+30*minute)))
+	if a.Code != 200 || len(a.Infos) == 0 {
+		t.Errorf("%+v, want an info that the ends cut a bucket: what is shown may be off", a)
+	}
+}
+
+// The variables of dashboards, and the builder of queries.
+func TestGrafanasVariablesAreFilled(t *testing.T) {
+	w := serve(t, keeping(t, someHours(3)))
+	span := []string{"start", formatted(someday.Unix() - hour), "end", formatted(someday.Unix())}
+	with := func(more ...string) []string { return append(append([]string{}, span...), more...) }
+	for _, c := range []struct {
+		what, path string
+		parameters []string
+		want       []any
+	}{
+		{"domains", "label/domain/values", with("match[]", "weir_hits_total"), []any{"shop"}},
+		{"domains of any", "label/domain/values", with(), []any{"mail", "shop"}},
+		{"paths of a domain", "label/path/values", with("match[]", `weir_hits_total{domain="shop"}`), []any{"user", "user/path=%2Fpay"}},
+		{"paths of two selectors", "label/path/values", with("match[]", `weir_shadow_hits_total`, "match[]", `{path="user"}`),
+			[]any{"sender", "user"}},
+		{"metrics", "label/__name__/values", with("limit", "40000"), []any{"weir_hits_peak", "weir_hits_total", "weir_shadow_hits_total"}},
+		{"labels", "labels", with("match[]", `weir_shadow_hits_total`), []any{"__name__", "domain", "path", "value"}},
+		{"a label that nothing has", "label/pod/values", with(), []any{}},
+	} {
+		if a := w.get("api/v1/"+c.path, c.parameters...); a.Code != 200 || !reflect.DeepEqual(a.Data, c.want) || a.Warnings != nil {
+			t.Errorf("%s: %+v, want %v", c.what, a, c.want)
+		}
+	}
+	a := w.post("api/v1/series", with("match[]", `{__name__="weir_hits_total",outcome="over"}`)...)
+	want := []any{map[string]any{"__name__": "weir_hits_total", "domain": "shop", "path": "user", "outcome": "over"}}
+	if a.Code != 200 || !reflect.DeepEqual(a.Data, want) {
+		t.Errorf("series: %+v, want %v", a, want)
+	}
+	if a := w.get("api/v1/label/domain/values", with("limit", "1")...); !reflect.DeepEqual(a.Data, []any{"mail"}) ||
+		!reflect.DeepEqual(a.Warnings, []string{"results truncated due to limit"}) {
+		t.Errorf("with limit=1: %+v, want one, and the warning of Prometheus", a)
+	}
+	if a := w.get("api/v1/metadata"); len(a.Data.(map[string]any)) != 5 {
+		t.Errorf("metadata: %+v, want the five metrics", a)
+	}
+	if a := w.get("api/v1/metadata", "metric", "weir_hits_total"); !reflect.DeepEqual(
+		a.Data.(map[string]any)["weir_hits_total"].([]any)[0].(map[string]any)["type"], "counter") {
+		t.Errorf("metadata of one: %+v, want a counter", a)
+	}
+	exemplars := url.Values{"query": {"weir_hits_total"}, "start": {"1"}, "end": {"2"}}
+	if a := ask(t, w.address, http.MethodPost, "api/v1/query_exemplars", exemplars); !reflect.DeepEqual(a.Data, []any{}) {
+		t.Errorf("exemplars: %+v, want none", a)
+	}
+}

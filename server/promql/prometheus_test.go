@@ -1,0 +1,167 @@
+package promql_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+)
+
+// prometheus starts Debian's Prometheus over the same counts, a sample at the end of each minute, and returns its address.
+func prometheus(t *testing.T, all []history.Increment) string {
+	t.Helper()
+	tool := func(name string) string {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		path, err := filepath.Abs(filepath.Join("..", "..", ".tools", name))
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			t.Fatalf("%v: the answers are compared with those of a real Prometheus; please run make tools", err)
+		}
+		return path
+	}
+	dir := t.TempDir()
+	exported, data := filepath.Join(dir, "metrics"), filepath.Join(dir, "data")
+	if err := os.WriteFile(exported, []byte(openMetrics(all)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(tool("promtool"), "tsdb", "create-blocks-from", "openmetrics", exported, data).CombinedOutput(); err != nil {
+		t.Fatalf("promtool takes no blocks from the counts: %v\n%s", err, out)
+	}
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("127.0.0.1:%d", child.FreePort(t))
+	p := child.Start(t, "prometheus", nil, tool("prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
+		"--storage.tsdb.retention.time=100y", "--web.listen-address="+at)
+	p.AwaitReady(t, func() error {
+		response, err := http.Get("http://" + at + "/-/ready")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("it is not ready: %s", response.Status)
+		}
+		return nil
+	})
+	return "http://" + at
+}
+
+// openMetrics writes the counts of the series within and over, at the beginning of each minute that has a hit in some
+// series, and after the last one.
+func openMetrics(all []history.Increment) string {
+	var b strings.Builder
+	b.WriteString("# TYPE weir_hits counter\n")
+	for _, id := range []history.ID{sparse, busy} {
+		total, minutes := uint64(0), make(map[int64]uint64)
+		for _, i := range all {
+			if i.ID == id {
+				minutes[i.Minute] = i.Hits
+			}
+		}
+		first, last := all[0].Minute, all[len(all)-1].Minute
+		for minutes[first] == 0 { // a series begins with its first hit
+			first++
+		}
+		for m := first; m <= last; m++ {
+			fmt.Fprintf(&b, "weir_hits_total{domain=%q,path=%q,outcome=%q} %d %d\n", id.Domain, id.Path, id.Outcome, total, m*minute)
+			total += minutes[m]
+		}
+	}
+	return b.String() + "# EOF\n"
+}
+
+func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
+	var all []history.Increment
+	for _, i := range someHours(6) {
+		if i.ID.Value == "" {
+			all = append(all, i)
+		}
+	}
+	real, w := prometheus(t, all), serve(t, keeping(t, all))
+	border := someday.Unix() / minute * minute
+	at, span := formatted(border-hour), []string{"start", formatted(border - 3*hour), "end", formatted(border - hour)}
+	both := func(path string, parameters ...string) {
+		t.Helper()
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if method == http.MethodPost && strings.HasPrefix(path, "label/") {
+				continue
+			}
+			want := ask(t, real, method, "api/v1/"+path, values(parameters...))
+			got := ask(t, w.address, method, "api/v1/"+path, values(parameters...))
+			same := got.Code == want.Code && got.Status == want.Status && got.ErrorType == want.ErrorType
+			if want.Status == "success" && !reflect.DeepEqual(got.Data, want.Data) || !same {
+				t.Errorf("%s %s %q:\ngot  %d %s %s %s %v\nwant %d %s %s %s %v, as a Prometheus answers", method, path, parameters,
+					got.Code, got.Status, got.ErrorType, got.Error, short(got.Data), want.Code, want.Status, want.ErrorType, want.Error, short(want.Data))
+			}
+		}
+	}
+	const hits = `weir_hits_total`
+	for _, query := range []string{"1+1", `"text"`, "time()", "1/0", "-1/0", "0/0", "1e-7", "1e21", "0.1+0.2", "vector(0)/0", "vector(1)>2",
+		hits, hits + `{outcome="over"}`, hits + `{path=~".*pay.*"}`, hits + `{path="user/path=%2Fpay"}`, hits + " offset 1h", hits + " @ " + at,
+		"sum(" + hits + ")", "sum by (domain) (" + hits + ")", "topk(1, " + hits + ")", "count(" + hits + ") by (outcome)",
+		"timestamp(" + hits + `{outcome="within"})`, "absent(" + hits + ")", `absent(weir_hits_total{path="none"})`, "none",
+		`label_replace(` + hits + `, "who", "$1", "path", "(user).*")`, hits + `{outcome="within"}[150s]`, "scalar(sum(" + hits + "))", "sort_desc(" + hits + ")",
+		hits + "{", "sum(", hits + " + on() " + hits, "rate(1)", "{}", "@",
+		"histogram_quantile(0.9, " + hits + ")"} {
+		both("query", "query", query, "time", at)
+		both("query_range", append([]string{"query", query, "step", "60"}, span...)...)
+	}
+	both("query", "query", "1+1", "time", "4")
+	both("query", "query", hits, "time", formatted(border+hour))
+	both("query", "query", hits, "time", "soon")
+	both("query", "query", hits, "time", at, "timeout", "soon")
+	both("query_range", "query", hits, "start", at, "end", "0", "step", "60")
+	both("query_range", "query", hits, "start", "0", "end", at, "step", "1")
+	both("query_range", "query", hits, "start", "0", "end", at, "step", "0")
+	both("query_range", "query", hits, "start", "2026-11-23T08:00:00Z", "end", "2026-11-23T09:00:00Z", "step", "15m")
+	both("query_range", "query", hits, "start", "2026-11-23T08:00:00.123+05:30", "end", "2026-11-23T09:00:00.5+05:30", "step", "1h30m")
+	both("query_range", append([]string{"query", "vector(1)", "step", "0.25"}, "start", "1.5", "end", "3.125")...)
+	for _, match := range []string{hits, hits + `{outcome="over"}`, `{__name__=~"weir_.*_total"}`, "none", "{}", "{"} {
+		both("series", append(span, "match[]", match)...)
+		both("labels", append(span, "match[]", match)...)
+		both("label/path/values", append(span, "match[]", match)...)
+	}
+	both("series", append(span, "match[]", hits+`{outcome="over"}`, "match[]", hits+`{outcome="within"}`)...)
+	both("labels", append(span, "match[]", hits, "match[]", "none")...)
+	both("series")
+	both("series", "match[]", hits, "start", "soon")
+	both("label/0bad-/values", "start", "soon")
+	both("format_query", "query", "sum by(domain)(weir_hits_total)")
+	both("query_exemplars", append(span, "query", hits)...)
+	for _, path := range []string{"rules", "alerts", "targets", "alertmanagers"} {
+		got, want := w.get("api/v1/"+path), ask(t, real, http.MethodGet, "api/v1/"+path, nil)
+		if want.Code != 200 || !subset(got.Data, want.Data) && !reflect.DeepEqual(got.Data, want.Data) {
+			t.Errorf("%s: got %v, want %v, as a Prometheus that has none answers", path, got.Data, want.Data)
+		}
+	}
+}
+
+func short(data any) string {
+	text := fmt.Sprint(data)
+	return text[:min(len(text), 1000)]
+}
+
+// subset reports whether all names of an object are in another with the same values.
+func subset(a, b any) bool {
+	all, isObject := b.(map[string]any)
+	some, _ := a.(map[string]any)
+	for name, v := range some {
+		if other, there := all[name]; there && !reflect.DeepEqual(v, other) {
+			return false
+		}
+	}
+	return isObject && len(some) > 0
+}

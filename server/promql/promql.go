@@ -1,0 +1,142 @@
+// Package promql serves the history of hits as Prometheus serves what it keeps: its HTTP API, for Grafana and whatever
+// else asks it. API.md says what is answered. What a query means is for the package engine below it.
+package promql
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/weirproxy/weir/server/promql/engine"
+)
+
+// Below is the path that all is served below. It is what Grafana is given as the address, behind host and port.
+const Below = "/prometheus/"
+
+// DefaultConcurrency is how many queries are answered at a time unless Config says otherwise.
+const DefaultConcurrency = 1
+
+// Config is what is served, and how much at a time.
+type Config struct {
+	Engine *engine.Engine
+	Now    func() time.Time
+	// Ready returns why queries cannot be answered now, nil if they can. Nil stands for always.
+	Ready func() error
+	// Version is that of this weir.
+	Version string
+	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is DefaultConcurrency.
+	// What they may hold in memory together is as many times what the engine allows each.
+	Concurrency int
+	// Begin is called when a query begins to be evaluated, and what it returns when that ends; nil for neither. It may be
+	// called by several goroutines at a time.
+	Begin func() (end func())
+	Log   *slog.Logger
+}
+
+// Handler answers requests below Below, any number at a time.
+type Handler struct {
+	config Config
+	parser parser.Parser
+	turns  *turns
+	mux    *http.ServeMux
+
+	answered [results]atomic.Uint64
+	busy     atomic.Int64 // nanoseconds in which queries were answered
+}
+
+// NewHandler returns a handler.
+func NewHandler(c Config) *Handler {
+	if c.Concurrency == 0 {
+		c.Concurrency = DefaultConcurrency
+	}
+	h := &Handler{config: c, parser: parser.NewParser(parser.Options{}), turns: newTurns(c.Concurrency), mux: http.NewServeMux()}
+	const api = Below + "api/v1/"
+	for path, answer := range map[string]func(*request) *answer{
+		"query": h.query, "query_range": h.queryRange, "format_query": h.format, "series": h.series, "labels": h.labels,
+	} {
+		h.mux.HandleFunc("GET "+api+path, h.inTurn(answer))
+		h.mux.HandleFunc("POST "+api+path, h.inTurn(answer))
+	}
+	h.getOnly(api+"label/{name}/values", h.inTurn(h.labelValues))
+	h.mux.HandleFunc("GET "+api+"query_exemplars", h.atOnce(nothing("[]")))
+	h.mux.HandleFunc("POST "+api+"query_exemplars", h.atOnce(nothing("[]")))
+	for path, answer := range map[string]func(*request) *answer{
+		"metadata": metadata, "status/buildinfo": h.buildInfo,
+		"rules": nothing(`{"groups":[]}`), "alerts": nothing(`{"alerts":[]}`),
+		"targets":       nothing(`{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}`),
+		"alertmanagers": nothing(`{"activeAlertmanagers":[],"droppedAlertmanagers":[]}`),
+	} {
+		h.getOnly(api+path, h.atOnce(answer))
+	}
+	h.mux.HandleFunc("GET "+Below+"-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "OK")
+	})
+	h.mux.HandleFunc("GET "+Below+"-/ready", h.ready)
+	h.mux.HandleFunc(Below, h.atOnce(func(r *request) *answer {
+		return refuse(notFound, "%s %s is not among the parts of Prometheus's API that weir has: queries, series, labels and "+
+			"metadata below %s", r.Method, clip(r.URL.Path), api)
+	}))
+	return h
+}
+
+// getOnly serves a path for GET. Grafana tries POST first, and needs to be told that it may not.
+func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
+	h.mux.HandleFunc("GET "+path, serve)
+	h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", "GET, HEAD")
+		h.write(w, refuse(notAllowed, "%s is not allowed here: use GET", clip(r.Method)), nil)
+	})
+}
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	h.mux.ServeHTTP(w, r)
+}
+
+func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
+	if h.config.Ready != nil {
+		if err := h.config.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	fmt.Fprintln(w, "OK")
+}
+
+// Result is how a query ended.
+type Result uint8
+
+// The results of queries; those that are no errors of Prometheus's API are OK and Busy.
+const (
+	OK Result = iota
+	BadData
+	Execution
+	Timeout
+	Canceled
+	Internal
+	Busy // no turn came
+	results
+)
+
+var resultNames = [results]string{"ok", "bad_data", "execution", "timeout", "canceled", "internal", "busy"}
+
+// Results returns all results there are.
+func Results() []Result { return []Result{OK, BadData, Execution, Timeout, Canceled, Internal, Busy} }
+
+// String returns the result's name in metrics.
+func (r Result) String() string { return resultNames[r] }
+
+// Answered returns how many queries have ended so: of hits, series and labels, and those that were only formatted.
+func (h *Handler) Answered(r Result) uint64 { return h.answered[r].Load() }
+
+// Took returns how long queries have been evaluated and answered, in seconds, all together.
+func (h *Handler) Took() float64 { return time.Duration(h.busy.Load()).Seconds() }
+
+// Running returns how many are being evaluated or answered.
+func (h *Handler) Running() int { return len(h.turns.running) }

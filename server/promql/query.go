@@ -1,0 +1,134 @@
+package promql
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/util/stats"
+
+	"github.com/weirproxy/weir/server/promql/engine"
+)
+
+const (
+	// maxNotes is how many warnings, and how many infos, an answer has at most.
+	maxNotes = 10
+	// maxSteps is how many points a series of an answer may have, as Prometheus has it.
+	maxSteps = 11_000
+
+	truncated = "results truncated due to limit"
+)
+
+// query answers for a moment.
+func (h *Handler) query(r *request) *answer {
+	at, refused := r.moment("time", r.now)
+	if refused != nil {
+		return refused
+	}
+	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
+		return h.config.Engine.Instant(ctx, text, at)
+	})
+}
+
+// queryRange answers for moments a step apart.
+func (h *Handler) queryRange(r *request) *answer {
+	from, err := parseTime(r.parameter("start"))
+	if err != nil {
+		return wrong("start", err)
+	}
+	to, err := parseTime(r.parameter("end"))
+	if err != nil {
+		return wrong("end", err)
+	}
+	if to.Before(from) {
+		return wrong("end", errors.New("end timestamp must not be before start time"))
+	}
+	step, err := parseDuration(r.parameter("step"))
+	if err != nil {
+		return wrong("step", err)
+	}
+	if step < time.Millisecond {
+		return wrong("step", errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer"))
+	}
+	// As a Duration the range might not fit.
+	if length := float64(milliseconds(to)) - float64(milliseconds(from)); math.Floor(length/(step.Seconds()*1000)) > maxSteps {
+		return refuse(badData, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)")
+	}
+	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
+		return h.config.Engine.Range(ctx, text, from, to, step)
+	})
+}
+
+// evaluate answers with what a query evaluates to.
+func (h *Handler) evaluate(r *request, make func(context.Context, string) (promql.Query, error)) *answer {
+	limit, refused := r.limit()
+	if refused != nil {
+		return refused
+	}
+	ctx, cancel, refused := r.patience()
+	if refused != nil {
+		return refused
+	}
+	defer cancel()
+	text := r.parameter("query")
+	q, err := make(ctx, text)
+	if err != nil {
+		if k := kindOf(err); k == canceled || k == timedOut {
+			return fail(err)
+		}
+		return wrong("query", err)
+	}
+	result := q.Exec(ctx)
+	warnings, infos := result.Warnings.AsStrings(text, maxNotes, maxNotes)
+	if result.Err != nil {
+		q.Close()
+		a := fail(result.Err)
+		a.warnings, a.infos = warnings, infos
+		return a
+	}
+	value := result.Value
+	switch v := value.(type) {
+	case promql.Matrix:
+		if limit > 0 && len(v) > limit {
+			value, warnings = v[:limit], append(warnings, truncated)
+		}
+	case promql.Vector:
+		if limit > 0 && len(v) > limit {
+			value, warnings = v[:limit], append(warnings, truncated)
+		}
+	}
+	if r.parameter("lookback_delta") != "" {
+		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
+	}
+	var counted []byte
+	if r.parameter("stats") != "" {
+		counted, _ = json.Marshal(stats.NewQueryStats(q.Stats())) // numbers only
+	}
+	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
+		e.raw(`{"resultType":`)
+		e.text(string(value.Type()))
+		e.raw(`,"result":`)
+		e.result(value)
+		if counted != nil {
+			e.raw(`,"stats":`)
+			e.raw(string(counted))
+		}
+		e.raw("}")
+	}}
+}
+
+// format answers with a query as it is written over several lines.
+func (h *Handler) format(r *request) *answer {
+	text := r.parameter("query")
+	if err := engine.Fits(text); err != nil {
+		return wrong("query", err)
+	}
+	expression, err := h.parser.ParseExpr(text)
+	if err != nil {
+		return wrong("query", err)
+	}
+	return &answer{data: func(e *encoder) { e.text(expression.Pretty(0)) }}
+}

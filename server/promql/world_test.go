@@ -1,0 +1,184 @@
+package promql_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/server/promql"
+	"github.com/weirproxy/weir/server/promql/engine"
+)
+
+const (
+	minute = 60
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// someday is where the clock of all tests stands: not the start of any bucket.
+var someday = time.Date(2026, 11, 23, 10, 17, 42, 0, time.UTC)
+
+// world is a history with its API behind a real port.
+type world struct {
+	t       testing.TB
+	handler *promql.Handler
+	address string // of the data source, as Grafana is given it
+}
+
+// serve serves a history, with bounds that a test may change.
+func serve(t testing.TB, store history.Store, change ...func(*engine.Config, *promql.Config)) *world {
+	t.Helper()
+	now := func() time.Time { return someday }
+	of := engine.Config{Store: store, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	c := promql.Config{Now: now, Version: "test", Log: of.Log}
+	for _, f := range change {
+		f(&of, &c)
+	}
+	c.Engine = engine.New(of)
+	w := &world{t: t, handler: promql.NewHandler(c)}
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	w.address = server.URL + "/prometheus"
+	return w
+}
+
+// answer is what Prometheus's API answers.
+type answer struct {
+	Code      int `json:"-"`
+	Header    http.Header
+	Status    string
+	ErrorType string
+	Error     string
+	Data      any
+	Warnings  []string
+	Infos     []string
+}
+
+// ask sends a request as Grafana does, with its parameters in the URL or in a form.
+func ask(t testing.TB, address, method, path string, parameters url.Values) answer {
+	t.Helper()
+	a, err := try(t.Context(), address, method, path, parameters)
+	if err != nil {
+		t.Fatalf("%s %s %v: %v", method, path, parameters, err)
+	}
+	return a
+}
+
+func try(ctx context.Context, address, method, path string, parameters url.Values) (a answer, err error) {
+	target, body := address+"/"+path, io.Reader(http.NoBody)
+	if method == http.MethodPost {
+		body = strings.NewReader(parameters.Encode())
+	} else if len(parameters) > 0 {
+		target += "?" + parameters.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return a, err
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return a, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return a, err
+	}
+	a.Code, a.Header = response.StatusCode, response.Header
+	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); kind != "application/json" {
+		a.Error = string(text)
+		return a, nil
+	}
+	return a, json.Unmarshal(text, &a)
+}
+
+func (w *world) get(path string, parameters ...string) answer {
+	w.t.Helper()
+	return ask(w.t, w.address, http.MethodGet, path, values(parameters...))
+}
+
+func (w *world) post(path string, parameters ...string) answer {
+	w.t.Helper()
+	return ask(w.t, w.address, http.MethodPost, path, values(parameters...))
+}
+
+// values returns parameters of names and values in turn.
+func values(parameters ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i < len(parameters); i += 2 {
+		v.Add(parameters[i], parameters[i+1])
+	}
+	return v
+}
+
+var (
+	busy   = history.ID{Domain: "shop", Path: "user/path=%2Fpay"}
+	sparse = history.ID{Domain: "shop", Path: "user", Outcome: history.Over}
+	single = history.ID{Domain: "mail", Path: "sender", Outcome: history.Shadow, Value: "ann"}
+)
+
+// someHours returns increments of some series up to now, by the minute, before a week ago by the quarter of an hour.
+func someHours(hours int64) []history.Increment {
+	var all []history.Increment
+	last := someday.Unix() / minute
+	for m := last - hours*hour/minute; m <= last; m++ {
+		if m < last-8*day/minute && m%15 > 0 {
+			continue
+		}
+		all = append(all, history.Increment{ID: busy, Minute: m, Hits: uint64(20 + (m*7919)%31)})
+		if m%17 == 0 {
+			all = append(all, history.Increment{ID: sparse, Minute: m, Hits: 2}, history.Increment{ID: single, Minute: m, Hits: 1})
+		}
+	}
+	return all
+}
+
+// keeping returns a history in memory that was told of increments, and rolled.
+func keeping(t testing.TB, all []history.Increment) history.Store {
+	t.Helper()
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: func() time.Time { return someday }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	batches := make(map[history.Partition][]history.Increment)
+	for _, i := range all {
+		batches[i.ID.Partition()] = append(batches[i.ID.Partition()], i)
+	}
+	for p, rest := range batches {
+		for seq := uint64(1); len(rest) > 0; seq++ {
+			n := min(len(rest), history.MaxBatch)
+			b := history.Batch{Writer: "w", Seq: seq, After: seq - 1, Increments: rest[:n]}
+			if _, err := store.Apply(t.Context(), p, b); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+	}
+	if _, err := store.Roll(t.Context(), history.Job{Now: someday}); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// sum returns what a series was told between two moments at the start of a minute, in Unix seconds.
+func sum(all []history.Increment, id history.ID, from, to int64) (hits uint64) {
+	for _, i := range all {
+		if i.ID == id && from <= i.Minute*minute && i.Minute*minute < to {
+			hits += i.Hits
+		}
+	}
+	return hits
+}
