@@ -1,0 +1,62 @@
+// Asks the port that serves the page. All addresses are relative, so that a proxy may put the page below a path.
+
+/** Refused is the error of a question that was answered with one; its message is a sentence. */
+export class Refused extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+let skew = 0; // milliseconds that the server's clock is ahead of this one
+
+/** now is the time by the server's clock, in Unix seconds: the one that hits are counted by. */
+export function now() {
+  return (Date.now() + skew) / 1000;
+}
+
+/** ask gets an answer. Parameters that are empty are left out. */
+export async function ask(path, parameters = {}, signal = undefined) {
+  return parseExactly(await get(path, parameters, signal));
+}
+
+async function get(path, parameters, signal) {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, given]) => given !== ''));
+  const address = query.size === 0 ? path : `${path}?${query}`;
+  let answer, text;
+  try {
+    answer = await fetch(address, { signal, headers: { Accept: 'application/json' }, cache: 'no-cache' });
+    text = await answer.text();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Refused(0, 'weir does not answer.');
+  }
+  const date = Date.parse(answer.headers.get('Date') ?? '');
+  if (date) skew = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0;
+  if (!answer.ok) throw new Refused(answer.status, sentence(answer.status, text));
+  return text;
+}
+
+function sentence(status, text) {
+  try {
+    const told = JSON.parse(text).error;
+    if (typeof told === 'string') return told;
+  } catch {
+    // not every error is JSON
+  }
+  return text.trim().slice(0, 500) || `weir answers ${status}.`;
+}
+
+/**
+ * parseExactly reads JSON whose whole numbers may be larger than 2^53, where a number of JavaScript loses digits: a
+ * count for ever is up to 10^18. They become BigInt; all others stay numbers.
+ */
+export function parseExactly(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const mark = '\u0000big:'; // no JSON text holds a bare NUL
+  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, token =>
+    /^\d{16,}$/.test(token) ? `"\\u0000big:${token}"` : token);
+  return JSON.parse(marked, (_, given) =>
+    typeof given === 'string' && given.startsWith(mark) && /^\d+$/.test(given.slice(mark.length))
+      ? BigInt(given.slice(mark.length)) : given);
+}

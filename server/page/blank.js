@@ -1,0 +1,49 @@
+// What is said in the place of a curve that is not there.
+import { make } from './elements.js';
+import { shown, span, unescaped } from './text.js';
+
+/** hint is a sentence in small print. */
+export function hint(text) {
+  return make('p', { class: 'hint' }, text);
+}
+
+/** noHistory says why there are no curves at all. */
+export function noHistory() {
+  return [make('p', {}, 'This weir keeps no history, so there are no curves.'),
+    hint('HISTORY=true turns it on. If it is on, its store did not open: the log says why.')];
+}
+
+/** noRules says what to do where there is nothing to look at. */
+export function noRules() {
+  return [make('p', {}, 'No rule is configured, and nothing has been counted yet.'),
+    hint('weir reads descriptor files from the folder that --config names; weir check DIR says what is wrong with one.')];
+}
+
+/** noRuleOf says that a link names a domain that is not there. */
+export function noRuleOf(domain) {
+  return [make('p', {}, `No rule of the domain “${shown(domain, 60)}” is configured, and none has been counted.`),
+    hint('All that there are stand in the list.')];
+}
+
+/** explanation says why a curve is empty, and what to do about it; go is called with a change of the view. */
+export function explanation(curve, answer, rule, go) {
+  if (Number(curve.totals.hits) > 0) return [];
+  if (answer.until > 0) {
+    const there = make('button', { type: 'button', id: 'there' }, 'Show them');
+    there.addEventListener('click', () => go({ range: '', from: answer.since, to: answer.until }));
+    return [make('p', {}, `No hits in this range. What is stored is of ${span(answer.since, answer.until)}.`), there];
+  }
+  if (Number(curve.lifetime.hits) > 0 || !rule.known) return [make('p', {}, 'No hits in this range.')];
+  return [make('p', {}, 'Nothing has asked about this rule yet. Ask as Envoy does, and look again:'), make('code', {}, callLine(rule)),
+    hint('Hits are here within some 15 seconds.')];
+}
+
+/** callLine writes a command for a shell that makes a hit. */
+function callLine(rule) {
+  const quote = text => `'${shown(text, 2000).replaceAll("'", "'\\''")}'`;
+  const descriptor = rule.path.split('/').map(segment => {
+    const [key, value] = segment.split('=');
+    return `${unescaped(key)}=${unescaped(value ?? 'ann').replaceAll('*', 'x')}`.replaceAll(',', '\\,');
+  }).join(',');
+  return `weir call --addr ${location.hostname || 'localhost'}:8081 --domain ${quote(rule.domain)} --descriptor ${quote(descriptor)}`;
+}

@@ -1,0 +1,248 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// counted is what a list of rules says of one of them.
+type counted struct{ Domain, Path, Hits, Refused string }
+
+// listed returns the rows of the list that have numbers of a range.
+func (b *tab) listed() []counted {
+	b.Helper()
+	return eval[[]counted](b, `[...document.querySelectorAll('tr.rule')].filter(e => Number(e.querySelector('.rate').dataset.hits) > 0).map(e => ({
+		Domain: e.dataset.domain, Path: e.dataset.path, Hits: e.querySelector('.rate').dataset.hits, Refused: e.querySelector('.denied').dataset.refused}))`)
+}
+
+// ranking asks the API what had hits from one moment to another.
+func (w *weir) ranking(t *testing.T, from, to string) (all []counted) {
+	t.Helper()
+	at := w.admin + "/api/v1/history/top?" + url.Values{"values": {"false"}, "from": {from}, "to": {to}, "n": {"1000"}}.Encode()
+	body, status, err := get(at)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("GET %s: %d %s %v", at, status, body, err)
+	}
+	var answer struct {
+		Top []struct {
+			Domain, Path       string
+			Hits, Over, Shadow json.Number
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		t.Fatalf("GET %s: %v", at, err)
+	}
+	for _, row := range answer.Top {
+		refused := number(t, row.Over.String())
+		refused.Sub(refused, number(t, row.Shadow.String()))
+		all = append(all, counted{row.Domain, row.Path, row.Hits.String(), refused.String()})
+	}
+	return all
+}
+
+func number(t *testing.T, text string) *big.Int {
+	t.Helper()
+	n, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		t.Fatalf("%q is no whole number", text)
+	}
+	return n
+}
+
+// wantRanking wants the list to have the rules of the API's ranking with their very numbers, the highest first.
+func (b *tab) wantRanking(want []counted, by func(counted) string) {
+	b.Helper()
+	got := b.listed()
+	if len(got) != len(want) || len(want) < 5 {
+		b.Errorf("the list has %d rules with hits, and the API %d:\n%v\n%v", len(got), len(want), got, want)
+	}
+	is := make(map[string]counted)
+	for _, c := range want {
+		is[c.Domain+" "+c.Path] = c
+	}
+	for i, c := range got {
+		if c != is[c.Domain+" "+c.Path] {
+			b.Errorf("the list says %+v, the API %+v", c, is[c.Domain+" "+c.Path])
+		}
+		if i > 0 && number(b.T, by(c)).Cmp(number(b.T, by(got[i-1]))) > 0 {
+			b.Errorf("%s %s with %s stands below %s with %s: people look at the top", c.Domain, c.Path, by(c), got[i-1].Path, by(got[i-1]))
+		}
+	}
+}
+
+const inRange = `document.querySelector('#lists [data-list=range]').getAttribute('aria-pressed') === 'true' && !document.querySelector('#rules[aria-busy]')`
+
+// sorted returns a condition that a column is what the list is ranked by.
+func sorted(column int) string {
+	return fmt.Sprintf(`document.querySelector('#rules th:nth-child(%d)').ariaSort === 'descending'`, column)
+}
+
+// "Who was throttled last week?" is answered by two clicks, by keys, and by a link.
+func TestTheListRanksTheChosenRange(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	to := time.Now().Truncate(24*time.Hour).Unix() - 86400 // so that nothing is counted meanwhile
+	from := fmt.Sprint(to - 7*86400)
+	b := open(t, w.admin, look{fragment: fmt.Sprintf("%s&from=%s&to=%d", pay, from, to)})
+	if n := len(b.listed()); n > 0 {
+		t.Errorf("the list begins with the hits of a range in %d rows, want the rates of now", n)
+	}
+	b.click("#lists [data-list=range]")
+	b.readyWith("the list of the range", inRange+" && "+sorted(2))
+	drawn := eval[[]string](b, `(p => [p.get('from'), p.get('to')])(new URLSearchParams(new URL(document.querySelector('#link').href).hash.slice(1)))`)
+	want := w.ranking(t, drawn[0], drawn[1])
+	b.wantRanking(want, func(c counted) string { return c.Hits })
+	b.do(chromedp.Focus(chromedp.CSS("#rules th:nth-child(3) button")))
+	b.press(kb.Enter)
+	b.readyWith("ranked by what was refused", sorted(3))
+	b.wantRanking(want, func(c counted) string { return c.Refused })
+	b.shoot("list-refused")
+	rows := b.listed()
+	if rows[0].Refused == "0" {
+		t.Error("nothing was refused: this proves nothing")
+	}
+
+	link := eval[string](b, `document.querySelector('#link').href`)
+	for _, part := range []string{"list=range", "by=over"} {
+		if !strings.Contains(link, part) {
+			t.Errorf("the link is %s, without %s", link, part)
+		}
+	}
+	_, fragment, _ := strings.Cut(link, "#")
+	other := open(t, w.admin, look{fragment: "#" + fragment, dark: true})
+	if !eval[bool](other, inRange+" && "+sorted(3)) {
+		t.Error("the link leads to another list")
+	}
+	if again := other.listed(); fmt.Sprint(again) != fmt.Sprint(rows) {
+		t.Errorf("the link leads to\n%v\nwant\n%v", again, rows)
+	}
+	other.shoot("list-refused-dark")
+
+	b.click("#rules th:nth-child(1) button")
+	b.readyWith("ranked by hits again", sorted(2))
+	b.click(`#lists [data-list=""]`)
+	b.readyWith("the list of now", `!location.hash.includes('list') && document.querySelector('#rules th:nth-child(2)').textContent === 'Rate'`)
+}
+
+// A rule that is configured no more has a past, which a click leads to.
+func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	const past = `tr.rule[data-domain="shop"][data-path="__unmatched__"]`
+	b := open(t, w.admin, look{fragment: pay + "&range=365d&list=range", width: 360, height: 740})
+	b.readyWith("the list of the year", inRange)
+	b.wantNoSideScroll()
+	b.wantLargeTargets()
+	b.shoot("list-year-phone")
+	b.do(b.prepare(look{}))
+	if !eval[bool](b, `document.querySelector('`+past+`').hasAttribute('data-gone')`) {
+		t.Error("what no rule matches is shown like a rule that is configured")
+	}
+	b.click(past)
+	b.at("shop", "__unmatched__")
+	b.wantTotalsOfAPI(w, "shop", "__unmatched__", "")
+	b.shoot("list-year")
+}
+
+// Whoever filters what is busy now learns of what was busy in the range.
+func TestTheFilterFindsRulesOfTheRange(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: pay + "&range=365d"})
+	const past = `tr.rule[data-domain="shop"][data-path="__unmatched__"]`
+	if eval[bool](b, `!!document.querySelector('`+past+`')`) {
+		t.Fatal("the rule is in the list of now: this proves nothing")
+	}
+	b.press("/")
+	b.await("/ leads to the filter", `document.activeElement.id === 'filter'`)
+	b.press("shop unmatched")
+	b.await("the rule of the range is found", `document.querySelector('`+past+`')`)
+	b.shoot("list-filter")
+	b.press(strings.Repeat(kb.Backspace, len(" unmatched")))
+	b.await("more in this range", `document.querySelectorAll('tr.rule').length > 1 && document.querySelector('#more a')?.textContent.includes('more in this range')`)
+	b.click("#more a")
+	b.readyWith("the list of the range", inRange+` && !!document.querySelector('`+past+`')`)
+}
+
+// A ranking of a year is dear: looking at other rules, and back and forth, does not ask for it again.
+func TestARankingIsAskedForOnceAMinute(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	b := open(t, ofAYear(t).admin, look{fragment: pay + "&range=365d&list=range"})
+	for _, path := range []string{"remote_address", payPath, "remote_address"} {
+		b.click(fmt.Sprintf(`tr.rule[data-domain="shop"][data-path=%q]`, path))
+		b.at("shop", path)
+	}
+	b.click("#rules th:nth-child(3) button")
+	b.readyWith("ranked by what was refused", sorted(3))
+	asked := b.rankings()
+	if most := 1 + int(time.Since(began)/time.Minute); len(asked) < 1 || len(asked) > most {
+		t.Errorf("the ranking was asked for %d times, want 1 to %d: %q", len(asked), most, asked)
+	}
+	b.click("#ranges [data-range='30d']")
+	b.readyWith("the list of a month", inRange+` && document.querySelector('#counted').textContent === 'last month'`)
+	if again := b.rankings(); len(again) == len(asked) {
+		t.Errorf("another range is shown, and nobody asked about it: %q", again)
+	}
+}
+
+// rankings returns the questions about a range, and not about the last minutes.
+func (b *tab) rankings() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, at := range b.requests {
+		if u, err := url.Parse(at); err == nil && strings.HasSuffix(u.Path, "/history/top") && u.Query().Get("values") == "false" && !strings.HasPrefix(u.Query().Get("from"), "-") {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// Of more rules than a ranking holds, that which was refused most is listed, however few hits it had.
+func TestARankingOfManyRulesHasTheMostRefused(t *testing.T) {
+	t.Parallel()
+	var history strings.Builder
+	history.WriteString("domain,path,outcome,value,start,width,sum,peak\n")
+	start := time.Now().Add(-time.Hour).Truncate(time.Minute).Unix()
+	for i := range 1100 {
+		fmt.Fprintf(&history, "old,rule-%04d,within,,%d,60,%d,%[3]d\n", i, start, 1000+i)
+	}
+	fmt.Fprintf(&history, "old,throttled,over,,%d,60,7,7\n", start)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "history.csv")
+	if err := os.WriteFile(file, []byte(history.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bring := exec.Command(weirBinary, "history", "import", file)
+	bring.Env = []string{"HOME=" + dir, "DATA_DIR=" + filepath.Join(dir, "data")}
+	if out, err := bring.CombinedOutput(); err != nil {
+		t.Fatalf("weir history import: %v\n%s", err, out)
+	}
+	w, err := serve(dir, map[string]string{"mail.yaml": mailRules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.stop)
+	b := open(t, w.admin, look{fragment: "#domain=mail&path=tenant&range=1d&list=range"})
+	b.readyWith("the list of the day", inRange)
+	if first := b.listed()[0]; first != (counted{"old", "rule-1099", "2099", "0"}) {
+		t.Errorf("the busiest rule is %+v", first)
+	}
+	b.click("#rules th:nth-child(3) button")
+	b.readyWith("ranked by what was refused", inRange+" && "+sorted(3))
+	if first := b.listed()[0]; first != (counted{"old", "throttled", "7", "7"}) {
+		t.Errorf("the rule that was refused most is %+v", first)
+	}
+	b.shoot("list-many")
+}

@@ -1,0 +1,286 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// looks are the ways in which people see the page.
+var looks = map[string]look{
+	"light":       {},
+	"dark":        {dark: true},
+	"phone":       {width: 360, height: 740},
+	"phone-dark":  {width: 360, height: 740, dark: true},
+	"tablet":      {width: 800, height: 1000},
+	"zoom-200":    {zoom: 2},
+	"wide":        {width: 1920, height: 1080},
+	"phone-small": {width: 320, height: 568},
+}
+
+// Nothing is cut off at the side, whoever looks: what is wider than the window would need a second scroll bar.
+func TestThePageFitsEveryWindow(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	for name, l := range looks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l.fragment = "#domain=mail&path=tenant&range=7d"
+			b := open(t, w.admin, l)
+			b.wantNoSideScroll()
+			b.bands()
+			b.wantOneEdge()
+			b.shoot("look-" + name)
+			if l.width != 0 && l.width < 500 {
+				b.wantLargeTargets()
+			}
+		})
+	}
+}
+
+func (b *tab) wantNoSideScroll() {
+	b.Helper()
+	type size struct {
+		Inner, Scroll int
+		Wide          []string
+	}
+	s := eval[size](b, `({Inner: innerWidth, Scroll: document.documentElement.scrollWidth, Wide: [...document.querySelectorAll('body *')]
+		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest('.scroll, .hidden'))
+		.map(e => e.tagName + '#' + e.id + '.' + (e.getAttribute('class') ?? '')).slice(0, 8)})`)
+	if s.Scroll > s.Inner {
+		b.Errorf("the page is %d pixels wide in a window of %d: it scrolls to the side; what is too wide: %q", s.Scroll, s.Inner, s.Wide)
+	}
+}
+
+// wantOneEdge wants the header and the footer to stand where the main part does, however wide the window is.
+func (b *tab) wantOneEdge() {
+	b.Helper()
+	if edges := eval[[]float64](b, `['header', 'main', 'footer'].map(e => document.querySelector(e).getBoundingClientRect().left)`); edges[0] != edges[1] || edges[2] != edges[1] {
+		b.Errorf("header, main part and footer begin at %v pixels: they are one page", edges)
+	}
+}
+
+// The names of limits that lie close are read, whatever else is drawn.
+func TestNoLineGoesThroughTheNameOfALimit(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	for _, l := range []look{{}, {width: 360, height: 740}} {
+		for _, days := range []string{"1d", "7d", "365d"} {
+			l.fragment = "#domain=shop&path=user&range=" + days
+			b := open(t, w.admin, l)
+			struck := eval[[]string](b, `[...document.querySelectorAll('.limit-label')].filter(e => (box => [...document.querySelectorAll('line.limit')]
+				.some(l => l.y1.baseVal.value > box.y + 3 && l.y1.baseVal.value < box.y + box.height - 3))(e.getBBox())).map(e => e.textContent)`)
+			if len(struck) > 0 {
+				t.Errorf("%s, %d pixels: %q is struck through", days, l.width, struck)
+			}
+			if names := eval[string](b, `[...document.querySelectorAll('.limit-label, .limit-above')].map(e => e.textContent).join()`); !strings.Contains(names, "10/minute") || !strings.Contains(names, "500/hour") {
+				t.Errorf("%s, %d pixels: the limits are called %q", days, l.width, names)
+			}
+		}
+	}
+}
+
+// wantLargeTargets wants what fingers touch to be as large as WCAG 2.2 asks for.
+func (b *tab) wantLargeTargets() {
+	b.Helper()
+	small := eval[[]string](b, `[...document.querySelectorAll('button, input, tr.rule')].filter(e => e.checkVisibility()).map(e => [e, e.getBoundingClientRect()])
+		.filter(([e, r]) => r.width < 23.5 || r.height < 23.5).map(([e, r]) => (e.id || e.textContent) + ' ' + Math.round(r.width) + 'x' + Math.round(r.height))`)
+	if len(small) > 0 {
+		b.Errorf("too small for a finger, which needs 24 by 24 pixels: %q", small)
+	}
+}
+
+// A contrast of 4.5 is what WCAG 2.2 AA asks of text; 3 of what a control's border or a band of the curve is told by.
+func TestTextCanBeReadInLightAndDark(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	for _, dark := range []bool{false, true} {
+		b := open(t, w.admin, look{dark: dark, fragment: pay + "&range=7d"})
+		type run struct {
+			Text, Colour, Back string
+			Size               float64
+			Bold               bool
+		}
+		runs := eval[[]run](b, `(() => {
+			const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+			const opaque = c => { const a = /rgba\(.*, ([\d.]+)\)/.exec(c); return !a || Number(a[1]) === 1; };
+			for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+				const e = n.parentElement;
+				if (!n.textContent.trim() || !e.checkVisibility() || e.closest('script, noscript, .hidden, title')) continue;
+				const s = getComputedStyle(e), inChart = !!e.closest('svg');
+				let back = e;
+				while (back && !(opaque(getComputedStyle(back).backgroundColor))) back = back.parentElement;
+				out.push({Text: n.textContent.trim().slice(0, 40), Colour: inChart ? s.fill : s.color, Back: getComputedStyle(back ?? document.body).backgroundColor,
+					Size: parseFloat(s.fontSize), Bold: Number(s.fontWeight) >= 700});
+			}
+			return out;
+		})()`)
+		if len(runs) < 60 {
+			t.Errorf("only %d pieces of text were found: this proves nothing", len(runs))
+		}
+		seen := make(map[string]bool)
+		for _, r := range runs {
+			pair := r.Colour + " on " + r.Back
+			if seen[pair] {
+				continue
+			}
+			seen[pair] = true
+			if c := contrast(t, r.Colour, r.Back); c < 4.5 {
+				t.Errorf("dark %v: %q is written %s: a contrast of %.2f, want 4.5", dark, r.Text, pair, c)
+			}
+			if r.Size < 11 {
+				t.Errorf("dark %v: %q is written in %v pixels: too small", dark, r.Text, r.Size)
+			}
+		}
+		panel := eval[string](b, `getComputedStyle(document.querySelector('#view')).backgroundColor`)
+		for outcome, band := range b.bands() {
+			if strings.HasPrefix(band.Fill, "url") {
+				continue // hatched
+			}
+			if c := contrast(t, band.Fill, panel); c < 3 {
+				t.Errorf("dark %v: the band of %s is %s on %s: a contrast of %.2f, want 3", dark, outcome, band.Fill, panel, c)
+			}
+		}
+		b.shoot(fmt.Sprintf("contrast-dark-%v", dark))
+	}
+}
+
+// contrast returns that of two colours, as WCAG 2 defines it.
+func contrast(t *testing.T, one, other string) float64 {
+	t.Helper()
+	a, b := luminance(t, one), luminance(t, other)
+	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+}
+
+var rgb = regexp.MustCompile(`^rgba?\((\d+), (\d+), (\d+)(?:, 1)?\)$`)
+
+func luminance(t *testing.T, colour string) float64 {
+	t.Helper()
+	m := rgb.FindStringSubmatch(colour)
+	if m == nil {
+		t.Fatalf("the colour %q cannot be read", colour)
+	}
+	var parts [3]float64
+	for i := range parts {
+		var n int
+		if _, err := fmt.Sscan(m[i+1], &n); err != nil {
+			t.Fatal(err)
+		}
+		c := float64(n) / 255
+		if c <= 0.04045 {
+			parts[i] = c / 12.92
+		} else {
+			parts[i] = math.Pow((c+0.055)/1.055, 2.4)
+		}
+	}
+	return 0.2126*parts[0] + 0.7152*parts[1] + 0.0722*parts[2]
+}
+
+func TestContrastIsThatOfWCAG(t *testing.T) {
+	for _, c := range []struct {
+		one, other string
+		want       float64
+	}{{"rgb(0, 0, 0)", "rgb(255, 255, 255)", 21}, {"rgb(118, 118, 118)", "rgb(255, 255, 255)", 4.54}, {"rgb(9, 9, 9)", "rgba(9, 9, 9, 1)", 1}} {
+		if got := contrast(t, c.one, c.other); math.Abs(got-c.want) > 0.01 {
+			t.Errorf("the contrast of %s and %s is %v, want %v", c.one, c.other, got, c.want)
+		}
+	}
+}
+
+// What is printed is one view on a page or two, on white, without what only a screen can use.
+func TestTheViewCanBePrinted(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	for _, dark := range []bool{false, true} {
+		b := open(t, w.admin, look{dark: dark, fragment: pay + "&range=30d"})
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		defer cancel()
+		pdf, err := chromedp.Run(ctx, chromedp.PrintToPDF(chromedp.PDFPrintBackground()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(t, fmt.Sprintf("print-dark-%v.pdf", dark), pdf)
+		if pages := len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(pdf, -1)); !bytes.HasPrefix(pdf, []byte("%PDF-")) || pages < 1 || pages > 2 {
+			t.Errorf("dark %v: the print has %d pages, want one or two", dark, pages)
+		}
+		b.do(b.prepare(look{width: 794, height: 1123}), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error { // A4
+			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+			return err
+		}))
+		b.shoot(fmt.Sprintf("print-dark-%v", dark))
+		for _, gone := range []string{"#filter", "#ranges", "#copy", "#cut", "footer"} {
+			if eval[bool](b, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, gone)) {
+				t.Errorf("dark %v: %s is printed, which is of no use on paper", dark, gone)
+			}
+		}
+		for _, there := range []string{"#name", "#chart", "#totals", "#legend"} {
+			if !eval[bool](b, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, there)) {
+				t.Errorf("dark %v: %s is not printed", dark, there)
+			}
+		}
+	}
+}
+
+// Whoever has no mouse comes to everything that can be used, and sees where they are.
+func TestTheTabKeyReachesEverything(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: "#domain=mail&path=tenant&range=7d"})
+	want := eval[[]string](b, `[...document.querySelectorAll('button, input, a[href], [tabindex="0"]')].filter(e => e.checkVisibility() && !e.closest('.hidden')
+		&& !e.closest('tr.rule:not([tabindex="0"])') && e.tabIndex >= 0 && !e.disabled).map((e, i) => e.dataset.stop = String(i))`)
+	reached := make(map[string]bool)
+	for range 3*len(want) + 30 { // a field for times has several stops
+		b.press(kb.Tab)
+		type stop struct {
+			Stop, What string
+			Visible    bool
+		}
+		s := eval[stop](b, `(e => ({Stop: e.dataset.stop ?? '', What: e.tagName + '#' + e.id + ' ' + e.textContent.slice(0, 30),
+			Visible: (s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1 || s.boxShadow !== 'none')(getComputedStyle(e))}))(document.activeElement)`)
+		if s.Stop == "" {
+			continue // the browser's own stops, or the page as a whole
+		}
+		if !s.Visible {
+			b.Errorf("the tab key comes to %s, and nobody sees that", s.What)
+		}
+		if reached[s.Stop] = true; len(reached) == len(want) {
+			break
+		}
+	}
+	for _, stop := range want {
+		if !reached[stop] {
+			b.Errorf("the tab key does not come to %s", eval[string](b, fmt.Sprintf(`(e => e.outerHTML.slice(0, 120))(document.querySelector('[data-stop="%s"]'))`, stop)))
+		}
+	}
+	b.shoot("focus")
+}
+
+// What is told by sight is told to those who hear the page, too.
+func TestEverythingHasAName(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: pay + "&range=7d"})
+	if role, title := eval[string](b, `document.querySelector('#chart').getAttribute('role')`), eval[string](b, `document.querySelector('#chart > title').textContent`); role != "img" || !strings.Contains(title, "user/path=/pay") || !strings.Contains(title, "hits") {
+		t.Errorf("the chart has role %q and title %q, want img, and what is seen in it", role, title)
+	}
+	for _, unnamed := range eval[[]string](b, `[...document.querySelectorAll('button, input, a[href]')].filter(e => e.checkVisibility() &&
+		!(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length || e.title)).map(e => e.outerHTML.slice(0, 120))`) {
+		t.Errorf("nobody who hears the page is told what this is: %s", unnamed)
+	}
+	if lang := eval[string](b, `document.documentElement.lang`); lang != "en" {
+		t.Errorf("the page says its language is %q, want en", lang)
+	}
+	if n := eval[int](b, `document.querySelectorAll('h1').length`); n != 1 {
+		t.Errorf("the page has %d headings of the first level, want 1", n)
+	}
+	if ids := eval[[]string](b, `(all => all.filter((id, i) => all.indexOf(id) !== i))([...document.querySelectorAll('[id]')].map(e => e.id))`); len(ids) > 0 {
+		t.Errorf("these names are given twice: %q", ids)
+	}
+}

@@ -1,0 +1,217 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func shopOf(t *testing.T) map[string]string {
+	t.Helper()
+	shop, err := os.ReadFile(filepath.FromSlash("../../../k8s/base/config/shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"shop.yaml": string(shop)}
+}
+
+// A name that a request brought is text, wherever it is shown.
+func TestHostileNamesAreText(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	b := open(t, w.admin, look{})
+	hostilePath := eval[string](b, `[...document.querySelectorAll('tr.rule')].map(e => e.dataset.path).find(p => p.startsWith('<img') || p.startsWith('%3Cimg'))`)
+	for name, path := range map[string]string{"script": hostilePath, "backwards": backwards, "long": longName, "path": "path=" + strings.ReplaceAll(hostile, "=", "%3D")} {
+		v := url.Values{"domain": {hostile}, "path": {path}, "range": {"1h"}}
+		b.do(b.prepare(look{}))
+		b.reload(w.admin + "/#" + v.Encode())
+		b.await("the name", `document.querySelector('#name').textContent.trim() !== ''`)
+		if n := eval[int](b, `document.querySelectorAll('img:not(header img), [onerror], script:not([src])').length`); n != 0 {
+			t.Errorf("%s: %d elements have been made of names", name, n)
+		}
+		for _, part := range []string{"#domain", "#rules"} {
+			if text := eval[string](b, fmt.Sprintf(`document.querySelector(%q).textContent`, part)); !strings.Contains(text, hostile) {
+				t.Errorf("%s: %s does not show the name as it is", name, part)
+			}
+		}
+		for _, where := range eval[[]string](b, invisible) {
+			t.Errorf("%s: what turns text around or hides is shown as it came, in %s", name, where)
+		}
+		if hits := eval[string](b, `document.querySelector('[data-total=hits]')?.dataset.hits ?? ''`); hits == "" || hits == "0" {
+			t.Errorf("%s: the page finds %q hits of the rule, want those that were made", name, hits)
+		}
+		b.wantNoSideScroll()
+		b.shoot("hostile-" + name)
+		b.do(b.prepare(look{width: 360, height: 740}))
+		b.reload(w.admin + "/#" + v.Encode())
+		b.wantNoSideScroll()
+		b.shoot("hostile-" + name + "-phone")
+	}
+}
+
+// invisible finds where text has characters that nobody sees.
+const invisible = `(() => {
+	const found = /[\u202e\u2066\u200b]/.test(document.title) ? ['the title'] : [];
+	for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode();) {
+		if (/[\u202e\u2066\u200b]/.test(walk.currentNode.data)) found.push(walk.currentNode.parentElement.outerHTML.slice(0, 150));
+	}
+	return found;
+})()`
+
+// reload loads the page anew, though only its fragment may be another, and waits until it is drawn.
+func (b *tab) reload(at string) {
+	b.Helper()
+	b.settle()
+	b.load("about:blank")
+	b.load(at)
+	b.ready()
+}
+
+// Fragments come from whoever made the link.
+func TestAHostileLinkDoesNothing(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	b := openBlank(t, w.admin, look{})
+	b.allow("400 (Bad Request)")
+	for _, fragment := range []string{
+		"#domain=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&path=%3Cscript%3Ealert(1)%3C%2Fscript%3E&range=1h",
+		"#range=__proto__&outcome=constructor", "#from=1&to=99999999999999999999", "#from=-5&to=abc", "#%%%&domain=%E0%A4%A", "#from=0&to=253402300799" + "&domain=shop&path=user",
+	} {
+		b.settle()
+		b.load("about:blank")
+		b.load(w.admin + "/" + fragment)
+		b.await("an answer", `document.body && document.body.dataset.state !== 'loading'`)
+		b.wantNoSideScroll()
+	}
+}
+
+func TestWithoutAHistoryRulesAreShown(t *testing.T) {
+	t.Parallel()
+	w := start(t, shopOf(t), "HISTORY=false")
+	b := open(t, w.admin, look{})
+	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
+		t.Errorf("%d rules are shown, want those of shop.yaml", n)
+	}
+	b.wantText("history", "that there is no history")
+	b.wantText("10/minute", "the limits all the same")
+	b.shoot("without-history")
+}
+
+func TestAnEmptyHistorySaysSo(t *testing.T) {
+	t.Parallel()
+	w := start(t, shopOf(t))
+	b := open(t, w.admin, look{fragment: pay})
+	b.wantText("weir call", "how to make the first hit")
+	b.shoot("empty-history")
+	b.click("#ranges button[data-range='365d']")
+	b.drawn("an empty year", `location.hash.includes('range=365d')`)
+}
+
+func TestWithoutRulesThePageSaysWhereTheyComeFrom(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	b := open(t, w.admin, look{})
+	b.wantText("descriptor files", "where rules come from")
+	b.shoot("without-rules")
+}
+
+// A store that is away is a sentence on the page, and what it can show it shows.
+func TestAStoreThatIsAwayIsASentence(t *testing.T) {
+	t.Parallel()
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, shopOf(t), fmt.Sprint("REDIS_HISTORY_URL=redis://127.0.0.1:", ports[0]))
+	b := openBlank(t, w.admin, look{})
+	b.allow("503 (Service Unavailable)")
+	b.load(w.admin + "/" + pay)
+	b.await("an error", `document.body.dataset.state === 'error'`)
+	if text := eval[string](b, `document.querySelector('#message').textContent`); len(text) < 20 || strings.Contains(text, "undefined") || strings.Contains(text, "[object") {
+		t.Errorf("the store is away, and the page says %q, want a sentence", text)
+	}
+	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
+		t.Errorf("%d rules are shown while the store is away, want all of them", n)
+	}
+	b.shoot("store-away")
+}
+
+// A weir that has gone is told too, and what was seen stays.
+func TestAWeirThatHasGoneIsASentence(t *testing.T) {
+	t.Parallel()
+	w := start(t, shopOf(t))
+	b := open(t, w.admin, look{fragment: pay})
+	b.allow("ERR_CONNECTION_REFUSED")
+	b.allow("a request fails")
+	w.stop()
+	b.click("#ranges button[data-range='1d']")
+	b.await("an error", `document.body.dataset.state === 'error'`)
+	b.wantText("does not answer", "that weir does not answer")
+	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
+		t.Errorf("%d rules are left, want what was seen to stay", n)
+	}
+	b.shoot("weir-gone")
+}
+
+// A link may outlive its domain. The rules beside it are not to be told away, nor to be five times as busy.
+func TestALinkToADomainThatIsNotThereSaysSo(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	body, _, err := get(w.admin + "/api/v1/history/top?from=-5m&n=1000&values=false")
+	var top struct{ Total float64 }
+	if err != nil || json.Unmarshal(body, &top) != nil {
+		t.Fatalf("GET /api/v1/history/top: %v %s", err, body)
+	}
+	b := open(t, w.admin, look{fragment: "#domain=nope"})
+	b.wantText("domain “nope”", "which domain it looked for")
+	if text := eval[string](b, `document.body.innerText`); strings.Contains(text, "No rule is configured") || strings.Contains(text, "not configured now") {
+		t.Errorf("the page says of no rule that it is not configured, or of a list of rules that there is none:\n%s", text)
+	}
+	// Nothing has been hit since, so that what there is in the last five minutes only becomes less.
+	most := top.Total/5*1.01 + 0.1
+	if all := eval[float64](b, `[...document.querySelectorAll('tr.rule .rate')].reduce((sum, e) => sum + (parseFloat(e.textContent) || 0), 0)`); all > most {
+		t.Errorf("all rules have %v hits a minute, and there were %v in five minutes", all, top.Total)
+	}
+	b.shoot("domain-gone")
+}
+
+// Who clicks while answers are awaited sees the list as it was, until there are new ones.
+func TestALookThatIsGivenUpChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: pay})
+	const rates = `[...document.querySelectorAll('tr.rule')].map(e => e.dataset.domain + ' ' + e.dataset.path + ' ' + e.querySelector('.rate').textContent)`
+	before := eval[[]string](b, rates)
+	eval[bool](b, `(ask => {
+		window.held = 0;
+		window.answer = () => { window.fetch = ask; };
+		window.fetch = (address, options) => {
+			if (!String(address).includes('history/top')) return ask(address, options);
+			window.held++;
+			return new Promise((_, refuse) => options.signal.addEventListener('abort', () => refuse(options.signal.reason)));
+		};
+		return true;
+	})(window.fetch)`)
+	b.click("#ranges button[data-range='1d']")
+	b.await("a look at a day", `window.held > 0`)
+	held := eval[int](b, `window.held`)
+	b.click("#ranges button[data-range='7d']")
+	b.await("a look at a week", fmt.Sprintf(`window.held > %d`, held))
+	if after := eval[[]string](b, rates); !slices.Equal(before, after) {
+		t.Errorf("a look that was given up leaves the list as\n%q\nwant it as it was:\n%q", after, before)
+	}
+	eval[bool](b, `(window.answer(), true)`)
+	b.click("#ranges button[data-range='30d']")
+	b.drawn("a month", `location.hash.includes('range=30d')`)
+}
+
+func (b *tab) wantText(text, what string) {
+	b.Helper()
+	if all := eval[string](b, `document.body.innerText`); !strings.Contains(all, text) {
+		b.Errorf("the page does not say %s (%q); it says:\n%s", what, text, all)
+	}
+}

@@ -1,0 +1,128 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+)
+
+// watch notes what a tab does that the page must never do. Its methods may be called by many goroutines at once.
+type watch struct {
+	host string // host:port that may be asked
+
+	mu       sync.Mutex
+	allowed  []string // parts of complaints that a test has brought about
+	found    []string
+	requests []string // the URLs that were asked for
+}
+
+// allow takes complaints that hold this text as what a test expects.
+func (w *watch) allow(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.allowed = append(w.allowed, text)
+}
+
+func (w *watch) complain(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found = append(w.found, fmt.Sprintf(format, args...))
+}
+
+// complaints returns what was found and no test expects.
+func (w *watch) complaints() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.found {
+		if !slices.ContainsFunc(w.allowed, func(text string) bool { return strings.Contains(c, text) }) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// asked returns the URLs that were asked for and hold this text.
+func (w *watch) asked(text string) (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range w.requests {
+		if strings.Contains(u, text) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// event takes what the browser tells of a tab. It runs on the goroutine that reads the browser's messages.
+func (w *watch) event(ev any) {
+	switch ev := ev.(type) {
+	case *runtime.EventConsoleAPICalled:
+		w.complain("the console says %s: %s", ev.Type, texts(ev.Args))
+	case *runtime.EventExceptionThrown:
+		w.complain("an exception: %s", exception(ev.ExceptionDetails))
+	case *log.EventEntryAdded:
+		w.complain("the browser logs %s of %s: %s %s", ev.Entry.Level, ev.Entry.Source, ev.Entry.Text, ev.Entry.URL)
+	case *audits.EventIssueAdded:
+		details, _ := json.Marshal(ev.Issue.Details) // only for the message
+		w.complain("an issue: %s %s", ev.Issue.Code, details)
+	case *page.EventJavascriptDialogOpening:
+		w.complain("a dialog opens: %s %q", ev.Type, ev.Message)
+	case *page.EventWindowOpen:
+		w.complain("a window opens: %s", ev.URL)
+	case *page.EventFrameAttached:
+		w.complain("a frame is made: %s", ev.FrameID)
+	case *network.EventRequestWillBeSent:
+		w.request(ev.Request.Method, ev.Request.URL)
+	case *network.EventWebSocketCreated:
+		w.complain("a WebSocket to another host: %s", ev.URL)
+	case *network.EventWebTransportCreated:
+		w.complain("a WebTransport to another host: %s", ev.URL)
+	case *network.EventRequestServedFromCache, *network.EventLoadingFinished:
+	case *network.EventLoadingFailed:
+		if !ev.Canceled {
+			w.complain("a request fails: %s %s", ev.ErrorText, ev.BlockedReason)
+		}
+	}
+}
+
+// request notes one request, which must be a question to weir.
+func (w *watch) request(method, of string) {
+	u, err := url.Parse(of)
+	switch {
+	case err != nil:
+		w.complain("a request to another host: %s cannot be read: %v", of, err)
+	case u.Scheme == "data":
+		return // is not sent
+	case u.Scheme != "http" || u.Host != w.host:
+		w.complain("a request to another host: %s %s", method, of)
+	case method != "GET" && method != "HEAD":
+		w.complain("a request that may write: %s %s", method, of)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests = append(w.requests, of)
+}
+
+func texts(args []*runtime.RemoteObject) string {
+	var all []string
+	for _, a := range args {
+		all = append(all, string(a.Value)+a.Description)
+	}
+	return strings.Join(all, " ")
+}
+
+func exception(d *runtime.ExceptionDetails) string {
+	if d.Exception == nil {
+		return d.Text
+	}
+	return d.Text + " " + d.Exception.Description
+}

@@ -1,0 +1,115 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// yearly is a weir with a year of history, which all tests that only look share. It starts with the first of them.
+type yearly struct {
+	once sync.Once
+	*weir
+	err error
+	dir string
+}
+
+var year yearly
+
+// hostile is a name as an attacker sends it.
+const hostile = `<img src=x onerror=alert(1)>`
+
+// backwards would turn the text around it, and hide a part.
+const backwards = "\u202ekcatta\u202c\u200b\u2066"
+
+var longName = strings.Repeat("a-very-long-name-", 60)
+
+// hostileRules are of a domain and keys that would run a script if they were shown as anything but text.
+func hostileRules() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "domain: %q\ndescriptors:\n", hostile)
+	for _, key := range []string{hostile, backwards, longName} {
+		fmt.Fprintf(&out, "  - key: %q\n    detailed_metric: true\n    rate_limit: {requests_per_unit: 10, unit: minute, name: %q}\n", key, hostile)
+	}
+	fmt.Fprintf(&out, "  - key: path\n    value: %q\n    rate_limit: {requests_per_unit: 10, unit: minute}\n", hostile)
+	return out.String()
+}
+
+const mailRules = `domain: mail
+descriptors:
+  - key: tenant
+    value_to_metric: true
+    rate_limit: {requests_per_unit: 600, unit: hour}
+  - key: recipient
+    quota_mode: true
+    rate_limit: {requests_per_unit: 5000, unit: day}
+`
+
+// ofAYear returns the weir with a year of history.
+func ofAYear(t *testing.T) *weir {
+	t.Helper()
+	year.once.Do(func() { year.err = year.begin() })
+	if year.err != nil {
+		t.Fatalf("a weir with a year of history: %v", year.err)
+	}
+	return year.weir
+}
+
+func (y *yearly) begin() (err error) {
+	if y.dir, err = os.MkdirTemp("", "weir-year-"); err != nil {
+		return err
+	}
+	demo := exec.Command(weirBinary, "history", "demo", "--days", "400")
+	demo.Env = []string{"HOME=" + y.dir, "DATA_DIR=" + filepath.Join(y.dir, "data")}
+	if out, err := demo.CombinedOutput(); err != nil {
+		return fmt.Errorf("weir history demo: %w\n%s", err, out)
+	}
+	shop, err := os.ReadFile(filepath.FromSlash("../../../k8s/base/config/shop.yaml"))
+	if err != nil {
+		return err
+	}
+	y.weir, err = serve(y.dir, map[string]string{"shop.yaml": string(shop), "mail.yaml": mailRules, "hostile.yaml": hostileRules()})
+	if err != nil {
+		return err
+	}
+	return y.traffic()
+}
+
+// traffic sends real requests, so that there is a present beside the past, and waits until all of them are history.
+func (y *yearly) traffic() error {
+	for _, c := range []struct {
+		domain, descriptor string
+		times              int
+	}{
+		{"shop", "user=ann", 30}, {"shop", "user=ann,path=/pay", 20}, {"shop", "route=search", 40},
+		{"shop", "remote_address=192.0.2.1", 20}, {"mail", "tenant=acme", 25},
+	} {
+		if err := y.call(c.domain, c.descriptor, c.times); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct{ domain, key, value string }{
+		{hostile, hostile, hostile}, {hostile, hostile, backwards}, {hostile, hostile, longName}, {hostile, "path", hostile},
+		{hostile, backwards, backwards}, {hostile, longName, longName}, {"mail", "tenant", hostile}, {hostile, "nobody", "knows"},
+	} {
+		for range 15 {
+			if err := y.post(c.domain, c.key, c.value); err != nil {
+				return err
+			}
+		}
+	}
+	return y.settled()
+}
+
+func (y *yearly) end() {
+	if y.weir != nil {
+		y.stop()
+	}
+	if y.dir != "" {
+		os.RemoveAll(y.dir)
+	}
+}

@@ -1,0 +1,129 @@
+// From what /api/v1/history answers to what a chart draws and a table adds up.
+import { add, less, shown, unescaped } from './text.js';
+
+const stored = ['within', 'over', 'degraded', 'near', 'shadow'];
+
+/**
+ * joined brings the series of a rule together: buckets with what became of their hits, and totals. On the page `over`
+ * is what was refused; what only would have been, in shadow mode, is `shadow`. several is set if the answer adds up several
+ * values of a rule.
+ */
+export function joined(answer, several) {
+  const buckets = [], totals = nothing(), lifetime = nothing();
+  for (const series of answer.series) {
+    const o = series.outcome;
+    if (!stored.includes(o)) continue;
+    totals[o] = add(totals[o], series.total);
+    lifetime[o] = add(lifetime[o], series.lifetime);
+    series.points.forEach((p, i) => {
+      const b = buckets[i] ??= { start: p.start, width: p.width, end: p.start + p.width, tier: '', partial: !!p.partial, peaks: nothing(), ...nothing() };
+      b[o] = add(b[o], p.sum);
+      b.peaks[o] = add(b.peaks[o], p.peak);
+      if (p.tier) b.tier = coarser(b.tier, p.tier);
+    });
+  }
+  for (const sums of [totals, lifetime, ...buckets]) refuse(sums);
+  for (const b of buckets) b.peak = peakOf(b, several);
+  return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime };
+}
+
+function nothing() {
+  return { within: 0, over: 0, degraded: 0, near: 0, shadow: 0 };
+}
+
+function refuse(sums) {
+  sums.hits = add(add(sums.within, sums.over), sums.degraded);
+  sums.over = less(sums.over, sums.shadow);
+}
+
+const tiers = ['', '1m', '5m', '1h', '1d'];
+
+function coarser(a, b) {
+  return tiers.indexOf(a) > tiers.indexOf(b) ? a : b;
+}
+
+/**
+ * peakOf is the largest minute of a bucket. Each outcome, and each value of a rule, has one of its own, and whether they
+ * were in the same minute is not stored: then it is the most that there can have been.
+ */
+function peakOf(b, several) {
+  const parts = ['within', 'over', 'degraded'].map(o => b.peaks[o]).filter(peak => peak > 0);
+  const most = parts.reduce(add, 0);
+  const bound = most > b.hits ? b.hits : most;
+  return { hits: bound, exact: parts.length < 2 && !several || b.width <= 60 };
+}
+
+/** minutes is for how long a bucket has counted: until now, if it is not over. */
+export function minutes(bucket, now) {
+  const end = bucket.partial ? Math.min(Math.max(now, bucket.start + 60), bucket.end) : bucket.end;
+  return (end - bucket.start) / 60;
+}
+
+/**
+ * stacked returns for each outcome how high its band begins and ends in each bucket, in hits a minute. Buckets of
+ * different widths have the same height if as much went on in them. Only those outcomes are stacked that are asked for.
+ */
+export function stacked(buckets, outcomes, now) {
+  const bands = new Map(outcomes.map(o => [o, { low: [], high: [] }]));
+  const tops = buckets.map(b => {
+    const long = minutes(b, now);
+    let top = 0;
+    for (const [o, band] of bands) {
+      band.low.push(top);
+      top += Number(b[o]) / long;
+      band.high.push(top);
+    }
+    return top;
+  });
+  return { bands, tops };
+}
+
+/** usually returns what a part of some numbers, of those above 0, stay below: 0 if there are none. */
+export function usually(numbers, part) {
+  const some = numbers.filter(n => n > 0).sort((a, b) => a - b);
+  return some[Math.ceil(some.length * part) - 1] ?? 0;
+}
+
+/**
+ * outlier returns where a scale may end if a few buckets, such as those of an attack, would make all others flat: 0 if
+ * none stands out.
+ */
+export function outlier(tops) {
+  const usual = usually(tops, 0.95);
+  return tops.length >= 20 && Math.max(0, ...tops) > 6 * usual ? usual * 1.5 : 0;
+}
+
+/** tierRuns returns the stretches of buckets that were made of one tier. Empty ones belong to what is before them. */
+export function tierRuns(buckets) {
+  const runs = [];
+  for (const b of buckets) {
+    const last = runs.at(-1);
+    if (!last) runs.push({ tier: b.tier, from: b.start, to: b.end });
+    else if (!b.tier || b.tier === last.tier) last.to = b.end;
+    else if (!last.tier) Object.assign(last, { tier: b.tier, to: b.end });
+    else runs.push({ tier: b.tier, from: b.start, to: b.end });
+  }
+  return runs.filter(run => run.tier);
+}
+
+/** degradedRuns returns the stretches of buckets in which a store was away. */
+export function degradedRuns(buckets) {
+  const runs = [];
+  for (const b of buckets) {
+    if (!(b.degraded > 0)) continue;
+    if (runs.at(-1)?.to === b.start) runs.at(-1).to = b.end;
+    else runs.push({ from: b.start, to: b.end });
+  }
+  return runs;
+}
+
+/**
+ * limitLines returns where the limits of a rule lie, in hits a minute, and what they are called. A limit holds for each
+ * key, so the curve of all may be above; that of one value is of one key, if it names all that tells keys apart.
+ */
+export function limitLines(rule, value) {
+  const named = value.split(',').map(part => unescaped(part.split('=')[0]));
+  const each = rule.each.filter(key => !named.includes(key));
+  const suffix = each.length > 0 ? `, for each value of ${shown(each.join(' and '), 80)}` : '';
+  return rule.limits.map(l => ({ at: Number(l.requests) * 60 / l.window, text: l.text, suffix }));
+}

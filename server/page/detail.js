@@ -1,0 +1,135 @@
+// What is written around the curve of a rule: its name, legend, totals, values, last denial.
+import { byId, make, say, flag, swatch } from './elements.js';
+import { unmatched } from './rules.js';
+import { format } from './view.js';
+import { ago, brief, day, exact, less, share, shown, shownPath, timeOfDay } from './text.js';
+
+/** outcomeNames are the outcomes as people are told them. */
+export const outcomeNames = new Map([
+  ['within', 'within'], ['over', 'refused'], ['shadow', 'shadow'], ['degraded', 'degraded'],
+]);
+
+const meanings = {
+  within: 'admitted: within all limits',
+  over: 'refused: over a limit',
+  shadow: 'over a limit, but let pass, as the rule is in shadow mode',
+  degraded: 'decided by policy, as no store answered',
+};
+
+/** showName writes whose curve it is. */
+export function showName(view, rule, back) {
+  say(byId('domain').firstElementChild, shown(view.domain));
+  say(byId('name').firstElementChild, view.path ? shownPath(view.path, 2000) : '\u00a0');
+  byId('domain').title = shown(view.domain, 2000);
+  byId('name').title = shownPath(view.path, 2000);
+  document.title = view.path ? `${shown(view.domain, 80)} ${shownPath(view.path, 80)} · weir` : 'weir';
+  const about = [];
+  if (view.value) {
+    const value = make('button', { type: 'button', class: 'chip', id: 'all-values', title: 'Back to all values' }, make('bdi', {}, shownPath(view.value)), ' ✕');
+    value.addEventListener('click', back);
+    about.push(value);
+  }
+  if (rule) {
+    for (const l of rule.limits) about.push(make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
+    if (rule.each?.length > 0 && rule.limits.length > 0) about.push(make('span', { class: 'chip' }, `for each value of ${shown(rule.each.join(' and '), 120)}`));
+    if (rule.unlimited) about.push(make('span', { class: 'chip' }, 'unlimited'));
+    if (rule.shadow) about.push(make('span', { class: 'chip' }, 'shadow mode: refuses nothing'));
+    if (rule.quota) about.push(make('span', { class: 'chip' }, 'quota'));
+    for (const name of new Set(rule.limits.map(l => l.algorithm))) about.push(make('span', { class: 'chip' }, name.replaceAll('_', ' ')));
+    if (rule.gone) about.push(make('span', { class: 'chip' }, rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
+  }
+  byId('about').replaceChildren(...about);
+}
+
+/**
+ * showLegend explains the colours, and lets one outcome be looked at by itself, or the scale be cut: at is where, 0 for
+ * nowhere. choose is called with what changes in the view.
+ */
+export function showLegend(view, curve, limits, at, choose) {
+  const items = [...outcomeNames].map(([outcome, name]) => {
+    const chosen = view.outcome === outcome;
+    const item = make('button', { type: 'button', 'data-outcome': outcome, 'aria-pressed': String(chosen), title: meanings[outcome],
+      'data-none': Number(curve.totals[outcome]) === 0 }, swatch(outcome), name);
+    item.addEventListener('click', () => choose({ outcome: chosen ? '' : outcome }));
+    return item;
+  });
+  if (limits > 0) items.push(mark('limit', 'limit', 'how many hits a minute a limit lets pass'));
+  if (!view.outcome && curve.buckets.some(b => b.width > 60)) items.push(mark('peak', 'peak minute', 'the largest minute in each bucket, where it stands out'));
+  if (at > 0) {
+    const cut = make('button', { type: 'button', id: 'cut', 'aria-pressed': String(view.cut), title: 'A few buckets are far above all others' },
+      `cut at ${brief(at)}/min`);
+    cut.addEventListener('click', () => choose({ cut: !view.cut }));
+    items.push(cut);
+  }
+  const focused = [...byId('legend').children].indexOf(document.activeElement);
+  byId('legend').replaceChildren(...items);
+  if (focused >= 0) items[focused]?.focus();
+}
+
+function mark(kind, name, meaning) {
+  return make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name);
+}
+
+/** showTotals writes the sums of the range, and for ever. */
+export function showTotals({ totals, lifetime }) {
+  const rows = [];
+  for (const [outcome, name] of outcomeNames) {
+    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, ''));
+    if (outcome === 'within' && Number(lifetime.near) > 0) {
+      rows.push(totalRow('near', [swatch('near'), 'of these near a limit'], totals, lifetime, 'part'));
+    }
+  }
+  rows.push(totalRow('hits', ['all hits'], totals, lifetime, 'all'));
+  byId('totals').tBodies[0].replaceChildren(...rows);
+}
+
+function totalRow(outcome, name, totals, lifetime, kind) {
+  return make('tr', { class: kind },
+    make('td', {}, make('span', { class: 'name', title: meanings[outcome] }, ...name)),
+    make('td', { 'data-total': outcome, 'data-hits': totals[outcome] }, exact(totals[outcome])),
+    make('td', {}, outcome === 'hits' ? '' : share(totals[outcome], totals.hits)),
+    make('td', { 'data-lifetime': outcome, 'data-hits': lifetime[outcome] }, exact(lifetime[outcome])));
+}
+
+/** showValues lists the values of a rule that keeps them. answer is of /api/v1/history/top, null if there is none. */
+export function showValues(view, answer, choose) {
+  const rows = (answer?.top ?? []).filter(row => row.value !== '');
+  byId('values-part').hidden = rows.length === 0;
+  flag(byId('values-part'), 'data-long', rows.length > 20);
+  byId('values').tBodies[0].replaceChildren(...rows.map(row => {
+    const name = row.value === '__other__' ? 'all other values' : shownPath(row.value);
+    const denied = less(row.over, row.shadow);
+    const link = make('a', { href: format({ ...view, value: row.value }) }, make('bdi', {}, name));
+    const line = make('tr', { class: 'value', 'data-value': row.value, 'aria-current': view.value === row.value && 'true' },
+      make('td', {}, link), make('td', { 'data-hits': row.hits }, exact(row.hits)),
+      make('td', {}, exact(denied)), make('td', {}, share(denied, row.hits)));
+    line.addEventListener('click', event => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      choose(row.value);
+    });
+    return line;
+  }));
+  const left = answer ? answer.found - answer.top.length : 0;
+  byId('more-values').hidden = !(left > 0);
+  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer hits.` : '');
+}
+
+/** showDenial writes when the rule last refused something. answer is of /api/v1/denials, null if there is none. */
+export function showDenial(answer) {
+  const line = byId('denial');
+  if (!answer) {
+    line.replaceChildren();
+    return;
+  }
+  const when = at => `${day(at)} ${timeOfDay(at, true)}`;
+  const last = answer.denials.find(d => !d.shadow) ?? answer.denials[0];
+  if (!last) {
+    line.replaceChildren(`This weir has refused nothing since it started, ${when(answer.since)}.`);
+    return;
+  }
+  const again = last.retry_seconds === null ? 'never fits' : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
+  line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last refused: ', make('b', {}, ago(answer.now - last.at)),
+    ` (${when(last.at)}), by ${shown(last.limit, 60)}: ${exact(last.hits)} asked when ${exact(last.count)} counted; one like it ${again}. ` +
+    `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' refused'} since this weir started, ${when(answer.since)}.`);
+}

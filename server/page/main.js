@@ -1,0 +1,388 @@
+// The page: asks for what the view in the URL's fragment shows, draws it, and asks again while time goes on.
+import { ask, now, Refused } from './api.js';
+import { joined, limitLines } from './buckets.js';
+import { explanation, hint, noHistory, noRuleOf, noRules } from './blank.js';
+import { draw } from './chart.js';
+import { copy, picked, showRange } from './controls.js';
+import { showDenial, showLegend, showName, showTotals, showValues } from './detail.js';
+import { byId, flag, make, say } from './elements.js';
+import { Reader } from './reader.js';
+import { besides, ranked, Ranking } from './ranking.js';
+import { merged, RuleTable } from './rules.js';
+import { exact, day, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
+import { columnsFor, format, outcomes, parse, ranges, seconds, stepFor } from './view.js';
+
+const pause = 15; // seconds between two looks
+const current = 300; // seconds that make up the current rate
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+
+let view = parse(location.hash);
+let configured = { loaded: 0, serves: [], rules: [] };
+let rules = []; // as the table shows those of now
+let curve = null; // as it was drawn last
+let curveOf = ''; // what it is of
+let looking = new AbortController();
+let lastLook = 0;
+let timer = 0, searching = 0;
+let underway = false; // a look
+let drawnWidth = 0; // pixels
+
+const ranking = new Ranking();
+const table = new RuleTable(byId('rules'), byId('more'), (domain, path) => go({ domain, path, value: '', cut: false }), by => go({ by }));
+const reader = new Reader(byId('plot'), byId('chart'), byId('reading'), (from, to) => go({ range: '', from, to }));
+
+/** go changes the view, as a link would. */
+function go(change) {
+  view = { ...view, ...change };
+  const fragment = format(view);
+  if (fragment !== location.hash) history.pushState(null, '', fragment);
+  look(false);
+}
+
+/** look asks for all that the view shows, and draws it. A quiet look is one at the same view. */
+async function look(quiet) {
+  looking.abort();
+  looking = new AbortController();
+  const { signal } = looking;
+  clearTimeout(timer);
+  underway = true;
+  if (!quiet) document.body.dataset.state = 'loading';
+  showControls();
+  const problems = [];
+  const part = promise => promise.catch(error => {
+    if (error.name === 'AbortError') throw error;
+    problems.push(error);
+  });
+  try {
+    await part(lookAtRules(signal));
+    if (configured.serves.length === 0 && problems.length > 0) { // what there is to ask about is not known
+      finish(problems);
+      return;
+    }
+    const rates = part(lookAtRates(signal));
+    if (!view.path) await rates;
+    await Promise.all([rates, part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
+    await part(lookAtRanking(signal));
+  } catch (error) {
+    if (error.name !== 'AbortError') throw error;
+    return; // another look has begun
+  }
+  finish(problems);
+  if (!quiet && !view.list) table.reveal(); // a ranking is looked at from its top
+}
+
+/** keyOf tells what a curve is of from what others are of. */
+function keyOf(view) {
+  return format({ ...view, filter: '', cut: false, outcome: '', list: '' });
+}
+
+/** withoutCurve takes away the curve of something else, where that of the view cannot be had. */
+function withoutCurve(error) {
+  if (error.name !== 'AbortError' && curveOf !== keyOf(view)) {
+    curve = null;
+    drawCurve(null);
+    showEmpty([hint('No curve yet.')]);
+    showValues(view, null);
+    showDenial(null);
+  }
+  throw error;
+}
+
+function finish(problems) {
+  underway = false;
+  lastLook = now();
+  flag(byId('plot'), 'data-stale', problems.length > 0);
+  say(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
+  document.body.dataset.state = problems.length > 0 ? 'error' : 'ready';
+  document.body.dataset.drawn = format(view);
+  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(lastLook, true)}${view.range ? `, again every ${pause} s` : ''}`);
+  wait();
+}
+
+function moving() {
+  return view.range || document.body.dataset.state === 'error';
+}
+
+function sentence(error) {
+  if (!(error instanceof Refused)) console.error(error);
+  const text = error instanceof Refused ? error.message : `The page has a fault: ${error.message}`;
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** wait looks again after a while, if the range moves on or could not be shown, and somebody may be looking. */
+function wait() {
+  clearTimeout(timer);
+  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : look(true), pause * 1000);
+}
+
+/** lookAtRules asks what is configured, and what else the port answers. */
+async function lookAtRules(signal) {
+  configured = await ask('api/v1/rules', {}, signal);
+  say(byId('loaded'), told());
+  const rule = view.path ? configuredInView() : null;
+  if (rule && (rule.path !== view.path || rule.domain !== view.domain)) { // named as people are shown it
+    view = { ...view, domain: rule.domain, path: rule.path };
+    history.replaceState(null, '', format(view));
+  }
+}
+
+function serves(what) {
+  return configured.serves.includes(what);
+}
+
+function told() {
+  if (!serves('rules')) return 'from the history alone';
+  if (configured.rules.length === 0) return 'no configuration is loaded yet';
+  const when = configured.loaded > 0 ? `, loaded ${day(configured.loaded)} ${timeOfDay(configured.loaded)}` : '';
+  return `${exact(configured.rules.length)} ${configured.rules.length === 1 ? 'rule' : 'rules'}${when}`;
+}
+
+/** lookAtRates asks how busy the rules are, and lists them. */
+async function lookAtRates(signal) {
+  let known = configured.rules, top = null, minutes = 1;
+  try {
+    if (serves('history')) {
+      top = await askTop(`-${current / 60}m`, signal);
+      if (!serves('rules')) known = (await askTop('-30d', signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
+    }
+  } finally { // without rates there are still rules; another look has its own
+    if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
+    if (!signal.aborted) {
+      rules = merged(known, top, minutes, serves('rules'), view);
+      if (!view.path && (rules[0]?.hits > 0 || !top)) begin(rules);
+      showList(true);
+    }
+  }
+  if (!view.path && top) { // all is quiet now: what was busy lately
+    begin([...(await askTop('-30d', signal)).top, ...rules]);
+    rules = merged(known, top, minutes, serves('rules'), view);
+    showList(true);
+  }
+}
+
+/** lookAtRanking asks which rules had hits in the range, where the list shows or searches them. */
+async function lookAtRanking(signal) {
+  if (!serves('history') || !(view.list || view.filter)) return;
+  const drawn = curve && curveOf === keyOf(view) ? { from: curve.from, to: curve.to } : times(view);
+  await ranking.look(view, drawn.from, drawn.to ?? '');
+  signal.throwIfAborted();
+  showList(true);
+}
+
+/** showList shows the rules of now or of the range. */
+function showList(sameOrder) {
+  const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
+  byId('lists').hidden = !serves('history');
+  for (const button of byId('lists').querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset.list === view.list));
+  say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …' : view.range ? `last ${ranges.get(view.range).name}` : span(view.from, view.to));
+  flag(byId('rules'), 'aria-busy', inRange && !there && 'true');
+  if (inRange) table.show(ranked(known ? configured.rules : [], ranking.answer, known, view), view, sameOrder);
+  else table.show(rules, { ...view, list: '', by: '' }, sameOrder, there && view.filter ? besides(rules, ranking.answer, known) : []);
+}
+
+/** search looks for what the filter says, in the list of the range too once nobody writes any more. */
+function search(filter) {
+  view = { ...view, filter };
+  history.replaceState(null, '', format(view));
+  showList(false);
+  clearTimeout(searching);
+  searching = setTimeout(async () => {
+    if (underway) return; // it will ask itself
+    try {
+      await lookAtRanking(looking.signal);
+    } catch (error) {
+      if (error.name !== 'AbortError' && !(error instanceof Refused)) throw error;
+    }
+  }, 300);
+}
+
+function askTop(from, signal) {
+  return ask('api/v1/history/top', { from, n: 1000, values: 'false' }, signal);
+}
+
+/** begin looks at the first of some rules, if the view names none. */
+function begin(candidates) {
+  const first = candidates.find(rule => !view.domain || rule.domain === view.domain);
+  if (!first) return;
+  view = { ...view, domain: first.domain, path: first.path };
+  history.replaceState(null, '', format(view));
+}
+
+/** configuredInView returns the rule that the view names, as it is stored or as people are shown it; undefined if none. */
+function configuredInView() {
+  return configured.rules.find(rule => rule.domain === view.domain && rule.path === view.path)
+    ?? configured.rules.find(rule => (!view.domain || rule.domain === view.domain) && unescaped(rule.path) === view.path);
+}
+
+function ruleInView() {
+  const rule = configuredInView();
+  if (rule) return { ...rule, known: true };
+  return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules') && view.path !== '' };
+}
+
+async function lookAtCurve(signal, quiet) {
+  const asked = view, of = { domain: asked.domain, path: asked.path };
+  let answer = null, values = null, denials = null;
+  if (asked.path) {
+    flag(byId('plot'), 'data-stale', !quiet);
+    if (serves('history')) {
+      const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
+      answer = await askCurve({ ...of, value: asked.value, values: asked.value ? '' : 'false', ...times(asked), step }, signal);
+      values = await ask('api/v1/history/top', { ...of, from: answer.from, to: answer.to, n: 200 }, signal);
+    }
+    if (serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
+  }
+  if (signal.aborted) return;
+  curveOf = keyOf(asked);
+  curve = answer ? joined(answer, values.found > 1) : null;
+  drawCurve(answer);
+  showValues(view, values, value => go({ value: value === view.value ? '' : value }));
+  showDenial(denials);
+}
+
+function times(asked) {
+  return asked.range ? { from: `-${asked.range}` } : { from: asked.from, to: asked.to };
+}
+
+/** askCurve asks in the local time zone, and without it if the server does not know it. */
+async function askCurve(question, signal) {
+  try {
+    return await ask('api/v1/history', { ...question, tz: zone }, signal);
+  } catch (error) {
+    if (error.status !== 400 || !/^tz\b/.test(error.message)) throw error;
+    const answer = await ask('api/v1/history', question, signal);
+    answer.warnings.push(`weir does not know the time zone ${zone}: days are those of UTC.`);
+    return answer;
+  }
+}
+
+/** drawCurve draws what was asked for, or says why there is nothing to see. */
+function drawCurve(answer) {
+  const rule = ruleInView();
+  showName(view, rule, () => go({ value: '' }));
+  flag(document.body, 'data-bare', !curve);
+  flag(document.body, 'data-timeless', !serves('history') || !view.path);
+  byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text, 400))));
+  if (!curve) {
+    drawNothing();
+    return;
+  }
+  const limits = limitsInView();
+  const at = drawChart(limits);
+  showTotals(curve);
+  showLegend(view, curve, limits.length, at, go);
+  showEmpty(explanation(curve, answer, rule, go));
+  link();
+}
+
+function limitsInView() {
+  return limitLines(ruleInView(), view.value);
+}
+
+function drawChart(limits) {
+  const svg = byId('chart'), width = byId('plot').clientWidth, height = svg.clientHeight || 320;
+  const looked = view.outcome ? [view.outcome] : outcomes;
+  const title = `${shown(view.domain)} ${shownPath(view.path)}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
+  drawnWidth = width;
+  const drawing = draw(svg, curve, { title, outcomes: looked, limits, now: now(), width, height, cut: view.cut });
+  reader.show(curve, drawing, now());
+  return drawing.at;
+}
+
+/** drawNothing says why there is no curve at all. */
+function drawNothing() {
+  byId('chart').replaceChildren();
+  byId('legend').replaceChildren();
+  byId('totals').tBodies[0].replaceChildren();
+  reader.show({ from: 0, to: 1, buckets: [] }, null, 0);
+  showEmpty(!serves('history') ? noHistory() : rules.length > 0 ? noRuleOf(view.domain) : noRules());
+}
+
+function showEmpty(content) {
+  byId('empty').replaceChildren(...content);
+  byId('empty').hidden = content.length === 0;
+  byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // in a slider nobody hears of a button
+  flag(byId('plot'), 'data-empty', content.length > 0);
+}
+
+/** link makes a link to exactly this view, wherever and whenever it is opened. */
+function link() {
+  const here = { ...view, range: '', from: curve.from, to: curve.to, filter: '' };
+  byId('link').setAttribute('href', format(here));
+  byId('link').dataset.print = byId('link').href;
+  say(byId('copied'), '');
+}
+
+function showControls() {
+  const to = view.range ? now() : view.to;
+  showRange(view.range, view.range ? to - seconds(view) : view.from, to);
+  const filter = byId('filter');
+  if (filter.value !== view.filter) filter.value = view.filter;
+  if (rules.length > 0) showList(true);
+}
+
+function pick() {
+  const { from, to, wrong } = picked();
+  say(byId('message'), wrong);
+  if (!wrong) go({ range: '', from, to });
+}
+
+/** shift moves the range by its length: -1 to what was before. */
+function shift(way) {
+  const length = seconds(view), to = view.range ? Math.floor(now() / 60) * 60 : view.to;
+  const moved = Math.max(to + way * length, length);
+  go({ range: '', from: moved - length, to: moved });
+}
+
+function listen() {
+  byId('ranges').addEventListener('click', event => {
+    const name = event.target.dataset?.range;
+    if (ranges.has(name)) go({ range: name, from: 0, to: 0 });
+  });
+  byId('apply').addEventListener('click', pick);
+  byId('earlier').addEventListener('click', () => shift(-1));
+  byId('later').addEventListener('click', () => shift(1));
+  byId('picked').addEventListener('keydown', event => event.key === 'Enter' && event.target.matches('input') && pick());
+  byId('copy').addEventListener('click', () => copy(byId('link').href));
+  byId('lists').addEventListener('click', event => {
+    const { list } = event.target.dataset;
+    if (list !== undefined) go({ list, by: '' });
+  });
+  byId('filter').addEventListener('input', event => search(event.target.value));
+  byId('filter').addEventListener('keydown', event => {
+    if (event.key !== 'ArrowDown' && event.key !== 'Enter') return;
+    event.preventDefault();
+    table.focus(0);
+  });
+  let slash = false; // once the key is let go, so that it is not written into the field; Shift may be let go first
+  document.addEventListener('keydown', event => {
+    slash = event.key === '/' && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.matches('input');
+    if (slash) event.preventDefault(); // some browsers have a search of their own
+  });
+  document.addEventListener('keyup', () => {
+    if (slash) byId('filter').focus();
+    slash = false;
+  });
+  window.addEventListener('popstate', () => {
+    if (format(parse(location.hash)) === format(view)) return;
+    view = parse(location.hash);
+    look(false);
+  });
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) clearTimeout(timer);
+    else if (underway) return;
+    else if (moving() && now() - lastLook >= pause) look(true);
+    else wait();
+  });
+  new ResizeObserver(() => curve && drawCurveAgain()).observe(byId('plot'));
+}
+
+function drawCurveAgain() {
+  const width = byId('plot').clientWidth;
+  if (width === drawnWidth || width === 0 || matchMedia('print').matches) return;
+  if (columnsFor(drawnWidth) !== columnsFor(width)) look(true);
+  drawChart(limitsInView());
+}
+
+listen();
+look(false);

@@ -1,0 +1,218 @@
+package page
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const maxSize = 150 << 10 // bytes of all files together
+
+// contents returns all files of the page, by name.
+func contents(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := fs.ReadDir(embedded, ".")
+	if err != nil || len(entries) < 5 {
+		t.Fatalf("%d files are embedded, %v: these tests would prove nothing", len(entries), err)
+	}
+	all := make(map[string]string)
+	for _, entry := range entries {
+		content, err := embedded.ReadFile(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[entry.Name()] = string(content)
+	}
+	return all
+}
+
+// get asks for a path, with headers in pairs.
+func get(path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	Handler(endpoints).ServeHTTP(w, r)
+	return w
+}
+
+var endpoints = []Endpoint{{Path: "/livez", What: "200 while it runs"}, {Path: "/api/v1/x", Query: "a=&b=1", What: `"<b>" & more`},
+	{Path: "/asked", Query: "a=", What: "an answer", Asked: true}}
+
+// served returns where a file is found.
+func served(name string) string {
+	if name == index {
+		return "/"
+	}
+	return "/page/" + name
+}
+
+func TestThePageIsSmall(t *testing.T) {
+	size := 0
+	for _, content := range contents(t) {
+		size += len(content)
+	}
+	if size > maxSize {
+		t.Errorf("the files of the page are %d bytes, more than %d: it is to be there at once, through a port-forward too", size, maxSize)
+	}
+	t.Logf("the page is %d bytes", size)
+}
+
+func TestEachFileIsServedAsABrowserNeedsIt(t *testing.T) {
+	media := map[string]string{".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+	for name, content := range contents(t) {
+		content = strings.Replace(content, placeholder, string(list(endpoints)), 1)
+		w := get(served(name))
+		if w.Code != 200 || w.Body.String() != content || !strings.HasPrefix(w.Header().Get("Content-Type"), media[path.Ext(name)]) {
+			t.Errorf("%s is answered with %d, %q and %d bytes of %d", name, w.Code, w.Header().Get("Content-Type"), w.Body.Len(), len(content))
+		}
+	}
+	for _, unknown := range []string{"/page/index.html", "/page/page.go", "/page/..%2fpage.go", "/page/nothing.js"} {
+		if w := get(unknown); w.Code != 404 {
+			t.Errorf("%s is answered with %d; want 404", unknown, w.Code)
+		}
+	}
+}
+
+func TestEachFileForbidsWhatThePageDoesNotDo(t *testing.T) {
+	want := map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		"X-Content-Type-Options":       "nosniff",
+		"Referrer-Policy":              "no-referrer",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control":                "no-cache",
+	}
+	for name := range contents(t) {
+		header := get(served(name)).Header()
+		for key, value := range want {
+			if got := header.Get(key); got != value {
+				t.Errorf("%s has %s: %q; want %q, as names in it come from requests", name, key, got, value)
+			}
+		}
+	}
+}
+
+func TestAFileThatIsKnownIsNotSentAgain(t *testing.T) {
+	tags := make(map[string]string)
+	for name := range contents(t) {
+		tag := get(served(name)).Header().Get("ETag")
+		if tag == "" || tags[tag] != "" {
+			t.Errorf("%s has the tag %q, as %q has: a browser would keep what is old", name, tag, tags[tag])
+		}
+		tags[tag] = name
+		if w := get(served(name), "If-None-Match", tag); w.Code != 304 || w.Body.Len() > 0 {
+			t.Errorf("%s, which is known, is answered with %d and %d bytes", name, w.Code, w.Body.Len())
+		}
+		if w := get(served(name), "If-None-Match", `"old"`); w.Code != 200 {
+			t.Errorf("%s, which is known as it was, is answered with %d", name, w.Code)
+		}
+	}
+}
+
+var (
+	inMarkup = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+	imported = regexp.MustCompile(`(?m)(?:from|import)\s+'([^']*)';`)
+	asked    = regexp.MustCompile(`\bask\('([^']*)'`)
+)
+
+func TestReferencesAreRelativeSoThatAProxyMayPutThePageAnywhere(t *testing.T) {
+	all := contents(t)
+	known := func(name string) bool { _, there := all[name]; return there }
+	found := 0
+	for name, content := range all {
+		for _, m := range inMarkup.FindAllStringSubmatch(content, -1) {
+			file, ofPage := strings.CutPrefix(m[1], "page/")
+			if found++; path.IsAbs(m[1]) || ofPage && !known(file) {
+				t.Errorf("%s refers to %q, which is absolute or not there", name, m[1])
+			}
+		}
+		for _, m := range imported.FindAllStringSubmatch(content, -1) {
+			file, beside := strings.CutPrefix(m[1], "./")
+			if found++; !beside || !known(file) {
+				t.Errorf("%s imports %q; want a file beside it", name, m[1])
+			}
+		}
+		for _, m := range asked.FindAllStringSubmatch(content, -1) {
+			if found++; path.IsAbs(m[1]) || strings.Contains(m[1], ":") {
+				t.Errorf("%s asks %q; want a path relative to the page", name, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d references were found: this test looks for the wrong thing", found)
+	}
+}
+
+// hazards are ways in which a name from a request could become more than text, or the page could reach another host.
+var hazards = regexp.MustCompile(`(?i)innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|srcdoc|DOMParser|` +
+	`setHTML|\beval\b|new\s+Function|setTimeout\(\s*['"]|javascript:|['"\s]style\s*=|cssText|setAttribute\(\s*['"](?:style|on)|` +
+	`<[^>]*\son[a-z]+\s*=|https?:|['"]//|@import|XMLHttpRequest|WebSocket|EventSource|sendBeacon|method:`)
+
+func TestNothingOnThePageRunsWhatANameSaysOrLeavesTheHost(t *testing.T) {
+	const namespace = `xmlns="http://www.w3.org/2000/svg"` // a name, which nothing is loaded from
+	for name, content := range contents(t) {
+		if name == "icon.svg" {
+			content = strings.Replace(content, namespace, "", 1)
+		}
+		for i, line := range strings.Split(content, "\n") {
+			if found := hazards.FindString(line); found != "" {
+				t.Errorf("%s:%d: %q: only textContent and setAttribute make what is shown, and only the page's own host is asked", name, i+1, found)
+			}
+		}
+	}
+	for _, bad := range []string{"a.innerHTML = b", `<p style="x">`, `<img onerror=x>`, "fetch('https://x')", "import '//x'", `e.setAttribute('onclick', x)`} {
+		if !hazards.MatchString(bad) {
+			t.Errorf("%q is not found: this test proves nothing", bad)
+		}
+	}
+}
+
+func TestScriptsFindTheElementsThatTheyLookFor(t *testing.T) {
+	all := contents(t)
+	made := regexp.MustCompile(`\bid="([\w-]+)"`).FindAllStringSubmatch(all[index], -1)
+	var ids []string
+	for _, m := range made {
+		if slices.Contains(ids, m[1]) {
+			t.Errorf("two elements have the id %s", m[1])
+		}
+		ids = append(ids, m[1])
+	}
+	for name, content := range all {
+		for _, m := range regexp.MustCompile(`byId\('([\w-]+)'\)`).FindAllStringSubmatch(content, -1) {
+			if !slices.Contains(ids, m[1]) {
+				t.Errorf("%s looks for #%s, which %s does not have", name, m[1], index)
+			}
+		}
+	}
+}
+
+func TestAFileMayBeAskedForInPart(t *testing.T) {
+	if w := get("/", "Range", "bytes=0-14"); w.Code != http.StatusPartialContent || w.Body.String() != "<!doctype html>" {
+		t.Errorf("the first 15 bytes are answered with %d %q", w.Code, w.Body)
+	}
+}
+
+func TestThePageNamesWhatThePortServesWithoutScripts(t *testing.T) {
+	body := get("/").Body.String()
+	for _, want := range []string{
+		`<li><a href="livez">/livez</a> <span>200 while it runs</span></li>`,
+		`<li><a href="api/v1/x">/api/v1/x?a=&amp;b=1</a> <span>&#34;&lt;b&gt;&#34; &amp; more</span></li>`,
+		`<li><b>/asked?a=</b> <span>an answer</span></li>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %s:\n%s", want, body)
+		}
+	}
+	w := httptest.NewRecorder()
+	Handler(endpoints[:1]).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Header().Get("ETag") == get("/").Header().Get("ETag") || strings.Contains(w.Body.String(), placeholder) {
+		t.Error("a page that names other endpoints has the same tag: a browser would keep the old one")
+	}
+}

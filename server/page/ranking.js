@@ -1,0 +1,104 @@
+// Which rules had the most hits in the range that is looked at.
+import { ask, now } from './api.js';
+import { keyOf } from './rules.js';
+import { less, unescaped } from './text.js';
+
+const fresh = 60; // seconds that an answer is good for: a year of many rules is dear
+const most = 1000; // rows that are asked for
+
+/** Ranking asks for the ranking of a range, one question at a time. */
+export class Ranking {
+  constructor() {
+    this.answer = null; // the last one, of whatever range
+    this.answered = ''; // what it is of
+    this.asked = ''; // what the question under way is of
+    this.underway = null;
+    this.at = 0;
+    this.stop = new AbortController();
+  }
+
+  /** isOf reports whether the answer that is there is of what a view shows. */
+  isOf(view) {
+    return this.answer !== null && this.answered === this.key(view);
+  }
+
+  /** key names a range, and the order where the answer lacks rules, so that others lead it in another order. */
+  key(view) {
+    const range = JSON.stringify([view.range, view.from, view.to]);
+    return this.answer?.range === range && this.answer.whole ? this.answered : range + view.by;
+  }
+
+  /** look asks, unless the question is under way or was answered lately. from and to are as the API has them. */
+  async look(view, from, to) {
+    const key = this.key(view);
+    if (this.underway && this.asked === key) return this.underway;
+    if (this.isOf(view) && now() - this.at < fresh) return undefined;
+    this.stop.abort();
+    this.stop = new AbortController();
+    this.asked = key;
+    const own = this.question(view, key, { from, to, n: most, values: 'false' }, this.stop.signal);
+    this.underway = own;
+    try {
+      return await own;
+    } finally {
+      if (this.underway === own) this.underway = null;
+    }
+  }
+
+  async question(view, key, parameters, signal) {
+    const answer = await ask('api/v1/history/top', parameters, signal);
+    const whole = answer.found <= answer.top.length, rows = answer.top;
+    if (!whole && view.by) { // rules with few hits may have been refused most
+      const there = new Set(rows.map(row => keyOf(row.domain, row.path)));
+      const refused = await ask('api/v1/history/top', { ...parameters, by: view.by }, signal);
+      rows.push(...refused.top.filter(row => !there.has(keyOf(row.domain, row.path))));
+    }
+    this.answer = { rows, whole, range: JSON.stringify([view.range, view.from, view.to]) };
+    this.answered = key;
+    this.at = now();
+  }
+}
+
+/**
+ * ranked brings the rules in force together with those that have hits in a range: the most hits first, or the most
+ * refused ones. rules: as merged has them, or other rules in force; answer: of a Ranking, or null; known: whether what
+ * is in force is known; view: what is looked at, which is there too.
+ */
+export function ranked(rules, answer, known, view) {
+  const all = new Map();
+  const none = { hits: 0, over: 0, shadow: 0 };
+  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, ...counted(none), known });
+  if (view.path && !all.has(keyOf(view.domain, view.path))) {
+    all.set(keyOf(view.domain, view.path), { ...bare(view, known), ...counted(none) });
+  }
+  for (const row of answer?.rows ?? []) {
+    const key = keyOf(row.domain, row.path);
+    all.set(key, { ...(all.get(key) ?? bare(row, known)), ...counted(row) });
+  }
+  const list = [...all.values()];
+  for (const rule of list) {
+    rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // fewer than those that were told
+    rule.text = `${rule.domain} ${rule.path} ${unescaped(rule.path)}`.toLowerCase();
+  }
+  const by = view.by ? 'denied' : 'hits';
+  return list.sort((a, b) => compare(b[by], a[by]) || compare(b.hits, a.hits) || compare(a.domain, b.domain) || compare(a.path, b.path));
+}
+
+function bare({ domain, path }, known) {
+  return { domain, path, limits: [], each: [], gone: known };
+}
+
+function counted(row) {
+  return { counts: true, hits: row.hits, denied: less(row.over, row.shadow), size: Number(row.hits) };
+}
+
+function compare(a, b) {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** besides returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */
+export function besides(rules, answer, known) {
+  const there = new Set(rules.map(rule => keyOf(rule.domain, rule.path)));
+  return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule.domain, rule.path)))
+    .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, size: 0 }));
+}

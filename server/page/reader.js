@@ -1,0 +1,146 @@
+// Reads a curve: the bucket under the pointer or the finger, or the one that the arrow keys have moved to. A stretch
+// that is drawn with the mouse becomes the range.
+import { make, swatch } from './elements.js';
+import { outcomeNames } from './detail.js';
+import { brief, exact, span, width } from './text.js';
+import { minutes } from './buckets.js';
+
+const least = 6; // pixels that a stretch is long; less is a click
+
+export class Reader {
+  /** plot, svg and reading are elements; zoom is called with the ends of a stretch, in Unix seconds. */
+  constructor(plot, svg, reading, zoom) {
+    Object.assign(this, { plot, svg, reading, zoom, at: -1, keyed: false, drawn: null });
+    plot.addEventListener('pointermove', event => this.moved(event));
+    plot.addEventListener('pointerdown', event => this.pressed(event));
+    plot.addEventListener('pointerup', event => this.released(event));
+    plot.addEventListener('pointerleave', event => event.pointerType === 'mouse' && !this.drawn && this.read(-1));
+    plot.addEventListener('keydown', event => this.keyPressed(event));
+    plot.addEventListener('blur', () => this.keyed && this.read(-1));
+  }
+
+  /** show lets a curve that has been drawn be read. */
+  show(curve, drawing, now) {
+    const before = this.at >= 0 ? this.curve?.buckets[this.at]?.start : undefined;
+    Object.assign(this, { curve, drawing, now, drawn: null });
+    this.plot.setAttribute('aria-valuemax', Math.max(curve.buckets.length - 1, 0));
+    this.plot.setAttribute('aria-disabled', curve.buckets.length === 0);
+    this.read(before === undefined ? -1 : curve.buckets.findIndex(b => b.start === before));
+  }
+
+  position(event) {
+    const box = this.svg.getBoundingClientRect();
+    return (event.clientX - box.left) / box.width * (this.svg.viewBox.baseVal.width || box.width);
+  }
+
+  moved(event) {
+    if (!this.readable()) return;
+    this.keyed = false;
+    const x = this.position(event);
+    if (this.drawn && event.pointerType === 'mouse') this.stretch(x);
+    this.read(this.drawing.indexAt(x));
+  }
+
+  pressed(event) {
+    if (!this.readable() || event.button !== 0 || event.target.closest('#empty')) return;
+    const x = this.position(event);
+    this.read(this.drawing.indexAt(x));
+    if (event.pointerType === 'mouse') {
+      this.drawn = { from: x, to: x };
+      this.plot.setPointerCapture(event.pointerId);
+    }
+  }
+
+  stretch(x) {
+    const { left, right } = this.drawing.plot;
+    this.drawn.to = Math.min(Math.max(x, left), right);
+    const [from, to] = [this.drawn.from, this.drawn.to].sort((a, b) => a - b);
+    this.mark('.drawn', from, to - from >= least ? to : from);
+  }
+
+  released(event) {
+    const drawn = this.drawn;
+    this.drawn = null;
+    this.mark('.drawn', 0, 0);
+    if (!drawn || event.type !== 'pointerup' || Math.abs(drawn.to - drawn.from) < least) return;
+    const [from, to] = [drawn.from, drawn.to].sort((a, b) => a - b).map(x => this.curve.buckets[this.drawing.indexAt(x)]);
+    this.zoom(from.start, to.end);
+  }
+
+  keyPressed(event) {
+    if (!this.readable()) return;
+    const last = this.curve.buckets.length - 1, step = event.shiftKey ? 10 : 1;
+    const from = this.at < 0 ? last + 1 : this.at;
+    const to = { ArrowLeft: from - step, ArrowRight: this.at < 0 ? 0 : from + step, ArrowDown: from - step, ArrowUp: this.at < 0 ? 0 : from + step,
+      Home: 0, End: last, PageDown: from - 10, PageUp: from + 10 }[event.key];
+    if (to !== undefined) {
+      event.preventDefault();
+      this.keyed = true;
+      this.read(Math.min(Math.max(to, 0), last));
+    } else if (event.key === 'Escape') {
+      this.read(-1);
+    }
+  }
+
+  readable() {
+    return this.curve?.buckets.length > 0;
+  }
+
+  mark(name, left, right) {
+    const rect = this.svg.querySelector(name);
+    rect?.setAttribute('x', left);
+    rect?.setAttribute('width', Math.max(right - left, 0));
+  }
+
+  /** read shows a bucket, or what the range as a whole has to say for -1. */
+  read(i) {
+    this.at = i;
+    const bucket = this.curve?.buckets[i];
+    if (!bucket) {
+      this.mark('.read', 0, 0);
+      this.tell(this.summary());
+      this.plot.setAttribute('aria-valuenow', 0);
+      this.plot.setAttribute('aria-valuetext', 'the whole range');
+      return;
+    }
+    const { left, right } = this.drawing.column(i);
+    this.mark('.read', left, right);
+    const parts = describe(bucket, this.now);
+    this.tell(parts);
+    this.plot.setAttribute('aria-valuenow', i);
+    this.plot.setAttribute('aria-valuetext', parts.map(part => part.textContent).join(', '));
+  }
+
+  /** tell writes parts with spaces between them, where lines may break. */
+  tell(parts) {
+    this.reading.replaceChildren(...parts.flatMap(part => [part, ' ']));
+  }
+
+  summary() {
+    if (!this.readable()) return [];
+    const all = this.curve.buckets;
+    const highest = all.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a);
+    const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(this.curve.from, this.curve.to))),
+      make('span', { 'data-part': 'step' }, `by ${width(all[Math.floor(all.length / 2)].width)}`)];
+    if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
+    return parts;
+  }
+}
+
+function describe(b, now) {
+  const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(b.start, b.end)), b.partial ? ' so far' : '')];
+  for (const [outcome, name] of outcomeNames) {
+    if (outcome === 'within' || b[outcome] > 0) {
+      parts.push(make('span', { 'data-part': outcome, 'data-hits': b[outcome] }, swatch(outcome), make('b', {}, exact(b[outcome])), ` ${name}`));
+    }
+  }
+  parts.push(make('span', { 'data-part': 'rate' }, make('b', {}, brief(Number(b.hits) / minutes(b, now))), ' a minute'));
+  if (b.width > 60 && b.hits > 0) parts.push(largest(b, ''));
+  if (b.tier) parts.push(make('span', { 'data-part': 'tier' }, 'stored by ', make('b', {}, b.tier)));
+  return parts;
+}
+
+function largest(b, where) {
+  return make('span', { 'data-part': 'peak', 'data-hits': b.peak.hits }, 'largest minute ',
+    make('b', {}, (b.peak.exact ? '' : 'at most ') + exact(b.peak.hits)), where);
+}

@@ -1,0 +1,247 @@
+// The table of all rules: those of now or of a range, a filter, and keys.
+import { make, say, flag } from './elements.js';
+import { format } from './view.js';
+import { brief, exact, rate, share, shown, shownPath, unescaped } from './text.js';
+
+/** unmatched is the path under which requests of a domain count that no rule matches. */
+export const unmatched = '__unmatched__';
+
+const mostRows = 200; // are drawn; the filter looks at all
+
+/** keyOf tells a rule from all others. */
+export function keyOf(domain, path) {
+  return JSON.stringify([domain, path]);
+}
+
+/**
+ * merged brings the rules in force together with those that have hits, the busiest first.
+ * rules: as /api/v1/rules has them, or, if they are not known to be in force, some others; top: what
+ * /api/v1/history/top answers, or null; minutes: how long its hits are; view: what is looked at, which is there too.
+ */
+export function merged(rules, top, minutes, known, view) {
+  const all = new Map();
+  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, known, hits: 0, denied: 0, perMinute: 0 });
+  const also = view.path ? [{ domain: view.domain, path: view.path, hits: 0, over: 0, shadow: 0 }] : [];
+  for (const row of [...also, ...top?.top ?? []]) {
+    const key = keyOf(row.domain, row.path);
+    const rule = all.get(key) ?? { domain: row.domain, path: row.path, limits: [], each: [], gone: known };
+    const denied = Number(row.over) - Number(row.shadow);
+    all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes });
+  }
+  // Of more rules than the ranking has, the others had fewer hits than its last one.
+  const cut = top && top.found > top.top.length ? Number(top.top.at(-1).hits) / minutes : 0;
+  const list = [...all.values()];
+  for (const rule of list) {
+    rule.unmeasured = !top;
+    rule.size = rule.perMinute; // what the bar under its name is as long as
+    if (rule.hits === 0 && cut > 0) rule.below = cut;
+    rule.text = `${rule.domain} ${rule.path} ${unescaped(rule.path)}`.toLowerCase();
+  }
+  return list.sort((a, b) => b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
+}
+
+function compare(a, b) {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** matching returns the rules that hold every word of a filter. */
+export function matching(rules, filter) {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  return words.length === 0 ? rules : rules.filter(rule => words.every(word => rule.text.includes(word)));
+}
+
+/** limitsOf says what a rule limits, for people. */
+export function limitsOf(rule) {
+  const limits = rule.limits.map(l => l.text);
+  if (rule.unlimited) limits.push('unlimited');
+  if (rule.path === unmatched) return 'requests that no rule matches';
+  if (limits.length === 0 && (rule.known || rule.gone)) limits.push(rule.gone ? 'not configured now' : 'no limit');
+  if (rule.shadow) limits.push('shadow mode');
+  if (rule.quota) limits.push('quota');
+  return limits.join(' · ');
+}
+
+export class RuleTable {
+  /**
+   * table and more are elements; choose is called with the rule that somebody wants to look at, and rank with what the
+   * list of a range is to be ranked by: "" or "over".
+   */
+  constructor(table, more, choose, rank) {
+    this.table = table;
+    this.body = table.tBodies[0];
+    this.more = more;
+    this.choose = choose;
+    this.rows = new Map(); // by the rule's key
+    this.body.addEventListener('click', event => this.clicked(event));
+    this.body.addEventListener('keydown', event => this.pressed(event));
+    this.order = '';
+    table.tHead.addEventListener('click', event => {
+      const button = event.target.closest('button');
+      if (button) rank(button.dataset.by);
+    });
+  }
+
+  /**
+   * show draws the rules that match the filter, and if none does those of besides: others that were hit in the range.
+   * While somebody points at the table, its rows stay where they are.
+   */
+  show(rules, view, sameOrder, besides = []) {
+    let found = matching(rules, view.filter), others = matching(besides, view.filter), late = false;
+    if (found.length === 0 && others.length > 0) [found, others, late] = [others, [], true];
+    let drawn = found.slice(0, mostRows);
+    const order = view.list + view.by;
+    if (sameOrder && order === this.order && this.held()) {
+      const at = new Map([...this.body.rows].map((row, i) => [row.dataset.key, i]));
+      const held = drawn.filter(rule => at.has(keyOf(rule.domain, rule.path)));
+      if (held.length === at.size && held.length === drawn.length) {
+        drawn = held.sort((a, b) => at.get(keyOf(a.domain, a.path)) - at.get(keyOf(b.domain, b.path)));
+      }
+    }
+    if (order !== this.order) this.table.closest('.scroll').scrollTop = 0;
+    this.order = order;
+    this.head(view);
+    const busiest = Math.max(...drawn.map(rule => rule.size), 0);
+    const kept = new Map();
+    const rows = drawn.map(rule => {
+      const key = keyOf(rule.domain, rule.path);
+      const row = this.rows.get(key) ?? newRow(rule, key);
+      fill(row, rule, busiest, view);
+      kept.set(key, row);
+      return row;
+    });
+    this.rows = kept;
+    this.place(rows);
+    this.tell(this.told(rules.length, found.length, drawn.length, late, view.filter), others.length, view);
+  }
+
+  /** head writes what the columns hold. Those of a range rank by a click. */
+  head(view) {
+    for (const [i, cell] of [...this.table.tHead.rows[0].cells].entries()) {
+      const name = ['Rule', view.list ? 'Hits' : 'Rate', 'Denied'][i], by = i === 2 ? 'over' : '';
+      if (cell.textContent !== name || !cell.firstElementChild !== !view.list) {
+        cell.replaceChildren(view.list ? make('button', { type: 'button', 'data-by': by }, name) : name);
+      }
+      cell.title = [view.list ? 'Rank by hits' : '', view.list ? 'Rank by hits' : 'of the last 5 minutes',
+        view.list ? 'Rank by refused hits' : 'of the last 5 minutes'][i];
+      flag(cell, 'aria-sort', view.list && i > 0 && view.by === by && 'descending');
+    }
+  }
+
+  held() {
+    return this.body.matches(':hover') || this.body.contains(document.activeElement);
+  }
+
+  place(rows) {
+    const now = this.body.rows;
+    if (rows.length !== now.length || rows.some((row, i) => now[i] !== row)) {
+      const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
+      this.body.replaceChildren(...rows);
+      if (focused?.isConnected) focused.focus({ preventScroll: true });
+    }
+    this.letIn();
+  }
+
+  /** letIn has one row reached by the tab key: the one that is looked at, or the first. */
+  letIn(row = null) {
+    const rows = [...this.body.rows];
+    const one = row ?? rows.find(r => r === document.activeElement) ?? rows.find(r => r.getAttribute('aria-current')) ?? rows[0];
+    for (const r of rows) r.tabIndex = r === one ? 0 : -1;
+  }
+
+  told(all, found, drawn, late, filter) {
+    if (found > drawn) return `${exact(found - drawn)} more. Filter to find them.`;
+    if (late) return 'Hit in this range, but not lately.';
+    if (all === 0) return 'No rule is configured, and none has hits.';
+    return found === 0 ? `None of ${exact(all)} rules matches “${shown(filter, 60)}”.` : '';
+  }
+
+  /** tell writes a sentence below the rules, and how many others there are in the list of the range. */
+  tell(text, others, view) {
+    const there = others > 0 ? `${exact(others)} more in this range` : '', href = format({ ...view, list: 'range' });
+    const link = this.more.querySelector('a');
+    this.more.hidden = !text && !there;
+    if (this.more.textContent === [text, there].filter(Boolean).join(' ')) {
+      link?.setAttribute('href', href);
+      return;
+    }
+    this.more.replaceChildren(...[text, text && there && ' ', there && make('a', { href }, there)].filter(Boolean));
+  }
+
+  /** reveal scrolls the table, and not the page, to the rule that is looked at. */
+  reveal() {
+    const row = this.body.querySelector('[aria-current]'), window = this.body.closest('.scroll');
+    if (!row || !window) return;
+    const at = row.getBoundingClientRect(), seen = window.getBoundingClientRect(), head = this.body.offsetTop;
+    if (at.top < seen.top + head || at.bottom > seen.bottom) window.scrollTop += at.top - seen.top - head - row.offsetHeight;
+  }
+
+  clicked(event) {
+    const row = event.target.closest('tr.rule');
+    if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    this.choose(row.dataset.domain, row.dataset.path);
+  }
+
+  pressed(event) {
+    const rows = [...this.body.rows], at = rows.indexOf(event.target.closest('tr'));
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1, PageDown: at + 10, PageUp: at - 10 }[event.key];
+    if (to !== undefined) {
+      event.preventDefault();
+      this.focus(Math.min(Math.max(to, 0), rows.length - 1));
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      this.choose(rows[at].dataset.domain, rows[at].dataset.path);
+    }
+  }
+
+  focus(i) {
+    const row = this.body.rows[i];
+    if (!row) return;
+    this.letIn(row);
+    row.focus();
+  }
+}
+
+function newRow(rule, key) {
+  const name = shownPath(rule.path), domain = shown(rule.domain);
+  const link = make('a', { tabindex: '-1', title: `${domain} ${shownPath(rule.path, 2000)}` }, make('bdi', {}, name));
+  const row = make('tr', { class: 'rule', 'data-key': key, 'data-domain': rule.domain, 'data-path': rule.path, tabindex: '-1' },
+    make('td', {}, link,
+      make('span', { class: 'under' }, make('bdi', { class: 'domain', title: domain }, domain), make('span', { class: 'limits' })),
+      make('span', { class: 'load', 'aria-hidden': 'true' }, make('i'), make('i'))),
+    make('td', { class: 'rate' }), make('td', { class: 'denied' }));
+  return row;
+}
+
+/** count writes a number of hits with all of its digits while there is room: below most. */
+function count(hits, most) {
+  return hits < most ? exact(hits) : brief(Number(hits));
+}
+
+function fill(row, rule, busiest, view) {
+  const measured = rule.counts && !rule.unmeasured;
+  const [number, unit] = rule.unmeasured ? ['–', ''] : rule.counts ? [count(rule.hits, 1e7), ''] : rule.below ? [`<${rate(rule.below)[0]}`, rate(rule.below)[1]] : rate(rule.perMinute);
+  const cell = row.querySelector('.rate');
+  if (cell.textContent !== number + unit) cell.replaceChildren(number, make('small', {}, unit));
+  flag(cell, 'data-hits', measured && String(rule.hits));
+  flag(cell, 'title', measured && `${exact(rule.hits)} hits`);
+  flag(cell, 'data-none', rule.hits === 0);
+  const denied = row.querySelector('.denied');
+  const part = share(rule.denied, rule.hits), refused = measured && rule.denied > 0 ? count(rule.denied, 1e6) : '';
+  if (denied.textContent !== part + refused) denied.replaceChildren(...[part, refused && make('small', {}, refused)].filter(Boolean));
+  flag(denied, 'data-refused', measured && String(rule.denied));
+  flag(denied, 'title', measured && `${exact(rule.denied)} refused`);
+  flag(denied, 'data-none', !(rule.denied > 0));
+  flag(denied, 'data-some', rule.denied > 0);
+  const limits = row.querySelector('.limits');
+  say(limits, limitsOf(rule));
+  limits.title = limits.textContent;
+  const [within, over] = row.querySelectorAll('.load i');
+  const length = busiest > 0 ? rule.size / busiest * 100 : 0, some = rule.hits > 0 ? Number(rule.denied) / Number(rule.hits) : 0;
+  within.style.width = `${length * (1 - some)}%`;
+  over.style.width = `${length * some}%`;
+  flag(row, 'data-gone', rule.gone);
+  const current = rule.domain === view.domain && rule.path === view.path;
+  flag(row, 'aria-current', current && 'true');
+  row.querySelector('a').setAttribute('href', format({ ...view, domain: rule.domain, path: rule.path, value: '', cut: false }));
+}

@@ -1,0 +1,108 @@
+// How numbers, times and names are written.
+
+/** add adds two counts exactly; either may be a BigInt. */
+export function add(a, b) {
+  const sum = Number(a) + Number(b);
+  return typeof a === 'number' && typeof b === 'number' && Number.isSafeInteger(sum) ? sum : BigInt(a) + BigInt(b);
+}
+
+/** less takes a count from another exactly, at least 0. */
+export function less(a, b) {
+  if (typeof a === 'number' && typeof b === 'number') return Math.max(a - b, 0);
+  const rest = BigInt(a) - BigInt(b);
+  return rest > 0n ? rest : 0;
+}
+
+const whole = new Intl.NumberFormat('en');
+
+/** exact writes a count with all of its digits: 1,234,567. */
+export function exact(count) {
+  return whole.format(count);
+}
+
+const units = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+
+/** brief writes a number with three digits at most: 0.25, 12.5, 1.2k. */
+export function brief(n) {
+  const [scale, unit] = units.find(([size]) => n >= size * 0.9995) ?? [1, ''];
+  const digits = n / scale;
+  if (digits === 0) return '0';
+  const places = digits >= 99.95 ? 0 : digits >= 9.995 ? 1 : 2;
+  if (digits < 0.005) return '<0.01';
+  return String(Number(digits.toFixed(places))) + unit;
+}
+
+/** rate writes hits a minute, or a second where they are many, in two parts: the number and its unit. */
+export function rate(perMinute) {
+  return perMinute >= 6000 ? [brief(perMinute / 60), '/s'] : [brief(perMinute), '/min'];
+}
+
+/** share writes a part of a whole in percent; nothing has no parts. */
+export function share(part, all) {
+  if (Number(all) === 0) return '–';
+  if (Number(part) === 0) return '0 %';
+  const percent = Number(part) / Number(all) * 100;
+  if (percent < 0.1) return '<0.1 %';
+  if (part !== all && percent > 99.9) return '>99.9 %';
+  return `${percent < 9.95 ? percent.toFixed(1) : Math.round(percent)} %`;
+}
+
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const clockSeconds = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const dayName = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short' });
+const dayYear = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' });
+
+/** timeOfDay writes a moment of Unix seconds as 14:03, or 14:03:22. */
+export function timeOfDay(at, withSeconds = false) {
+  return (withSeconds ? clockSeconds : clock).format(at * 1000);
+}
+
+/** day writes the date of a moment: Mon 23 Nov, with its year if that is not the present one. */
+export function day(at) {
+  const sameYear = new Date(at * 1000).getFullYear() === new Date().getFullYear();
+  return (sameYear ? dayName : dayYear).format(at * 1000).replace(',', '');
+}
+
+/** span writes a range of time, shortly if it is within a day or of whole days. */
+export function span(from, to) {
+  const whole = [from, to].every(at => timeOfDay(at) === '00:00');
+  if (whole) return day(from) === day(to - 1) ? day(from) : `${day(from)} – ${day(to - 1)}`;
+  const end = day(from) === day(to) ? timeOfDay(to) : `${day(to)} ${timeOfDay(to)}`;
+  return `${day(from)} ${timeOfDay(from)} – ${end}`;
+}
+
+/** width writes how wide a bucket is: 10 minutes. */
+export function width(seconds) {
+  const [size, name] = [[86400, 'day'], [3600, 'hour'], [60, 'minute']].find(([size]) => seconds >= size) ?? [1, 'second'];
+  const n = Math.round(seconds / size);
+  return n === 1 ? `1 ${name}` : `${n} ${name}s`;
+}
+
+/** ago writes how long before now a moment was. */
+export function ago(seconds) {
+  return seconds < 60 ? `${Math.max(Math.round(seconds), 0)} s ago` : `${width(seconds)} ago`;
+}
+
+/** unescaped writes a path or a value as people are shown it: user/path=/pay for user/path=%2Fpay. */
+export function unescaped(path) {
+  return path.replace(/%(25|2F|3D|2C)/g, (_, code) => ({ 25: '%', '2F': '/', '3D': '=', '2C': ',' })[code]);
+}
+
+const longest = 300;
+
+/**
+ * shown makes a name from a request fit for a page: one line, without what is invisible or turns the text around, and
+ * not longer than can be read. It stays text: whoever shows it uses textContent.
+ */
+export function shown(name, most = longest) {
+  let text = name;
+  if (text.length > most) {
+    text = text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '') + `… (${exact(name.length)} characters)`;
+  }
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\uFFFD');
+}
+
+/** shownPath is shown for a path or a value as it is stored. */
+export function shownPath(path, most = longest) {
+  return shown(unescaped(path.slice(0, 4 * most) + (path.length > 4 * most ? '…' : '')), most);
+}
