@@ -49,7 +49,8 @@ type Config struct {
 	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
 
-	Profiles bool // serve /debug/pprof/ on the debug port
+	Profiles  bool // serve /debug/pprof/ on the debug port
+	ListFirst bool // on the debug port, / is the list of what it serves, and the page only for who asks for HTML
 
 	TellStart slog.Level // of the line that says where it listens
 }
@@ -59,13 +60,15 @@ type Parts struct {
 	Service  *rls.Service
 	Health   *Health
 	Metrics  http.Handler
-	Stats    http.Handler    // /stats; nil serves none
-	Rules    admin.Rules     // /rlconfig
-	Counters *admin.Counters // nil serves none
-	Top      *admin.Top      // nil serves none
-	Denials  *admin.Denials  // nil serves none
-	History  *curves.History // nil serves none
-	Panicked func()          // called for each panic that was caught
+	Stats    http.Handler     // /stats; nil serves none
+	Rules    admin.Rules      // /rlconfig
+	Counters *admin.Counters  // nil serves none
+	Top      *admin.Top       // nil serves none
+	Denials  *admin.Denials   // nil serves none
+	History  *curves.History  // nil serves none
+	Query    http.Handler     // /prometheus/; nil serves none
+	Loaded   func() time.Time // when the configuration in force was loaded; nil does not know
+	Panicked func()           // called for each panic that was caught
 	Log      *slog.Logger
 }
 
@@ -99,7 +102,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	s.http = newHTTP(httpHandler(p))
 	s.admin = newHTTP(admin.Handler(admin.Parts{
 		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
-		Denials: p.Denials, History: p.History, Profiles: c.Profiles,
+		Denials: p.Denials, History: p.History, Query: p.Query, Loaded: p.Loaded, ListFirst: c.ListFirst, Profiles: c.Profiles,
 	}))
 	return s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"net/url"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirproxy/weir/server/curves"
@@ -28,59 +29,56 @@ type Parts struct {
 	Top       *Top            // nil serves none
 	Denials   *Denials        // nil serves none
 	History   *curves.History // nil says that there is none
+	Query     http.Handler    // /prometheus/; nil says that there is none
+	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
+	Loaded func() time.Time
+	// ListFirst shows the list of what is served on / to whoever does not ask for HTML, as tools do. It is on /help in any case.
+	ListFirst bool
 	// Profiles serves Go's profiles, which lets whoever reaches the port slow the process down.
 	Profiles bool
 }
 
-// Handler serves the parts, and lists what it serves on /.
+// Handler serves the parts, lists what it serves on /help, and shows it to people on /.
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
+	registerHealth(mux, p.Readiness)
+	mux.Handle("GET /metrics", p.Metrics)
+	if p.Stats != nil {
+		mux.Handle("GET /stats", p.Stats)
+	}
+	if p.Rules != nil {
+		mux.HandleFunc("GET /rlconfig", showRules(p.Rules))
+	}
+	mux.HandleFunc("GET /api/v1/rules", listRules(&p))
+	if p.Counters != nil {
+		p.Counters.register(mux)
+	}
+	if p.Top != nil {
+		p.Top.register(mux)
+	}
+	if p.Denials != nil {
+		p.Denials.register(mux)
+	}
+	registerHistory(mux, p.History)
+	registerQueries(mux, p.Query)
+	if p.Profiles {
+		registerProfiles(mux)
+	}
+	registerFront(mux, endpointsOf(&p), p.ListFirst)
+	return mux
+}
+
+func registerHealth(mux *http.ServeMux, readiness Readiness) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := p.Readiness.Ready(); err != nil {
+		if err := readiness.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "OK")
 	})
-	mux.Handle("GET /metrics", p.Metrics)
-	list := "/livez     200 while the process runs\n" +
-		"/readyz    200 from the first configuration until a shutdown\n" +
-		"/metrics   Prometheus metrics\n"
-	if p.Stats != nil {
-		mux.Handle("GET /stats", p.Stats)
-		list += "/stats     statistics, a line each\n"
-	}
-	if p.Rules != nil {
-		mux.HandleFunc("GET /rlconfig", showRules(p.Rules))
-		list += "/rlconfig  the limits in force, a line each\n"
-	}
-	if p.Counters != nil {
-		p.Counters.register(mux)
-		list += "/api/v1/counters?domain=&descriptor=  what is counted for a descriptor, as weir counters shows it\n"
-	}
-	if p.Top != nil {
-		p.Top.register(mux)
-		list += "/api/v1/counters/top?domain=&path=&n=20&for=2s  the keys closest to their limits, as weir counters top shows them\n"
-	}
-	if p.Denials != nil {
-		p.Denials.register(mux)
-		list += "/api/v1/denials?domain=&path=&values=false&n=20  the last denial of each rule, as weir denials shows them\n"
-	}
-	registerHistory(mux, p.History)
-	list += "/api/v1/history?domain=&path=&outcome=&value=&from=-1h&to=&points=&step=&tz=  hits over time, as weir history show draws them\n" +
-		"/api/v1/history/top?domain=&path=&value=&from=-1h&to=&tz=&by=hits&n=20  the rules with the most hits\n" +
-		"/api/v1/history/verify?domain=&path=&outcome=&value=  whether each series holds all that it ever counted\n"
-	if p.Profiles {
-		registerProfiles(mux)
-		list += "/debug/pprof/  Go's profiles\n"
-	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, list)
-	})
-	return mux
 }
 
 func registerProfiles(mux *http.ServeMux) {

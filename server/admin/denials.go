@@ -98,12 +98,8 @@ func questionOf(values url.Values) (q denials.Question, n int, err error) {
 			return q, 0, refuse(http.StatusBadRequest, "n must be a whole number from 1 to %d, not %q.", maxDenials, text)
 		}
 	}
-	if text := values.Get("values"); text != "" {
-		if q.Values, err = strconv.ParseBool(text); err != nil {
-			return q, 0, refuse(http.StatusBadRequest, "values must be true or false, not %q.", text)
-		}
-	}
-	return q, n, nil
+	q.Values, err = boolean(values, "values", false)
+	return q, n, err
 }
 
 // known refuses a domain or a path that no file configures: nothing would be denied there, however long one waits.

@@ -20,6 +20,10 @@ const (
 	maxAnswers = 2
 )
 
+// errNoHistory is the answer where there is no history.
+var errNoHistory = refuse(http.StatusNotFound,
+	"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
+
 // errBusy is the answer to a question whose turn did not come.
 var errBusy = refuse(http.StatusServiceUnavailable,
 	"%d other questions about the history are being answered: ask again in %.0f seconds.", maxAnswers, maxWaitingTime.Seconds())
@@ -45,11 +49,12 @@ func (t turns) giveBack() { <-t }
 func registerHistory(mux *http.ServeMux, h *curves.History) {
 	t := make(turns, maxAnswers)
 	mux.HandleFunc("GET /api/v1/history", serveHistory(h, t, (*curves.History).Show,
-		"domain", "path", "outcome", "value", "from", "to", "points", "step", "tz"))
+		"domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz"))
 	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, t, (*curves.History).Top,
-		"domain", "path", "value", "from", "to", "tz", "by", "n"))
+		"domain", "path", "value", "values", "from", "to", "tz", "by", "n"))
 	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, t, (*curves.History).Verify,
 		"domain", "path", "outcome", "value"))
+	registerExport(mux, h)
 }
 
 // serveHistory returns a handler that reads a question from the parameters of these names, and answers it in its turn.
@@ -60,8 +65,7 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 		w.Header().Set("Cache-Control", "no-store")
 		values, err := queryOf(r)
 		if err == nil && h == nil {
-			err = refuse(http.StatusNotFound,
-				"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
+			err = errNoHistory
 		}
 		var q curves.Question
 		if err == nil {
@@ -104,12 +108,30 @@ func readQuestion(values url.Values, names []string) (curves.Question, error) {
 	if err != nil {
 		return curves.Question{}, err
 	}
+	each, err := boolean(values, "values", true)
+	if err != nil {
+		return curves.Question{}, err
+	}
 	rows, err := number(values, "n", 20, curves.MaxRows)
 	return curves.Question{
+		Merged: !each,
 		Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value"), Outcome: values.Get("outcome"),
 		From: values.Get("from"), To: values.Get("to"),
 		Points: points, Step: values.Get("step"), Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
 	}, err
+}
+
+// boolean reads true or false. A parameter that is empty is as good as none.
+func boolean(values url.Values, name string, byDefault bool) (bool, error) {
+	text := values.Get(name)
+	if text == "" {
+		return byDefault, nil
+	}
+	given, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, refuse(http.StatusBadRequest, "%s must be true or false, not %q.", name, text)
+	}
+	return given, nil
 }
 
 // number reads a whole number from 1. A parameter that is empty is as good as none.

@@ -40,7 +40,7 @@ func TestTheFullestKeysAreServed(t *testing.T) {
 	if !strings.HasSuffix(body, want) || a.Seen != 2 || a.Held != 2 || !a.Complete || a.Counted != 2 || a.Over != 1 {
 		t.Errorf("got\n%s\nwant 2 keys of 2, one of them over, and …\n%s", body, want)
 	}
-	if _, body := p.ask("GET", "/"); !strings.Contains(body, "/api/v1/counters/top?domain=&path=&n=20&for=2s") {
+	if _, body := p.ask("GET", "/help"); !strings.Contains(body, "/api/v1/counters/top?domain=&path=&n=20&for=2s") {
 		t.Errorf("the list of what the port serves lacks the path:\n%s", body)
 	}
 }

@@ -47,6 +47,7 @@ const (
 type Question struct {
 	Domain, Path, Value string // only these; a path and a value as they are stored, or as people are shown them, not escaped
 	Outcome             string // only this, such as within; not for Top
+	Merged              bool   // the values of a rule as one; of Show, only with Points or Step
 
 	// From until before To, as [history.ParseMoment] reads them; not for Verify. Without To it is now, the present second
 	// included, and without From an hour before To.
@@ -95,6 +96,9 @@ func (h *History) read(asked *Question) (*query, error) {
 	}
 	if q.points < 0 || q.points > MaxPoints {
 		return nil, RefuseNumber("points", strconv.Itoa(q.points), MaxPoints)
+	}
+	if asked.Merged && q.points == 0 && asked.Step == "" {
+		return nil, refuse("values=false adds up buckets of one width: give points or step with it.")
 	}
 	var err error
 	if asked.Step != "" {

@@ -56,6 +56,8 @@ type PointAnswer struct {
 	Tier  string `json:"tier,omitempty"` // the coarsest that it was made of; none if it is empty
 	// Partial is set while the bucket is not over: hits may still come, or all of it may be yet to come.
 	Partial bool `json:"partial,omitempty"`
+
+	tier history.Tier // that Tier names
 }
 
 func nameOf(id history.ID) SeriesName {
@@ -79,13 +81,25 @@ func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, erro
 	}
 	var all []SeriesAnswer
 	var lost unreadable
+	merged := make(map[history.ID]int) // where in all the values of a rule are added up
 	var series, holds int
 	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
 		clear(all)
 		all, lost, series, holds = all[:0], unreadable{}, 0, 0
+		clear(merged)
 		return func(s history.Series) error {
 			if lost.leftOut(&s) {
 				return nil
+			}
+			if asked.Merged {
+				s.ID.Value = ""
+				if i, known := merged[s.ID]; known && all != nil {
+					all[i].add(&s, as.cut)
+				}
+				if _, known := merged[s.ID]; known {
+					return nil
+				}
+				merged[s.ID] = len(all)
 			}
 			series++
 			if holds += 1 + as.points(&s); holds > maxHeld {
@@ -175,7 +189,7 @@ func seriesAnswer(s *history.Series, cut *history.Cut, now int64) SeriesAnswer {
 	if cut == nil {
 		a.Points = make([]PointAnswer, len(s.Points))
 		for i, p := range s.Points {
-			a.Points[i] = PointAnswer{p.Start, p.Tier.Width(), p.Sum, p.Peak, p.Tier.String(), p.End() > now}
+			a.Points[i] = PointAnswer{p.Start, p.Tier.Width(), p.Sum, p.Peak, p.Tier.String(), p.End() > now, p.Tier}
 			a.Total += p.Sum
 		}
 		return a
@@ -185,11 +199,29 @@ func seriesAnswer(s *history.Series, cut *history.Cut, now int64) SeriesAnswer {
 	for i, b := range buckets {
 		a.Points[i] = PointAnswer{Start: b.Start, Width: b.End - b.Start, Sum: b.Sum, Peak: b.Peak, Partial: b.End > now}
 		if b.Sum > 0 {
-			a.Points[i].Tier = b.Tier.String()
+			a.Points[i].tier, a.Points[i].Tier = b.Tier, b.Tier.String()
 		}
 		a.Total += b.Sum
 	}
 	return a
+}
+
+// add adds a series of other values of the same rule, cut alike. That its minutes were largest at the same time is not
+// known, so the sum of the largest is the most that there can have been in one.
+func (a *SeriesAnswer) add(s *history.Series, cut *history.Cut) {
+	a.Lifetime += s.Lifetime
+	for i, b := range cut.Fill(s.Points) {
+		if b.Sum == 0 {
+			continue
+		}
+		p := &a.Points[i]
+		p.Sum += b.Sum
+		p.Peak += b.Peak
+		if p.Tier == "" || b.Tier > p.tier {
+			p.tier, p.Tier = b.Tier, b.Tier.String()
+		}
+		a.Total += b.Sum
+	}
 }
 
 // WriteJSON writes the answer one series at a time: as a whole its JSON may be large.

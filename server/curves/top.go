@@ -64,7 +64,9 @@ func (a TopAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 	asked.By = cmp.Or(asked.By, byHits)
-	q, err := h.read(&asked)
+	read := asked
+	read.Merged = false // sums need no buckets of one width
+	q, err := h.read(&read)
 	switch {
 	case err != nil:
 		return TopAnswer{}, err
@@ -87,7 +89,9 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 				return nil
 			}
 			rule := s.ID
-			rule.Outcome = 0
+			if rule.Outcome = 0; asked.Merged {
+				rule.Value = ""
+			}
 			row := rows[rule]
 			if row == nil {
 				if len(rows) == maxRanked {

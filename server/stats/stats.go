@@ -21,19 +21,19 @@ import (
 
 // Metrics is the process's metrics. All its methods may be called by any number of goroutines.
 type Metrics struct {
-	registry *prometheus.Registry
+	Process
 	requests [limit.Outcomes]atomic.Uint64
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
 	loads    [2]atomic.Uint64 // rejected, applied
 	current  prometheus.Gauge
 	loaded   prometheus.Gauge
+	loadedAt atomic.Int64 // the same, in Unix milliseconds
 }
 
 // New makes the metrics of a process of this version.
 func New(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &Metrics{Process: NewProcess(version)}
 	register := promauto.With(m.registry)
 	for _, o := range outcomes {
 		m.Counter("weir_requests_total", "Rate-limit requests answered, by outcome.",
@@ -60,11 +60,20 @@ func New(version string) *Metrics {
 		Name: "weir_config_loaded_timestamp_seconds",
 		Help: "When the configuration in force was put in force, in Unix seconds; 0 for never.",
 	})
-	register.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
-	}, func() float64 { return 1 })
 	return m
+}
+
+// Process is the metrics of a process of weir that need not limit. All its methods may be called by any number of
+// goroutines.
+type Process struct{ registry *prometheus.Registry }
+
+// NewProcess makes the metrics that a process of this version has whatever it does.
+func NewProcess(version string) Process {
+	p := Process{prometheus.NewRegistry()}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.Gauge("weir_build_info", "Always 1; the labels say which build this is.",
+		map[string]string{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
+	return p
 }
 
 // Observe counts a request; it makes Metrics an rls.Observer.
@@ -103,7 +112,11 @@ func (m *Metrics) ConfigApplied(now time.Time) {
 	m.loads[1].Add(1)
 	m.current.Set(1)
 	m.loaded.Set(float64(now.UnixMilli()) / 1000)
+	m.loadedAt.Store(now.UnixMilli())
 }
+
+// ConfigLoaded returns when the last configuration was put in force, the beginning of 1970 before the first.
+func (m *Metrics) ConfigLoaded() time.Time { return time.UnixMilli(m.loadedAt.Load()) }
 
 // ConfigRejected counts one that was not, or only in part.
 func (m *Metrics) ConfigRejected() {
@@ -112,18 +125,18 @@ func (m *Metrics) ConfigRejected() {
 }
 
 // Gauge adds a value that is asked for at each scrape; labels tell it from others of that name.
-func (m *Metrics) Gauge(name, help string, labels map[string]string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+func (p Process) Gauge(name, help string, labels map[string]string, value func() float64) {
+	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
 // Counter adds a total that is asked for at each scrape; labels tell it from others of that name.
-func (m *Metrics) Counter(name, help string, labels map[string]string, total func() float64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
+func (p Process) Counter(name, help string, labels map[string]string, total func() float64) {
+	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
 }
 
 // Handler serves the metrics in Prometheus's text formats.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+func (p Process) Handler() http.Handler {
+	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
 }
 
 // Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for

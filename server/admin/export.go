@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+// maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
+const maxExports = 1
+
+var errExporting = refuse(http.StatusServiceUnavailable, "Another export of the history is being read: ask again once it is.")
+
+// ExportTrailer is the HTTP trailer that ends an export: a [curves.Exported] in JSON, percent-escaped. An export without
+// it is not whole, nor is one whose body has no end.
+const ExportTrailer = "Weir-Exported"
+
+// registerExport serves /api/v1/history/export.
+func registerExport(mux *http.ServeMux, h *curves.History) {
+	t := make(turns, maxExports)
+	mux.HandleFunc("GET /api/v1/history/export", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		values, err := queryOf(r)
+		if err == nil && h == nil {
+			err = errNoHistory
+		}
+		var q curves.Question
+		if err == nil {
+			q, err = readQuestion(values, []string{"format", "domain", "path", "outcome", "value", "from", "to", "tz"})
+		}
+		format := transfer.CSV
+		if text := values.Get("format"); err == nil && text != "" {
+			if format, err = transfer.ParseFormat(text); err != nil {
+				err = refuse(http.StatusBadRequest, "format: %v.", err)
+			}
+		}
+		if err == nil && t.take(r.Context()) != nil {
+			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+			err = errExporting
+		}
+		if err != nil {
+			w.Header().Set("Content-Type", "application/json")
+			refuseHistory(w, err)
+			return
+		}
+		defer t.giveBack()
+		w.Header().Set("Content-Type", format.MediaType())
+		w.Header().Set("Trailer", ExportTrailer)
+		writeExport(w, r, h, q, format)
+	})
+}
+
+// writeExport writes an export for as long as its reader reads. One that fails once something has been sent is cut off,
+// so that nobody takes it for whole.
+func writeExport(w http.ResponseWriter, r *http.Request, h *curves.History, q curves.Question, format transfer.Format) {
+	out := &patient{w: w, control: http.NewResponseController(w)}
+	out.wait()
+	done, err := h.Export(r.Context(), q, format, out)
+	switch {
+	case err == nil:
+		text, _ := json.Marshal(done) // of numbers and strings
+		w.Header().Set(ExportTrailer, url.QueryEscape(string(text)))
+	case !out.begun:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Del("Trailer")
+		refuseHistory(w, err)
+	default:
+		panic(http.ErrAbortHandler) // net/http's way to cut an answer off: it ends this connection, and is not logged
+	}
+}
+
+// patient gives the reader of a long answer time for each part of it, which the server's own bound would not.
+type patient struct {
+	w       io.Writer
+	control *http.ResponseController
+	begun   bool
+	until   time.Time
+}
+
+func (p *patient) Write(text []byte) (int, error) {
+	p.begun = true
+	p.wait()
+	n, err := p.w.Write(text)
+	if err != nil {
+		return n, fmt.Errorf("the reader is gone, or too slow: %w", err)
+	}
+	return n, nil
+}
+
+// wait begins the time of the next part, where that of the last is half over. The first part is given as long as a
+// question may take to be answered.
+func (p *patient) wait() {
+	left := maxReadingTime
+	if !p.begun {
+		left = maxQuestionTime
+	}
+	now := time.Now()
+	if p.begun && p.until.Sub(now) > left/2 && p.until.Sub(now) <= left {
+		return
+	}
+	p.until = now.Add(left)
+	// A server that cannot be told keeps its own bound. One for reading would end the request while the store reads.
+	_ = p.control.SetWriteDeadline(p.until)
+}

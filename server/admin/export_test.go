@@ -1,0 +1,237 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+// exported asks for an export of an admin port that listens.
+func exported(t *testing.T, h *curves.History, query string) (*http.Response, string, error) {
+	t.Helper()
+	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}))
+	defer port.Close()
+	response, err := http.Get(port.URL + "/api/v1/history/export?" + query)
+	if err != nil {
+		return &http.Response{}, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response, string(body), err
+}
+
+// sorted returns the lines of a text in order: series come in any.
+func sorted(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func TestAnExportIsWhatIsStored(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct{ query, want string }{
+		{"domain=mail", "domain,path,outcome,value,start,width,sum,peak\nmail,from,over,,1791763200,86400,9,9\nmail,from,over,,1795262280,60,6,6\n"},
+		{"path=user/path%3D/pay&outcome=over&format=json",
+			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","start":1795262340,"width":60,"sum":4,"peak":4}` + "\n"},
+		{"path=user/path%3D/pay&outcome=within&to=2026-11-19T12:00:00Z",
+			"domain,path,outcome,value,start,width,sum,peak\nshop,user/path=%2Fpay,within,,1788307200,86400,17,17\nshop,user/path=%2Fpay,within,,1793534400,3600,13,13\n"},
+		{"path=user/path%3D/pay&outcome=within&from=2026-11-19T12:00:01Z&to=2026-11-21T11:59:00Z",
+			"domain,path,outcome,value,start,width,sum,peak\nshop,user/path=%2Fpay,within,,1795258860,60,5,5\n"},
+		{"domain=mail&format=openmetrics", "# HELP weir_hits Hits, by what became of them.\n# TYPE weir_hits counter\n" +
+			`weir_hits_total{domain="mail",path="from",outcome="over"} 0 1791763200` + "\n" +
+			`weir_hits_total{domain="mail",path="from",outcome="over"} 9 1791849600` + "\n# EOF\n"},
+		{"domain=mail&format=openmetrics&from=-1h&to=-0m", "# HELP weir_hits Hits, by what became of them.\n# TYPE weir_hits counter\n" +
+			`weir_hits_total{domain="mail",path="from",outcome="over"} 9 1795262280` + "\n" +
+			`weir_hits_total{domain="mail",path="from",outcome="over"} 15 1795262340` + "\n# EOF\n"},
+		{"outcome=near&format=openmetrics", "# EOF\n"},
+	} {
+		response, body, err := exported(t, k.History, c.query)
+		if err != nil || response.StatusCode != 200 || sorted(body) != sorted(c.want) {
+			t.Errorf("the export of %s is %s (%v)\n%swant\n%s", c.query, response.Status, err, body, c.want)
+		}
+		var done curves.Exported
+		text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
+		if err := json.Unmarshal([]byte(text), &done); err != nil || done.LeftOut != 0 || done.To == 0 {
+			t.Errorf("the export of %s ends with %q, want that it is whole", c.query, text)
+		}
+	}
+	response, _, _ := exported(t, k.History, "path=/pay")
+	if text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer)); !strings.Contains(text, `"found":false`) ||
+		!strings.Contains(text, "these hold it: user/path=/pay") {
+		t.Errorf("an export of a part of a path ends with %s, want which paths hold it", text)
+	}
+}
+
+func TestAnExportThatCannotBeIsRefused(t *testing.T) {
+	k := threeMonths(t)
+	for query, want := range map[string]string{
+		"format=xml":      `{"error":"format: \"xml\" is not a format: use one of csv, json, openmetrics."}`,
+		"from=soon":       "is not a time",
+		"points=3":        `Parameter \"points\" is unknown`,
+		"outcome=refused": "is not an outcome",
+	} {
+		if code, body := k.get("/api/v1/history/export?" + query); code != 400 || !strings.Contains(body, want) {
+			t.Errorf("an export with %s gave %d %s, want 400 and %s", query, code, body, want)
+		}
+	}
+	w := httptest.NewRecorder()
+	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler()}).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history/export", nil))
+	if w.Code != 404 || !strings.Contains(w.Body.String(), "keeps no history") {
+		t.Errorf("without a history an export gave %d %s", w.Code, w.Body)
+	}
+}
+
+// failing is a store that shows some of its series, and then fails.
+type failing struct {
+	history.Store
+	after int
+	with  history.Series
+}
+
+func (f *failing) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	left := f.after
+	err := f.Store.Query(ctx, q, func(s history.Series) error {
+		if left--; left < 0 {
+			return errors.New("the disk is gone")
+		}
+		return yield(s)
+	})
+	if err == nil && f.with.Err != nil {
+		err = yield(f.with)
+	}
+	return err
+}
+
+func TestAnExportThatFailsInTheMiddleIsCutOff(t *testing.T) {
+	k := threeMonths(t)
+	for _, format := range []string{"json", "openmetrics"} {
+		h := curves.NewHistory(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
+		response, body, err := exported(t, h, "to=-0m&format="+format)
+		if err == nil || response.Trailer.Get(ExportTrailer) != "" || strings.Contains(body, "# EOF") {
+			t.Errorf("an export of %s that failed is %s, %q and %v: want that nobody takes it for whole", format, response.Status, body, err)
+		}
+	}
+	h := curves.NewHistory(&failing{Store: k.store}, func() time.Time { return k.now })
+	if response, body, _ := exported(t, h, ""); response.StatusCode != 503 || !strings.Contains(body, "the disk is gone") {
+		t.Errorf("an export that failed at once is %s %s, want 503 and why", response.Status, body)
+	}
+}
+
+func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
+	k := threeMonths(t)
+	odd := history.ID{Domain: "shop", Path: "user", Value: "a\r\nb", Outcome: history.Over}
+	k.add(t, hit{odd, noon.Unix(), 3})
+	damaged := &failing{Store: k.store, after: 100, with: history.Series{ID: bobWithin, Err: errors.New("row 1234 is damaged")}}
+	h := curves.NewHistory(damaged, func() time.Time { return k.now })
+	response, body, err := exported(t, h, "")
+	text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
+	if err != nil || strings.Contains(body, "\r") || !strings.Contains(text, `"left_out":2`) || !strings.Contains(text, "row 1234 is damaged") ||
+		!strings.Contains(text, "holds a carriage return") {
+		t.Errorf("an export beside damage ends with %s (%v), want that two series are left out, and why", text, err)
+	}
+	if _, body, _ := exported(t, h, "format=json"); !strings.Contains(body, `"value":"a\r\nb"`) {
+		t.Errorf("JSON lacks a name with a carriage return: %s", body)
+	}
+}
+
+func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
+		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, httptest.NewRequest("GET", path, nil)) }
+		first := newReader()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ask(first, "/api/v1/history/export?format=json")
+		}()
+		synctest.Wait()
+		if left := time.Until(first.deadline); left != maxReadingTime {
+			t.Errorf("the reader of an export has %v for a part of it, want %v", left, maxReadingTime)
+		}
+		second := httptest.NewRecorder()
+		if ask(second, "/api/v1/history/export"); second.Code != 503 || second.Header().Get("Retry-After") == "" {
+			t.Errorf("beside an export another got %d %s, want 503 and when to come back", second.Code, second.Body)
+		}
+		beside := httptest.NewRecorder()
+		if ask(beside, "/api/v1/history"); beside.Code != 200 {
+			t.Errorf("beside an export a question got %d: exports must not hold up people", beside.Code)
+		}
+		close(first.letGo)
+		<-done
+		third := httptest.NewRecorder()
+		if ask(third, "/api/v1/history/export"); third.Code != 200 {
+			t.Errorf("after an export another got %d %s", third.Code, third.Body)
+		}
+	})
+}
+
+// seldom is a store where a minute and more goes by between two series that are asked for.
+type seldom struct{ history.Store }
+
+func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	return s.Store.Query(ctx, q, func(one history.Series) error {
+		select {
+		case <-time.After(100 * time.Second):
+			return yield(one)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// pipe listens for one connection, which is made by dial. Its time is that of the test.
+type pipe chan net.Conn
+
+func (p pipe) Accept() (net.Conn, error) {
+	if c, is := <-p; is {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipe) Close() error   { return nil }
+func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p <- server
+	return client, nil
+}
+
+func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := threeMonths(t)
+		h := curves.NewHistory(seldom{k.store}, func() time.Time { return k.now })
+		line := make(pipe)
+		server := &http.Server{Handler: Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}),
+			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = server.Serve(line) })
+		defer serving.Wait()
+		defer server.Close()
+		defer close(line)
+		client := &http.Client{Transport: &http.Transport{DialContext: line.dial, DisableKeepAlives: true}}
+		const lost = "where the store is slow an export ends with %v, want that it is whole: its reader has not failed"
+		response, err := client.Get("http://weir/api/v1/history/export?format=json")
+		if err != nil {
+			t.Fatalf(lost, err)
+		}
+		defer response.Body.Close()
+		if _, err = io.ReadAll(response.Body); err != nil || response.Trailer.Get(ExportTrailer) == "" {
+			t.Errorf(lost, err)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// front asks a port for a path.
+func front(listFirst bool, method, path, accept string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := httptest.NewRecorder()
+	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), ListFirst: listFirst}).ServeHTTP(w, r)
+	return w
+}
+
+func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+	for _, c := range []struct {
+		promise    string
+		listFirst  bool
+		path       string
+		accept     string
+		wantedHTML bool
+	}{
+		{"weir shows the page to a browser", false, "/", browser, true},
+		{"weir shows the page to curl", false, "/", "*/*", true},
+		{"weir shows the page to whoever says nothing", false, "/", "", true},
+		{"weir has the list on /help", false, "/help", browser, false},
+		{"ratelimit shows the page to a browser", true, "/", browser, true},
+		{"ratelimit shows the page to whoever takes nothing else", true, "/", "Text/HTML; charset=utf-8", true},
+		{"ratelimit has the list for curl", true, "/", "*/*", false},
+		{"ratelimit has the list for whoever says nothing", true, "/", "", false},
+		{"ratelimit has the list for whoever takes text", true, "/", "text/plain, text/*", false},
+		{"ratelimit has the list for whoever takes anything but HTML", true, "/", "text/html; q=0, */*", false},
+		{"ratelimit has the list for whoever takes anything but HTML, with more zeros", true, "/", "text/html;level=1;Q=0.000, */*", false},
+		{"ratelimit has the list on /help", true, "/help", browser, false},
+	} {
+		w := front(c.listFirst, "GET", c.path, c.accept)
+		isPage := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") && strings.Contains(w.Body.String(), "<!doctype html>")
+		isList := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") && strings.HasPrefix(w.Body.String(), "/livez ")
+		if w.Code != 200 || isPage != c.wantedHTML || isList == c.wantedHTML || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: got %d %q %.40q", c.promise, w.Code, w.Header().Get("Content-Type"), w.Body)
+		}
+		if varies := w.Header().Get("Vary") == "Accept"; varies != (c.listFirst && c.path == "/") {
+			t.Errorf("%s: Vary is %q: a cache would hand the page to tools, or the list to people", c.promise, w.Header().Get("Vary"))
+		}
+	}
+}
+
+// What only reads a history waits for no configuration.
+func TestTheListSaysWhatReadyMeans(t *testing.T) {
+	for want, rules := range map[string]Rules{"from the first configuration": inForce{}, "while the history can be read": nil} {
+		w := httptest.NewRecorder()
+		Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: rules}).ServeHTTP(w, httptest.NewRequest("GET", "/help", nil))
+		if lines := strings.Count(w.Body.String(), "/readyz "); lines != 1 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("with rules %v the list has %d lines of /readyz; want one that says %q:\n%s", rules, lines, want, w.Body)
+		}
+	}
+}
+
+func TestThePageCannotBeWrittenTo(t *testing.T) {
+	for _, path := range []string{"/", "/help", "/page/main.js", "/api/v1/rules"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
+			if w := front(false, method, path, ""); w.Code != http.StatusMethodNotAllowed || !strings.Contains(w.Header().Get("Allow"), "GET") {
+				t.Errorf("%s %s is answered with %d, Allow %q; want 405", method, path, w.Code, w.Header().Get("Allow"))
+			}
+		}
+		if w := front(false, "HEAD", path, ""); w.Code != 200 {
+			t.Errorf("HEAD %s is answered with %d", path, w.Code)
+		}
+	}
+	if w := front(false, "GET", "/nothing", ""); w.Code != 404 {
+		t.Errorf("an unknown path is answered with %d", w.Code)
+	}
+}
+
+func TestThePagesFilesAreServed(t *testing.T) {
+	w := front(true, "GET", "/page/main.js", "*/*")
+	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/javascript") || w.Header().Get("Content-Security-Policy") == "" {
+		t.Errorf("the page's script is answered with %d %q", w.Code, w.Header())
+	}
+}
