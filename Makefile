@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
-.PHONY: help build run tools test test-chart test-apiserver soak lint fuzz bench image chart-docs clean
+.PHONY: help build run tools test test-chart test-page test-apiserver soak lint fuzz bench image chart-docs clean
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -24,16 +24,18 @@ run: build ## serve the example configuration on this machine, counting in memor
 	@echo
 	@echo "    $(CURDIR)/bin/weir call --addr 127.0.0.1:$${GRPC_PORT:-8081} --domain shop --descriptor 'user=ann' --rate 2 --for 15s"
 	@echo
+	@echo "and look at its curve: http://127.0.0.1:$${DEBUG_PORT:-6070}/"
+	@echo
 	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
 	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config
 
-tools: ## what make test needs beside Go: a C compiler, Redis, a real Envoy and promtool
+tools: ## what make test needs beside Go: a C compiler, Redis, a real Envoy, Prometheus and Chromium
 	@GO=$(GO) .ci/tools
 
 # Most of what the tests do is wait, for servers that start and for windows that end: so more of them run at once than
 # there are processors. lint has vetted all of it. bbolt reads damaged pages as they come, which it recovers from; with
 # checkptr, which -race turns on, that would end the process.
-test: tools lint test-chart ## what a change must pass: lint, all tests with the race detector, a real Envoy and Redis, 1,000 runs of each fuzz target
+test: tools lint test-chart test-page ## what a change must pass: lint, all tests with the race detector, a real Envoy, Redis and Chromium, 1,000 runs of each fuzz target
 	$(GO) test -race -gcflags='go.etcd.io/bbolt/...=-d=checkptr=0' -vet=off -shuffle=on -p 4 -parallel 8 -timeout 20m ./...
 	@GO=$(GO) .ci/fuzz 1000x
 
@@ -44,6 +46,10 @@ test-chart: tools ## the chart, the kustomizations and the image: rendered, read
 	cd helm/charttest && $(GO) test -count=1 ./...
 	cd k8s/image && $(GO) test ./...
 
+test-page: tools ## the page in a real Chromium, against a real weir with a year of history; screenshots go to bin/screenshots
+	cd server/page/browser && $(GO) test -count=1 -parallel 3 ./...
+	@echo "What was seen: bin/screenshots"
+
 test-apiserver: ## a real kube-apiserver takes chart and kustomizations; built once, for ten minutes
 	@GO=$(GO) .ci/apiserver
 	cd helm/charttest && $(GO) test -count=1 -tags apiserver -timeout 20m ./apiserver
@@ -53,7 +59,7 @@ lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if 
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	@for module in helm/charttest k8s/image; do $(GO) -C $$module vet ./... && \
+	@for module in helm/charttest k8s/image server/page/browser; do $(GO) -C $$module vet ./... && \
 		(tool=$$($(GO) tool -n staticcheck) && cd $$module && $$tool ./...) || exit 1; done
 	@GO=$(GO) VULN=$(VULN) .ci/vuln
 
