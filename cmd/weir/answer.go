@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 
+	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -44,4 +45,12 @@ func setNames(query url.Values, given map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// adminAddress returns what --admin says or, where it is not given, what the environment says.
+func adminAddress(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	return settings.AdminAddress()
 }

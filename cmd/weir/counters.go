@@ -44,7 +44,7 @@ A token_bucket has no levels; its limit has "burst", and reset_seconds is until 
 type countersTarget struct {
 	Domain     string        `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
 	Descriptor string        `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
-	Admin      string        `default:"127.0.0.1:6070" help:"HOST:PORT of weir's admin port."`
+	Admin      string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	TokenFile  string        `placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE."`
 	Timeout    time.Duration `default:"5s" help:"How long to wait for the answer."`
 	JSON       bool          `name:"json" help:"Print the answer as JSON."`
@@ -87,6 +87,10 @@ func (c *countersTarget) fetch(ctx context.Context, method, path string, query u
 		return nil, fmt.Errorf("--descriptor: %w", err)
 	}
 	if err := setNames(query, map[string]string{"domain": c.Domain, "descriptor": c.Descriptor}); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
 	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}

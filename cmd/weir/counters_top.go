@@ -23,7 +23,7 @@ type countersTop struct {
 	Path    string        `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
 	N       int           `default:"20" short:"n" help:"How many to list."`
 	For     time.Duration `default:"2s" help:"How long to look through the store, up to 1m."`
-	Admin   string        `default:"127.0.0.1:6070" help:"HOST:PORT of weir's admin port."`
+	Admin   string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for the answer, longer than --for."`
 	JSON    bool          `name:"json" help:"Print the answer as JSON."`
 }
@@ -56,6 +56,10 @@ func (c *countersTop) fetch(ctx context.Context) ([]byte, error) {
 	}
 	if c.Timeout <= 0 {
 		return nil, fmt.Errorf("--timeout %v must be above 0", c.Timeout)
+	}
+	var err error
+	if c.Admin, err = adminAddress(c.Admin); err != nil {
+		return nil, err
 	}
 	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout + max(0, c.For)}
 	return port.Ask(ctx, http.MethodGet, "/api/v1/counters/top", query)

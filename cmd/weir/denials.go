@@ -23,7 +23,7 @@ type denialsCommand struct {
 	Path    string        `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
 	Values  bool          `help:"Show the descriptor of each rule's last denial. Its values may be personal."`
 	N       int           `default:"20" short:"n" help:"How many rules to list, at most 1000."`
-	Admin   string        `default:"127.0.0.1:6070" help:"HOST:PORT of weir's admin port."`
+	Admin   string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	Timeout time.Duration `default:"5s" help:"How long to wait for the answer."`
 	JSON    bool          `name:"json" help:"Print the answer as JSON."`
 }
@@ -53,6 +53,10 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 func (c *denialsCommand) fetch(ctx context.Context) ([]byte, error) {
 	query := url.Values{"n": {strconv.Itoa(c.N)}}
 	if err := setNames(query, map[string]string{"domain": c.Domain, "path": c.Path}); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
 	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -31,7 +30,7 @@ type commands struct {
 	Call     callcmd.Command    `cmd:"" help:"Ask a rate-limit service, once or many times."`
 	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
 	Denials  denialsCommand     `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
-	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost."`
+	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
 	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
@@ -69,7 +68,7 @@ func run(as settings.Program, args []string) int {
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion()},
-		kong.Bind(as, out, ignoredArguments(ignored)),
+		kong.Bind(as, out, ignoredArguments(ignored), historycmd.Version(buildVersion())),
 	)
 	if err != nil {
 		return tell(err)
@@ -81,11 +80,10 @@ func run(as settings.Program, args []string) int {
 	if err != nil {
 		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
-	command, _, _ := strings.Cut(k.Command(), " ") // without its arguments
-	ctx, stop := untilTold(as, command)
+	ctx, stop := untilTold(as, k.Command())
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
-	if command == "call" {
+	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
 	return tell(k.Run(parser))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
@@ -46,14 +47,14 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	return terminal.Failed
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as settings.Program, ignored ignoredArguments, hangups hangups, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as settings.Program, ignored ignoredArguments, hangups hangup.Signals, log *slog.Logger) error {
 	as.Warn(set, ignored, log)
 	secure, err := set.GRPCTLS(log)
 	if err != nil {
 		return err
 	}
 	ports := set.Server()
-	ports.TLS = secure
+	ports.TLS, ports.ListFirst = secure, as.Replaces()
 	decideHistory(as, set, log)
 	set.WarnOfIdle(os.Environ(), log)
 	keepHeadroom(set.GOGC)
@@ -86,8 +87,8 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
 		History:  measure.api(),
-		Rules:    limiter,
-		Stats:    st.text(),
+		Query:    measure.queries(set, limiter, metrics, log),
+		Rules:    limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
 		return errors.Join(err, st.close(ctx), measure.close(ctx), store.Close())
@@ -98,7 +99,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { source.follow(ctx, limiter, health, metrics, log) })
-	running.Go(func() { hangups.follow(ctx, source.reload) })
+	running.Go(func() { hangups.Follow(ctx, source.reload) })
 	running.Go(func() {
 		if err := store.await(ctx); err != nil {
 			log.Error("weir gives up", "error", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,11 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -107,6 +111,19 @@ func (m *measuring) api() *curves.History {
 		return nil
 	}
 	return curves.NewHistory(m.store, time.Now)
+}
+
+// queries answers Prometheus's API; nil says that nothing does.
+func (m *measuring) queries(set *settings.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
+	if m.store == nil || !set.History.Query {
+		return nil
+	}
+	return historycmd.Queries(set, m.store, func() []*descriptors.Rule {
+		if config := limiter.Config(); config != nil {
+			return config.Rules()
+		}
+		return nil
+	}, m.store.err, promql.DefaultConcurrency, metrics.Process, buildVersion(), log)
 }
 
 func (m *measuring) run(ctx context.Context) {

@@ -2,6 +2,7 @@
 package adminport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,21 +27,14 @@ type Port struct {
 
 // Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.
 func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
-		return nil, fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
-	}
-	if p.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
+	if err := p.check(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
+	request, err := p.request(ctx, method, path, query)
 	if err != nil {
 		return nil, err
-	}
-	if p.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+p.Token)
 	}
 	status, body, err := send(request)
 	switch {
@@ -50,6 +44,77 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 		return nil, fmt.Errorf("%s answers %d: %s", p.Address, status, reasonIn(body))
 	}
 	return body, nil
+}
+
+// Stream copies the body of a good answer to out, and returns the trailer that ends it. However long that takes, it may
+// wait as long as the timeout for each part. Its errors are as those of Ask, or out's.
+func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.Writer) (trailer http.Header, err error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(p.Timeout, func() { cancel(fmt.Errorf("nothing came for %v", p.Timeout)) })
+	defer patience.Stop()
+	request, err := p.request(ctx, http.MethodGet, path, query)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client().Do(request)
+	if err != nil {
+		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
+		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, reasonIn(body))
+	}
+	part := make([]byte, 64<<10)
+	for {
+		n, err := response.Body.Read(part)
+		patience.Stop() // a slow reader of out is no fault of the port
+		if _, failed := out.Write(part[:n]); failed != nil {
+			return nil, failed
+		}
+		patience.Reset(p.Timeout)
+		if err == io.EOF {
+			return response.Trailer, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, cmp.Or(context.Cause(ctx), err))
+		}
+	}
+}
+
+func (p Port) check() error {
+	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
+		return fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
+	}
+	if p.Timeout <= 0 {
+		return fmt.Errorf("--timeout %v must be above 0", p.Timeout)
+	}
+	return nil
+}
+
+func (p Port) request(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
+	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if p.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+p.Token)
+	}
+	return request, nil
+}
+
+// client asks a port directly: no proxy, as the token is for the admin port alone.
+func client() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // remedy returns what to do where no weir's admin port has answered.
@@ -64,11 +129,7 @@ func remedy(err error) string {
 }
 
 func send(request *http.Request) (status int, body []byte, err error) {
-	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true}, // no proxy: the token is for the admin port alone
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request)
+	response, err := client().Do(request)
 	if err != nil {
 		return 0, nil, errors.Unwrap(err) // without the URL, which is long
 	}

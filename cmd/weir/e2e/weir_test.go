@@ -30,7 +30,7 @@ type weir struct {
 }
 
 // startWeir serves the rules, which are those of domain shop, and waits until it is ready. Settings are NAME=value.
-func startWeir(t *testing.T, rules string, settings ...string) *weir {
+func startWeir(t testing.TB, rules string, settings ...string) *weir {
 	t.Helper()
 	child.ReadSources(t, root)
 	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: child.FreePort(t)}
@@ -49,14 +49,14 @@ func startWeir(t *testing.T, rules string, settings ...string) *weir {
 }
 
 // start runs weir serve, again after a kill.
-func (w *weir) start(t *testing.T) {
+func (w *weir) start(t testing.TB) {
 	t.Helper()
 	w.Process = child.Start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
 	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 }
 
 // configure replaces the configuration in one step, so that weir never sees half a file.
-func (w *weir) configure(t *testing.T, rules string) {
+func (w *weir) configure(t testing.TB, rules string) {
 	t.Helper()
 	next := filepath.Join(t.TempDir(), "shop.yaml")
 	if err := os.WriteFile(next, []byte("domain: shop\ndescriptors:\n"+rules), 0o644); err != nil {
@@ -75,7 +75,7 @@ type client struct {
 	rls  rlspb.RateLimitServiceClient
 }
 
-func (w *weir) client(t *testing.T) *client {
+func (w *weir) client(t testing.TB) *client {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+w.addr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())

@@ -31,6 +31,10 @@ type Command struct {
 	Show   showCommand   `cmd:"" help:"Draw the hits of a rule over time."`
 	Top    topCommand    `cmd:"" help:"List the rules with the most hits."`
 	Verify verifyCommand `cmd:"" help:"Prove that the history holds, to the integer, all that was counted."`
+	Export exportCommand `cmd:"" help:"Write what is stored as CSV, lines of JSON, or OpenMetrics."`
+	Import importCommand `cmd:"" help:"Count what an export, or another store, has written."`
+	Demo   demoCommand   `cmd:"" help:"Fill an empty history with a year of made-up hits."`
+	Serve  serveCommand  `cmd:"" help:"Answer Grafana and the page over the history of a fleet, and limit nothing."`
 }
 
 // Help returns what weir history --help shows below the first sentence.
@@ -42,6 +46,8 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
     weir history show   --path user/path=/pay --from 2025-11-15 --to 2025-11-16     a day, a year ago
     weir history show   --domain shop --from -30d --step 1d --tz Europe/Berlin      a month, by local days
     weir history verify
+    weir history export > history.csv                                       all of it; import counts it elsewhere
+    weir history demo                                                       a made-up year, in an empty history
 
 A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
 day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
@@ -53,13 +59,18 @@ and named in a warning, with the key at fault; the others are shown. Exit code: 
 that was asked for cannot be read or, for verify, is not exact.`
 }
 
-// target is what all three have: whom to ask, about what, and how to show it.
+// target is what all that ask have: whom, and about what.
 type target struct {
 	Domain  string        `placeholder:"NAME" help:"Only rules of this domain."`
 	Path    string        `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
-	Admin   string        `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070."`
+	Admin   string        `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	Timeout time.Duration `default:"60s" help:"How long to wait for the answer."`
-	JSON    bool          `name:"json" help:"Print the answer as JSON."`
+}
+
+// shown is a target, and how to show what it answers.
+type shown struct {
+	target
+	JSON bool `name:"json" help:"Print the answer as JSON."`
 }
 
 // period is the range of time of show and top.
@@ -112,7 +123,7 @@ type answer interface{ WriteJSON(io.Writer) error }
 
 // ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
 // an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer answer](ctx context.Context, c *target, out io.Writer, as settings.Program, q curves.Question,
+func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as settings.Program, q curves.Question,
 	path string, show func(*curves.History, context.Context, curves.Question) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -138,15 +149,14 @@ func ask[Answer answer](ctx context.Context, c *target, out io.Writer, as settin
 			}
 			return a, err
 		}
-		address = "127.0.0.1:6070"
+		if address, err = settings.AdminAddress(); err != nil {
+			return a, failed(err)
+		}
 	}
 	port := adminport.Port{Address: address, Timeout: c.Timeout}
 	body, err := port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, parameters(&q, path))
-	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
-	}
 	if err != nil {
-		return a, failed(err)
+		return a, failed(c.unreached(err))
 	}
 	if err := json.Unmarshal(body, &a); err != nil {
 		return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
@@ -155,6 +165,14 @@ func ask[Answer answer](ctx context.Context, c *target, out io.Writer, as settin
 		_, err = out.Write(body)
 	}
 	return a, err
+}
+
+// unreached adds to an error of the default admin port why it was asked.
+func (c *target) unreached(err error) error {
+	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
+	}
+	return err
 }
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
@@ -179,7 +197,11 @@ func parameters(q *curves.Question, path string) url.Values {
 
 // openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
 func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*redishistory.Store, error) {
-	store, err := redishistory.Open(set.RedisHistory(log))
+	return openRedisAs(ctx, set.RedisHistory(log))
+}
+
+func openRedisAs(ctx context.Context, c redishistory.Config) (*redishistory.Store, error) {
+	store, err := redishistory.Open(c)
 	if err == nil {
 		if err = store.Check(ctx); err == nil {
 			return store, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -92,6 +93,12 @@ func historyPort(t *testing.T, store history.Store) string {
 // runHistory runs weir history as the command line would, and returns what it prints.
 func runHistory(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	return runHistoryFrom(t, strings.NewReader(""), args...)
+}
+
+// runHistoryFrom runs weir history with a standard input.
+func runHistoryFrom(t *testing.T, in io.Reader, args ...string) (string, error) {
+	t.Helper()
 	var line struct {
 		History Command `cmd:""`
 	}
@@ -104,7 +111,7 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 		return "", err
 	}
 	out := new(bytes.Buffer)
-	err = k.Run(terminal.Output{Out: out, Zone: time.UTC}, settings.Program("weir"))
+	err = k.Run(terminal.Output{In: in, Out: out, Err: io.Discard, Zone: time.UTC}, settings.Program("weir"))
 	return out.String(), err
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 type showCommand struct {
-	target
+	shown
 	period
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
@@ -35,7 +35,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.
 	if err := c.ask(&q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.target, out.Out, as, q, "", (*curves.History).Show)
+	a, err := ask(ctx, &c.shown, out.Out, as, q, "", (*curves.History).Show)
 	switch {
 	case err != nil:
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 type topCommand struct {
-	target
+	shown
 	period
 	By string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
@@ -27,7 +27,7 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.P
 	if err := c.ask(&q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.target, out.Out, as, q, "/top", (*curves.History).Top)
+	a, err := ask(ctx, &c.shown, out.Out, as, q, "/top", (*curves.History).Top)
 	if err != nil {
 		return err
 	}

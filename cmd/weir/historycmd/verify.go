@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-type verifyCommand struct{ target }
+type verifyCommand struct{ shown }
 
 func (*verifyCommand) Help() string {
 	return `Of each series, what is stored and what has expired must make all that was ever counted, at every moment: weir may
@@ -20,7 +20,7 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	a, err := ask(ctx, &c.target, out.Out, as, curves.Question{}, "/verify", (*curves.History).Verify)
+	a, err := ask(ctx, &c.shown, out.Out, as, curves.Question{}, "/verify", (*curves.History).Verify)
 	switch {
 	case err != nil:
 		return err

@@ -146,7 +146,8 @@ var idleCounters = []idle{
 		why: "REDIS_TYPE is not sentinel"},
 	{names: "RING_ON_NODE_LOSS", same: "remap",
 		when: func(s *Settings) bool { return s.Redis.Type != redis.Ring && s.PerSecond.Type != redis.Ring }, why: "no Redis is a ring"},
-	{names: "REDIS_HISTORY_URL HISTORY_*", when: func(s *Settings) bool { return !s.KeepHistory }, why: "no history is kept"},
+	{names: "REDIS_HISTORY_URL HISTORY_*", same: "false", when: func(s *Settings) bool { return !s.KeepHistory }, why: "no history is kept"},
+	{names: "HISTORY_QUERY_*", when: func(s *Settings) bool { return !s.History.Query }, why: "HISTORY_QUERY is false"},
 }
 
 var idleLogs = []idle{

@@ -20,6 +20,25 @@ type History struct {
 	KeepHours       time.Duration `split_words:"true" default:"720h"`
 	Retention       time.Duration `split_words:"true" default:"87600h"`
 	MaxPoints       int           `split_words:"true" default:"5000"`
+
+	Query bool `default:"true"`
+	Queries
+}
+
+// Queries are the variables that begin with HISTORY_QUERY_: what queries may take.
+type Queries struct {
+	Concurrency int           `envconfig:"QUERY_CONCURRENCY" default:"0"` // 0 leaves it to who serves
+	MaxSamples  int           `envconfig:"QUERY_MAX_SAMPLES" default:"5000000"`
+	Timeout     time.Duration `envconfig:"QUERY_TIMEOUT" default:"1m"`
+}
+
+// check returns an error that names the variable at fault.
+func (q *Queries) check() error {
+	return cmp.Or(
+		require(q.Concurrency >= 0 && q.Concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", q.Concurrency, "use 0 to 100"),
+		require(q.MaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", q.MaxSamples, "at least 1 is needed"),
+		require(q.Timeout >= time.Second && q.Timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", q.Timeout, "use 1s to 1h"),
+	)
 }
 
 // check returns an error that names the variable at fault. A flush interval of more than a minute would blur minutes.
@@ -34,6 +53,7 @@ func (s *History) check() error {
 	return cmp.Or(
 		require(interval >= time.Second && interval <= time.Minute, "HISTORY_FLUSH_INTERVAL", interval, "use 1s to 1m"),
 		require(s.MaxPoints >= 1, "HISTORY_MAX_POINTS", s.MaxPoints, "at least 1 is needed"),
+		s.Queries.check(),
 		err)
 }
 

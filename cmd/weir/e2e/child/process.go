@@ -65,6 +65,9 @@ func Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
 // Dir returns the folder that the process works in.
 func (p *Process) Dir() string { return p.cmd.Dir }
 
+// Pid returns the process's number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Kill ends the process as kill -9 does, and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error means that it has ended already

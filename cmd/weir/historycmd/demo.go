@@ -1,0 +1,95 @@
+package historycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/demo"
+	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+type demoCommand struct {
+	Days  int    `default:"400" placeholder:"N" help:"How many days to make up, 1 to 3650."`
+	Until moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
+}
+
+func (*demoCommand) Help() string {
+	return `Makes up a year of a small shop and its mail, in the history that the environment names: Redis, or the file in DATA_DIR,
+while no weir serve has it. The store must be empty. There are days and nights, weekends and growth, an attack on paying
+12 days before the end, a quarter of an hour without a store, a rule on trial, and customers that run over their limits.
+The same --until and --days make the same hits. The shop has the rules of k8s/base/config.
+
+    DATA_DIR=/tmp/demo weir history demo
+    DATA_DIR=/tmp/demo weir serve --config k8s/base/config
+
+Exit code: 0, or 2 if it failed.`
+}
+
+func (c *demoCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+	begin := time.Now()
+	until := begin
+	if c.Until != "" {
+		at, err := history.ParseMoment(string(c.Until), begin, out.Zone)
+		if err != nil {
+			return fmt.Errorf("history: --until: %w", err)
+		}
+		if until = time.Unix(at, 0); until.After(begin) {
+			return fmt.Errorf("history: --until: %s is in the future: a history ends now at the latest", c.Until)
+		}
+	}
+	if c.Days < 1 || c.Days > demo.MaxDays {
+		return fmt.Errorf("history: --days must be 1 to %d, not %d", demo.MaxDays, c.Days)
+	}
+	set, err := settings.Read(as)
+	if err != nil {
+		return failed(err)
+	}
+	store, keep, err := openBulk(ctx, &set, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return failed(err)
+	}
+	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newLoadProgress(out.Err))
+	if err = errors.Join(err, store.Close()); err != nil {
+		return failed(err)
+	}
+	_, err = fmt.Fprintf(out.Out, `Made up %d days until %s in %s, in %s: %s hits.
+
+  weir serve --config k8s/base/config    with the same environment; then open http://127.0.0.1:%d/
+  weir history top --from -7d
+  weir history show --domain shop --path user/path=/pay --from -30d
+`, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
+		terminal.Printable(where(&set)), terminal.Thousands(did.Hits), set.DebugPort)
+	return err
+}
+
+// fill fills an empty store.
+func (c *demoCommand) fill(ctx context.Context, store history.Store, to transfer.Target, until time.Time, keep history.Keep,
+	p *loadProgress) (transfer.Loaded, error) {
+	defer p.end()
+	if err := checkEmpty(ctx, store); err != nil {
+		return transfer.Loaded{}, err
+	}
+	l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
+	return l.Close(demo.Buckets(until, c.Days, keep, func(id history.ID, bucket history.Point) error {
+		p.show(l.Did())
+		return l.Add(transfer.RowOf(id, bucket))
+	}))
+}
+
+// checkEmpty returns an error that names a series of the store, if it has any.
+func checkEmpty(ctx context.Context, store history.Store) error {
+	return store.Query(ctx, history.Query{From: 0, To: 1}, func(s history.Series) error {
+		name := s.ID.Outcome.String() + " hits of " + readable(s.ID.Domain, s.ID.Path, s.ID.Value)
+		if s.Unnamed {
+			name = "a damaged series"
+		}
+		return fmt.Errorf("this history is not empty: it holds %s. Made-up hits never stand beside counted ones: "+
+			"name an empty folder as DATA_DIR, or a Redis without a history. A demo that was interrupted can be deleted", name)
+	})
+}

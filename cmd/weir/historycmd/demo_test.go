@@ -1,0 +1,79 @@
+package historycmd
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/demo"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+func TestADemoFillsAnEmptyHistory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	t.Setenv("DATA_DIR", dir)
+	const days, until = 20, "2026-11-21T12:00:00Z"
+	got, err := runHistory(t, "demo", "--days", "20", "--until", until)
+	if err != nil || !strings.Contains(got, "Made up 20 days") || !strings.Contains(got, "weir history top --from -7d") {
+		t.Fatalf("weir history demo prints %q, %v", got, err)
+	}
+	sums, hits := make(map[history.ID]uint64), uint64(0)
+	at, _ := time.Parse(time.RFC3339, until)
+	_ = demo.Buckets(at, days, history.DefaultKeep(), func(id history.ID, p history.Point) error {
+		sums[id] += p.Sum
+		if id.Outcome != history.Near && id.Outcome != history.Shadow {
+			hits += p.Sum
+		}
+		return nil
+	})
+	if want := ": " + terminal.Thousands(hits) + " hits.\n"; !strings.Contains(got, want) {
+		t.Errorf("weir history demo prints %q, want %q: near and shadow hits are parts of others", got, want)
+	}
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := history.Always()
+	err = store.Query(t.Context(), history.Query{From: always.From, To: always.To}, func(s history.Series) error {
+		if s.Lifetime != sums[s.ID] || s.Err != nil {
+			t.Errorf("%+v holds %d hits (%v), want %d", s.ID, s.Lifetime, s.Err, sums[s.ID])
+		}
+		if sum := s.Stored() + s.Expired; sum != s.Lifetime {
+			t.Errorf("%+v is not exact: %d of %d", s.ID, sum, s.Lifetime)
+		}
+		delete(sums, s.ID)
+		return nil
+	})
+	if err != nil || len(sums) > 0 {
+		t.Errorf("%d series are missing (%v)", len(sums), err)
+	}
+	if _, err := runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "in use by another weir") {
+		t.Errorf("a history that a weir serve has is filled: %v", err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "it holds ") {
+		t.Errorf("a history that holds something is filled: %v", err)
+	}
+}
+
+func TestADemoThatCannotBeIsRefused(t *testing.T) {
+	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--days", "0"}, "--days must be 1 to 3650, not 0"},
+		{[]string{"--days", "99999"}, "--days must be 1 to 3650"},
+		{[]string{"--until", "2999-01-01"}, "is in the future"},
+		{[]string{"--until", "soon"}, "is not a time"},
+	} {
+		if _, err := runHistory(t, append([]string{"demo"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("weir history demo %s ends with %v, want %q", strings.Join(c.args, " "), err, c.want)
+		}
+	}
+}

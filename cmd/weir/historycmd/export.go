@@ -1,0 +1,121 @@
+package historycmd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/cmd/weir/adminport"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/curves"
+)
+
+type exportCommand struct {
+	target
+	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
+	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
+	From    moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
+	To      moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
+	TZ      string `name:"tz" placeholder:"ZONE" help:"Read times as in this time zone: Europe/Berlin."`
+	Format  string `default:"csv" enum:"csv,json,openmetrics" help:"csv, json (an object a line) or openmetrics."`
+}
+
+func (*exportCommand) Help() string {
+	return `Writes all that is stored, as it is stored, to the standard output:
+
+    weir history export > history.csv
+    weir history export --format json --domain shop > shop.json
+    jq -s 'map(select(.outcome | IN("within", "over", "degraded")).sum) | add' shop.json    all hits of shop
+    weir history export --format openmetrics > history.om
+    promtool tsdb create-blocks-from openmetrics history.om prometheus-data
+
+CSV and JSON have a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum,
+and peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of
+within, and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges that touch share none. weir history
+import reads both back. OpenMetrics has the counters weir_hits_total, weir_near_hits_total and weir_shadow_hits_total: what
+each series had ever counted, where each of its buckets begins and ends. It ends 3 hours ago, as Prometheus still writes
+what is younger: blocks must not reach into that. Between two hits a series has no samples, so let Prometheus look back
+over the longest pause: prometheus --query.lookback-delta=400d. Its increase() is an estimate there; weir's own is not.
+
+An export that fails ends with an exit code of 2, and OpenMetrics then has no # EOF. A series that cannot be read is left
+out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an error.`
+}
+
+func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+	format, err := transfer.ParseFormat(c.Format)
+	if err != nil {
+		return fmt.Errorf("history: --format: %w", err)
+	}
+	q := curves.Question{Domain: c.Domain, Path: c.Path, Outcome: c.Outcome, Value: c.Value}
+	if err := (&period{c.From, c.To, c.TZ}).ask(&q, &out); err != nil {
+		return err
+	}
+	buffer := bufio.NewWriterSize(out.Out, 64<<10)
+	done, err := c.export(ctx, as, q, format, buffer)
+	if err = errors.Join(err, buffer.Flush()); err != nil {
+		return failed(fmt.Errorf("the export is not whole: %w", err))
+	}
+	if !done.Found {
+		return c.nothing(done.Warnings, "outcome", c.Outcome, "value", c.Value)
+	}
+	for _, warning := range done.Warnings {
+		fmt.Fprintln(out.Err, terminal.Printable(warning))
+	}
+	if done.Rows == 0 {
+		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",
+			time.Unix(done.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
+	}
+	return sound(done.LeftOut)
+}
+
+// export writes what the Redis of the environment holds, or else what an admin port answers.
+func (c *exportCommand) export(ctx context.Context, as settings.Program, q curves.Question, format transfer.Format, out io.Writer) (curves.Exported, error) {
+	if c.Admin != "" {
+		return c.stream(ctx, c.Admin, q, format, out)
+	}
+	set, err := settings.Read(as)
+	if err != nil {
+		return curves.Exported{}, err
+	}
+	if !set.HistoryInRedis() {
+		address, err := settings.AdminAddress()
+		if err != nil {
+			return curves.Exported{}, err
+		}
+		return c.stream(ctx, address, q, format, out)
+	}
+	store, err := openRedis(ctx, &set, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return curves.Exported{}, err
+	}
+	done, err := curves.NewHistory(store, time.Now).Export(ctx, q, format, out)
+	return done, errors.Join(err, store.Close())
+}
+
+// stream copies an export of an admin port.
+func (c *exportCommand) stream(ctx context.Context, address string, q curves.Question, format transfer.Format, out io.Writer) (done curves.Exported, err error) {
+	port := adminport.Port{Address: address, Timeout: c.Timeout}
+	values := parameters(&q, "/export")
+	values.Set("format", string(format))
+	trailer, err := port.Stream(ctx, "/api/v1/history/export", values, out)
+	if err != nil {
+		return done, c.unreached(err)
+	}
+	text, err := url.QueryUnescape(trailer.Get(admin.ExportTrailer))
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &done)
+	}
+	if err != nil {
+		return done, fmt.Errorf("%s did not say that this is all: %w", address, err)
+	}
+	return done, nil
+}

@@ -1,0 +1,282 @@
+package historycmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+)
+
+// sortedLines returns the lines of a text in order, as an export has none of its own.
+func sortedLines(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
+	source := historyPort(t, someHistory(t, t.TempDir()))
+	written, err := runHistory(t, "export", "--admin", source)
+	if err != nil || !strings.HasPrefix(written, "domain,path,outcome,value,start,width,sum,peak\n") {
+		t.Fatalf("weir history export prints %.300q, %v", written, err)
+	}
+	file := filepath.Join(t.TempDir(), "history.csv")
+	if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
+	got, err := runHistory(t, "import", file)
+	if err != nil || !strings.HasPrefix(got, "Read ") || !strings.Contains(got, "into the Redis of REDIS_HISTORY_URL") {
+		t.Fatalf("weir history import prints %q, %v", got, err)
+	}
+	if got, err := runHistory(t, "verify"); err != nil {
+		t.Errorf("after an import weir history verify ends with %v: %s", err, got)
+	}
+	if got, err = runHistory(t, "import", file); err != nil || !strings.Contains(got, "nothing has changed") {
+		t.Errorf("a second import prints %q, %v", got, err)
+	}
+	lines, err := runHistory(t, "export", "--format", "json", "--domain", "mail")
+	if err != nil || !strings.Contains(lines, `{"domain":"mail","path":"from","outcome":"within","value":"bob","start":`) ||
+		strings.Contains(lines, "shop") {
+		t.Errorf("the export of mail from Redis is %.300q, %v", lines, err)
+	}
+	moved, err := runHistory(t, "export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(text, column string) (n int) {
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, column) {
+				n++
+			}
+		}
+		return n
+	}
+	if a, b := sum(written, "mail,from,within,bob"), sum(moved, "mail,from,within,bob"); a != b || a == 0 {
+		t.Errorf("%d buckets of bob were written, and %d moved", a, b)
+	}
+	t.Setenv("REDIS_HISTORY_URL", "")
+	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
+	if got, err := runHistoryFrom(t, strings.NewReader(moved), "import", "-"); err != nil || !strings.Contains(got, "into DATA_DIR=") {
+		t.Fatalf("the way back prints %q, %v", got, err)
+	}
+	back := historyPort(t, openHistory(t, os.Getenv("DATA_DIR")))
+	if again, err := runHistory(t, "export", "--admin", back); err != nil || sortedLines(again) != sortedLines(moved) {
+		t.Errorf("what came back is not what was moved (%v): %d and %d bytes", err, len(again), len(moved))
+	}
+}
+
+func TestAnExportHasTheRangeAskedFor(t *testing.T) {
+	port := historyPort(t, someHistory(t, t.TempDir()))
+	export := func(args ...string) string {
+		t.Helper()
+		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
+		if err != nil {
+			t.Fatalf("weir history export %v: %v", args, err)
+		}
+		return got
+	}
+	all := export("--path", "user/path=/pay", "--outcome", "within")
+	first := export("--path", "user/path=%2Fpay", "--outcome", "within", "--to", "2026-11-20T12:03:00Z")
+	second := export("--path", "user/path=/pay", "--outcome", "within", "--from", "2026-11-20T12:03:00Z")
+	_, rows, _ := strings.Cut(second, "\n")
+	if sortedLines(first+rows) != sortedLines(all) {
+		t.Errorf("two ranges that touch have %d and %d bytes, want together the %d of all", len(first), len(rows), len(all))
+	}
+	metrics := export("--format", "openmetrics")
+	if !strings.HasSuffix(metrics, "\n# EOF\n") || strings.Contains(metrics, "1795262400\n") {
+		t.Errorf("OpenMetrics ends with %q, want # EOF, and nothing of the last 3 hours", metrics[max(0, len(metrics)-200):])
+	}
+	if metrics := export("--format", "openmetrics", "--to", "2026-11-21T12:01:00Z"); !strings.Contains(metrics, " 1795262400\n") {
+		t.Error("OpenMetrics with --to does not go as far")
+	}
+	if _, err := runHistory(t, "export", "--admin", port, "--path", "/pay"); err == nil || !strings.Contains(err.Error(), "these hold it: user/path=/pay") {
+		t.Errorf("a part of a path is answered with %v", err)
+	}
+	for _, args := range [][]string{{"--format", "xml"}, {"--from", "never"}, {"--outcome", "denied"}, {"--from", "-1h", "--to", "-2h"}} {
+		if got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...); err == nil || got != "" {
+			t.Errorf("weir history export %v prints %q, %v", args, got, err)
+		}
+	}
+}
+
+// cutter lets some bytes of an answer through, and then ends the connection.
+func cutter(t *testing.T, address string, bytesLeft int64) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		server, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() { _, _ = io.Copy(server, client) }()
+		_, _ = io.CopyN(client, server, bytesLeft)
+	}()
+	return l.Addr().String()
+}
+
+func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
+	port := historyPort(t, someHistory(t, t.TempDir()))
+	for _, format := range []string{"csv", "json", "openmetrics"} {
+		got, err := runHistory(t, "export", "--format", format, "--admin", cutter(t, port, 30_000))
+		if err == nil || codeOf(err) != 2 || !strings.Contains(err.Error(), "the export is not whole") || got == "" {
+			t.Errorf("an export of %s that is cut off prints %d bytes and ends with %v", format, len(got), err)
+		}
+		if strings.Contains(got, "# EOF") {
+			t.Errorf("an export of %s that is cut off ends as if it were whole", format)
+		}
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello\n")) }))
+	defer other.Close()
+	if _, err := runHistory(t, "export", "--admin", other.Listener.Addr().String()); err == nil || !strings.Contains(err.Error(), "did not say that this is all") {
+		t.Errorf("an export of what is not weir ends with %v", err)
+	}
+}
+
+func TestAnImportChecksBeforeItCounts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	t.Setenv("DATA_DIR", dir)
+	const header = "domain,path,outcome,start,width,sum\n"
+	good := strings.Repeat("shop,user,within,1795219200,3600,7\n", 500)
+	for text, want := range map[string]string{
+		header + good + "shop,user,within,1795219200,3600,-7\n": "-: line 502: column sum: \"-7\"",
+		header + "shop,user,within,1795219200,3600,-7\n" + good + strings.Repeat("shop,user,within,1795219200,3600\n", 2): "history: -: nothing was counted, as it has 3 mistakes:\n" +
+			"  line 2: column sum: \"-7\" is not a whole number from 0\n  line 503: it has 5 columns, and the first line has 6\n  line 504: it has 5 columns, and the first line has 6",
+		header + good + strings.Repeat("shop,user,within,1795219200,3600,x\n", 1211) + "shop,\"\n": "line 511: column sum: \"x\" is not a whole number from 0\n  and 1,202 more",
+		header: "-: it has no rows",
+		"":     "-: it is empty",
+	} {
+		if got, err := runHistoryFrom(t, strings.NewReader(text), "import", "-"); err == nil || got != "" || !strings.Contains(err.Error(), want) {
+			t.Errorf("the import prints %q, %v; want %q", got, err, want)
+		}
+	}
+	store := openHistory(t, dir)
+	if err := checkEmpty(t.Context(), store); err != nil {
+		t.Errorf("a file with a bad row was counted: %v", err)
+	}
+	for args, want := range map[string]string{"/nowhere.csv": "no such file", dir: "is not a file"} {
+		if _, err := runHistory(t, "import", args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("weir history import %s ends with %v, want %q", args, err, want)
+		}
+	}
+	if _, err := runHistoryFrom(t, strings.NewReader(header+good), "import", "-"); err == nil || !strings.Contains(err.Error(), "is in use by another weir: stop it for this") {
+		t.Errorf("an import into a file that is in use ends with %v", err)
+	}
+}
+
+func TestPartsOfHitsAreNoHitsOfTheirOwn(t *testing.T) {
+	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
+	const header = "domain,path,outcome,start,width,sum\n"
+	text := header
+	for i, outcome := range []string{"within", "over", "degraded", "near", "shadow"} {
+		text += fmt.Sprintf("shop,user,%s,1795219200,3600,%d\n", outcome, i+1)
+	}
+	got, err := runHistoryFrom(t, strings.NewReader(text), "import", "-")
+	if err != nil || !strings.Contains(got, "Read 5 rows with 6 hits into") || !strings.Contains(got, "\n9 near and shadow hits are parts of these") {
+		t.Errorf("6 hits, with 9 parts of them, are read as %q, %v", got, err)
+	}
+	got, err = runHistoryFrom(t, strings.NewReader(text), "import", "-")
+	if err != nil || !strings.Contains(got, "nothing has changed") {
+		t.Errorf("a second run prints %q, %v", got, err)
+	}
+	got, err = runHistoryFrom(t, strings.NewReader(header+"shop,user,near,1795219200,3600,4\n"), "import", "-")
+	if err != nil || !strings.Contains(got, "Read 1 rows with 0 hits into") || strings.Contains(got, "nothing has changed") {
+		t.Errorf("near hits alone are read as %q, %v", got, err)
+	}
+}
+
+func TestAPathAsItIsShownIsImportedAsItIsStored(t *testing.T) {
+	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
+	text := "domain,path,outcome,start,width,sum\n"
+	for _, path := range []string{"user/path=%2Flogin", "user/path=/login", "/login", "user/path=/login", "user"} {
+		text += "shop," + path + ",within,1795219200,3600,10\n"
+	}
+	var printed, told strings.Builder
+	out := terminal.Output{In: strings.NewReader(text), Out: &printed, Err: &told, Zone: time.UTC}
+	if err := (&importCommand{File: "-"}).Run(t.Context(), out, settings.Program("weir")); err != nil {
+		t.Fatal(err)
+	}
+	if want := `path "user/path=/login" is counted as "user/path=%2Flogin", as weir stores it` + "\n" +
+		`path "/login" is counted as it stands: no rule has this path: its levels are KEY or KEY=VALUE, with / between them` + "\n"; told.String() != want {
+		t.Errorf("the import warns\n%swant each path once:\n%s", told.String(), want)
+	}
+	sums := make(map[string]uint64)
+	always := history.Always()
+	err := openHistory(t, os.Getenv("DATA_DIR")).Query(t.Context(), history.Query{From: always.From, To: always.To}, func(s history.Series) error {
+		sums[s.ID.Path] += s.Lifetime
+		return nil
+	})
+	if want := map[string]uint64{"user/path=%2Flogin": 30, "/login": 10, "user": 10}; err != nil || !maps.Equal(sums, want) {
+		t.Errorf("the store holds %v, %v; want %v", sums, err, want)
+	}
+}
+
+func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
+	host, port, err := net.SplitHostPort(historyPort(t, someHistory(t, t.TempDir())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DEBUG_HOST", host)
+	t.Setenv("DEBUG_PORT", port)
+	for _, command := range []string{"show", "top", "verify", "export"} {
+		args := []string{command}
+		if command == "show" {
+			args = append(args, "--domain", "mail", "--from", "-30d")
+		}
+		if got, err := runHistory(t, args...); err != nil || got == "" {
+			t.Errorf("weir history %s, with DEBUG_PORT of the weir that serves, prints %q, %v", command, got, err)
+		}
+	}
+	t.Setenv("DEBUG_PORT", "0")
+	for _, command := range []string{"top", "export"} {
+		if _, err := runHistory(t, command); err == nil || !strings.Contains(err.Error(), "DEBUG_PORT=0: weir serve chose a free port: --admin says which") {
+			t.Errorf("weir history %s of a port that nobody knows ends with %v", command, err)
+		}
+	}
+}
+
+// slowReader fails in the middle.
+type slowReader struct{ io.Reader }
+
+func (s slowReader) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err == io.EOF {
+		err = errors.New("the pipe broke")
+	}
+	return n, err
+}
+
+func TestAnInputThatFailsIsNotCounted(t *testing.T) {
+	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
+	in := slowReader{strings.NewReader("domain,path,outcome,start,width,sum\nshop,user,within,1795219200,3600,7\n")}
+	if _, err := runHistoryFrom(t, in, "import", "-"); err == nil || !strings.Contains(err.Error(), "the pipe broke") {
+		t.Errorf("the import of an input that fails ends with %v", err)
+	}
+	if _, err := os.Stat(os.Getenv("DATA_DIR")); err == nil {
+		t.Error("the history was opened for an input that failed")
+	}
+}

@@ -1,0 +1,150 @@
+package historycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/cmd/weir/hangup"
+	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// Version is that of this weir.
+type Version string
+
+type serveCommand struct {
+	Config string `placeholder:"DIR" help:"Directory of the descriptor files that the fleet has, so that its rules and limits are known here."`
+}
+
+// Help returns what weir history serve --help shows below the first sentence.
+func (*serveCommand) Help() string {
+	return `For a fleet of weirs that keep their history in one Redis: one more process, which reads it and limits nothing, so that
+the queries of Grafana take nothing from those that answer Envoy. It needs no configuration but the Redis, which the
+environment names as it does for weir serve; the variables of DEBUG_HOST and DEBUG_PORT (6070), of Redis, of logs, and
+those that begin with HISTORY_QUERY_ hold. It answers /livez, /readyz, /metrics, /api/v1/history, /prometheus/api/v1/
+and the page. With --config it has the rules as well, for weir_limit_requests, /api/v1/rules and the page: the files are
+read as weir serve reads them, with ALGORITHM and MERGE_DOMAIN_CONFIG, and again when they change and at SIGHUP. It
+changes nothing: a user of Redis with the reading commands suffices, which cmd/weir/OPERATION.md names. SIGTERM ends it
+with exit code 0.`
+}
+
+const (
+	readyTime     = 5 * time.Second // for the store to answer whether it does
+	watchInterval = 10 * time.Second
+	lastReads     = 10 * time.Second // for queries that are being answered when the end comes
+
+	queriesAtATime = 2 // as nothing else is done here
+)
+
+// Run serves until a signal comes.
+func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings.Program, version Version) error {
+	hangups := hangup.Await()
+	set, err := settings.Read(as)
+	log := set.Logger(out.Err)
+	if err == nil {
+		err = c.serve(ctx, &set, version, hangups, log)
+	}
+	if err != nil {
+		return fmt.Errorf("history serve: %w", err)
+	}
+	return nil
+}
+
+func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, version Version, hangups hangup.Signals, log *slog.Logger) error {
+	if !set.HistoryInRedis() {
+		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
+			"belongs to its weir serve, which answers these queries on its own admin port")
+	}
+	metrics := stats.NewProcess(string(version))
+	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles}
+	var known *followedRules
+	var rules func() []*descriptors.Rule
+	if c.Config != "" {
+		var err error
+		if known, err = openRules(c.Config, set, log); err != nil {
+			return err
+		}
+		parts.Rules, parts.Loaded, rules = known, known.Loaded, known.Rules
+	}
+	config := set.RedisHistory(log)
+	config.ReadOnly = true
+	store, err := redishistory.Open(config)
+	if err != nil {
+		return fmt.Errorf("opening the history: %w", err)
+	}
+	ready := readiness{store}
+	parts.Readiness, parts.History = ready, curves.NewHistory(store, time.Now)
+	parts.Query = Queries(set, store, rules, ready.Ready, queriesAtATime, metrics, string(version), log)
+	port, err := server.OpenPort(set.Server().DebugAddress, admin.Handler(parts))
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
+	}
+	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
+	following, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { watch(following, ready, log) })
+	err = serveWith(ctx, port, known, hangups, log)
+	end()
+	running.Wait()
+	err = errors.Join(err, store.Close())
+	if err == nil {
+		log.Info("weir ends")
+	}
+	return err
+}
+
+// serveWith serves until ctx ends, and follows the rules meanwhile; nil has none to follow.
+func serveWith(ctx context.Context, port *server.Port, known *followedRules, hangups hangup.Signals, log *slog.Logger) error {
+	following, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	reload := func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }
+	if known != nil {
+		reload = known.reload
+		running.Go(func() { known.follow(following) })
+	}
+	running.Go(func() { hangups.Follow(following, reload) })
+	err := port.Run(ctx, lastReads)
+	end()
+	running.Wait()
+	return err
+}
+
+// watch tells whenever the history cannot be read, and when it can again.
+func watch(ctx context.Context, r readiness, log *slog.Logger) {
+	away := false
+	for {
+		err := r.Ready()
+		switch {
+		case err != nil && !away:
+			log.Warn("the history cannot be read: see to the Redis of REDIS_HISTORY_URL, or else REDIS_URL; queries fail until then",
+				"error", err)
+		case err == nil && away:
+			log.Info("the history can be read again")
+		}
+		away = err != nil
+		if !wait.For(ctx, watchInterval) {
+			return
+		}
+	}
+}
+
+// readiness is whether the history can be read.
+type readiness struct{ store *redishistory.Store }
+
+// Ready returns why it cannot be, nil if it can.
+func (r readiness) Ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
+	defer cancel()
+	return r.store.Answers(ctx)
+}

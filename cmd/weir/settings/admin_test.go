@@ -1,0 +1,27 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheAdminPortIsThatOfAServerWithTheSameEnvironment(t *testing.T) {
+	for _, c := range []struct{ host, port, want, wrong string }{
+		{"", "6070", "127.0.0.1:6070", ""},
+		{"0.0.0.0", "7070", "127.0.0.1:7070", ""},
+		{"::", "7070", "[::1]:7070", ""},
+		{"[::]", "7070", "[::1]:7070", ""},
+		{"10.0.0.7", "7070", "10.0.0.7:7070", ""},
+		{"localhost", "1", "localhost:1", ""},
+		{"", "0", "", "DEBUG_PORT=0: weir serve chose a free port: --admin"},
+		{"", "none", "", `DEBUG_PORT="none": a port is a number from 0 to 65535 (--admin`},
+	} {
+		t.Setenv("DEBUG_HOST", c.host)
+		t.Setenv("DEBUG_PORT", c.port)
+		t.Setenv("REPLICAS", "of no matter here")
+		got, err := AdminAddress()
+		if got != c.want || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("DEBUG_HOST=%s DEBUG_PORT=%s is %q, %v; want %q %s", c.host, c.port, got, err, c.want, c.wrong)
+		}
+	}
+}
