@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,15 @@ func TestARenderedChartIsChecked(t *testing.T) {
 	out, code = checked(t, render(t, "weir", ring))
 	if code != 0 || !strings.Contains(out, "left out: ConfigMap weir-redis (") || !strings.Contains(out, "Deployment weir does not read it") {
 		t.Errorf("exit code %d: %s; want the ring's URL to be left out, and to be told", code, out)
+	}
+	// The runbook asks a cluster for the ConfigMaps of the server: Grafana's are in the release too, and name domains.
+	r := render(t, "weir", valuesOf(t, "monitoring: {dashboards: {enabled: true}, dataSource: {enabled: true}}"))
+	r.Objects = slices.DeleteFunc(r.Objects, func(o Object) bool {
+		return o.Kind() != "ConfigMap" || o.At("metadata", "labels", "app.kubernetes.io/component") != "server"
+	})
+	out, code = checked(t, r)
+	if code != 0 || !strings.Contains(out, "OK: 1 domain, 7 rules") {
+		t.Errorf("exit code %d: %s; want the example, and nothing of Grafana's", code, out)
 	}
 	wrong := map[string]any{"descriptors": map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unti: minute}}\n"}}
 	out, code = checked(t, render(t, "weir", wrong))

@@ -83,13 +83,14 @@ var premises = []struct{ of, values string }{
 	{"grpc.tls.enabled=true", "grpc: {tls: {existingSecret: grpc-tls}}"},
 	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
 	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
+	{"historyServer", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
+	{"monitoring.dataSource", "history: {enabled: true}"},
 	{"monitoring.podMonitor", "monitoring: {serviceMonitor: {enabled: false}}"},
 	{"sidecar", "mode: sidecar"},
 }
 
 // elsewhere are the choices that these limits cannot be served with, and the tests that make them.
-var elsewhere = map[string]string{"xds.tls.enabled=true": "TestLimitsComeByXDS",
-	"monitoring.dashboards.enabled=true": "TestWrongValuesAreRefusedWithASentence"} // while the chart has none
+var elsewhere = map[string]string{"xds.tls.enabled=true": "TestLimitsComeByXDS"}
 
 // Whoever picks a value that the schema offers gets a weir that becomes ready and limits, under either name, with the limits
 // of the example. What the container is given decides; so choices that give it the same are made once.

@@ -139,6 +139,8 @@ func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 		want    string
 	}{
 		{"counters that end with the pod", nil, "weir counts in memory, in one process, and counters and history end with its pod"},
+		{"the page", nil, "kubectl -n limits port-forward service/weir 6070"},
+		{"the page of a sidecar", map[string]any{"mode": "sidecar"}, "kubectl -n limits port-forward POD 6070"},
 		{"the example", nil, "these are the limits of an example"},
 		{"one replica", map[string]any{"redis": redis, "replicas": 1}, "NOTE: one replica"},
 		{"an open Service", map[string]any{"service": map[string]any{"type": "LoadBalancer"}}, "see that only Envoys reach it"},

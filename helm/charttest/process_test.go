@@ -24,7 +24,7 @@ import (
 )
 
 // The binaries under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary, promtoolBinary string
+var weirBinary, envoyBinary, promtoolBinary, prometheusBinary string
 
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
@@ -40,6 +40,9 @@ func runTests(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	if promtoolBinary, err = find("promtool", "which alerts fire"); err != nil {
+		return 0, err
+	}
+	if prometheusBinary, err = find("prometheus", "what a dashboard shows"); err != nil {
 		return 0, err
 	}
 	dir, err := os.MkdirTemp("", "weir-chart-")
@@ -207,7 +210,7 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	if len(pod.InitContainers) > 0 {
 		c = pod.InitContainers[0]
 	}
-	if c.Name != "weir" || (c.Command[0] != "/bin/weir" && c.Command[0] != "/bin/ratelimit") {
+	if (c.Name != "weir" && c.Name != "history") || (c.Command[0] != "/bin/weir" && c.Command[0] != "/bin/ratelimit") {
 		t.Fatalf("container %s runs %v, which is not weir in its image", c.Name, c.Command)
 	}
 	files := mountAll(t, objects, pod, &c)

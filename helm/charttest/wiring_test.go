@@ -24,8 +24,19 @@ var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|second
 // deployment is the release's Deployment, nil in sidecar mode.
 func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
+	return r.findDeployment(t, func(component string) bool { return component != "history" })
+}
+
+// deploymentOf is that of a component, nil if it has none.
+func (r *Rendered) deploymentOf(t *testing.T, component any) *appsv1.Deployment {
+	t.Helper()
+	return r.findDeployment(t, func(of string) bool { return of == component })
+}
+
+func (r *Rendered) findDeployment(t *testing.T, of func(component string) bool) *appsv1.Deployment {
+	t.Helper()
 	for _, o := range r.Objects {
-		if d, ok := decode(t, o).(*appsv1.Deployment); ok {
+		if d, ok := decode(t, o).(*appsv1.Deployment); ok && of(d.Labels["app.kubernetes.io/component"]) {
 			return d
 		}
 	}
@@ -34,17 +45,26 @@ func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
 
 func TestSelectorsFindThePods(t *testing.T) {
 	forEachCase(t, func(t *testing.T, r *Rendered) {
-		d := r.deployment(t)
-		if d == nil {
-			return
-		}
-		pods := labels.Set(d.Spec.Template.Labels)
 		for _, o := range r.Objects {
+			d := r.deploymentOf(t, o.At("metadata", "labels", "app.kubernetes.io/component"))
+			other := "history"
+			if d == nil {
+				d = r.deployment(t)
+			} else if d.Labels["app.kubernetes.io/component"] == other {
+				other = "server"
+			}
+			if d == nil {
+				return
+			}
+			pods := labels.Set(d.Spec.Template.Labels)
 			var selector map[string]string
 			switch o := decode(t, o).(type) {
 			case *corev1.Service:
 				selector = o.Spec.Selector
 				wantPorts(t, d, o)
+				if not := r.deploymentOf(t, other); not != nil && labels.SelectorFromSet(selector).Matches(labels.Set(not.Spec.Template.Labels)) {
+					t.Errorf("Service %s leads to the pods of %s as well, which answer something else", o.Name, not.Name)
+				}
 			case *policyv1.PodDisruptionBudget:
 				selector = o.Spec.Selector.MatchLabels
 			case *networkingv1.NetworkPolicy:
@@ -291,6 +311,9 @@ func TestPodsMayGoInPeace(t *testing.T) {
 			case *autoscalingv2.HorizontalPodAutoscaler:
 				replicas, scaled = int(*o.Spec.MinReplicas), true
 			case *policyv1.PodDisruptionBudget:
+				if o.Labels["app.kubernetes.io/component"] != "server" {
+					continue
+				}
 				budgets++
 				if o.Spec.MinAvailable != nil && o.Spec.MinAvailable.IntValue() >= replicas {
 					t.Errorf("%s keeps %s of %d pods: no node could be drained", o.Name, o.Spec.MinAvailable, replicas)

@@ -7,7 +7,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/bin/ratelimit]
 {{- else }}
 command: [/bin/weir]
-args: [serve{{ if not .Values.xds.server }}, --config, /etc/weir/descriptors{{ end }}]
+args: {{ concat (list "serve") (include "weir.descriptorArgs" . | fromJsonArray) | toJson }}
 {{- end }}
 {{- if and (eq .Values.mode "sidecar") .Values.sidecar.native }}
 restartPolicy: Always
@@ -36,7 +36,8 @@ env:
 envFrom:
   {{- tpl (toYaml .) $ | nindent 2 }}
 {{- end }}
-{{- include "weir.probes" . }}
+{{- $sidecar := eq .Values.mode "sidecar" }}
+{{- include "weir.probes" (dict "root" . "port" ($sidecar | ternary "weir-admin" "admin") "grpc" (and .Values.probes.grpc (not $sidecar)) "started" "/readyz") }}
 {{- with .Values.lifecycle }}
 lifecycle:
   {{- toYaml . | nindent 2 }}
@@ -56,29 +57,73 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* Readiness asks whether it wants traffic, liveness only whether it runs: an outage of Redis restarts nothing. */}}
+{{/*
+Readiness asks whether it wants traffic, liveness only whether it runs: an outage of Redis restarts nothing. dict "root" . "port"
+its name "grpc" whether readiness is asked by gRPC "started" the path that tells that it has started.
+*/}}
 {{- define "weir.probes" -}}
-{{- $port := eq .Values.mode "sidecar" | ternary "weir-admin" "admin" }}
+{{- $probes := .root.Values.probes }}
 startupProbe:
   httpGet:
-    path: /readyz
-    port: {{ $port }}
-  {{- toYaml .Values.probes.startup | nindent 2 }}
+    path: {{ .started }}
+    port: {{ .port }}
+  {{- toYaml $probes.startup | nindent 2 }}
 readinessProbe:
-  {{- if and .Values.probes.grpc (ne .Values.mode "sidecar") }}
+  {{- if .grpc }}
   grpc:
-    port: {{ .Values.grpc.port }}
+    port: {{ .root.Values.grpc.port }}
   {{- else }}
   httpGet:
     path: /readyz
-    port: {{ $port }}
+    port: {{ .port }}
   {{- end }}
-  {{- toYaml .Values.probes.readiness | nindent 2 }}
+  {{- toYaml $probes.readiness | nindent 2 }}
 livenessProbe:
   httpGet:
     path: /livez
-    port: {{ $port }}
-  {{- toYaml .Values.probes.liveness | nindent 2 }}
+    port: {{ .port }}
+  {{- toYaml $probes.liveness | nindent 2 }}
+{{- end -}}
+
+{{/*
+A command of weir that reads or moves the history in Redis, as a container: dict "root" . "name" "args" "env" variables besides
+those of the store "resources" "volumes" besides those of the store, as YAML of a list. Its pod has the volumes weir.storePodVolumes.
+*/}}
+{{- define "weir.storeContainer" -}}
+{{- $root := .root -}}
+{{- $volumes := concat (include "weir.storeVolumes" $root | fromYamlArray) (.volumes | default "[]" | fromYamlArray) -}}
+{{- $mounts := (include "weir.jobExtras" $root | fromYaml).mounts -}}
+name: {{ .name }}
+image: {{ include "weir.image" $root }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+command: [/bin/weir]
+args: {{ toJson .args }}
+env:
+  {{- with .env }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- include "weir.storeEnv" $root | nindent 2 }}
+{{- with $root.Values.extraEnvFrom }}
+envFrom:
+  {{- tpl (toYaml .) $root | nindent 2 }}
+{{- end }}
+resources:
+  {{- toYaml .resources | nindent 2 }}
+securityContext:
+  {{- toYaml $root.Values.securityContext | nindent 2 }}
+{{- if or $volumes $mounts }}
+volumeMounts:
+  {{- include "weir.mounts" $volumes | nindent 2 }}
+  {{- with $mounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The volumes of such a container's pod, as YAML of a list: dict "root" . "volumes" that it was given. */}}
+{{- define "weir.storePodVolumes" -}}
+{{- $extras := include "weir.jobExtras" .root | fromYaml -}}
+{{- concat (include "weir.storeVolumes" .root | fromYamlArray) (.volumes | default "[]" | fromYamlArray) $extras.volumes | toYaml -}}
 {{- end -}}
 
 {{/*

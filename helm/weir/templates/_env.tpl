@@ -36,14 +36,7 @@
 - name: PORT
   value: {{ .Values.http.port | quote }}
 {{- end }}
-- name: DEBUG_HOST
-  value: {{ .Values.admin.host | quote }}
-- name: DEBUG_PORT
-  value: {{ .Values.admin.port | quote }}
-{{- if or .Values.admin.profiles (eq .Values.program "ratelimit") }}
-- name: DEBUG_PPROF
-  value: {{ eq (toString .Values.admin.profiles) "true" | quote }}
-{{- end }}
+{{ include "weir.adminEnv" . }}
 {{- if .Values.admin.token.existingSecret }}
 - name: ADMIN_TOKEN_FILE
   value: /etc/weir/admin/{{ .Values.admin.token.key }}
@@ -75,10 +68,7 @@
   value: "true"
 {{- end }}
 {{- end }}
-{{- if .Values.mergeDomains }}
-- name: MERGE_DOMAIN_CONFIG
-  value: "true"
-{{- end }}
+{{- include "weir.filesEnv" . }}
 {{- if .Values.unhealthyWithoutDomains }}
 - name: HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED
   value: "true"
@@ -95,6 +85,11 @@
 - name: ON_BACKEND_FAILURE
   value: {{ include "weir.onFailure" . }}
 {{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
+{{- else }}
+- name: DATA_DIR
+  value: /var/lib/weir
+{{- include "weir.variable" (list "MEMORY_MAX_KEYS" .Values.memory.maxKeys) }}
+{{- include "weir.variable" (list "DATA_SAVE_INTERVAL" .Values.memory.saveInterval) }}
 {{- end }}
 - name: DRAIN_DELAY
   value: {{ printf "%vs" .Values.drain.delaySeconds }}
@@ -109,6 +104,41 @@
 - name: HISTORY_DOWNSAMPLE
   value: "true"
 {{- end }}
+{{- if not .Values.history.query.enabled }}
+- name: HISTORY_QUERY
+  value: "false"
+{{- else }}
+{{- include "weir.queryEnv" . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* How descriptor files are read. */}}
+{{- define "weir.filesEnv" }}
+{{- if .Values.mergeDomains }}
+- name: MERGE_DOMAIN_CONFIG
+  value: "true"
+{{- end }}
+{{- end -}}
+
+{{/* Where a process listens for operators, Prometheus and Grafana. */}}
+{{- define "weir.adminEnv" -}}
+- name: DEBUG_HOST
+  value: {{ .Values.admin.host | quote }}
+- name: DEBUG_PORT
+  value: {{ .Values.admin.port | quote }}
+{{- if or .Values.admin.profiles (eq .Values.program "ratelimit") }}
+- name: DEBUG_PPROF
+  value: {{ eq (toString .Values.admin.profiles) "true" | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* What bounds queries over the history. */}}
+{{- define "weir.queryEnv" -}}
+{{- with .Values.history.query }}
+{{- include "weir.variable" (list "HISTORY_QUERY_CONCURRENCY" .concurrency) }}
+{{- include "weir.variable" (list "HISTORY_QUERY_MAX_SAMPLES" .maxSamples) }}
+{{- include "weir.variable" (list "HISTORY_QUERY_TIMEOUT" .timeout) }}
 {{- end }}
 {{- end -}}
 
@@ -121,11 +151,6 @@
 {{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisEnv" (dict "redis" .Values.redis "prefix" "REDIS" "files" "redis") }}
 {{- include "weir.redisOwnEnv" .Values.redis }}
-{{- else }}
-- name: DATA_DIR
-  value: /var/lib/weir
-{{- include "weir.variable" (list "MEMORY_MAX_KEYS" .Values.memory.maxKeys) }}
-{{- include "weir.variable" (list "DATA_SAVE_INTERVAL" .Values.memory.saveInterval) }}
 {{- end }}
 {{- include "weir.historyEnv" . }}
 - name: LOG_LEVEL

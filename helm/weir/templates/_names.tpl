@@ -28,10 +28,16 @@ name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home 
 namespace: {{ $namespace }}
 {{- end -}}
 
+{{/* Labels that tell a component's pods: list root "server". */}}
+{{- define "weir.componentLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
 {{- define "weir.selectorLabels" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: server
+{{- include "weir.componentLabels" (list . "server") -}}
 {{- end -}}
 
 {{/* Labels of an object of a component: dict "root" . "component" "server" "more" labels of its own, which go before
@@ -129,6 +135,11 @@ of its counters.
 {{- else if or (ne .Values.program "ratelimit") (eq (include "weir.backend" .) "memory") (get .Values.history.redis "urlSecret") -}}
 yes
 {{- end -}}
+{{- end -}}
+
+{{/* "yes" if it is in a Redis, so that another process can read it. */}}
+{{- define "weir.historyInRedis" -}}
+{{- if and (include "weir.keepsHistory" .) (or (eq (include "weir.backend" .) "redis") (get .Values.history.redis "urlSecret")) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "yes" if more than one pod is to be expected. */}}

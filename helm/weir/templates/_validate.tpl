@@ -60,8 +60,31 @@
 {{- include "weir.validateXDS" . -}}
 {{- include "weir.validateEnv" . -}}
 {{- include "weir.validateDescriptors" . -}}
-{{- if and .Values.monitoring.dashboards.enabled (not (.Files.Glob "dashboards/*.json")) -}}
-{{- fail "monitoring.dashboards.enabled would make nothing, as this version of the chart has no dashboards: leave it out. server/stats/METRICS.md has the queries for a dashboard of your own." -}}
+{{- include "weir.validateHistory" . -}}
+{{- end -}}
+
+{{/* What would read a history that is not there, or that it cannot reach. */}}
+{{- define "weir.validateHistory" -}}
+{{- $server := .Values.historyServer.enabled -}}
+{{- if and $server (not (include "weir.keepsHistory" .)) -}}
+{{- fail "historyServer would have nothing to read, as no history is kept: set history.enabled, or leave out historyServer." -}}
+{{- end -}}
+{{- if and $server (not (include "weir.historyInRedis" .)) -}}
+{{- fail "historyServer reads a history in Redis, but this one is in a file, which belongs to its weir: set redis.addresses or history.redis.urlSecret, or leave out historyServer; weir itself answers queries." -}}
+{{- end -}}
+{{- if .Values.monitoring.dataSource.enabled -}}
+{{- if not (include "weir.keepsHistory" .) -}}
+{{- fail "monitoring.dataSource is for the history, and none is kept: set history.enabled, or leave out monitoring.dataSource. What Prometheus scrapes is in a data source of Prometheus's." -}}
+{{- end -}}
+{{- if and (not $server) (not .Values.history.query.enabled) -}}
+{{- fail "monitoring.dataSource would ask what nobody answers, as history.query.enabled is false: enable it, or historyServer." -}}
+{{- end -}}
+{{- if and (not $server) (eq .Values.mode "sidecar") -}}
+{{- fail "monitoring.dataSource needs a Service to ask, and in sidecar mode there is none: set historyServer.enabled." -}}
+{{- end -}}
+{{- if and .Values.monitoring.dataSource.name (not (regexMatch "(?i)weir" .Values.monitoring.dataSource.name)) -}}
+{{- fail (printf "monitoring.dataSource.name %q has no weir in it, by which the dashboard of the history finds its data sources: add it." .Values.monitoring.dataSource.name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -9,13 +9,15 @@ xds xds.tls grpc grpc.port grpc.tls grpc.tls.certKey grpc.tls.keyKey http http.p
 memory memory.persistence memory.persistence.size
 redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup
 redis.perSecond redis.perSecond.type redis.perSecond.urlSecret redis.perSecond.auth redis.perSecond.sentinelAuth redis.perSecond.tls
-history history.keep history.redis history.downsample history.downsample.by history.downsample.schedule
+history history.keep history.redis history.query history.downsample history.downsample.by history.downsample.schedule
+historyServer historyServer.replicas
 statistics statistics.prometheus statistics.prometheus.port statistics.prometheus.path statistics.prometheus.mapper
 statistics.prometheus.mapper.key statistics.statsd statistics.dogstatsd
 drain drain.delaySeconds drain.timeoutSeconds log log.level log.format
 serviceAccount serviceAccount.create probes probes.startup probes.readiness probes.liveness
 service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy
 monitoring monitoring.serviceMonitor monitoring.podMonitor monitoring.rules monitoring.dashboards
+monitoring.dashboards.page monitoring.dataSource
 mesh mesh.clusterDomain mesh.domain mesh.timeout mesh.failureModeDeny mesh.rateLimits
 istio istio.gateway istio.gateway.namespace istio.sidecar istio.destinationRule istio.peerAuthentication
 istio.peerAuthentication.enabled envoyGateway envoyGateway.patchPolicy

@@ -3,14 +3,14 @@
 {{- $selecting := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
 {{- $all := concat $selecting (list "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart") -}}
 {{- $monitoring := .Values.monitoring -}}
-{{- range $name, $labels := dict "commonLabels" .Values.commonLabels "service.labels" .Values.service.labels "monitoring.labels" $monitoring.labels "monitoring.dashboards.labels" $monitoring.dashboards.labels -}}
+{{- range $name, $labels := dict "commonLabels" .Values.commonLabels "service.labels" .Values.service.labels "monitoring.labels" $monitoring.labels "monitoring.dashboards.labels" $monitoring.dashboards.labels "monitoring.dataSource.labels" $monitoring.dataSource.labels -}}
 {{- range $all -}}
 {{- if hasKey ($labels | default dict) . -}}
 {{- fail (printf "%s sets %s, which the chart sets: leave it out. nameOverride and the release's name are what changes the chart's labels." $name .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $labels := dict "podLabels" .Values.podLabels "history.downsample.podLabels" (.Values.history.downsample | default dict).podLabels -}}
+{{- range $name, $labels := dict "podLabels" .Values.podLabels "history.downsample.podLabels" (.Values.history.downsample | default dict).podLabels "historyServer.podLabels" .Values.historyServer.podLabels -}}
 {{- range $selecting -}}
 {{- if hasKey ($labels | default dict) . -}}
 {{- fail (printf "%s sets %s, by which Services find weir's pods: leave it out. nameOverride and the release's name are what changes it." $name .) -}}

@@ -14,16 +14,10 @@
 {{- end -}}
 
 {{/*
-The volumes of weir serve. Descriptors are mounted as a folder, never as single files, which Kubernetes would not renew.
+The volume of the descriptor files, if there are any: a folder, never single files, which Kubernetes would not renew.
 */}}
-{{- define "weir.ownVolumes" -}}
-{{- if .Values.xds.server }}
-{{- if and .Values.xds.tls.enabled .Values.xds.tls.existingSecret }}
-- name: weir-xds-tls
-  secret:
-    secretName: {{ .Values.xds.tls.existingSecret }}
-{{- end }}
-{{- else }}
+{{- define "weir.descriptorVolume" -}}
+{{- if not .Values.xds.server }}
 - name: weir-descriptors
   projected:
     sources:
@@ -36,6 +30,21 @@ The volumes of weir serve. Descriptors are mounted as a folder, never as single 
           name: {{ . }}
       {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* The arguments that name that folder, as JSON of a list. */}}
+{{- define "weir.descriptorArgs" -}}
+{{- empty .Values.xds.server | ternary (list "--config" "/etc/weir/descriptors") list | toJson -}}
+{{- end -}}
+
+{{/* The volumes of weir serve. */}}
+{{- define "weir.ownVolumes" -}}
+{{- if and .Values.xds.server .Values.xds.tls.enabled .Values.xds.tls.existingSecret }}
+- name: weir-xds-tls
+  secret:
+    secretName: {{ .Values.xds.tls.existingSecret }}
+{{- end }}
+{{- include "weir.descriptorVolume" . }}
 {{- if .Values.grpc.tls.enabled }}
 - name: weir-grpc-tls
   secret:

@@ -1,0 +1,136 @@
+package charttest
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// pastIn fills the history in a Redis with made-up weeks, up to an hour.
+func pastIn(t *testing.T, address string, until time.Time) {
+	t.Helper()
+	demo := exec.Command(weirBinary, "history", "demo", "--days", "20", "--until", until.Format(time.RFC3339))
+	demo.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
+	if out, err := demo.CombinedOutput(); err != nil {
+		t.Fatalf("weir history demo: %v\n%s", err, out)
+	}
+}
+
+// podOfComponent is the pod of a Deployment of the release.
+func (r *Rendered) podOfComponent(t *testing.T, component string) *corev1.PodSpec {
+	t.Helper()
+	d := r.deploymentOf(t, component)
+	if d == nil {
+		t.Fatalf("the release has no Deployment of the component %s", component)
+	}
+	return &d.Spec.Template.Spec
+}
+
+// Three weeks of hits lie in a Redis; weir and the history server that the chart makes answer over them. Every query of the
+// dashboard is answered, and for some rule has something to show. So have the variables.
+func TestEveryQueryOfTheHistoryDashboardFindsSomething(t *testing.T) {
+	address := startRedis(t)
+	until := time.Now().UTC().Truncate(24 * time.Hour)
+	pastIn(t, address, until)
+	r := render(t, "weir", map[string]any{
+		"redis":         map[string]any{"addresses": []any{address}, "auth": map[string]any{"existingSecret": "redis-credentials"}},
+		"historyServer": map[string]any{"enabled": true}})
+	d := dashboards(t)["history.json"]
+	for _, component := range []string{"server", "history"} {
+		w := startPod(t, r.Objects, r.podOfComponent(t, component))
+		asked := promAPI(w.admin + "/prometheus")
+		left := d.expressions()
+		for _, rule := range rulesOffered(t, asked, d) {
+			with := substitution{values: rule, interval: 6 * time.Hour, window: 14 * 24 * time.Hour}
+			for where, of := range left {
+				found, err := asked.finds(t, of, with.expand(d, of.Expr), until.Add(-with.window), until, with.interval)
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", where, err, with.expand(d, of.Expr))
+				}
+				if found {
+					delete(left, where)
+				}
+			}
+		}
+		for _, where := range slices.Sorted(maps.Keys(left)) {
+			t.Errorf("asked of the %s, for no rule anything is found by %s: %s", component, where, left[where].Expr)
+		}
+		wantBarsAddUp(t, asked, d, until)
+	}
+}
+
+// rulesOffered are the choices of the dashboard's variables.
+func rulesOffered(t *testing.T, asked promAPI, d *dashboard) (rules []map[string][]string) {
+	t.Helper()
+	offers := func(name string, chosen map[string][]string) []string {
+		i := slices.IndexFunc(d.Templating.List, func(v variable) bool { return v.Name == name })
+		selector, label := d.Templating.List[i].labelValues(t)
+		values, err := asked.offers(t, label, substitution{values: chosen}.expand(d, selector))
+		if err != nil || len(values) == 0 {
+			t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, name, values, err)
+		}
+		return values
+	}
+	for _, domain := range offers("domain", nil) {
+		for _, path := range offers("path", map[string][]string{"domain": {domain}}) {
+			rules = append(rules, map[string][]string{"domain": {domain}, "path": {path}})
+		}
+	}
+	return rules
+}
+
+// wantBarsAddUp wants the bars of days, laid beside each other, to be the total of the range: none overlaps, none is left out,
+// and no hit stands in two colours.
+func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
+	t.Helper()
+	const days = 14
+	day := 24 * time.Hour
+	with := substitution{interval: day, window: days * day, values: map[string][]string{"domain": {"shop"}, "path": {"user"}}}
+	bars := 0.0
+	for where, of := range d.expressions() {
+		if strings.Contains(where, `"The rule, by day"`) {
+			bars += sumOf(t, asked, "/api/v1/query_range", url.Values{"query": {with.expand(d, of.Expr)}, "step": {"86400"},
+				"start": {strconv.FormatInt(until.Add(-days*day).Unix(), 10)}, "end": {strconv.FormatInt(until.Add(-day).Unix(), 10)}})
+		}
+	}
+	total := sumOf(t, asked, "/api/v1/query", url.Values{"query": {with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)},
+		"time": {strconv.FormatInt(until.Unix(), 10)}})
+	if total < 1000 || bars != total {
+		t.Errorf("the bars of %d days add up to %v, and the range has %v", days, bars, total)
+	}
+}
+
+// sumOf adds all numbers of an answer.
+func sumOf(t *testing.T, asked promAPI, path string, form url.Values) (sum float64) {
+	t.Helper()
+	var data struct {
+		Result []struct {
+			Value  []any
+			Values [][]any
+		}
+	}
+	if err := asked.asks(t, path, form, &data); err != nil {
+		t.Fatalf("%v: %v", form, err)
+	}
+	for _, series := range data.Result {
+		for _, point := range append(series.Values, series.Value) {
+			if len(point) == 2 {
+				number, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum += number
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,257 @@
+package charttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// valuesOf reads values as they stand in a file.
+func valuesOf(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values, err := loader.LoadValues(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// What serves the history reads the Redis that weir writes it to, by the same variables and Secrets, and the descriptor files
+// that weir has, if it has any. It is told nothing of how weir counts, answers or drains.
+func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
+	for _, name := range []string{"everything", "ha", "cluster-tls", "ring"} {
+		values := caseValues(t, name)
+		values["historyServer"] = map[string]any{"enabled": true}
+		r := render(t, "weir", values)
+		server, history := r.podOfComponent(t, "server").Containers[0], r.podOfComponent(t, "history").Containers[0]
+		env := func(c *corev1.Container) map[string]string {
+			all := make(map[string]string)
+			for _, e := range c.Env {
+				all[e.Name] = fmt.Sprint(e.Value, e.ValueFrom)
+			}
+			return all
+		}
+		of, is := env(&server), env(&history)
+		if !slices.Equal(history.Args[2:], server.Args[1:]) {
+			t.Errorf("with ci/%s-values.yaml weir is started with %q and the history server with %q; want the same files", name, server.Args, history.Args)
+		}
+		for variable, value := range of {
+			mustHave := slices.ContainsFunc([]string{"REDIS_", "HISTORY_KEEP", "LOG_", "DEBUG_", "BACKEND_TYPE", "ALGORITHM", "MERGE_DOMAIN_CONFIG"}, func(prefix string) bool {
+				return strings.HasPrefix(variable, prefix)
+			})
+			if got, has := is[variable]; mustHave && got != value || has && got != value {
+				t.Errorf("with ci/%s-values.yaml weir has %s=%s and the history server %q", name, variable, value, got)
+			}
+		}
+		for _, variable := range []string{"GRPC_PORT", "RUNTIME_ROOT", "DRAIN_DELAY", "ADMIN_TOKEN_FILE", "DATA_DIR", "ON_BACKEND_FAILURE", "HISTORY_QUERY"} {
+			if _, has := is[variable]; has {
+				t.Errorf("with ci/%s-values.yaml the history server has %s, which is weir's alone", name, variable)
+			}
+		}
+	}
+}
+
+// A history in a Redis of its own can be served beside counters in memory; nothing of theirs is mounted, only the descriptor
+// files.
+func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
+	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
+	pod := r.podOfComponent(t, "history")
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "weir-descriptors" || pod.Volumes[0].Projected == nil {
+		t.Errorf("the history server mounts %v", pod.Volumes)
+	}
+	wantMounts(t, r.Objects[0], pod)
+}
+
+// Where weir is started as ratelimit, its files are named by variables, and the history server has them as well. A
+// configuration server's limits it does not have.
+func TestTheHistoryServerHasTheFilesThereAre(t *testing.T) {
+	const files = "/etc/weir/descriptors"
+	for name, wants := range map[string]bool{"ratelimit-files": true, "ratelimit": false} {
+		values := caseValues(t, name)
+		values["historyServer"] = map[string]any{"enabled": true}
+		values["history"] = map[string]any{"redis": map[string]any{"urlSecret": "history-redis"}}
+		r := render(t, "weir", values)
+		pod, serves := r.podOfComponent(t, "history"), r.podOfComponent(t, "server")
+		c := pod.Containers[0]
+		args := []string{"history", "serve"}
+		if wants {
+			args = append(args, "--config", files)
+		}
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == files })
+		if !slices.Equal(c.Args, args) || mounted != wants {
+			t.Errorf("with ci/%s-values.yaml its arguments are %q, and the files are mounted: %v; want %q, %v", name, c.Args, mounted, args, wants)
+		}
+		of := func(pod *corev1.PodSpec) string {
+			i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "weir-descriptors" })
+			if i < 0 {
+				return "none"
+			}
+			return string(toJSON(t, pod.Volumes[i]))
+		}
+		if is, want := of(pod), of(serves); is != want || (is != "none") != wants {
+			t.Errorf("with ci/%s-values.yaml its descriptor files are %s, and weir's %s; want the same", name, is, want)
+		}
+		wantMounts(t, r.Objects[0], pod)
+	}
+}
+
+// A Redis that is away restarts no process that reads it: only readiness asks for it.
+func TestAnOutageOfRedisRestartsNoHistoryServer(t *testing.T) {
+	c := render(t, "weir", valuesOf(t, "redis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}")).podOfComponent(t, "history").Containers[0]
+	if c.StartupProbe.HTTPGet.Path != "/livez" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Errorf("the probes ask %v, %v and %v", c.StartupProbe.HTTPGet, c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet)
+	}
+}
+
+// sourceFile is the file that Grafana's sidecar takes the data source from.
+type sourceFile struct {
+	APIVersion  int `yaml:"apiVersion"`
+	Datasources []struct {
+		Name, UID, Type, Access, URL string
+		Editable                     bool
+		JSONData                     map[string]any `yaml:"jsonData"`
+	}
+}
+
+// dataSource is the file of a release's data source, and its name.
+func dataSource(t *testing.T, r *Rendered) (name string, file sourceFile) {
+	t.Helper()
+	for _, o := range r.Objects {
+		config, is := decode(t, o).(*corev1.ConfigMap)
+		if !is || config.Labels["grafana_datasource"] != "1" {
+			continue
+		}
+		for name, text := range config.Data {
+			decoder := yaml.NewDecoder(strings.NewReader(text))
+			decoder.KnownFields(true)
+			if err := decoder.Decode(&file); err != nil || len(file.Datasources) != 1 {
+				t.Fatalf("%s is no file of one data source: %v\n%s", name, err, text)
+			}
+			return name, file
+		}
+	}
+	t.Fatal("the release has no data source that Grafana's sidecar finds")
+	return "", file
+}
+
+// The data source asks a Service of the release, on a port that it has, as weir's API wants to be asked. Its uid stays when
+// the chart changes, and is another in each release, or Grafana would take one for the other.
+func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
+	uids := make(map[string]bool)
+	for values, want := range map[string]string{
+		"{}":                                 "weir",
+		"admin: {port: 7000}":                "weir",
+		"redis: {addresses: ['redis:6379']}": "weir",
+		"redis: {addresses: ['redis:6379']}\nhistory: {query: {enabled: false}}\nhistoryServer: {enabled: true}": "weir-history",
+		"mode: sidecar\nredis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}":                      "weir-history",
+	} {
+		r := render(t, "weir", loader.MergeMaps(valuesOf(t, values), valuesOf(t, "monitoring: {dataSource: {enabled: true}}")))
+		name, file := dataSource(t, r)
+		source := file.Datasources[0]
+		address, err := url.Parse(source.URL)
+		if err != nil || address.Path != "/prometheus" || !strings.HasSuffix(name, ".yaml") || source.Type != "prometheus" || source.Access != "proxy" {
+			t.Fatalf("with %s: %s has %+v, %v", values, name, source, err)
+		}
+		uids[source.UID] = true
+		found := slices.ContainsFunc(r.Objects, func(o Object) bool {
+			service, is := decode(t, o).(*corev1.Service)
+			return is && address.Hostname() == want+".limits.svc.cluster.local" && service.Name == want &&
+				slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "admin" && fmt.Sprint(p.Port) == address.Port() })
+		})
+		if !found {
+			t.Errorf("with %s the data source asks %s, which is the admin port of no Service; want %s's", values, source.URL, want)
+		}
+		settings := map[string]any{"httpMethod": "POST", "prometheusType": "Prometheus", "prometheusVersion": "3.0.0", "timeInterval": "1m", "incrementalQuerying": false, "manageAlerts": false}
+		if !maps.Equal(source.JSONData, settings) {
+			t.Errorf("the data source has the settings %v, want %v: see server/promql/API.md", source.JSONData, settings)
+		}
+	}
+	if len(uids) != 1 {
+		t.Errorf("the uid of one release depends on its values: %v", uids)
+	}
+	for _, r := range []*Rendered{render(t, "other", valuesOf(t, "monitoring: {dataSource: {enabled: true}}")),
+		render(t, "weir", valuesOf(t, "monitoring: {namespace: grafana, dataSource: {enabled: true, uid: mine, name: My weir}}"))} {
+		_, file := dataSource(t, r)
+		if uid := file.Datasources[0].UID; uids[uid] || len(uid) > 40 {
+			t.Errorf("two releases have data sources of the uid %s", uid)
+		}
+	}
+}
+
+// The sidecar writes all dashboards into one folder by their names, so these must be weir's own. A page that the values name
+// is where their links lead.
+func TestDashboardsAreInstalledAsTheyAre(t *testing.T) {
+	for page, want := range map[string]string{"": "http://127.0.0.1:6070", "https://weir.example/limits/": "https://weir.example/limits"} {
+		values := map[string]any{"enabled": true}
+		if page != "" {
+			values["page"] = page
+		}
+		r := render(t, "weir", map[string]any{"monitoring": map[string]any{"namespace": "grafana", "dashboards": values}})
+		i := slices.IndexFunc(r.Objects, func(o Object) bool { return o.At("metadata", "labels", "grafana_dashboard") == "1" })
+		if i < 0 || r.Objects[i].Namespace() != "grafana" {
+			t.Fatalf("Grafana's sidecar finds no dashboards in its namespace")
+		}
+		config := decode(t, r.Objects[i]).(*corev1.ConfigMap)
+		if size := len(toJSON(t, r.Objects[i].Tree)); size > 200<<10 {
+			t.Errorf("the ConfigMap has %d bytes, and kubectl apply keeps it in an annotation of at most 256 KiB", size)
+		} else {
+			t.Logf("the ConfigMap of the dashboards has %d bytes", size)
+		}
+		if len(config.Data) != 2 {
+			t.Errorf("the ConfigMap has %v", slices.Sorted(maps.Keys(config.Data)))
+		}
+		for name, d := range dashboards(t) {
+			installed := new(dashboard)
+			if err := json.Unmarshal([]byte(config.Data["weir-"+name]), installed); err != nil {
+				t.Fatalf("weir-%s is no dashboard: %v", name, err)
+			}
+			last := installed.Templating.List[len(installed.Templating.List)-1]
+			if installed.UID != d.UID || len(installed.Panels) != len(d.Panels) || last.Name != "page" || string(last.Query) != fmt.Sprintf("%q", want) {
+				t.Errorf("weir-%s is not what %s is, or its page is %s, want %s", name, name, last.Query, want)
+			}
+		}
+	}
+}
+
+// Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it where the
+// port is open to everyone.
+func TestViewersReachWhatTheyMayRead(t *testing.T) {
+	const policy = "redis: {addresses: ['redis:6379']}\nnetworkPolicy:\n  enabled: true\n" +
+		"  viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}]\n  clients: [{namespaceSelector: {matchLabels: {a: envoy}}}]\n"
+	const operators = "  operators: [{namespaceSelector: {matchLabels: {a: prometheus}}}]\n"
+	for _, tc := range []struct {
+		values string
+		want   []string
+	}{
+		{policy + operators, []string{"weir"}},
+		{policy + operators + "historyServer: {enabled: true}\n", []string{"weir-history"}},
+		{policy, nil},
+		{policy + "historyServer: {enabled: true}\n", nil},
+	} {
+		var named []string
+		for _, o := range render(t, "weir", valuesOf(t, tc.values)).Objects {
+			if policy, is := decode(t, o).(*networkingv1.NetworkPolicy); is && strings.Contains(o.Text, "a: grafana") {
+				named = append(named, policy.Name)
+				for _, rule := range policy.Spec.Ingress {
+					for _, from := range rule.From {
+						if from.NamespaceSelector != nil && from.NamespaceSelector.MatchLabels["a"] == "grafana" && rule.Ports[0].Port.IntValue() != 6070 {
+							t.Errorf("%s lets viewers reach %v", policy.Name, rule.Ports)
+						}
+					}
+				}
+			}
+		}
+		if !slices.Equal(named, tc.want) {
+			t.Errorf("viewers are named in %v, want %v, with\n%s", named, tc.want, tc.values)
+		}
+	}
+}
