@@ -12,8 +12,8 @@ import (
 const quiet = time.Minute
 
 // processors gives the process more of what Go schedules goroutines on while queries run. Queries compute for seconds.
-// Where they take all of Go's processors, a request waits 10 ms for the first look at the network, and again for each of
-// its steps; with processors of their own it is the kernel that shares out the time, and it prefers who has slept.
+// Where they take all of Go's processors, a request seems to wait 10 ms for the first look at the network, and again
+// for each of its steps; with processors of their own it is the kernel that shares out the time, and it prefers who has slept.
 type processors struct {
 	more int // for so many queries at a time
 
