@@ -211,17 +211,8 @@ func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
 	d := dashboards(t)["live.json"]
 	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
 	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
-	check := func(where, expr string) {
-		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(with.expand(d, expr))
-		if err != nil {
-			t.Errorf("%s is no PromQL: %v\n%s", where, err, expr)
-			return
-		}
-		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-			selector, is := node.(*parser.VectorSelector)
-			if !is {
-				return nil
-			}
+	for where, of := range d.expressions() {
+		eachSelector(t, where, with.expand(d, of.Expr), func(selector *parser.VectorSelector) {
 			left := maps.Clone(chosen)
 			for _, m := range selector.LabelMatchers {
 				if left[m.Name] == m.Value {
@@ -231,11 +222,7 @@ func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
 			if len(left) > 0 {
 				t.Errorf("%s: %s is not of the chosen %v", where, selector, slices.Sorted(maps.Keys(left)))
 			}
-			return nil
 		})
-	}
-	for where, of := range d.expressions() {
-		check(where, of.Expr)
 	}
 }
 

@@ -47,8 +47,8 @@ func (w *weir) scrape(t *testing.T) series {
 // added are the labels that Prometheus puts on what it scrapes.
 var added = []string{"namespace", "pod", "job", "instance"}
 
-// wantSeries wants each selector of an expression to find something of what weir shows.
-func wantSeries(t *testing.T, where, expression string, shown series) {
+// eachSelector calls f with each selector of an expression, which must be PromQL.
+func eachSelector(t *testing.T, where, expression string, f func(*parser.VectorSelector)) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
@@ -56,10 +56,17 @@ func wantSeries(t *testing.T, where, expression string, shown series) {
 		return
 	}
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		selector, isSelector := node.(*parser.VectorSelector)
-		if !isSelector {
-			return nil
+		if selector, is := node.(*parser.VectorSelector); is {
+			f(selector)
 		}
+		return nil
+	})
+}
+
+// wantSeries wants each selector of an expression to find something of what weir shows.
+func wantSeries(t *testing.T, where, expression string, shown series) {
+	t.Helper()
+	eachSelector(t, where, expression, func(selector *parser.VectorSelector) {
 		matches := func(of map[string]string) bool {
 			return !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool {
 				return m.Name != "__name__" && !slices.Contains(added, m.Name) && !m.Matches(of[m.Name])
@@ -68,7 +75,6 @@ func wantSeries(t *testing.T, where, expression string, shown series) {
 		if !slices.ContainsFunc(shown[selector.Name], matches) {
 			t.Errorf("%s looks for %s, which weir does not show; it shows %v", where, selector, slices.Sorted(maps.Keys(shown)))
 		}
-		return nil
 	})
 }
 
