@@ -15,8 +15,21 @@ GO_DIRS := backend cmd descriptors helm k8s server
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# One flavour for everything: what is compiled for the tests is what make build, the image and vet use, too.
+FLAVOUR := -trimpath -buildvcs=false
+export GOFLAGS ?= $(FLAVOUR)
+export CGO_ENABLED ?= 0
+
 build: ## bin/weir, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+
+# The weir under test, also under the incumbent's name, as the image has it. WEIR_RACE=-race for one with the detector.
+bin/test/weir: FORCE
+	@mkdir -p bin/test
+	@CGO_ENABLED=$(if $(WEIR_RACE),1,$(CGO_ENABLED)) $(GO) build $(WEIR_RACE) -o bin/test/weir ./cmd/weir
+	@ln -f bin/test/weir bin/test/ratelimit
+.PHONY: FORCE
+FORCE:
 
 run: build ## serve the example configuration on this machine, counting in memory
 	@echo

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // prometheus starts Debian's Prometheus over the same counts, a sample at the end of each minute, and returns its address.
@@ -42,8 +42,8 @@ func prometheus(t *testing.T, all []history.Increment) string {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := fmt.Sprintf("127.0.0.1:%d", child.FreePort(t))
-	p := child.Start(t, "prometheus", nil, tool("prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
+	at := fmt.Sprintf("127.0.0.1:%d", process.Port(t))
+	p := process.Start(t, "prometheus", nil, tool("prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+at)
 	p.AwaitReady(t, func() error {
 		response, err := http.Get("http://" + at + "/-/ready")

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// startTime bounds the time until a process is ready. No machine is so busy that it takes it up.
-	startTime = time.Minute
 	// agreeTime bounds the time until servers agree with each other.
 	agreeTime = 2 * time.Minute
 	// askTime bounds one attempt of those that await makes: a server that is gone must not use up the time for all.

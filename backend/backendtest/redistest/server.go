@@ -3,9 +3,9 @@ package redistest
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // Server is one process. It keeps its address when it is killed and started again.
@@ -33,10 +35,11 @@ type Server struct {
 
 	environment []string
 	client      *redis.Client
-	log         Output
+	log         process.Output
+	release     func() // gives its port back
 
 	mu      sync.Mutex
-	process *process
+	process *process.Process
 	frozen  bool
 }
 
@@ -85,7 +88,7 @@ func startServers(dir, name string, n int, s settings) (servers, error) {
 	return started, nil
 }
 
-// startServer starts a server on the first port that is really free.
+// startServer starts a server on a port of its own.
 func startServer(dir, name string, settings settings) (*Server, error) {
 	binary, err := findBinary(settings.release)
 	if err != nil {
@@ -105,25 +108,32 @@ func startServer(dir, name string, settings settings) (*Server, error) {
 	if settings.socket {
 		s.Socket = filepath.Join(dir, "redis.sock")
 	}
-	for range 20 {
-		port, err := freePort(settings.cluster)
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(file, []byte(settings.config(port, s.Socket)), 0o600); err != nil {
-			return nil, err
-		}
-		s.Addr = fmt.Sprint("127.0.0.1:", port)
-		s.process, err = run(&s.log, s.ready, dir, s.environment, binary, s.args...)
-		if err == nil {
-			s.client = s.newClient(settings)
-			return s, nil
-		}
-		if !errors.Is(err, errTaken) {
-			return nil, fmt.Errorf("starting %s: %w", name, err)
-		}
+	hold := process.HoldPort
+	if settings.cluster {
+		hold = process.HoldBusPort
 	}
-	return nil, fmt.Errorf("starting %s: 20 free ports were all taken by others before it had them", name)
+	port, release, err := hold()
+	if err != nil {
+		return nil, err
+	}
+	s.Addr, s.release = fmt.Sprint("127.0.0.1:", port), release
+	if err := os.WriteFile(file, []byte(settings.config(port, s.Socket)), 0o600); err != nil {
+		return nil, err
+	}
+	if err := s.launch(); err != nil {
+		release()
+		return nil, err
+	}
+	s.client = s.newClient(settings)
+	return s, nil
+}
+
+// launch starts the process, the first time or again.
+func (s *Server) launch() (err error) {
+	cmd := exec.Command(s.binary, s.args...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.environment...)
+	s.process, err = process.Launch(s.name+" at "+s.Addr, cmd, &s.log, s.ready)
+	return err
 }
 
 func (s *Server) newClient(settings settings) *redis.Client {
@@ -150,7 +160,7 @@ func (s *Server) Client() *redis.Client { return s.client }
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.process.kill()
+	s.process.Kill()
 }
 
 // Stop freezes the server until Cont: the kernel accepts connections and bytes for it, and nobody answers.
@@ -164,9 +174,9 @@ func (s *Server) freeze(frozen bool) {
 	defer s.mu.Unlock()
 	s.frozen = frozen
 	if frozen {
-		s.process.signal(syscall.SIGSTOP)
+		_ = s.process.Send(syscall.SIGSTOP) // it may have ended
 	} else {
-		s.process.signal(syscall.SIGCONT)
+		_ = s.process.Send(syscall.SIGCONT)
 	}
 }
 
@@ -174,14 +184,14 @@ func (s *Server) freeze(frozen bool) {
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.process.running()
+	return s.process.Ended() == nil
 }
 
 // awake reports whether the server can answer.
 func (s *Server) awake() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.process.running() && !s.frozen
+	return s.process.Ended() == nil && !s.frozen
 }
 
 // Restart kills the server if it runs and starts it again, with the same address and configuration. What was in memory
@@ -190,18 +200,10 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.process.kill()
+	s.process.Kill()
 	s.frozen = false
-	for deadline := time.Now().Add(startTime); ; {
-		process, err := run(&s.log, s.ready, s.dir, s.environment, s.binary, s.args...)
-		if err == nil {
-			s.process = process
-			return
-		}
-		if !errors.Is(err, errTaken) || time.Now().After(deadline) {
-			t.Fatalf("starting %s at %s again: %v", s.name, s.Addr, err)
-		}
-		time.Sleep(20 * time.Millisecond)
+	if err := s.launch(); err != nil {
+		t.Fatalf("starting it again: %v", err)
 	}
 }
 
@@ -209,6 +211,7 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) Close() {
 	_ = s.client.Close() // nobody waits for its answers any more
 	s.Kill()
+	s.release()
 }
 
 // Log returns what the server printed, in all its runs.

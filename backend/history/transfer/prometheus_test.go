@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // tool returns the path of a program that make tools installs.
@@ -77,8 +77,8 @@ func prometheusOver(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatalf("promtool does not take the export: %v\n%s", err, made)
 	}
-	address := fmt.Sprint("127.0.0.1:", child.FreePort(t))
-	p := child.Start(t, "prometheus", nil, tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
+	address := fmt.Sprint("127.0.0.1:", process.Port(t))
+	p := process.Start(t, "prometheus", nil, tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
 	p.AwaitReady(t, func() error {
 		answer, err := http.Get("http://" + address + "/-/ready")

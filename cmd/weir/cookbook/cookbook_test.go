@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // The module's root, seen from this package.
@@ -28,12 +28,12 @@ var write = flag.Bool("write", false, "put what really becomes of the requests i
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
 // TestEveryRecipeDoesWhatItShows runs all recipes of the cookbook through one Envoy and one weir.
 func TestEveryRecipeDoesWhatItShows(t *testing.T) {
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	recipes := readRecipes(t)
 	if len(recipes) < 15 {
 		t.Fatalf("found only %d recipes: this test looks in the wrong place", len(recipes))
@@ -80,7 +80,7 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 func (r *recipe) wantLog(t *testing.T, file string) {
 	t.Helper()
 	var got string
-	for began := time.Now(); time.Since(began) < child.Hang; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < process.Hang; time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -142,9 +142,9 @@ func (r *recipe) wantCheck(t *testing.T) {
 // startWeir serves a configuration, and returns the port of its gRPC.
 func startWeir(t *testing.T, config string) int {
 	t.Helper()
-	port, debug := child.FreePort(t), child.FreePort(t)
-	p := child.Start(t, "weir", []string{
-		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", port), "HOST=127.0.0.1", fmt.Sprint("PORT=", child.FreePort(t)),
+	port, debug := process.Port(t), process.Port(t)
+	p := process.Start(t, "weir", []string{
+		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", port), "HOST=127.0.0.1", fmt.Sprint("PORT=", process.Port(t)),
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debug), "DATA_DIR=" + t.TempDir(),
 	}, weirBinary, "serve", "--config", config)
 	p.AwaitReady(t, func() error {

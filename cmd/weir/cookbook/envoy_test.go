@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 type tree = map[string]any
@@ -44,7 +44,7 @@ func startBootstrap(t *testing.T, bootstrap []byte, listeners int) map[string]in
 	if err := os.WriteFile(file, bootstrap, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := child.Start(t, "envoy", nil, envoyBinary, "-c", file, "--admin-address-path", admin, "--concurrency", "1",
+	p := process.Start(t, "envoy", nil, envoyBinary, "-c", file, "--admin-address-path", admin, "--concurrency", "1",
 		"--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
 	var ports map[string]int
 	p.AwaitReady(t, func() error {

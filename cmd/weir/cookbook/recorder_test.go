@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // recorder stands between Envoy and weir. It passes every question on, and keeps the descriptors of each domain's.
@@ -48,7 +48,7 @@ func startRecorder(t *testing.T, weirPort int, domains []string) (*recorder, int
 
 // ShouldRateLimit asks weir without Envoy's deadline, which a busy machine might miss.
 func (r *recorder) ShouldRateLimit(ctx context.Context, in *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), child.Hang)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), process.Hang)
 	defer cancel()
 	out, err := r.weir.ShouldRateLimit(ctx, in)
 	select {
@@ -63,8 +63,8 @@ func (r *recorder) next(domain string) (string, error) {
 	select {
 	case asked := <-r.asked[domain]:
 		return asked, nil
-	case <-time.After(child.Hang):
-		return "", fmt.Errorf("Envoy has not asked about domain %s within %v", domain, child.Hang)
+	case <-time.After(process.Hang):
+		return "", fmt.Errorf("Envoy has not asked about domain %s within %v", domain, process.Hang)
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // The bootstrap and the limits that the repository ships, as they are, but for ports, and for windows and a timeout that
 // no busy machine outlasts.
 func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	const domain = "shop"
 	config := t.TempDir()
 	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")

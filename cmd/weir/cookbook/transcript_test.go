@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // upstream answers 401 where ?password is wrong, and says in x-tokens what ?tokens says.
@@ -78,7 +78,7 @@ func readQuestion(line string) (*question, error) {
 
 // send writes the request as it stands, so that no client makes another path of it, and reads the answer.
 func (q *question) send(port int) (*http.Response, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), child.Hang)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(q.from)}}
 	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // containerArgument makes the test binary a container.
@@ -32,7 +32,7 @@ type container struct {
 }
 
 // start runs a container with this environment until the test ends.
-func (c container) start(t *testing.T, env []string) *child.Process {
+func (c container) start(t *testing.T, env []string) *process.Process {
 	t.Helper()
 	c.Root, c.Weir = t.TempDir(), weirBinary
 	told, err := json.Marshal(c)
@@ -48,7 +48,7 @@ func (c container) start(t *testing.T, env []string) *child.Process {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
-	return child.Run(t, c.Host, cmd)
+	return process.Run(t, c.Host, cmd)
 }
 
 // becomeContainer makes the namespaces of this process the container that it is told, and becomes its command. It

@@ -25,12 +25,8 @@ descriptors:
     value: large
     rate_limit: { unit: hour, requests_per_unit: 4000000000 }
 `}
-	weir, err := plainWeir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	start := func() *replica {
-		r := startReplica(t, weir, rules, "REDIS_URL="+redis.Addr)
+		r := startReplica(t, weirBinary, rules, "REDIS_URL="+redis.Addr)
 		r.ready(t)
 		return r
 	}

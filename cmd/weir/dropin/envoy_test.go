@@ -17,7 +17,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // envoy is a running Envoy with a filter for limits before an upstream of its own, which answers 200.
@@ -33,7 +33,7 @@ func startEnvoy(t *testing.T, file string, data map[string]any) *envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, upstream := child.FreePort(t), child.FreePort(t)
+	port, upstream := process.Port(t), process.Port(t)
 	values := map[string]any{"Port": port, "UpstreamPort": upstream}
 	for name, value := range data {
 		values[name] = value
@@ -47,7 +47,7 @@ func startEnvoy(t *testing.T, file string, data map[string]any) *envoy {
 	if err := os.WriteFile(config, text.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := child.Start(t, "envoy", nil, envoyBinary, "-c", config, "--admin-address-path", address, "--concurrency", "1",
+	p := process.Start(t, "envoy", nil, envoyBinary, "-c", config, "--admin-address-path", address, "--concurrency", "1",
 		"--disable-hot-restart", "--log-level", "warning")
 	e := &envoy{addr: fmt.Sprint("127.0.0.1:", port)}
 	p.AwaitReady(t, func() error {

@@ -12,8 +12,8 @@ import (
 
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // gatewayEnvironment is what Envoy Gateway 1.9 sets, in its order.
@@ -71,7 +71,7 @@ type gateway struct {
 	envoy   *envoy
 	redis   *redistest.Server
 	proxy   *redistest.FaultProxy // before Redis, at its port
-	weir    *child.Process
+	weir    *process.Process
 
 	authority *authority
 	certs     map[string]*volume

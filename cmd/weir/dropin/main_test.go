@@ -4,10 +4,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // The module's root, seen from this package.
@@ -18,17 +17,8 @@ var weirBinary, envoyBinary string
 
 var long = flag.Bool("long", false, "the long form: a million unknown domains, nine million overrides, a minute of snapshots, one of refusals")
 
-// plainWeir returns a weir without the race detector, for tests whose many calls matter more than what that would see.
-var plainWeir = sync.OnceValues(func() (string, error) {
-	if !child.RaceDetector {
-		return weirBinary, nil
-	}
-	plain := filepath.Join(filepath.Dir(weirBinary), "weir-plain")
-	return plain, child.Build(root, plain, false)
-})
-
 // hang is how long anything may take before a test calls it hung.
-const hang = child.Hang
+const hang = process.Hang
 
 // The test binary is three programs: the tests; one test again, in namespaces of its own; and what makes a container
 // and then becomes what runs there.
@@ -40,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(nodeVariable) != "" {
 		os.Exit(runOnNode(m))
 	}
-	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
 // form chooses between the short and the long form.

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // nodeVariable holds, on a node, the paths of weir, of Envoy and of its /etc/hosts.
@@ -39,7 +39,7 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	t.Parallel()
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,7 @@ import (
 func TestAMillionUnknownDomainsAndOverridesAddNoSeriesAndNoMemory(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t)
-	weir, err := plainWeir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := startReplica(t, weir, map[string]string{"config.yaml": `
+	r := startReplica(t, weirBinary, map[string]string{"config.yaml": `
 domain: shop
 descriptors:
   - key: plan

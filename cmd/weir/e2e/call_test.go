@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
@@ -18,7 +18,7 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1 }
 `)
-	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(child.FreePort(t)))
+	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(process.Port(t)))
 	for _, c := range []struct {
 		promise string
 		addr    string
@@ -35,7 +35,7 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
 	} {
 		args := []string{"call", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}
 		args = append(args, c.flags...)
-		p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+		p := process.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
 		if got := p.ExitCode(t); got != c.want {
 			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, p.Log.String())
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 const refusing = `
@@ -45,7 +45,7 @@ func (w *weir) ask(t *testing.T, path string) (int, string) {
 func (w *weir) command(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	args = append(args, "--admin", strings.TrimPrefix(w.admin, "http://"), "--timeout", "1m")
-	p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+	p := process.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
 	code := p.ExitCode(t)
 	return p.Log.String(), code
 }

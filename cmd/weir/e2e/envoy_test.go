@@ -15,7 +15,7 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // failureMode is what Envoy does with a request when weir does not answer.
@@ -41,7 +41,7 @@ func startEnvoy(t *testing.T, w *weir, mode failureMode) *envoy {
 	address := filepath.Join(t.TempDir(), "admin-address")
 	e := &envoy{http: &http.Client{Transport: &http.Transport{}, Timeout: patient.Timeout},
 		accessLog: filepath.Join(t.TempDir(), "access.log")}
-	p := child.Start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode, e.accessLog), "--admin-address-path", address,
+	p := process.Start(t, "envoy", nil, envoyBinary, "-c", writeBootstrap(t, w, upstream, mode, e.accessLog), "--admin-address-path", address,
 		"--concurrency", "1", "--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
 	p.AwaitReady(t, func() error {
 		admin, err := os.ReadFile(address)

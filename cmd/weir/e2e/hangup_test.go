@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // saysTimes waits until a text was logged so many times.
@@ -61,7 +61,7 @@ func TestSIGHUPReadsAgainAlsoWhereItWasIgnoredAtTheStart(t *testing.T) {
 	w := startWeir(t, largePlan)
 	w.Terminate(t)
 	w.ExitCode(t)
-	w.Process = child.Start(t, "weir", w.env, "/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, weirBinary, "serve", "--config", w.config)
+	w.Process = process.Start(t, "weir", w.env, "/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, weirBinary, "serve", "--config", w.config)
 	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 	w.Signal(t, syscall.SIGHUP)
 	w.saysTimes(t, "configuration unchanged", 1)
@@ -85,7 +85,7 @@ func TestSIGHUPEndsACallButNotOneThatIsToOutliveItsTerminal(t *testing.T) {
 	w := startWeir(t, largePlan)
 	line := []string{weirBinary, "call", "--addr", w.addr(), "--domain", "shop", "--descriptor", "plan=large,user=ann",
 		"--rate", "10", "--for", "1h"}
-	asks := func(call *child.Process) {
+	asks := func(call *process.Process) {
 		t.Helper()
 		before := call.Log.String()
 		eventually(t, "the call goes on", func() error {
@@ -98,12 +98,12 @@ func TestSIGHUPEndsACallButNotOneThatIsToOutliveItsTerminal(t *testing.T) {
 			return nil
 		})
 	}
-	plain := child.Start(t, "weir call", nil, line[0], line[1:]...)
+	plain := process.Start(t, "weir call", nil, line[0], line[1:]...)
 	asks(plain)
 	plain.Signal(t, syscall.SIGHUP)
 	plain.ExitCode(t)
 
-	kept := child.Start(t, "nohup weir call", nil, "/bin/sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`}, line...)...)
+	kept := process.Start(t, "nohup weir call", nil, "/bin/sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`}, line...)...)
 	asks(kept)
 	kept.Signal(t, syscall.SIGHUP)
 	asks(kept)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
@@ -28,7 +28,7 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 	history := func(args ...string) (string, int) {
 		t.Helper()
 		args = append(append([]string{"history"}, args...), "--admin", port)
-		p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+		p := process.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
 		code := p.ExitCode(t)
 		return p.Log.String(), code
 	}
@@ -66,7 +66,7 @@ func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 			t.Errorf("weir history %v ended with %d, want %d, and printed\n%s\nwant %q in it", c.args, code, c.code, printed, c.want)
 		}
 	}
-	p := child.Start(t, "weir downsample", nil, weirBinary, "downsample", "--once")
+	p := process.Start(t, "weir downsample", nil, weirBinary, "downsample", "--once")
 	if code := p.ExitCode(t); code != 2 || !strings.Contains(p.Log.String(), "belongs to its weir serve") {
 		t.Errorf("weir downsample beside an embedded history ended with %d and printed\n%s", code, p.Log.String())
 	}

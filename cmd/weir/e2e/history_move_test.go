@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // movedRows is how many rows a test's file has: hours of some rules, without peaks, so that each is many late hits.
@@ -59,8 +59,8 @@ func TestAnImportThatIsKilledAndRunAgainCountsEachHitOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env, begun := start(t)
-			importing := func() *child.Process {
-				return child.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
+			importing := func() *process.Process {
+				return process.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
 			}
 			first := importing()
 			for first.Ended() == nil && !begun() {
@@ -89,13 +89,13 @@ func movedTotal(t *testing.T, env string) (total, code int) {
 	t.Helper()
 	var ask []string
 	if strings.HasPrefix(env, "DATA_DIR=") {
-		port := child.FreePort(t)
-		serve := child.Start(t, "weir serve", []string{env, "GRPC_PORT=0", "PORT=0", fmt.Sprint("DEBUG_PORT=", port), "DEBUG_HOST=127.0.0.1"},
+		port := process.Port(t)
+		serve := process.Start(t, "weir serve", []string{env, "GRPC_PORT=0", "PORT=0", fmt.Sprint("DEBUG_PORT=", port), "DEBUG_HOST=127.0.0.1"},
 			weirBinary, "serve", "--config", t.TempDir())
 		ask = []string{"--admin", fmt.Sprint("127.0.0.1:", port)}
 		serve.AwaitReady(t, func() error { return wantStatus(fmt.Sprint("http://127.0.0.1:", port, "/livez"), 200) })
 	}
-	verify := child.Start(t, "weir history verify", []string{env}, weirBinary, append([]string{"history", "verify"}, ask...)...)
+	verify := process.Start(t, "weir history verify", []string{env}, weirBinary, append([]string{"history", "verify"}, ask...)...)
 	code = verify.ExitCode(t)
 	export := exec.Command(weirBinary, append([]string{"history", "export"}, ask...)...)
 	export.Env = []string{env}
@@ -121,7 +121,7 @@ func TestAnExportWhoseReaderGoesEndsQuietly(t *testing.T) {
 	file, _ := someCSV(t)
 	server := redistest.Single(t)
 	env := "REDIS_HISTORY_URL=" + server.Addr
-	imported := child.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
+	imported := process.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
 	if code := imported.ExitCode(t); code != 0 {
 		t.Fatalf("the import ended with %d", code)
 	}

@@ -9,16 +9,16 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // startReader runs weir history serve over a Redis, and waits until it is ready.
-func startReader(t *testing.T, redis string, flags ...string) (reader *child.Process, address string) {
+func startReader(t *testing.T, redis string, flags ...string) (reader *process.Process, address string) {
 	t.Helper()
-	port := child.FreePort(t)
+	port := process.Port(t)
 	env := []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port), "REDIS_TIMEOUT=10s", "REDIS_HISTORY_URL=" + redis}
-	reader = child.Start(t, "weir history serve", env, weirBinary, append([]string{"history", "serve"}, flags...)...)
+	reader = process.Start(t, "weir history serve", env, weirBinary, append([]string{"history", "serve"}, flags...)...)
 	address = fmt.Sprintf("http://127.0.0.1:%d", port)
 	reader.AwaitReady(t, func() error { return wantStatus(address+"/readyz", 200) })
 	return reader, address
@@ -124,7 +124,7 @@ func TestAReaderNeedsTheDirectoryThatItIsGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{filepath.Join(dir, "missing"): "no such file or directory", plain: "is no directory"} {
-		p := child.Start(t, "weir history serve", []string{"REDIS_HISTORY_URL=127.0.0.1:1"}, weirBinary, "history", "serve", "--config", path)
+		p := process.Start(t, "weir history serve", []string{"REDIS_HISTORY_URL=127.0.0.1:1"}, weirBinary, "history", "serve", "--config", path)
 		if code := p.ExitCode(t); code != 2 || !strings.Contains(p.Log.String(), path) || !strings.Contains(p.Log.String(), want) {
 			t.Errorf("--config %s: exit code %d, printed\n%s\nwant 2, the path, and %q", path, code, p.Log.String(), want)
 		}

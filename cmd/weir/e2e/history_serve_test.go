@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // fetch returns what a URL answers, and its status.
@@ -64,10 +64,10 @@ func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 			}
 		}
 	}
-	port := child.FreePort(t)
+	port := process.Port(t)
 	env := []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port), "REDIS_TIMEOUT=10s",
 		"REDIS_HISTORY_URL=redis://reader:secret@" + redis.Addr}
-	reader := child.Start(t, "weir history serve", env, weirBinary, "history", "serve")
+	reader := process.Start(t, "weir history serve", env, weirBinary, "history", "serve")
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	reader.AwaitReady(t, func() error { return wantStatus(address+"/readyz", 200) })
 
@@ -127,7 +127,7 @@ func TestAHistoryThatCannotBeServedIsAClearError(t *testing.T) {
 		{"a bound that is none", []string{"REDIS_HISTORY_URL=127.0.0.1:1", "HISTORY_QUERY_CONCURRENCY=-1"}, "HISTORY_QUERY_CONCURRENCY=-1: use 0 to 100"},
 		{"a Redis that is none", []string{"REDIS_HISTORY_URL=http://x"}, "REDIS_HISTORY_URL"},
 	} {
-		p := child.Start(t, "weir history serve", c.env, weirBinary, "history", "serve")
+		p := process.Start(t, "weir history serve", c.env, weirBinary, "history", "serve")
 		if code := p.ExitCode(t); code != 2 || !strings.Contains(p.Log.String(), c.want) {
 			t.Errorf("%s: exit code %d, printed\n%s\nwant 2, and %q", c.what, code, p.Log.String(), c.want)
 		}
@@ -136,9 +136,9 @@ func TestAHistoryThatCannotBeServedIsAClearError(t *testing.T) {
 
 func TestAReaderWithoutItsRedisIsNotReady(t *testing.T) {
 	t.Parallel()
-	port := child.FreePort(t)
-	p := child.Start(t, "weir history serve", []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port),
-		fmt.Sprint("REDIS_HISTORY_URL=127.0.0.1:", child.FreePort(t))}, weirBinary, "history", "serve")
+	port := process.Port(t)
+	p := process.Start(t, "weir history serve", []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port),
+		fmt.Sprint("REDIS_HISTORY_URL=127.0.0.1:", process.Port(t))}, weirBinary, "history", "serve")
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	p.AwaitReady(t, func() error { return wantStatus(address+"/livez", 200) })
 	for path, want := range map[string]int{"/readyz": 503, "/prometheus/-/ready": 503, "/prometheus/-/healthy": 200,

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // historyRules are one rule that nobody reaches the limit of.
@@ -140,7 +140,7 @@ func (w *weir) says(t *testing.T, want ...string) {
 // command runs another command of weir, in an environment.
 func command(t *testing.T, env []string, args ...string) (printed string, code int) {
 	t.Helper()
-	p := child.Start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
+	p := process.Start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
 	code = p.ExitCode(t)
 	return p.Log.String(), code
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // The module's root, seen from this package.
@@ -15,5 +15,5 @@ var root = filepath.Join("..", "..", "..")
 var weirBinary, envoyBinary string
 
 func TestMain(m *testing.M) {
-	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }

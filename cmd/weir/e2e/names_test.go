@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 const threeAnHour = `
@@ -47,9 +47,9 @@ func configDir(t *testing.T, files map[string]string) string {
 // startRatelimit runs a command line that starts weir in the place of envoyproxy/ratelimit, and waits until it is ready.
 func startRatelimit(t *testing.T, line []string, settings ...string) *weir {
 	t.Helper()
-	child.ReadSources(t, root)
-	w := &weir{grpcPort: child.FreePort(t)}
-	port, debugPort := child.FreePort(t), child.FreePort(t)
+	process.Weir(t) // so that go test sees what its result hangs on
+	w := &weir{grpcPort: process.Port(t)}
+	port, debugPort := process.Port(t), process.Port(t)
 	w.http, w.admin = fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", debugPort)
 	config := configDir(t, map[string]string{"shop.yaml": threeAnHour})
 	w.env = append([]string{
@@ -57,13 +57,13 @@ func startRatelimit(t *testing.T, line []string, settings ...string) *weir {
 		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", port), fmt.Sprint("DEBUG_PORT=", debugPort),
 		"USE_STATSD=false", "DRAIN_DELAY=0s",
 	}, settings...)
-	w.Process = child.Start(t, "ratelimit", w.env, line[0], line[1:]...)
+	w.Process = process.Start(t, "ratelimit", w.env, line[0], line[1:]...)
 	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 	return w
 }
 
 // warned returns the warnings in a process's log that contain a text.
-func warned(p *child.Process, text string) (lines []string) {
+func warned(p *process.Process, text string) (lines []string) {
 	for line := range strings.Lines(p.Log.String()) {
 		if strings.Contains(line, "level=warning") || strings.Contains(line, "level=WARN") {
 			if strings.Contains(line, text) {
@@ -165,14 +165,14 @@ func TestRatelimitClientAsksAWeir(t *testing.T) {
 `)
 	for i, line := range [][]string{{linked(t, "ratelimit_client")}, {weirBinary, "/bin/ratelimit_client"}, {linked(t, "ratelimit_client")}} {
 		args := append(slices.Clone(line[1:]), "-dial_string", w.addr(), "-domain", "shop", "-descriptors", "plan=basic,user=ann")
-		p := child.Start(t, "ratelimit_client", nil, line[0], args...)
+		p := process.Start(t, "ratelimit_client", nil, line[0], args...)
 		verdict := []string{"OK", "OVER_LIMIT", "OVER_LIMIT"}[i]
 		if code := p.ExitCode(t); code != 0 || !strings.Contains(p.Log.String(), "overall_code:"+verdict) &&
 			!strings.Contains(p.Log.String(), "overall_code: "+verdict) {
 			t.Errorf("call %d ends with %d and %q; want 0, and %s", i+1, code, p.Log.String(), verdict)
 		}
 	}
-	p := child.Start(t, "ratelimit_client", nil, linked(t, "ratelimit_client"), "-dial_string", w.addr(), "-descriptors", "k=v")
+	p := process.Start(t, "ratelimit_client", nil, linked(t, "ratelimit_client"), "-dial_string", w.addr(), "-descriptors", "k=v")
 	if code := p.ExitCode(t); code != 1 || !strings.Contains(p.Log.String(), "request error: ") {
 		t.Errorf("without a domain it ends with %d and %q; want 1, and the server's reason", code, p.Log.String())
 	}
@@ -180,7 +180,7 @@ func TestRatelimitClientAsksAWeir(t *testing.T) {
 
 func TestRatelimitConfigCheckTellsGoodFromBad(t *testing.T) {
 	t.Parallel()
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	more := strings.Replace(threeAnHour, "basic", "gold", 1)
 	for _, tc := range []struct {
 		promise string
@@ -200,13 +200,13 @@ func TestRatelimitConfigCheckTellsGoodFromBad(t *testing.T) {
 	} {
 		for _, line := range [][]string{{linked(t, "ratelimit_config_check")}, {weirBinary, "/bin/ratelimit_config_check"}} {
 			args := append(slices.Clone(line[1:]), append([]string{"-config_dir", configDir(t, tc.files)}, tc.flags...)...)
-			p := child.Start(t, "ratelimit_config_check", nil, line[0], args...)
+			p := process.Start(t, "ratelimit_config_check", nil, line[0], args...)
 			if code := p.ExitCode(t); code != tc.code || !strings.Contains(p.Log.String(), tc.want) {
 				t.Errorf("%s: it ends with %d and %q; want %d and %q", tc.promise, code, p.Log.String(), tc.code, tc.want)
 			}
 		}
 	}
-	p := child.Start(t, "ratelimit_config_check", nil, linked(t, "ratelimit_config_check"), "-config_dir", "/nowhere")
+	p := process.Start(t, "ratelimit_config_check", nil, linked(t, "ratelimit_config_check"), "-config_dir", "/nowhere")
 	if code := p.ExitCode(t); code != 1 || !strings.Contains(p.Log.String(), "error opening directory") {
 		t.Errorf("without the folder it ends with %d and %q, want 1 and the reason", code, p.Log.String())
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // Half of the requests are envoyproxy/ratelimit's, as it writes them; the other half are weir's, which may do no more
@@ -103,7 +103,7 @@ func testCountersOfPlainKeys(t *testing.T, w *weir, c *client, n, counted int) {
 	counters := func(verb string, more ...string) string {
 		args := append([]string{"counters", verb, "--admin", strings.TrimPrefix(w.admin, "http://"), "--domain", "shop",
 			"--descriptor", "plan=basic,user=ann"}, more...)
-		p := child.Start(t, "weir counters "+verb, nil, weirBinary, args...)
+		p := process.Start(t, "weir counters "+verb, nil, weirBinary, args...)
 		if code := p.ExitCode(t); code != 0 && verb != "reset" {
 			t.Errorf("weir counters %s ends with exit code %d", verb, code)
 		}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-const hang = child.Hang
+const hang = process.Hang
 
 // eventually polls until check is content, and returns how long that took.
 func eventually(t *testing.T, promise string, check func() error) time.Duration {

@@ -7,26 +7,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // Envoy Gateway asks /healthcheck whether to wait for a pod, to send it requests and to restart it.
 func TestAsRatelimitRedisMakesItHealthyOnceAndNeverUnhealthy(t *testing.T) {
 	t.Parallel()
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	server := redistest.Single(t)
 	server.Kill()
 	binary := filepath.Join(t.TempDir(), "ratelimit")
 	if err := os.Symlink(weirBinary, binary); err != nil {
 		t.Fatal(err)
 	}
-	port := child.FreePort(t)
+	port := process.Port(t)
 	env := []string{
 		"RUNTIME_ROOT=" + t.TempDir(), "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + server.Addr, "DRAIN_DELAY=0s", "HISTORY=false",
-		fmt.Sprint("GRPC_PORT=", child.FreePort(t)), fmt.Sprint("PORT=", port), fmt.Sprint("DEBUG_PORT=", child.FreePort(t)),
+		fmt.Sprint("GRPC_PORT=", process.Port(t)), fmt.Sprint("PORT=", port), fmt.Sprint("DEBUG_PORT=", process.Port(t)),
 	}
-	first := child.Start(t, "ratelimit", env, binary)
+	first := process.Start(t, "ratelimit", env, binary)
 	healthcheck := fmt.Sprintf("http://127.0.0.1:%d/healthcheck", port)
 	healthy := func(status int) func() error {
 		return func() error { return wantStatus(healthcheck, status) }
@@ -42,7 +42,7 @@ func TestAsRatelimitRedisMakesItHealthyOnceAndNeverUnhealthy(t *testing.T) {
 		}
 	}
 
-	second := &weir{Process: child.Start(t, "ratelimit", env, binary)} // on the same ports, as a rollout on a host's network
+	second := &weir{Process: process.Start(t, "ratelimit", env, binary)} // on the same ports, as a rollout on a host's network
 	second.says(t, "listening")
 	first.Terminate(t)
 	if code := first.ExitCode(t); code != 0 {

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // In place of envoyproxy/ratelimit, weir is started by its name, with no arguments and its variables. Only ports and
 // the socket are of this test, since others share the machine.
 func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	t.Parallel()
-	child.ReadSources(t, root)
+	process.Weir(t) // so that go test sees what its result hangs on
 	server := redistest.Single(t, redistest.WithUnixSocket())
 	root := t.TempDir()
 	config := filepath.Join(root, "ratelimit", "config")
@@ -42,12 +42,12 @@ descriptors:
 	if err := os.Symlink(weirBinary, binary); err != nil {
 		t.Fatal(err)
 	}
-	w := &weir{grpcPort: child.FreePort(t)}
-	debugPort := child.FreePort(t)
+	w := &weir{grpcPort: process.Port(t)}
+	debugPort := process.Port(t)
 	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
-	w.Process = child.Start(t, "ratelimit", []string{
+	w.Process = process.Start(t, "ratelimit", []string{
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "REDIS_URL=" + server.Socket,
-		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", child.FreePort(t)), fmt.Sprint("DEBUG_PORT=", debugPort),
+		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", process.Port(t)), fmt.Sprint("DEBUG_PORT=", debugPort),
 	}, binary)
 	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 
@@ -124,7 +124,7 @@ func TestLimitsPerSecondAreCountedInTheSecondRedis(t *testing.T) {
 				t.Errorf("plan %s: the Redis at %s holds %q (%v), want the count at %s", plan, server.Addr, keys, err, at.Addr)
 			}
 		}
-		counters := child.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
+		counters := process.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
 			"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
 		if code := counters.ExitCode(t); code != 0 || !strings.Contains(counters.Log.String(), `"hits":1,`) {
 			t.Errorf("weir counters shows %s (exit code %d), want the hit of plan %s", counters.Log.String(), code, plan)

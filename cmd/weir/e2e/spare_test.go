@@ -9,8 +9,8 @@ import (
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // Two weirs on one Redis, of which only the first spares: what the one left alone, the other counts.
@@ -82,7 +82,7 @@ func (w *weir) askBoth(t *testing.T) *rlspb.RateLimitResponse {
 // hits returns what weir counters says of ann under a plan.
 func (w *weir) hits(t *testing.T, plan string) uint64 {
 	t.Helper()
-	counters := child.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
+	counters := process.Start(t, "weir counters", nil, weirBinary, "counters", "get", "--admin", strings.TrimPrefix(w.admin, "http://"),
 		"--domain", "shop", "--descriptor", "plan="+plan+",user=ann", "--json")
 	code := counters.ExitCode(t)
 	var said struct{ Limits []struct{ Hits uint64 } }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 	"github.com/weirproxy/weir/server/ranking"
 )
 
@@ -55,7 +55,7 @@ func checkTop(t *testing.T, w *weir) {
 	top := func(args ...string) (string, int) {
 		t.Helper()
 		args = append([]string{"counters", "top", "--admin", strings.TrimPrefix(w.admin, "http://")}, args...)
-		p := child.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
+		p := process.Start(t, fmt.Sprint("weir ", args), nil, weirBinary, args...)
 		code := p.ExitCode(t)
 		return p.Log.String(), code
 	}
@@ -102,7 +102,7 @@ func TestAMissingRightToListKeysIsNamed(t *testing.T) {
 		return err
 	})
 	top := func() (string, int) {
-		p := child.Start(t, "weir counters top", nil, weirBinary, "counters", "top", "--admin", strings.TrimPrefix(w.admin, "http://"), "--domain", "shop")
+		p := process.Start(t, "weir counters top", nil, weirBinary, "counters", "top", "--admin", strings.TrimPrefix(w.admin, "http://"), "--domain", "shop")
 		code := p.ExitCode(t)
 		return p.Log.String(), code
 	}

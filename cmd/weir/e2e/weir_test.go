@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // weir is a running weir serve with a configuration of one file.
 type weir struct {
-	*child.Process
+	*process.Process
 	config   string // its --config folder
 	data     string // its DATA_DIR
 	grpcPort int
@@ -32,9 +32,9 @@ type weir struct {
 // startWeir serves the rules, which are those of domain shop, and waits until it is ready. Settings are NAME=value.
 func startWeir(t testing.TB, rules string, settings ...string) *weir {
 	t.Helper()
-	child.ReadSources(t, root)
-	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: child.FreePort(t)}
-	port, debugPort := child.FreePort(t), child.FreePort(t)
+	process.Weir(t) // so that go test sees what its result hangs on
+	w := &weir{config: t.TempDir(), data: t.TempDir(), grpcPort: process.Port(t)}
+	port, debugPort := process.Port(t), process.Port(t)
 	w.http = fmt.Sprintf("http://127.0.0.1:%d", port)
 	w.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
 	w.env = append([]string{
@@ -51,7 +51,7 @@ func startWeir(t testing.TB, rules string, settings ...string) *weir {
 // start runs weir serve, again after a kill.
 func (w *weir) start(t testing.TB) {
 	t.Helper()
-	w.Process = child.Start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
+	w.Process = process.Start(t, "weir", w.env, weirBinary, "serve", "--config", w.config)
 	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
 }
 

@@ -15,7 +15,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // envoyPlan is of the keys that are asked for through Envoy. All hits count, and nobody reaches the limit.
@@ -61,9 +61,9 @@ func startEnvoy(t *testing.T, replicas []*replica, budget time.Duration) *envoy 
 		t.Fatalf("writing Envoy's configuration: %v", err)
 	}
 	address := filepath.Join(dir, "admin-address")
-	p := child.Start(t, "envoy", nil, envoyBinary, "-c", file.Name(), "--admin-address-path", address,
+	p := process.Start(t, "envoy", nil, envoyBinary, "-c", file.Name(), "--admin-address-path", address,
 		"--concurrency", "1", "--disable-hot-restart", "--log-level", "error")
-	e := &envoy{budget: budget, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: child.Hang},
+	e := &envoy{budget: budget, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: process.Hang},
 		leave: make(chan struct{}), answers: make(map[int]int)}
 	p.AwaitReady(t, func() error {
 		admin, err := os.ReadFile(address)

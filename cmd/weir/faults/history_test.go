@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // verifies wants weir history verify, of a binary, to find that each series holds what it counted.
@@ -28,7 +28,7 @@ func (s *scene) verifies(binary string) {
 // runWeir runs a command of weir on a Redis to its end.
 func runWeir(t *testing.T, binary, redisURL string, args ...string) (said string, code int) {
 	t.Helper()
-	p := child.Start(t, "weir "+strings.Join(args, " "), []string{"REDIS_URL=" + redisURL}, binary, args...)
+	p := process.Start(t, "weir "+strings.Join(args, " "), []string{"REDIS_URL=" + redisURL}, binary, args...)
 	code = p.ExitCode(t)
 	return p.Log.String(), code
 }
@@ -162,10 +162,10 @@ func killDownsamplers(t *testing.T) string {
 		for _, user := range []string{"0", "1", "2"} {
 			r.patiently(t, request("shop", countPlan, user))
 		}
-		var pair []*child.Process
+		var pair []*process.Process
 		for range 2 {
 			env := []string{"REDIS_URL=" + url}
-			pair = append(pair, child.Start(t, "weir downsample", env, weirBinary, "downsample", "--once"))
+			pair = append(pair, process.Start(t, "weir downsample", env, weirBinary, "downsample", "--once"))
 		}
 		for _, p := range pair {
 			time.Sleep(time.Duration(draw.Int64N(int64(whole))))

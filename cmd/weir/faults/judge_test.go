@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 const (
@@ -20,13 +19,9 @@ const (
 	moreGoroutines = 5
 )
 
-// memoryCap bounds the resident memory of a weir, in bytes. The race detector needs several times as much.
-var memoryCap = func() float64 {
-	if child.RaceDetector {
-		return 900e6
-	}
-	return 300e6
-}()
+// memoryCap bounds the resident memory of a weir, in bytes. The race detector, with which make test-all builds it, needs
+// several times what weir does.
+const memoryCap = 900e6
 
 // judge compares what happened with what every row promises, and with the row's bounds. It returns the row's line.
 func (s *scene) judge() string {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // The module's root, seen from this package.
@@ -24,7 +24,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(child.Main(m, root, func(weir, envoy string) { weirBinary, envoyBinary = weir, envoy }))
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
 // form chooses between the short and the long form.

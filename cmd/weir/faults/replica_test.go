@@ -16,12 +16,12 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // replica is a weir serve. It keeps its ports, its configuration and its data when it is started again.
 type replica struct {
-	*child.Process
+	*process.Process
 	grpcPort int
 	admin    string // URL of its admin port
 	config   string // its --config folder
@@ -40,13 +40,13 @@ func startReplica(t *testing.T, rules string, settings ...string) *replica {
 // startReplicaOf is startReplica for another weir.
 func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *replica {
 	t.Helper()
-	child.ReadSources(t, root)
-	r := &replica{grpcPort: child.FreePort(t), config: t.TempDir()}
-	debugPort := child.FreePort(t)
+	process.Weir(t) // so that go test sees what its result hangs on
+	r := &replica{grpcPort: process.Port(t), config: t.TempDir()}
+	debugPort := process.Port(t)
 	r.admin = fmt.Sprintf("http://127.0.0.1:%d", debugPort)
 	r.env = append([]string{
 		"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", r.grpcPort),
-		"HOST=127.0.0.1", fmt.Sprint("PORT=", child.FreePort(t)),
+		"HOST=127.0.0.1", fmt.Sprint("PORT=", process.Port(t)),
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
 		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
 		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
@@ -63,14 +63,14 @@ func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *rep
 func (r *replica) start(t *testing.T, binary string) {
 	t.Helper()
 	r.restarts++
-	r.Process = child.Start(t, "weir", r.env, binary, "serve", "--config", r.config)
+	r.Process = process.Start(t, "weir", r.env, binary, "serve", "--config", r.config)
 	r.AwaitReady(t, func() error { return wantStatus(r.admin + "/readyz") })
 }
 
 func (r *replica) rls() rlspb.RateLimitServiceClient { return rlspb.NewRateLimitServiceClient(r.conn) }
 
 // curious gives up before the tests' own time is over, so that a process which hangs is named.
-var curious = &http.Client{Timeout: child.Hang}
+var curious = &http.Client{Timeout: process.Hang}
 
 // wantStatus complains unless a URL answers 200.
 func wantStatus(url string) error {

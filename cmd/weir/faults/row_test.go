@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/e2e/child"
 )
 
 // row is a fault of the table, and what may come of it.
@@ -76,9 +75,6 @@ func (r *row) fill() {
 	}
 	if r.rate == [2]int{} {
 		r.rate = [2]int{300, 2000}
-	}
-	if child.RaceDetector {
-		r.rate[0], r.rate[1] = r.rate[0]/2, r.rate[1]/4 // as much work for the machine
 	}
 	if r.bounds.states == 0 {
 		r.bounds.states = 1

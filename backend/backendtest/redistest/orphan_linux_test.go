@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // orphanMaker makes this test binary start a server and wait to be killed.
@@ -48,14 +50,14 @@ func TestNoServerOutlivesItsTests(t *testing.T) {
 	if err := tests.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(startTime); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(process.Hang); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			return
 		}
 		c.Close()
 		if time.Now().After(deadline) {
-			t.Fatalf("the server at %s still answers %v after its tests were killed", addr, startTime)
+			t.Fatalf("the server at %s still answers %v after its tests were killed", addr, process.Hang)
 		}
 	}
 }

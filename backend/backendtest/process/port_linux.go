@@ -1,0 +1,32 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// hold binds a socket to a port, 0 for any, and does not listen on it. Linux gives a bound port to nobody who asks for
+// any, and lets another socket bind and listen as long as both allow the reuse of addresses, as every server does.
+func hold(port int) (int, func(), error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, os.NewSyscallError("socket", err)
+	}
+	release := func() { _ = syscall.Close(fd) }
+	// Whoever listens on the port already, or holds it, must be noticed: so reuse is allowed only after bind.
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		release()
+		return 0, nil, fmt.Errorf("holding port %d: %w", port, err)
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		release()
+		return 0, nil, os.NewSyscallError("setsockopt", err)
+	}
+	addr, err := syscall.Getsockname(fd)
+	if err != nil {
+		release()
+		return 0, nil, os.NewSyscallError("getsockname", err)
+	}
+	return addr.(*syscall.SockaddrInet4).Port, release, nil
+}
