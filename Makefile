@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
-.PHONY: help build run tools test test-chart test-page test-apiserver soak lint fuzz bench image chart-docs clean
+.PHONY: help build run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
+	staticcheck lint-modules fuzz bench image chart-docs clean print-flavour FORCE
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -17,18 +18,24 @@ help: ## list these targets
 
 # One flavour for everything: what is compiled for the tests is what make build, the image and vet use, too.
 FLAVOUR := -trimpath -buildvcs=false
-export GOFLAGS ?= $(FLAVOUR)
-export CGO_ENABLED ?= 0
+export GOFLAGS := $(strip $(filter-out $(FLAVOUR),$(GOFLAGS)) $(FLAVOUR))
+export CGO_ENABLED := 0
 
 build: ## bin/weir, one static binary
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
 
-# The weir under test, also under the incumbent's name, as the image has it. WEIR_RACE=-race for one with the detector.
+# The weir under test, also under the incumbent's name, as the image has it.
 bin/test/weir: FORCE
 	@mkdir -p bin/test
-	@CGO_ENABLED=$(if $(WEIR_RACE),1,$(CGO_ENABLED)) $(GO) build $(WEIR_RACE) -o bin/test/weir ./cmd/weir
-	@ln -f bin/test/weir bin/test/ratelimit
-.PHONY: FORCE
+	@$(GO) build -o $@ ./cmd/weir && ln -f $@ bin/test/ratelimit
+
+bin/test-race/weir: FORCE
+	@mkdir -p bin/test-race
+	@CGO_ENABLED=1 $(GO) build -race -gcflags='go.etcd.io/bbolt/...=-d=checkptr=0' -o $@ ./cmd/weir && ln -f $@ bin/test-race/ratelimit
+
+print-flavour:
+	@echo "export GOFLAGS='$(GOFLAGS)' CGO_ENABLED=$(CGO_ENABLED)"
+
 FORCE:
 
 run: build ## serve the example configuration on this machine, counting in memory
@@ -45,21 +52,28 @@ run: build ## serve the example configuration on this machine, counting in memor
 tools: ## what make test needs beside Go: a C compiler, Redis, a real Envoy, Prometheus and Chromium
 	@GO=$(GO) .ci/tools
 
-# Most of what the tests do is wait, for servers that start and for windows that end: so more of them run at once than
-# there are processors. lint has vetted all of it. bbolt reads damaged pages as they come, which it recovers from; with
-# checkptr, which -race turns on, that would end the process.
-test: tools lint test-chart test-page ## what a change must pass: lint, all tests with the race detector, a real Envoy, Redis and Chromium, 1,000 runs of each fuzz target
-	$(GO) test -race -gcflags='go.etcd.io/bbolt/...=-d=checkptr=0' -vet=off -shuffle=on -p 4 -parallel 8 -timeout 20m ./...
-	@GO=$(GO) .ci/fuzz 1000x
+test: tools ## what a change must pass: every promise once, in six minutes; lint, Redis, Envoy, the chart, the page in Chromium
+	@GO=$(GO) .ci/test
+
+test-all: tools ## what a release must pass: the race detector everywhere, all topologies, releases, architectures; 20 minutes
+	@GO=$(GO) .ci/test all
+
+# The packages whose tests start no process.
+quick: ## while one edits: unit tests without processes, those that the edit concerns, in a minute
+	@$(GO) test -short -vet=off $$($(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+		awk '$$1 ~ /\.test$$/ && !/backendtest\/process/ { sub(/\.test$$/, "", $$1); print $$1 }')
+
+mutants: tools ## puts faults into copies of the product, one a promise, and wants the tests to see each
+	@GO=$(GO) .ci/mutants/run
 
 soak: tools ## what takes hours: a million steps, thousands of kills, long fuzzing; its figures go to backend/backendtest/SOAK.md
 	@GO=$(GO) .ci/soak
 
-test-chart: tools ## the chart, the kustomizations and the image: rendered, read by their APIs, run beside a real Envoy, and watched by promtool
+test-chart: tools ## of the tests: the chart, the kustomizations and the image: rendered, read by their APIs, run beside a real Envoy
 	cd helm/charttest && $(GO) test -count=1 ./...
 	cd k8s/image && $(GO) test ./...
 
-test-page: tools ## the page in a real Chromium, against a real weir with a year of history; screenshots go to bin/screenshots
+test-page: tools ## of the tests: the page in a real Chromium, against a real weir with a year of history; screenshots go to bin/screenshots
 	cd server/page/browser && $(GO) test -count=1 -parallel 3 ./...
 	@echo "What was seen: bin/screenshots"
 
@@ -67,14 +81,21 @@ test-apiserver: ## a real kube-apiserver takes chart and kustomizations; built o
 	@GO=$(GO) .ci/apiserver
 	cd helm/charttest && $(GO) test -count=1 -tags apiserver -timeout 20m ./apiserver
 
-lint: ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
+# What is linted is compiled for the tests as well. staticcheck is apart, so that it can wait until that is done.
+lint: lint-vet staticcheck ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
+
+lint-vet:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	@GO=$(GO) VULN=$(VULN) .ci/vuln
+
+staticcheck:
 	$(GO) tool staticcheck ./...
+
+lint-modules: ## vet and staticcheck of the tests' own modules: the chart's, the image's, the page's
 	@for module in helm/charttest k8s/image server/page/browser; do $(GO) -C $$module vet ./... && \
 		(tool=$$($(GO) tool -n staticcheck) && cd $$module && $$tool ./...) || exit 1; done
-	@GO=$(GO) VULN=$(VULN) .ci/vuln
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
