@@ -31,7 +31,7 @@ func TestAWrongHistoryIsMadeShort(t *testing.T) {
 	for _, keys := range []int{1, 16} {
 		h, step := History{}, -1
 		for round := 8; step < 0; round += 8 { // those rounds have all the keys
-			h = newHistory(t, 1, round, keys, 0)
+			h = newHistory(t, Walks{Seed: 1, Keys: keys}, round)
 			step, _ = h.wrong(forgetful(h))
 		}
 		said := shorten(h, step, forgetful)
@@ -43,7 +43,7 @@ func TestAWrongHistoryIsMadeShort(t *testing.T) {
 }
 
 func TestACallThatFailsIsAWrongAnswer(t *testing.T) {
-	h := newHistory(t, 1, 1, 1, 0)
+	h := newHistory(t, Walks{Seed: 1}, 1)
 	step, answer := h.wrong(make([]backend.Decision, 0), errors.New("no server"))
 	if step != 0 || !strings.Contains(answer, "no server") {
 		t.Errorf("step %d is told to be wrong with %q; want step 0, which got no answer, and the reason", step, answer)
