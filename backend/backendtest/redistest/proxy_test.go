@@ -84,7 +84,6 @@ func TestAFaultDoesWhatItSays(t *testing.T) {
 		"drop-replies":          {0, func(p *FaultProxy) { p.Drop(Replies) }, "2", nothing},
 		"the-tail-of-a-reply":   {0, func(p *FaultProxy) { p.DropAfter(Replies, 1) }, "2", nothing},
 		"the-tail-of-a-request": {0, func(p *FaultProxy) { p.DropAfter(Requests, 20) }, "1", nothing},
-		"after-one-request":     {0, func(p *FaultProxy) { p.CloseAfterRequests(1) }, "1", io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
