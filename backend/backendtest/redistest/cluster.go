@@ -232,12 +232,8 @@ func (c *ClusterSet) Proxy(t testing.TB, node *Server) *FaultProxy {
 // announce lets a node tell others an address, and waits until all know it.
 func (c *ClusterSet) announce(t testing.TB, node *Server, addr string) {
 	t.Helper()
-	setting := "cluster-announce-port"
-	if node.TLS != nil {
-		setting = "cluster-announce-tls-port"
-	}
 	_, port, _ := net.SplitHostPort(addr)
-	if err := node.client.ConfigSet(context.Background(), setting, port).Err(); err != nil {
+	if err := node.client.ConfigSet(context.Background(), "cluster-announce-port", port).Err(); err != nil {
 		t.Fatalf("letting %s announce %s: %v", node.name, addr, err)
 	}
 	mustAwait(t, "all nodes know the address", func(ctx context.Context) error {

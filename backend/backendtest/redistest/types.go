@@ -24,6 +24,8 @@ type Set struct {
 	Servers  []*Server    // all that hold keys, replicas among them
 	Cluster  *ClusterSet  // nil for another type
 	Sentinel *SentinelSet // nil for another type
+
+	closer // ends all processes, and tells what they printed
 }
 
 // ringNodes is how many servers a ring of StartSet has.
@@ -37,25 +39,25 @@ func StartSet(dir, kind string, options ...Option) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Addr, Servers: []*Server{s}}, nil
+		return &Set{URL: s.Addr, Servers: []*Server{s}, closer: s}, nil
 	case "sentinel":
 		s, err := StartSentinel(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s}, nil
+		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s, closer: s}, nil
 	case "cluster":
 		c, err := StartCluster(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c}, nil
+		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, closer: c}, nil
 	case "ring":
 		r, err := StartRing(dir, ringNodes, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(addrs(r), ","), Servers: r}, nil
+		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
 	}
 	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
 }
@@ -69,20 +71,4 @@ func (s *Set) Flush(t testing.TB) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Close ends all processes.
-func (s *Set) Close() {
-	servers(s.Servers).Close()
-	if s.Sentinel != nil {
-		servers(s.Sentinel.Sentinels).Close()
-	}
-}
-
-// Log returns what all processes printed.
-func (s *Set) Log() string {
-	if s.Sentinel != nil {
-		return s.Sentinel.Log()
-	}
-	return servers(s.Servers).Log()
 }
