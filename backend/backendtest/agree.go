@@ -36,7 +36,7 @@ func Agree(t *testing.T, o Walks, players ...Player) {
 	for _, play := range players {
 		walking.Go(func() {
 			for steps.Load() < int64(o.Steps) && !t.Failed() {
-				h := newHistory(t, o, int(rounds.Add(1)))
+				h := newHistory(o, int(rounds.Add(1)))
 				if !agrees(t, h, play) {
 					return
 				}
