@@ -78,10 +78,10 @@ func ask(t testing.TB, c backend.Counter, check backend.Check) backend.Decision 
 	return out[0]
 }
 
-// hasDenied has a key of ten a minute refuse a check of so many hits after as many as used.
+// hasDenied has a key of ten an hour refuse a check of so many hits after as many as used.
 func hasDenied(t testing.TB, c backend.Counter, key string, used, hits uint64) []descriptors.Limit {
 	t.Helper()
-	limits := perMinute(t, 10)
+	limits := limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow) // whose precision is more than a second
 	if used > 0 && !ask(t, c, count(key, limits, used)).Allowed {
 		t.Fatalf("%d of 10 hits were denied", used)
 	}
