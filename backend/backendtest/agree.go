@@ -24,6 +24,7 @@ type Walks struct {
 	// Patience is how long a store may take for a history, if it drops keys by a clock that is not the history's. A key
 	// that has less to live is not asked again before it is gone, and windows are at least six times as long.
 	Patience time.Duration
+	many     bool // each history has many keys, not every eighth
 }
 
 // Agree walks a store through random histories, as many at once as it has players, and fails unless each answer is
@@ -35,7 +36,7 @@ func Agree(t *testing.T, o Walks, players ...Player) {
 	for _, play := range players {
 		walking.Go(func() {
 			for steps.Load() < int64(o.Steps) && !t.Failed() {
-				h := newHistory(t, o.Seed, int(rounds.Add(1)), o.Keys, o.Patience)
+				h := newHistory(o, int(rounds.Add(1)))
 				if !agrees(t, h, play) {
 					return
 				}

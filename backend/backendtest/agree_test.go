@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestAWrongHistoryIsMadeShort(t *testing.T) {
 	for _, keys := range []int{1, 16} {
 		h, step := History{}, -1
 		for round := 8; step < 0; round += 8 { // those rounds have all the keys
-			h = newHistory(t, 1, round, keys, 0)
+			h = newHistory(Walks{Seed: 1, Keys: keys}, round)
 			step, _ = h.wrong(forgetful(h))
 		}
 		said := shorten(h, step, forgetful)
@@ -39,13 +38,5 @@ func TestAWrongHistoryIsMadeShort(t *testing.T) {
 		if len(lines) != 3 || !strings.Contains(lines[1], "count") || !strings.Contains(lines[2], "refund") {
 			t.Errorf("a store that takes no refunds is wrong after a count and a refund; a history of %d keys gave\n%s", keys, said)
 		}
-	}
-}
-
-func TestACallThatFailsIsAWrongAnswer(t *testing.T) {
-	h := newHistory(t, 1, 1, 1, 0)
-	step, answer := h.wrong(make([]backend.Decision, 0), errors.New("no server"))
-	if step != 0 || !strings.Contains(answer, "no server") {
-		t.Errorf("step %d is told to be wrong with %q; want step 0, which got no answer, and the reason", step, answer)
 	}
 }

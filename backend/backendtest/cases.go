@@ -104,46 +104,38 @@ func testSameKeyTwice(t *testing.T, s Store, a descriptors.Algorithm) {
 	}
 }
 
+// testStateFollowsTheLimit asks one key under one limit after the other: each algorithm, window and precision has a state of
+// its own, which is kept under another number of requests, and while others are asked for.
 func testStateFollowsTheLimit(t *testing.T, s Store) {
 	s.SetTime(start)
-	ask := func(l descriptors.Limit) backend.Decision {
-		return s.decide(t, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
-	}
-	sliding := descriptors.SlidingWindow
-	for range 4 {
-		ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0))
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Minute, 1, sliding, 0)); d.Allowed || d.Before != 4 {
-		t.Errorf("10 a minute lowered to 3 at a count of 4: %+v; want the count kept and the check denied", d)
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, sliding, 0)); !d.Allowed || d.Before != 0 {
-		t.Errorf("another window: %+v; want a state of its own", d)
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, sliding, time.Second)); !d.Allowed || d.Before != 0 {
-		t.Errorf("another precision: %+v; want a state of its own", d)
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.FixedWindow, 0)); !d.Allowed || d.Before != 0 {
-		t.Errorf("another algorithm: %+v; want a state of its own", d)
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingLog, 0)); !d.Allowed || d.Before != 0 {
-		t.Errorf("another algorithm: %+v; want a state of its own", d)
-	}
-	if d := ask(NewLimit(t, 3, descriptors.Hour, 1, descriptors.SlidingLog, 0)); !d.Allowed || d.Before != 0 {
-		t.Errorf("another window of a log: %+v; want a state of its own", d)
-	}
-	for n, limit := range []descriptors.Limit{
-		NewLimit(t, 3, descriptors.Minute, 1, descriptors.TokenBucket, 0), NewLimit(t, 3, descriptors.Hour, 1, descriptors.TokenBucket, 0),
-		NewLimit(t, 1, descriptors.Minute, 1, descriptors.TokenBucket, 0),
+	const minute, hour = descriptors.Minute, descriptors.Hour
+	for i, step := range []struct {
+		n         uint64
+		unit      descriptors.Unit
+		algorithm descriptors.Algorithm
+		precision time.Duration
+		allowed   bool
+		before    uint64
+	}{
+		{10, minute, descriptors.SlidingWindow, 0, true, 0},
+		{10, minute, descriptors.SlidingWindow, 0, true, 1},
+		{1, minute, descriptors.SlidingWindow, 0, false, 2},
+		{3, hour, descriptors.SlidingWindow, 0, true, 0},
+		{3, hour, descriptors.SlidingWindow, time.Second, true, 0},
+		{3, hour, descriptors.FixedWindow, 0, true, 0},
+		{3, minute, descriptors.SlidingLog, 0, true, 0},
+		{3, hour, descriptors.SlidingLog, 0, true, 0},
+		{3, minute, descriptors.TokenBucket, 0, true, 0},
+		{3, hour, descriptors.TokenBucket, 0, true, 0},
+		{1, minute, descriptors.TokenBucket, 0, false, 1},
+		{10, minute, descriptors.SlidingWindow, 0, true, 2},
+		{1, minute, descriptors.SlidingLog, 0, false, 1},
 	} {
-		if d := ask(limit); d.Allowed != (n < 2) || d.Before != uint64(n/2) {
-			t.Errorf("a token bucket of %v: %+v; want a state for each window, and its count kept under fewer requests", limit, d)
+		l := NewLimit(t, step.n, step.unit, 1, step.algorithm, step.precision)
+		d := s.decide(t, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
+		if d.Allowed != step.allowed || d.Before != step.before {
+			t.Errorf("check %d, under %v by %v: %+v; want allowed = %v at a count of %d", i+1, l, l.Algorithm, d, step.allowed, step.before)
 		}
-	}
-	if d := ask(NewLimit(t, 10, descriptors.Minute, 1, sliding, 0)); d.Before != 4 {
-		t.Errorf("back to the first limit: %+v; want its count of 4 kept", d)
-	}
-	if d := ask(NewLimit(t, 1, descriptors.Minute, 1, descriptors.SlidingLog, 0)); d.Allowed || d.Before != 1 {
-		t.Errorf("back to the log, lowered to 1: %+v; want its count of 1 kept and the check denied", d)
 	}
 }
 

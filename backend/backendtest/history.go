@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -36,18 +35,19 @@ const (
 	maxCall     = 64  // checks of a call
 )
 
-// newHistory draws a history of at most so many keys. While it is played, the clocks of servers go on, and these drop
+// newHistory draws a history. While it is played, the clocks of servers go on, and these drop
 // keys by them. With patience, the time that playing may take, no key is asked again that would have less to live,
 // until it is gone by the history's clock, and windows are so long that few keys ever come to that.
-func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Duration) History {
-	r := rand.New(rand.NewPCG(seed, uint64(round)))
-	h := History{Name: fmt.Sprintf("%d/%d", seed, round)}
-	total, models := askedOfOne, []*model{newModel(slowRule(t, r, 6*patience))}
-	if keys > 1 && round%8 == 0 { // many keys, of a few rules, in calls of many checks
+func newHistory(o Walks, round int) History {
+	r := rand.New(rand.NewPCG(o.Seed, uint64(round)))
+	h := History{Name: fmt.Sprintf("%d/%d", o.Seed, round)}
+	patience := o.Patience
+	total, models := askedOfOne, []*model{newModel(slowRule(r, 6*patience))}
+	if o.Keys > 1 && (o.many || round%8 == 0) { // many keys, of a few rules, in calls of many checks
 		total = askedOfMany
-		for range keys - 1 {
+		for range o.Keys - 1 {
 			if r.IntN(8) == 0 {
-				models = append(models, newModel(slowRule(t, r, 6*patience)))
+				models = append(models, newModel(slowRule(r, 6*patience)))
 			} else {
 				models = append(models, newModel(models[r.IntN(len(models))].rule))
 			}
@@ -75,9 +75,9 @@ func newHistory(t *testing.T, seed uint64, round, keys int, patience time.Durati
 }
 
 // slowRule draws a rule until all its windows are long enough.
-func slowRule(t *testing.T, r *rand.Rand, shortest time.Duration) rule {
+func slowRule(r *rand.Rand, shortest time.Duration) rule {
 	for {
-		drawn := randomRule(t, r)
+		drawn := anyRule(r)
 		if !slices.ContainsFunc(drawn.limits, func(l descriptors.Limit) bool { return l.Window < shortest }) {
 			return drawn
 		}

@@ -33,7 +33,11 @@ const listedKeys = 1200
 // closes the store.
 func Listing(t *testing.T, s Lists) {
 	t.Helper()
-	l := &lists{Lists: s}
+	l := &lists{Lists: s, index: make(map[string]int)}
+	for i := range listedKeys {
+		key, limits := l.keyOf(t, i)
+		l.keys, l.limits, l.index[string(key)] = append(l.keys, key), append(l.limits, limits), i
+	}
 	t.Run("an empty store shows nothing", func(t *testing.T) {
 		l.at(0)
 		shown, listed := l.list(t, time.Minute, nil)
@@ -65,7 +69,10 @@ func Listing(t *testing.T, s Lists) {
 
 type lists struct {
 	Lists
-	now time.Time
+	now    time.Time
+	keys   [][]byte
+	limits [][]descriptors.Limit // of each key
+	index  map[string]int        // of keys
 }
 
 func (l *lists) at(since time.Duration) {
@@ -97,8 +104,7 @@ func (l *lists) fill(t *testing.T) {
 	for from := 0; from < listedKeys; from += len(checks) {
 		part := checks[:min(len(checks), listedKeys-from)]
 		for n := range part {
-			key, limits := l.keyOf(t, from+n)
-			part[n] = backend.Check{Key: key, Limits: limits, Op: backend.Count, Hits: uint64((from+n)%7 + 1)}
+			part[n] = backend.Check{Key: l.keys[from+n], Limits: l.limits[from+n], Op: backend.Count, Hits: uint64((from+n)%7 + 1)}
 		}
 		if err := backend.DecideAll(t.Context(), l, part, out[:len(part)]); err != nil {
 			t.Fatal(err)
@@ -108,9 +114,9 @@ func (l *lists) fill(t *testing.T) {
 
 func (l *lists) count(t *testing.T, i int, op backend.Op, hits uint64) {
 	t.Helper()
-	key, limits := l.keyOf(t, i)
 	var out [1]backend.Decision
-	if err := backend.DecideAll(t.Context(), l, []backend.Check{{Key: key, Limits: limits, Op: op, Hits: hits}}, out[:]); err != nil {
+	check := []backend.Check{{Key: l.keys[i], Limits: l.limits[i], Op: op, Hits: hits}}
+	if err := backend.DecideAll(t.Context(), l, check, out[:]); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,23 +124,17 @@ func (l *lists) count(t *testing.T, i int, op backend.Op, hits uint64) {
 // list returns what is shown of each key, and how often. want says which keys have limits; nil: all.
 func (l *lists) list(t *testing.T, length time.Duration, want func(i int) bool) (map[int][][]backend.Glance, backend.Listed) {
 	t.Helper()
-	index := make(map[string]int)
-	for i := range listedKeys {
-		key, _ := l.keyOf(t, i)
-		index[string(key)] = i
-	}
 	shown := make(map[int][][]backend.Glance)
 	listed, err := l.List(t.Context(), backend.Listing{For: length,
 		Limits: func(key []byte) []descriptors.Limit {
-			i, known := index[string(key)]
+			i, known := l.index[string(key)]
 			if !known || want != nil && !want(i) {
 				return nil
 			}
-			_, limits := l.keyOf(t, i)
-			return limits
+			return l.limits[i]
 		},
 		Visit: func(key []byte, limits []descriptors.Limit, holds []backend.Glance) {
-			i, known := index[string(key)]
+			i, known := l.index[string(key)]
 			if !known || len(holds) != len(limits) {
 				t.Errorf("%q is shown with %d of %d limits; want one of the keys that were counted, and all", key, len(holds), len(limits))
 				return
@@ -203,8 +203,7 @@ func (l *lists) walk(t *testing.T) {
 // agree holds the glances at a key against what Inspect reads.
 func (l *lists) agree(t *testing.T, step, i int, times [][]backend.Glance) (exact, bounds int) {
 	t.Helper()
-	key, limits := l.keyOf(t, i)
-	counts, err := l.Inspect(t.Context(), key, limits)
+	counts, err := l.Inspect(t.Context(), l.keys[i], l.limits[i])
 	if err != nil || len(times) != 1 {
 		t.Fatalf("key %d is shown %d times (%v), want once", i, len(times), err)
 	}

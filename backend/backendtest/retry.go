@@ -3,25 +3,13 @@ package backendtest
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
-
-// together are the algorithms whose limits a check may put together.
-var together = [][]descriptors.Algorithm{
-	{descriptors.SlidingWindow},
-	{descriptors.FixedWindow},
-	{descriptors.SlidingWindow, descriptors.FixedWindow},
-	{descriptors.SlidingLog},
-	{descriptors.TokenBucket},
-	{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket},
-}
 
 // testRetryIn: who waits for RetryIn is admitted, and who comes a microsecond earlier is not, whatever was asked before.
 func testRetryIn(t *testing.T, open func(t *testing.T) Store, o Options) {
@@ -42,7 +30,7 @@ func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps 
 	r := rand.New(rand.NewPCG(o.Seed, uint64(len(algorithms))<<8+uint64(algorithms[0])))
 	waits := 0
 	for round := 0; steps > 0; round++ {
-		m := newModel(ruleOf(r, algorithms))
+		m := newModel(randomRule(r, algorithms))
 		if o.plain {
 			m = newModel(plainRule(t, r))
 		}
@@ -92,22 +80,4 @@ func waited(t *testing.T, store Store, c backend.Check, early []byte, now window
 	if got := store.decide(t, c); !got.Allowed {
 		t.Fatalf("%s: denied after that time with %+v; whoever waits has waited in vain", what, got)
 	}
-}
-
-// ruleOf draws one to three limits by some algorithms, of few requests, and how they are charged.
-func ruleOf(r *rand.Rand, algorithms []descriptors.Algorithm) rule {
-	precisions := []time.Duration{0, 0, time.Second, time.Minute, time.Hour}
-	charges := []descriptors.Charge{descriptors.ChargeByAlgorithm, descriptors.ChargeAdmitted, descriptors.ChargeAlways}
-	out := rule{charge: charges[r.IntN(len(charges))]}
-	for want := 1 + r.IntN(3); len(out.limits) < want; {
-		algorithm, precision := algorithms[r.IntN(len(algorithms))], time.Duration(0)
-		if algorithm == descriptors.SlidingWindow {
-			precision = precisions[r.IntN(len(precisions))]
-		}
-		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
-		if err == nil && !slices.ContainsFunc(out.limits, func(taken descriptors.Limit) bool { return taken.SameState(&l) }) {
-			out.limits = append(out.limits, withAnyBurst(r, l))
-		}
-	}
-	return out
 }

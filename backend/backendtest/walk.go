@@ -42,7 +42,7 @@ type step struct {
 func walk(t *testing.T, store Store, p promise, steps int, o Options) {
 	r := rand.New(rand.NewPCG(o.Seed, uint64(len(p.name))))
 	for round := 0; steps > 0; round++ {
-		m := newModel(randomRule(t, r))
+		m := newModel(anyRule(r))
 		if o.plain {
 			m = newModel(plainRule(t, r))
 		}
@@ -66,32 +66,34 @@ func walk(t *testing.T, store Store, p promise, steps int, o Options) {
 	}
 }
 
-// randomRule draws one to three limits of few requests, so that all verdicts come up. In every third rule they are
-// sliding logs, which are not mixed with others.
-func randomRule(t *testing.T, r *rand.Rand) rule {
-	t.Helper()
+// together are the algorithms whose limits a check may put together.
+var together = [][]descriptors.Algorithm{
+	{descriptors.SlidingWindow},
+	{descriptors.FixedWindow},
+	{descriptors.SlidingWindow, descriptors.FixedWindow},
+	{descriptors.SlidingLog},
+	{descriptors.TokenBucket},
+	{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket},
+}
+
+// anyRule draws limits by algorithms that a check may put together.
+func anyRule(r *rand.Rand) rule { return randomRule(r, together[r.IntN(len(together))]) }
+
+// randomRule draws one to three limits by some algorithms, of few requests, so that all verdicts come up, and how they
+// are charged.
+func randomRule(r *rand.Rand, algorithms []descriptors.Algorithm) rule {
 	precisions := []time.Duration{0, 0, 0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
-	charges := []descriptors.Charge{descriptors.ChargeByAlgorithm, descriptors.ChargeByAlgorithm, descriptors.ChargeAdmitted, descriptors.ChargeAlways}
+	charges := []descriptors.Charge{descriptors.ChargeByAlgorithm, descriptors.ChargeByAlgorithm, descriptors.ChargeAdmitted,
+		descriptors.ChargeAlways}
 	out := rule{charge: charges[r.IntN(len(charges))]}
-	logs := r.IntN(3) == 0
 	for want := 1 + r.IntN(3); len(out.limits) < want; {
-		algorithm, precision := descriptors.SlidingWindow, precisions[r.IntN(len(precisions))]
-		switch {
-		case logs:
-			algorithm, precision = descriptors.SlidingLog, 0
-		case r.IntN(4) == 0:
-			algorithm, precision = descriptors.FixedWindow, 0
-		case r.IntN(3) == 0:
-			algorithm, precision = descriptors.TokenBucket, 0
+		algorithm, precision := algorithms[r.IntN(len(algorithms))], time.Duration(0)
+		if algorithm == descriptors.SlidingWindow {
+			precision = precisions[r.IntN(len(precisions))]
 		}
 		l, err := descriptors.NewLimit(r.Uint64N(12), descriptors.Unit(1+r.IntN(7)), 1+r.Uint32N(4), algorithm, precision)
-		l = withAnyBurst(r, l)
-		taken := false
-		for i := range out.limits {
-			taken = taken || out.limits[i].SameState(&l)
-		}
-		if err == nil && !taken {
-			out.limits = append(out.limits, l)
+		if err == nil && !slices.ContainsFunc(out.limits, func(taken descriptors.Limit) bool { return taken.SameState(&l) }) {
+			out.limits = append(out.limits, withAnyBurst(r, l))
 		}
 	}
 	return out

@@ -25,7 +25,16 @@ func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return a.Store.Decide(ctx, checks, out)
 }
 
-// newStore opens a store that ends with the test. In a synctest bubble it counts by the bubble's clock.
+// guarded tests a guard before a store of its own, in a bubble whose clock both go by.
+func guarded(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *asked)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		test(t, New(store, c), store)
+	})
+}
+
+// newStore opens a store that ends with the test. In a bubble it counts by the bubble's clock.
 func newStore(t testing.TB) *asked {
 	t.Helper()
 	s, err := memory.Open(memory.Config{MaxKeys: 100_000})
@@ -69,10 +78,10 @@ func ask(t testing.TB, c backend.Counter, check backend.Check) backend.Decision 
 	return out[0]
 }
 
-// hasDenied has a key of ten a minute refuse a check of so many hits after as many as used.
+// hasDenied has a key of ten an hour refuse a check of so many hits after as many as used.
 func hasDenied(t testing.TB, c backend.Counter, key string, used, hits uint64) []descriptors.Limit {
 	t.Helper()
-	limits := perMinute(t, 10)
+	limits := limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow) // whose precision is more than a second
 	if used > 0 && !ask(t, c, count(key, limits, used)).Allowed {
 		t.Fatalf("%d of 10 hits were denied", used)
 	}
@@ -83,15 +92,14 @@ func hasDenied(t testing.TB, c backend.Counter, key string, used, hits uint64) [
 }
 
 func TestAKnownDenialAsksNoStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		g := New(store, Config{})
+	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		limits := hasDenied(t, g, "k", 10, 1)
 		before, first := store.checks.Load(), ask(t, g, count("k", limits, 1))
 		time.Sleep(900 * time.Millisecond)
 		later := ask(t, g, count("k", limits, 3))
 		if n := store.checks.Load() - before; n != 0 || first.Source != backend.FromDenyCache {
-			t.Errorf("the store was asked %d more times within the second, and the answer came from %d; want none, and the deny cache", n, first.Source)
+			t.Errorf("the store was asked %d more times within the second, and the answer came from %d; want none, and the deny cache",
+				n, first.Source)
 		}
 		if first.Allowed || later.Allowed || first.RetryIn-later.RetryIn != 900*time.Millisecond {
 			t.Errorf("denials are %+v and, 900 ms later, %+v; want both denied, the later one for 900 ms less", first, later)
@@ -103,67 +111,70 @@ func TestAKnownDenialAsksNoStore(t *testing.T) {
 	})
 }
 
-func TestFewerHitsThanWereDeniedMayPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(newStore(t), Config{})
-		limits := hasDenied(t, g, "k", 8, 5)
-		if d := ask(t, g, count("k", limits, 1)); !d.Allowed {
-			t.Errorf("8 of 10 are used and 5 were denied; then 1 hit got %+v, want it to pass", d)
+func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
+	kept := Config{FixedWindowBytes: 1}
+	sliding, daily := perMinute(t, 10), limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
+	both := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), daily...)
+	reset := func(t *testing.T, g *Guard) error { return g.Reset(t.Context(), []byte("k")) }
+	refund := func(limits []descriptors.Limit) func(t *testing.T, g *Guard) error {
+		check := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 5}
+		return func(t *testing.T, g *Guard) error {
+			return backend.DecideAll(t.Context(), g, []backend.Check{check}, make([]backend.Decision, 1))
 		}
-		if d := ask(t, g, count("k", limits, 5)); d.Allowed {
-			t.Error("5 hits pass although 9 of 10 are used")
-		}
-	})
-}
-
-func TestAnotherLimitOnTheSameKeyIsAnotherQuestion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(newStore(t), Config{})
-		hasDenied(t, g, "k", 10, 1)
-		if d := ask(t, g, count("k", perMinute(t, 100), 1)); !d.Allowed {
-			t.Errorf("an override of 100 on a key that 10 a minute denies got %+v, want it to pass", d)
-		}
-	})
-}
-
-func TestARefundAndAResetAreHeardOfAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(newStore(t), Config{})
-		limits := hasDenied(t, g, "refunded", 10, 1)
-		ask(t, g, backend.Check{Key: []byte("refunded"), Limits: limits, Op: backend.Refund, Hits: 1})
-		if d := ask(t, g, count("refunded", limits, 1)); !d.Allowed {
-			t.Errorf("after a refund of 1 the next hit got %+v, want it to pass", d)
-		}
-		limits = hasDenied(t, g, "reset", 10, 1)
-		if err := g.Reset(t.Context(), []byte("reset")); err != nil {
-			t.Fatal(err)
-		}
-		if d := ask(t, g, count("reset", limits, 1)); !d.Allowed {
-			t.Errorf("after a reset the next hit got %+v, want it to pass", d)
-		}
-	})
+	}
+	for name, tc := range map[string]struct {
+		config       Config
+		limits       []descriptors.Limit
+		used, denied uint64
+		between      func(t *testing.T, g *Guard) error
+		then         backend.Check
+		allowed      bool
+		source       backend.Source
+	}{
+		"fewer hits may fit":        {Config{}, sliding, 8, 5, nil, count("k", sliding, 1), true, backend.FromStore},
+		"as many hits do not":       {Config{}, sliding, 8, 5, nil, count("k", sliding, 5), false, backend.FromDenyCache},
+		"nor more than ever fit":    {Config{}, sliding, 10, 1, nil, count("k", sliding, 11), false, backend.FromDenyCache},
+		"under another limit":       {Config{}, sliding, 10, 1, nil, count("k", perMinute(t, 100), 1), true, backend.FromStore},
+		"after a refund":            {Config{}, sliding, 10, 1, refund(sliding), count("k", sliding, 1), true, backend.FromStore},
+		"after a reset":             {Config{}, sliding, 10, 1, reset, count("k", sliding, 1), true, backend.FromStore},
+		"a fixed window, not kept":  {Config{}, daily, 0, 11, nil, count("k", daily, 1), false, backend.FromStore},
+		"a fixed window":            {kept, daily, 0, 11, nil, count("k", daily, 1), false, backend.FromDenyCache},
+		"several fixed windows":     {kept, both, 0, 11, nil, count("k", both, 1), false, backend.FromStore},
+		"a fixed window and reset":  {kept, daily, 0, 11, reset, count("k", daily, 1), true, backend.FromStore},
+		"a fixed window and refund": {kept, daily, 0, 11, refund(daily), count("k", daily, 1), true, backend.FromStore},
+		"a fixed window, raised": {kept, daily, 0, 11, nil,
+			count("k", limitOf(t, 20, descriptors.Day, descriptors.FixedWindow), 1), true, backend.FromStore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guarded(t, tc.config, func(t *testing.T, g *Guard, _ *asked) {
+				if tc.used > 0 && !ask(t, g, count("k", tc.limits, tc.used)).Allowed || ask(t, g, count("k", tc.limits, tc.denied)).Allowed {
+					t.Fatalf("%d of 10 hits were denied, or %d more passed", tc.used, tc.denied)
+				}
+				if tc.between != nil {
+					if err := tc.between(t, g); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d := ask(t, g, tc.then)
+				if d.Source != tc.source || d.Allowed != tc.allowed {
+					t.Errorf("%d hits got %+v; want them decided by %d, allowed: %v", tc.then.Hits, d, tc.source, tc.allowed)
+				}
+				if never := tc.then.Hits > 10; never != (d.RetryIn == backend.Never) {
+					t.Errorf("%d hits are told to come again in %v; want to hear never where they never fit", tc.then.Hits, d.RetryIn)
+				}
+			})
+		})
+	}
 }
 
 func TestARefundInTheSameCallMakesRoomForItsCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(newStore(t), Config{})
+	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
 		limits := hasDenied(t, g, "k", 10, 1)
 		var out [2]backend.Decision
 		refund := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 4}
-		if err := g.Decide(t.Context(), []backend.Check{refund, count("k", limits, 4)}, out[:]); err != nil || !out[1].Allowed {
+		err := g.Decide(t.Context(), []backend.Check{refund, count("k", limits, 4)}, out[:])
+		if err != nil || !out[1].Allowed {
 			t.Errorf("4 hits after a refund of 4 got %+v (%v), want them to pass", out[1], err)
-		}
-	})
-}
-
-func TestMoreHitsThanTheLimitAreNeverToldToComeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		g := New(store, Config{})
-		limits := hasDenied(t, g, "k", 10, 1)
-		before := store.checks.Load()
-		if d := ask(t, g, count("k", limits, 11)); d.Allowed || d.RetryIn != backend.Never || store.checks.Load() != before {
-			t.Errorf("11 hits of 10 a minute got %+v, want them denied for ever, from what is known", d)
 		}
 	})
 }
@@ -182,28 +193,25 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 }
 
 func TestWhatChargesDeniedHitsIsAlwaysAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, check := range map[string]backend.Check{
-			"fixed window":  count("fixed", limitOf(t, 1, descriptors.Minute, descriptors.FixedWindow), 1),
-			"charge always": {Key: []byte("always"), Limits: perMinute(t, 1), Hits: 1, Charge: descriptors.ChargeAlways},
-			"a look":        {Key: []byte("look"), Limits: perMinute(t, 0), Op: backend.Look},
+	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
+		for _, check := range []backend.Check{
+			count("fixed", limitOf(t, 1, descriptors.Minute, descriptors.FixedWindow), 1),
+			{Key: []byte("always"), Limits: perMinute(t, 1), Hits: 1, Charge: descriptors.ChargeAlways},
+			{Key: []byte("look"), Limits: perMinute(t, 0), Op: backend.Look},
 		} {
-			store := newStore(t)
-			g := New(store, Config{})
+			before := store.checks.Load()
 			for range 5 {
 				ask(t, g, check)
 			}
-			if n := store.checks.Load(); n != 5 {
-				t.Errorf("%s: the store was asked %d times in 5; each changes or asks what it holds", name, n)
+			if n := store.checks.Load() - before; n != 5 {
+				t.Errorf("%s: the store was asked %d times in 5; each changes or asks what it holds", check.Key, n)
 			}
 		}
 	})
 }
 
 func TestADenialIsBelievedNoLongerThanAPrecision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		g := New(store, Config{})
+	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		check := count("k", limitOf(t, 1, descriptors.Second, descriptors.SlidingWindow), 1)
 		for range 3 {
 			ask(t, g, check)
@@ -216,9 +224,7 @@ func TestADenialIsBelievedNoLongerThanAPrecision(t *testing.T) {
 }
 
 func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		g := New(store, Config{})
+	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		denied := count("denied", hasDenied(t, g, "denied", 10, 1), 1)
 		other, full := count("other", perMinute(t, 5), 2), count("full", perMinute(t, 5), 6)
 		fixed := count("fixed", limitOf(t, 5, descriptors.Minute, descriptors.FixedWindow), 1)
@@ -246,11 +252,13 @@ func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) 
 
 // A guard before a store of its own must be as good as the store: it denies what the store would deny, for as long.
 func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
-	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(13, seed))
-			store, twin := newStore(t), newStore(t)
-			g := New(store, Config{})
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
+			r, twin := rand.New(rand.NewPCG(13, seed)), newStore(t)
 			limits := make([][]descriptors.Limit, 6)
 			for i := range limits {
 				a := descriptors.Algorithm(1 + r.IntN(4))
@@ -297,8 +305,7 @@ func soonEnough(got, want backend.Decision) bool {
 }
 
 func TestDenialsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in which all of them come at the same instant, so that none ends
-		g := New(newStore(t), Config{})
+	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) { // all of them come at the same instant, so that none ends
 		blocked := perMinute(t, 0)
 		for i := range denialShards * minDenials * 5 / 4 {
 			ask(t, g, count(fmt.Sprint(i), blocked, 1))
@@ -311,7 +318,8 @@ func TestDenialsAreBounded(t *testing.T) {
 
 func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
 	g := New(newStore(t), Config{})
-	checks, out := []backend.Check{count("k", perMinute(t, 1<<30), 1), count("l", perMinute(t, 1<<30), 1)}, make([]backend.Decision, 2)
+	checks := []backend.Check{count("k", perMinute(t, 1<<30), 1), count("l", perMinute(t, 1<<30), 1)}
+	out := make([]backend.Decision, len(checks))
 	if n := testing.AllocsPerRun(1000, func() {
 		if err := g.Decide(context.Background(), checks, out); err != nil {
 			t.Fatal(err)
@@ -324,10 +332,8 @@ func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
 // LOCAL_CACHE_SIZE_IN_BYTES spares Redis what envoyproxy/ratelimit's local cache spares it: a window that is full stays
 // so until it ends, for any number of hits.
 func TestAFullFixedWindowIsNotAskedAboutAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)))
-		store := newStore(t)
-		g := New(store, Config{FixedWindowBytes: 1})
+	guarded(t, Config{FixedWindowBytes: 1}, func(t *testing.T, g *Guard, store *asked) {
+		time.Sleep(20 * time.Second) // a bubble begins at midnight
 		limits := limitOf(t, 10, descriptors.Minute, descriptors.FixedWindow)
 		ask(t, g, count("k", limits, 9))
 		if d := ask(t, g, count("k", limits, 3)); d.Allowed || d.Source != backend.FromStore {
@@ -352,44 +358,4 @@ func TestAFullFixedWindowIsNotAskedAboutAgain(t *testing.T) {
 			t.Errorf("in the next window 1 hit got %+v; want it to pass", d)
 		}
 	})
-}
-
-func TestAFixedWindowIsAskedAboutAgainOnceItsCountMayBeLess(t *testing.T) {
-	limits := limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
-	two := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), limits...)
-	raised := limitOf(t, 20, descriptors.Day, descriptors.FixedWindow)
-	refund := count("k", limits, 5)
-	refund.Op = backend.Refund
-	for name, tc := range map[string]struct {
-		config  Config
-		limits  []descriptors.Limit
-		between func(g *Guard) error
-		then    []descriptors.Limit
-		allowed bool
-	}{
-		"without the cache": {Config{}, limits, nil, limits, false},
-		"of several limits": {Config{FixedWindowBytes: 1}, two, nil, two, false},
-		"after a reset":     {Config{FixedWindowBytes: 1}, limits, func(g *Guard) error { return g.Reset(t.Context(), []byte("k")) }, limits, true},
-		"after a refund": {Config{FixedWindowBytes: 1}, limits, func(g *Guard) error {
-			return backend.DecideAll(t.Context(), g, []backend.Check{refund}, make([]backend.Decision, 1))
-		}, limits, true},
-		"with the limit raised": {Config{FixedWindowBytes: 1}, limits, nil, raised, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := newStore(t)
-			g := New(store, tc.config)
-			if ask(t, g, count("k", tc.limits, 11)).Allowed {
-				t.Fatal("11 hits passed a limit of 10")
-			}
-			if tc.between != nil {
-				if err := tc.between(g); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d := ask(t, g, count("k", tc.then, 1))
-			if d.Source != backend.FromStore || d.Allowed != tc.allowed {
-				t.Errorf("the next hit got %+v; want it decided by the store, allowed: %v", d, tc.allowed)
-			}
-		})
-	}
 }

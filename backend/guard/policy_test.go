@@ -2,174 +2,16 @@ package guard
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 )
-
-// behind opens a store whose Redis is reached through a proxy.
-func behind(t testing.TB) (*counter.Store, *redistest.FaultProxy) {
-	t.Helper()
-	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
-	return openStore(t, proxy.Addr), proxy
-}
-
-func openStore(t testing.TB, addr string) *counter.Store {
-	t.Helper()
-	s, err := counter.Open(counter.Config{Redis: redis.Config{URL: addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// decideIn decides checks with a deadline.
-func decideIn(t testing.TB, g *Guard, d time.Duration, checks ...backend.Check) []backend.Decision {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	out := make([]backend.Decision, len(checks))
-	if err := g.Decide(ctx, checks, out); err != nil {
-		t.Fatalf("deciding %d checks: %v", len(checks), err)
-	}
-	return out
-}
-
-func TestEachPolicyDecidesWhatItSaysWhileRedisIsGone(t *testing.T) {
-	store, proxy := behind(t)
-	g := New(store, Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 3 },
-		Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 100}) }})
-	t.Cleanup(func() { _ = g.local.close() })
-	checks := []backend.Check{
-		count("default", perMinute(t, 1), 5),
-		{Key: []byte("deny"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny},
-		{Key: []byte("given back"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny, Op: backend.Refund},
-		{Key: []byte("error"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyError},
-		{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 3, OnFailure: descriptors.PolicyLocal},
-		{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 1, OnFailure: descriptors.PolicyLocal},
-		{Key: []byte("small"), Limits: perMinute(t, 2), Hits: 1, OnFailure: descriptors.PolicyLocal},
-	}
-	proxy.Refuse()
-	proxy.ResetAll()
-	out := decideIn(t, g, time.Second, checks...)
-	for i, want := range []struct {
-		allowed bool
-		source  backend.Source
-		why     string
-	}{
-		{true, backend.FromPolicy, "allow lets all pass, whatever the limit"},
-		{false, backend.FromPolicy, "deny refuses all"},
-		{true, backend.FromPolicy, "hits that are given back are never refused"},
-		{false, backend.FromStore, "error gives no verdict"},
-		{true, backend.FromLocal, "a third of 9 hits is this replica's"},
-		{false, backend.FromLocal, "the share of 3 is used"},
-		{true, backend.FromLocal, "a share is one hit at least"},
-	} {
-		d := out[i]
-		if d.Allowed != want.allowed || d.Source != want.source || d.Reason == 0 || (d.Err != nil) != (i == 3) {
-			t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s", checks[i].Key, d, want.allowed, want.source, want.why)
-		}
-	}
-	if out[1].Policy != descriptors.PolicyDeny || out[2].Policy != descriptors.PolicyDeny {
-		t.Errorf("deny is shown as %v, and of a refund as %v", out[1].Policy, out[2].Policy)
-	}
-	if d := out[1]; d.RetryIn <= 0 {
-		t.Errorf("deny tells to come again after %v; want some time", d.RetryIn)
-	}
-	if at := g.Stats().LastLocal; time.Since(at) > time.Minute {
-		t.Errorf("checks were last counted in this process at %v, want just now", at)
-	}
-}
-
-func TestWhatRedisHasCountedHoldsAgainOnceItIsBack(t *testing.T) {
-	store, proxy := behind(t)
-	g := New(store, Config{Policy: descriptors.PolicyAllow})
-	limits := limitOf(t, 2, descriptors.Hour, descriptors.SlidingWindow)
-	if d := decideIn(t, g, 5*time.Second, count("k", limits, 2))[0]; !d.Allowed || d.Source != backend.FromStore {
-		t.Fatalf("the first 2 of 2 hits got %+v", d)
-	}
-	proxy.Refuse()
-	proxy.ResetAll()
-	if d := decideIn(t, g, 200*time.Millisecond, count("k", limits, 1))[0]; !d.Allowed || d.Source != backend.FromPolicy {
-		t.Fatalf("while Redis is gone a hit got %+v, want it allowed by the policy", d)
-	}
-	proxy.Accept(t)
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		d := decideIn(t, g, 200*time.Millisecond, count("k", limits, 1))[0]
-		if d.Source == backend.FromStore {
-			if d.Allowed || d.Before != 2 {
-				t.Errorf("Redis is back and answers %+v; want denied, with the 2 hits from before and none of what the policy let pass", d)
-			}
-			return
-		}
-		if time.Since(begin) > time.Minute {
-			t.Fatal("Redis is back, and for a minute the policy went on deciding")
-		}
-	}
-}
-
-func TestAResetAndAGrantElsewhereAreHeardOfWithinASecond(t *testing.T) {
-	addr := redistest.Single(t).Addr
-	here, elsewhere := New(openStore(t, addr), Config{}), New(openStore(t, addr), Config{})
-	limits := perMinute(t, 10)
-	for name, change := range map[string]func(key []byte) error{
-		"reset": func(key []byte) error { return elsewhere.Reset(t.Context(), key) },
-		"grant": func(key []byte) error {
-			return backend.DecideAll(t.Context(), elsewhere,
-				[]backend.Check{{Key: key, Limits: limits, Op: backend.Refund, Hits: 5}}, make([]backend.Decision, 1))
-		},
-	} {
-		check := count(name, limits, 1)
-		if decideIn(t, here, 5*time.Second, count(name, limits, 10), check)[1].Allowed {
-			t.Fatalf("11 of 10 hits passed")
-		}
-		if err := change(check.Key); err != nil {
-			t.Fatal(err)
-		}
-		changed := time.Now()
-		for !decideIn(t, here, 5*time.Second, check)[0].Allowed {
-			if waited := time.Since(changed); waited > longestDenial {
-				if d := decideIn(t, here, 5*time.Second, check)[0]; !d.Allowed {
-					t.Fatalf("%v after a %s by another replica a hit still gets %+v; want it to pass after a second at the latest", waited, name, d)
-				}
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}
-}
-
-func TestADeniedHotKeyHardlyAsksRedis(t *testing.T) {
-	store := openStore(t, redistest.Single(t).Addr)
-	g := New(store, Config{})
-	hot := count("hot", limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow), 1)
-	admitted, begin := 0, time.Now()
-	const asks = 50_000
-	for range asks {
-		if decideIn(t, g, 5*time.Second, hot)[0].Allowed {
-			admitted++
-		}
-	}
-	took := time.Since(begin)
-	if most := 11 + uint64(took/longestDenial) + 1; admitted != 10 || store.Stats().Checks > most {
-		t.Errorf("of %d hits in %v %d were admitted and Redis was asked %d times; want 10, and at most %d: once a second when denied",
-			asks, took, admitted, store.Stats().Checks, most)
-	}
-}
 
 // goes is a store that can go away.
 type goes struct {
@@ -182,15 +24,133 @@ func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend
 		return s.asked.Decide(ctx, checks, out)
 	}
 	for i := range checks {
-		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: counter.ErrUnavailable}}
+		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("connection refused")}}
 	}
 	return nil
 }
 
-func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing.T) {
+// before tests a guard before a store that can go away, of a replica among three, in a bubble whose clock both go by.
+func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard, store *goes)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := &goes{asked: newStore(t)}
-		g := New(store, Config{Policy: descriptors.PolicyAllow})
+		g := New(store, Config{Policy: p, Replicas: func() int { return 3 },
+			Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 100}) }})
+		defer func() {
+			if err := g.local.close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		test(t, g, store)
+	})
+}
+
+func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
+	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
+		checks := []backend.Check{
+			count("default", perMinute(t, 1), 5),
+			{Key: []byte("deny"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny},
+			{Key: []byte("given back"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny, Op: backend.Refund},
+			{Key: []byte("error"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyError},
+			{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 3, OnFailure: descriptors.PolicyLocal},
+			{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 1, OnFailure: descriptors.PolicyLocal},
+			{Key: []byte("small"), Limits: perMinute(t, 2), Hits: 1, OnFailure: descriptors.PolicyLocal},
+		}
+		store.away.Store(true)
+		out := make([]backend.Decision, len(checks))
+		if err := g.Decide(t.Context(), checks, out); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []struct {
+			allowed bool
+			source  backend.Source
+			why     string
+		}{
+			{true, backend.FromPolicy, "allow lets all pass, whatever the limit"},
+			{false, backend.FromPolicy, "deny refuses all"},
+			{true, backend.FromPolicy, "hits that are given back are never refused"},
+			{false, backend.FromStore, "error gives no verdict"},
+			{true, backend.FromLocal, "a third of 9 hits is this replica's"},
+			{false, backend.FromLocal, "the share of 3 is used"},
+			{true, backend.FromLocal, "a share is one hit at least"},
+		} {
+			d := out[i]
+			if d.Allowed != want.allowed || d.Source != want.source || d.Reason == 0 || (d.Err != nil) != (i == 3) {
+				t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s", checks[i].Key, d, want.allowed, want.source, want.why)
+			}
+		}
+		if out[1].Policy != descriptors.PolicyDeny || out[2].Policy != descriptors.PolicyDeny {
+			t.Errorf("deny is shown as %v, and of a refund as %v", out[1].Policy, out[2].Policy)
+		}
+		if d := out[1]; d.RetryIn <= 0 {
+			t.Errorf("deny tells to come again after %v; want some time", d.RetryIn)
+		}
+		if at := g.Stats().LastLocal; !at.Equal(time.Now()) {
+			t.Errorf("checks were last counted in this process at %v, want just now", at)
+		}
+	})
+}
+
+func TestWhatTheStoreHasCountedHoldsAgainOnceItIsBack(t *testing.T) {
+	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
+		check := count("k", limitOf(t, 2, descriptors.Hour, descriptors.SlidingWindow), 2)
+		if d := ask(t, g, check); !d.Allowed || d.Source != backend.FromStore {
+			t.Fatalf("the first 2 of 2 hits got %+v", d)
+		}
+		store.away.Store(true)
+		if d := ask(t, g, check); !d.Allowed || d.Source != backend.FromPolicy {
+			t.Errorf("while the store is gone hits got %+v, want them allowed by the policy", d)
+		}
+		store.away.Store(false)
+		if d := ask(t, g, check); d.Allowed || d.Source != backend.FromStore || d.Before != 2 {
+			t.Errorf("the store is back and answers %+v; want denied, with the 2 hits from before and none of what the policy "+
+				"let pass", d)
+		}
+	})
+}
+
+func TestAResetAndAGrantElsewhereAreHeardOfWithinASecond(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, elsewhere *Guard, check backend.Check) error{
+		"reset": func(t *testing.T, elsewhere *Guard, check backend.Check) error {
+			return elsewhere.Reset(t.Context(), check.Key)
+		},
+		"grant": func(t *testing.T, elsewhere *Guard, check backend.Check) error {
+			check.Op, check.Hits = backend.Refund, 5
+			return backend.DecideAll(t.Context(), elsewhere, []backend.Check{check}, make([]backend.Decision, 1))
+		},
+	} {
+		guarded(t, Config{}, func(t *testing.T, here *Guard, store *asked) {
+			check := count("k", hasDenied(t, here, "k", 10, 1), 1)
+			if err := change(t, New(store, Config{}), check); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(longestDenial)
+			if d := ask(t, here, check); !d.Allowed || longestDenial > time.Second {
+				t.Errorf("%v after a %s by another replica a hit got %+v; want it to pass within a second", longestDenial, name, d)
+			}
+		})
+	}
+}
+
+func TestADeniedHotKeyHardlyAsksTheStore(t *testing.T) {
+	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
+		hot, admitted := count("hot", limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow), 1), 0
+		const asks, pause = 3000, time.Millisecond
+		for range asks {
+			if ask(t, g, hot).Allowed {
+				admitted++
+			}
+			time.Sleep(pause)
+		}
+		if n := store.checks.Load(); admitted != 10 || n != 10+asks*int64(pause)/int64(longestDenial) {
+			t.Errorf("of %d hits in 3 s %d were admitted and the store was asked %d times; want 10, and once more each second",
+				asks, admitted, n)
+		}
+	})
+}
+
+func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing.T) {
+	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
 		denied := count("k", hasDenied(t, g, "k", 10, 1), 1)
 		store.away.Store(true)
 		time.Sleep(900 * time.Millisecond)
@@ -205,13 +165,8 @@ func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing
 }
 
 func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &goes{asked: newStore(t)}
-		g := New(store, Config{Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 100}) }})
-		defer func() { _ = g.local.close() }()
-		denied := count("denied", hasDenied(t, g, "denied", 10, 1), 1)
-		sibling := count("sibling", perMinute(t, 2), 1)
-		sibling.OnFailure = descriptors.PolicyLocal
+	before(t, descriptors.PolicyLocal, func(t *testing.T, g *Guard, store *goes) {
+		denied, sibling := count("denied", hasDenied(t, g, "denied", 10, 1), 1), count("sibling", perMinute(t, 6), 1)
 		store.away.Store(true)
 		var out [2]backend.Decision
 		for range 5 {
@@ -240,6 +195,6 @@ func TestSharesAddUpToNoMoreThanTheLimitWhereItIsLargeEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := shares([]descriptors.Limit{bucket}, 3)[0]; got.Requests != 33 || got.Burst != 2 {
-		t.Errorf("a third of a bucket is %s", fmt.Sprint(got))
+		t.Errorf("a third of a bucket is %+v", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 var (
 	steps = flag.Int("steps", 20_000, "random steps of the conformance suite; make soak walks a million")
 	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
-	flood = flag.Int("flood", 200_000, "how many keys flood a store that has room for a tenth of them; make soak sends ten million")
+	flood = flag.Int("flood", 30_000, "how many keys flood a store that has room for a tenth of them; make soak sends ten million")
 )
 
 // clock is a clock that stands still until it is set.
@@ -47,10 +47,27 @@ func open(t testing.TB, c Config) (*Store, *clock) {
 }
 
 func TestConformance(t *testing.T) {
+	o := backendtest.Options{Steps: *steps, Seed: *seed}
+	if testing.Short() {
+		o.Steps /= 2
+	}
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		s, clk := open(t, Config{})
 		return backendtest.Store{Counter: s, SetTime: clk.set, Buckets: s.buckets}
-	}, backendtest.Options{Steps: *steps, Seed: *seed})
+	}, o)
+}
+
+func TestInspect(t *testing.T) {
+	s, clk := open(t, Config{})
+	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s, SetTime: clk.set})
+	if n := s.Stats().Keys; n != 0 {
+		t.Errorf("%d keys are held after a reset; their room would be lost", n)
+	}
+}
+
+func TestList(t *testing.T) {
+	s, clk := open(t, Config{MaxKeys: 10_000})
+	backendtest.Listing(t, backendtest.Lists{Counter: s, Inspector: s, Lister: s, SetTime: clk.set, Whole: true})
 }
 
 // A key that stays hot under a new configuration holds what the old one has counted until that no longer counts.

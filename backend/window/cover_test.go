@@ -3,6 +3,7 @@ package window
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,42 +32,28 @@ func limit(t *testing.T, n uint64, u descriptors.Unit, times uint32, a descripto
 	return l
 }
 
-func TestCoverOfADayBySeconds(t *testing.T) {
-	l := dayBySecond(t)
-	for _, tc := range []struct {
-		now                     string
-		seconds, minutes, hours int64
-	}{
-		{"2026-11-21 23:30:33", 27, 29, 24},
-		{"2026-11-21 23:30:33.999", 27, 29, 24},
-		{"2026-11-21 23:00:01", 59, 59, 24},
-		{"2026-11-21 00:00:00", 0, 0, 25},
-		{"2026-11-21 23:59:59.999", 1, 0, 24},
-	} {
-		var got [3]int64
-		for _, run := range Cover(nil, l.Levels(), l.Window, at(tc.now)) {
-			got[run.Level] += run.Count
-		}
-		if want := [3]int64{tc.seconds, tc.minutes, tc.hours}; got != want {
-			t.Errorf("at %s the cover has %v seconds, minutes, hours; want %v", tc.now, got, want)
-		}
-	}
-}
-
-// The worked examples of the two READMEs.
 func TestCoverOfTheExamples(t *testing.T) {
-	now := at("2026-11-21 12:00:33.2")
+	minute := limit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0)
+	hour := limit(t, 10, descriptors.Hour, 1, descriptors.SlidingWindow, 0)
 	for _, tc := range []struct {
-		unit         descriptors.Unit
-		fine, coarse int64
-	}{{descriptors.Minute, 27, 1}, {descriptors.Hour, 0, 2}} {
-		l := limit(t, 10, tc.unit, 1, descriptors.SlidingWindow, 0)
-		var got [2]int64
-		for _, run := range Cover(nil, l.Levels(), l.Window, now) {
+		limit descriptors.Limit
+		now   string
+		want  []int64 // buckets of each level, the finest first
+	}{
+		{dayBySecond(t), "2026-11-21 23:30:33", []int64{27, 29, 24}},
+		{dayBySecond(t), "2026-11-21 23:30:33.999", []int64{27, 29, 24}},
+		{dayBySecond(t), "2026-11-21 23:00:01", []int64{59, 59, 24}},
+		{dayBySecond(t), "2026-11-21 00:00:00", []int64{0, 0, 25}},
+		{dayBySecond(t), "2026-11-21 23:59:59.999", []int64{1, 0, 24}},
+		{minute, "2026-11-21 12:00:33.2", []int64{27, 1}}, // of the two READMEs
+		{hour, "2026-11-21 12:00:33.2", []int64{0, 2}},
+	} {
+		got := make([]int64, len(tc.want))
+		for _, run := range Cover(nil, tc.limit.Levels(), tc.limit.Window, at(tc.now)) {
 			got[run.Level] += run.Count
 		}
-		if want := [2]int64{tc.fine, tc.coarse}; got != want {
-			t.Errorf("the last %v has %v fine and coarse buckets; the READMEs say %v", tc.unit, got, want)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%v at %s: the cover has %v buckets on its levels; want %v", tc.limit, tc.now, got, tc.want)
 		}
 	}
 }

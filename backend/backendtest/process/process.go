@@ -184,8 +184,23 @@ func (p *Process) Await(check func() error) error {
 	}
 }
 
-// Output keeps what a process printed: the first 256 KiB, and how much more there was. It may be written to and read at
-// the same time.
+// Eventually waits until check returns nil, and returns how long that took. After Hang it fails the test, with the promise
+// and check's last error.
+func Eventually(t testing.TB, promise string, check func() error) time.Duration {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return time.Since(began)
+		}
+		if time.Since(began) > Hang {
+			t.Fatalf("not within %v: %s: %v", Hang, promise, err)
+		}
+	}
+}
+
+// Output keeps what a process printed, or a logger wrote: the first 256 KiB, and how much more there was. It may be
+// written to and read at the same time.
 type Output struct {
 	mu      sync.Mutex
 	kept    bytes.Buffer

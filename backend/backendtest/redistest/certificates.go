@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -16,97 +15,59 @@ import (
 	"time"
 )
 
-// Certificates are PEM files of a CA made for one server or set, valid for a day.
+// Certificates are PEM files made for one server or set, valid for a day: one certificate of servers and clients, which
+// is its own authority.
 type Certificates struct {
-	CA        string // signed the servers' certificate, which is for 127.0.0.1 and localhost
-	Cert, Key string // of a client
+	CA        string // is to be trusted: for 127.0.0.1 and localhost
+	Cert, Key string // of servers and clients
 
-	serverCert, serverKey string
-	client                *tls.Config
+	client *tls.Config
 }
 
-// Client returns a client's configuration: it trusts the CA and shows the client certificate. It is the caller's own.
+// Client returns a client's configuration: it trusts the CA and shows the certificate. It is the caller's own.
 func (c *Certificates) Client() *tls.Config { return c.client.Clone() }
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
 func newCertificates(dir string) (*Certificates, error) {
-	ca := authority{}
-	c := &Certificates{
-		CA:         filepath.Join(dir, "ca.pem"),
-		Cert:       filepath.Join(dir, "client.pem"),
-		Key:        filepath.Join(dir, "client.key"),
-		serverCert: filepath.Join(dir, "server.pem"),
-		serverKey:  filepath.Join(dir, "server.key"),
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
 	}
-	if err := ca.issue("redistest CA", c.CA, filepath.Join(dir, "ca.key")); err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
+	cert := &x509.Certificate{
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		Subject:               pkix.Name{CommonName: "redistest " + dir},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	if err := ca.issue("redistest server", c.serverCert, c.serverKey); err != nil {
-		return nil, fmt.Errorf("making a server certificate: %w", err)
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
 	}
-	if err := ca.issue("redistest client", c.Cert, c.Key); err != nil {
-		return nil, fmt.Errorf("making a client certificate: %w", err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
 	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	c := &Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	c.CA = c.Cert
+	if err := os.WriteFile(c.Cert, certPEM, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(c.Key, keyPEM, 0o600); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AppendCertsFromPEM(certPEM)
 	c.client = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	return c, nil
-}
-
-// issue writes a certificate and its key. The first is the authority's own.
-func (a *authority) issue(name, certFile, keyFile string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return err
-	}
-	cert := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(24 * time.Hour),
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		// Servers are each other's clients.
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if a.cert == nil {
-		cert.IsCA, cert.KeyUsage, cert.ExtKeyUsage = true, x509.KeyUsageCertSign, nil
-		a.cert, a.key = cert, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		return err
-	}
-	if cert.IsCA {
-		if a.cert, err = x509.ParseCertificate(der); err != nil {
-			return err
-		}
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	if err := writePEM(certFile, "CERTIFICATE", der); err != nil {
-		return err
-	}
-	return writePEM(keyFile, "PRIVATE KEY", keyDER)
-}
-
-func writePEM(file, kind string, der []byte) error {
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 1 s: a killed primary is replaced
-// in two to three seconds, or in four when its replica has just asked for votes before.
+// ClusterSet is a cluster of three primaries with a replica each, unless WithoutReplicas was asked for. Its node timeout
+// is 3 s: a killed primary is replaced in about six, or in twelve when its replica has just asked for votes before.
 type ClusterSet struct {
-	Nodes []*Server // six; the first three are primaries in the beginning, each three before its replica
+	Nodes []*Server // six, or three; the first three are primaries in the beginning, each three before its replica
 
 	ids map[*Server]string // constant
 }
@@ -35,7 +35,11 @@ func StartCluster(dir string, options ...Option) (*ClusterSet, error) {
 		return nil, err
 	}
 	s.cluster = true
-	nodes, err := startServers(filepath.Join(dir, "cluster"), "cluster", 2*primaries, s)
+	n := 2 * primaries
+	if s.alone {
+		n = primaries
+	}
+	nodes, err := startServers(filepath.Join(dir, "cluster"), "cluster", n, s)
 	if err != nil {
 		return nil, err
 	}
@@ -228,12 +232,8 @@ func (c *ClusterSet) Proxy(t testing.TB, node *Server) *FaultProxy {
 // announce lets a node tell others an address, and waits until all know it.
 func (c *ClusterSet) announce(t testing.TB, node *Server, addr string) {
 	t.Helper()
-	setting := "cluster-announce-port"
-	if node.TLS != nil {
-		setting = "cluster-announce-tls-port"
-	}
 	_, port, _ := net.SplitHostPort(addr)
-	if err := node.client.ConfigSet(context.Background(), setting, port).Err(); err != nil {
+	if err := node.client.ConfigSet(context.Background(), "cluster-announce-port", port).Err(); err != nil {
 		t.Fatalf("letting %s announce %s: %v", node.name, addr, err)
 	}
 	mustAwait(t, "all nodes know the address", func(ctx context.Context) error {

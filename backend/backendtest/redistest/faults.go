@@ -27,16 +27,15 @@ const (
 	CloseAfter                 // in place of the reply, the connection is closed
 )
 
-// unlimited is a number of bytes or requests that is never reached.
+// unlimited is a number of bytes that is never reached.
 const unlimited = -1
 
 // faults are the faults that a proxy has now.
 type faults struct {
-	delay    [2]time.Duration
-	drip     [2]time.Duration
-	left     [2]int // bytes that may pass before all others are dropped
-	requests int    // that a connection may send
-	traps    []trap
+	delay [2]time.Duration
+	drip  [2]time.Duration
+	left  [2]int // bytes that may pass before all others are dropped
+	traps []trap
 }
 
 type trap struct {
@@ -45,7 +44,7 @@ type trap struct {
 	sprung  chan struct{}
 }
 
-func noFaults() faults { return faults{left: [2]int{unlimited, unlimited}, requests: unlimited} }
+func noFaults() faults { return faults{left: [2]int{unlimited, unlimited}} }
 
 // Delay holds back the bytes of a direction, each for d from its arrival. Their number is not limited: it is the
 // latency of a line, not a slow one.
@@ -66,10 +65,6 @@ func (p *FaultProxy) Drop(dir Direction) { p.DropAfter(dir, 0) }
 func (p *FaultProxy) DropAfter(dir Direction, n int) {
 	p.change(func(f *faults) { f.left[dir] = n })
 }
-
-// CloseAfterRequests lets every connection, counted from its beginning, send k requests; the next one is not forwarded
-// and closes the connection. What is written together passes as a whole if its first request may.
-func (p *FaultProxy) CloseAfterRequests(k int) { p.change(func(f *faults) { f.requests = k }) }
 
 // Trap waits for the next request of a command, such as EVALSHA, or of any if command is empty, and acts on it once.
 // The channel is closed when it has: after SwallowReply, ResetAfter and CloseAfter, Redis has then executed the

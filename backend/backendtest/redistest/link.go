@@ -16,10 +16,9 @@ type link struct {
 	once   sync.Once
 
 	// Guarded by proxy.mu.
-	scanner  scanner
-	requests int
-	mute     [2]bool // the direction has lost bytes
-	sprung   *trap   // its action waits for the reply
+	scanner scanner
+	mute    [2]bool // the direction has lost bytes
+	sprung  *trap   // its action waits for the reply
 }
 
 // chunk is data on its way.
@@ -127,19 +126,13 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 	return c
 }
 
-// judgeRequests springs traps and ends links that have sent enough.
+// judgeRequests springs traps.
 func (l *link) judgeRequests(data []byte) {
 	p := l.proxy
 	commands := l.scanner.scan(data)
-	before := l.requests
-	l.requests += len(commands)
 	p.counts.Requests += len(commands)
 	for _, command := range commands {
 		p.requests[command]++
-	}
-	if limit := p.faults.requests; limit != unlimited && len(commands) > 0 && before >= limit {
-		l.refuse(hangUp)
-		return
 	}
 	if l.mute[Requests] || l.sprung != nil {
 		return // Redis hears nothing, or its answer has been decided about

@@ -9,7 +9,7 @@ import (
 // Option changes how servers are started. An option of a set holds for each of its servers.
 type Option func(*settings)
 
-// WithTLS lets servers talk TLS only, with clients whose certificate their CA has signed. Server.TLS has the files.
+// WithTLS lets single servers and rings talk TLS only, with clients that show their certificate. Server.TLS has the files.
 func WithTLS() Option { return func(s *settings) { s.tls = true } }
 
 // WithACL adds a user with the given rules, such as "~weir:*" and "+get". The default user is then off, unless
@@ -45,10 +45,14 @@ func WithEnvironment(variables ...string) Option {
 // WithRelease starts another server than the one on PATH: one of Releases.
 func WithRelease(name string) Option { return func(s *settings) { s.release = name } }
 
+// WithoutReplicas lets a cluster have primaries only, where nobody is to fail over. It changes nothing elsewhere.
+func WithoutReplicas() Option { return func(s *settings) { s.alone = true } }
+
 // settings say what servers have in common.
 type settings struct {
 	tls, socket, cluster       bool
 	sentinel                   bool   // not a store but a sentinel
+	alone                      bool   // of a cluster, no replicas
 	release                    string // "" for the server on PATH
 	password, sentinelPassword string
 	users, lines, environment  []string
@@ -89,9 +93,8 @@ func (s settings) config(port int, socket string) string {
 	lines := []string{"bind 127.0.0.1"}
 	if s.tls {
 		c := s.certificates
-		lines = append(lines, "port 0", fmt.Sprint("tls-port ", port), "tls-cert-file "+quote(c.serverCert),
-			"tls-key-file "+quote(c.serverKey), "tls-ca-cert-file "+quote(c.CA), "tls-auth-clients yes",
-			"tls-replication yes", "tls-cluster yes")
+		lines = append(lines, "port 0", fmt.Sprint("tls-port ", port), "tls-cert-file "+quote(c.Cert),
+			"tls-key-file "+quote(c.Key), "tls-ca-cert-file "+quote(c.CA), "tls-auth-clients yes")
 	} else {
 		lines = append(lines, fmt.Sprint("port ", port))
 	}

@@ -1,4 +1,4 @@
-package redistest_test
+package redistest
 
 import (
 	"bufio"
@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // wire is a connection without a client's cleverness: it repeats nothing and asks nothing on its own.
@@ -54,233 +54,154 @@ func (w wire) reply(within time.Duration) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-func (w wire) wantReply(t *testing.T, request, want string) {
+func (w wire) want(t *testing.T, request, want string) {
 	t.Helper()
 	w.send(t, request)
-	if got, err := w.reply(hang); err != nil || got != want {
+	if got, err := w.reply(process.Hang); err != nil || got != want {
 		t.Errorf("%s is answered %q, %v, want %q", request, got, err, want)
 	}
 }
 
-// wantCount wants Redis to have counted n hits, or to be about to.
-func wantCount(t *testing.T, s *redistest.Server, n string) {
-	t.Helper()
-	for deadline := time.Now().Add(hang); ; time.Sleep(5 * time.Millisecond) {
-		got := s.Client().Get(ctx, "n").Val()
-		if got == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Redis has counted %q, want %q", got, n)
-		}
-	}
-}
+// briefly is how long a test waits for what must not come.
+const briefly = 50 * time.Millisecond
 
-func TestProxyWithoutFaultsOnlyCounts(t *testing.T) {
+// Through a proxy with each fault, one more than 1 is counted: what Redis has counted, and what the client sees.
+func TestAFaultDoesWhatItSays(t *testing.T) {
 	t.Parallel()
-	s := redistest.Single(t, redistest.WithUnixSocket())
-	for _, target := range []string{s.Addr, s.Socket} {
-		p := redistest.Proxy(t, target)
-		c := client(t, &redis.Options{Addr: p.Addr})
-		must(t, c.Del(ctx, "n").Err())
-		for range 10 {
-			must(t, c.Incr(ctx, "n").Err())
-		}
-		wantCount(t, s, "10")
-		value := strings.Repeat("v", 1<<20)
-		must(t, c.Set(ctx, "k", value, 0).Err())
-		if got := c.Get(ctx, "k").Val(); got != value {
-			t.Errorf("a value of 1 MiB comes back with %d bytes", len(got))
-		}
-		counts := p.Counts()
-		if counts.Connections != 1 || counts.Open != 1 || counts.RequestBytes < 1<<20 || counts.ReplyBytes < 1<<20 {
-			t.Errorf("the proxy has counted %+v", counts)
-		}
-		if p.Requests("incr") != 10 || p.Requests("SET") != 1 || counts.Requests < 13 {
-			t.Errorf("the proxy has counted %d INCR and %d SET among %d, want 10, 1 and more than both",
-				p.Requests("incr"), p.Requests("SET"), counts.Requests)
-		}
-	}
-}
-
-func TestTrapSaysWhetherRedisHasCounted(t *testing.T) {
-	t.Parallel()
-	timeout := func(err error) bool { var n net.Error; return errors.As(err, &n) && n.Timeout() }
-	wasReset := func(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
-	closed := func(err error) bool { return err == io.EOF }
-	for _, c := range []struct {
-		name   string
-		action redistest.Action
-		want   string
-		err    func(error) bool
+	nothing, wasReset := os.ErrDeadlineExceeded, syscall.ECONNRESET
+	for name, c := range map[string]struct {
+		trap  Action
+		fault func(*FaultProxy) // nil: the trap
+		count string
+		sees  error
 	}{
-		{"reset before", redistest.ResetBefore, "1", wasReset},
-		{"close before", redistest.CloseBefore, "1", closed},
-		{"swallow the reply", redistest.SwallowReply, "2", timeout},
-		{"reset after", redistest.ResetAfter, "2", wasReset},
-		{"close after", redistest.CloseAfter, "2", closed},
+		"reset-before":          {ResetBefore, nil, "1", wasReset},
+		"close-before":          {CloseBefore, nil, "1", io.EOF},
+		"swallow-the-reply":     {SwallowReply, nil, "2", nothing},
+		"reset-after":           {ResetAfter, nil, "2", wasReset},
+		"close-after":           {CloseAfter, nil, "2", io.EOF},
+		"drop-requests":         {0, func(p *FaultProxy) { p.Drop(Requests) }, "1", nothing},
+		"drop-replies":          {0, func(p *FaultProxy) { p.Drop(Replies) }, "2", nothing},
+		"the-tail-of-a-reply":   {0, func(p *FaultProxy) { p.DropAfter(Replies, 1) }, "2", nothing},
+		"the-tail-of-a-request": {0, func(p *FaultProxy) { p.DropAfter(Requests, 20) }, "1", nothing},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := redistest.Single(t)
-			p := redistest.Proxy(t, s.Addr)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := Shared(t, "single").Servers[0]
+			p := Proxy(t, s.Addr)
 			w := dial(t, p.Addr)
-			sprung := p.Trap("INCR", c.action)
-			w.wantReply(t, "SET n 1", "+OK")
-			w.send(t, "INCR n")
-			await(t, "the trap springs", sprung)
-			wantCount(t, s, c.want)
-			within := hang
-			if c.action == redistest.SwallowReply {
-				within = 100 * time.Millisecond // nothing comes, however long it is waited for
+			w.want(t, "SET "+name+" 1", "+OK")
+			sprung := make(<-chan struct{})
+			if c.fault == nil {
+				sprung = p.Trap("INCR", c.trap)
+			} else {
+				c.fault(p)
 			}
-			if _, err := w.reply(within); !c.err(err) {
-				t.Errorf("the client sees %v", err)
+			w.send(t, "INCR "+name)
+			if c.fault == nil {
+				<-sprung
 			}
-			dial(t, p.Addr).wantReply(t, "PING", "+PONG") // a trap springs once
+			within := process.Hang
+			if c.sees == nothing {
+				within = briefly
+			}
+			if got, err := w.reply(within); !errors.Is(err, c.sees) {
+				t.Errorf("the client sees %q, %v, want %v", got, err, c.sees)
+			}
+			process.Eventually(t, "Redis has counted "+c.count, func() error {
+				if got := s.client.Get(ctx, name).Val(); got != c.count {
+					return fmt.Errorf("it has counted %s", got)
+				}
+				return nil
+			})
+			p.Heal()
+			if _, err := io.WriteString(w, "*1\r\n$4\r\nPING\r\n"); err == nil {
+				if got, err := w.reply(briefly); err == nil {
+					t.Errorf("a connection that has lost bytes goes on with %q: it may be taken for another answer", got)
+				}
+			}
+			dial(t, p.Addr).want(t, "PING", "+PONG")
 		})
 	}
 }
 
-func await(t *testing.T, promise string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(hang):
-		t.Fatalf("not within %v: %s", hang, promise)
-	}
-}
-
-func TestDelayIsALatencyEachWay(t *testing.T) {
+func TestAProxyCountsAndDelaysAndGoesAway(t *testing.T) {
 	t.Parallel()
-	p := redistest.Proxy(t, redistest.Single(t).Addr)
+	next := Single(t)
+	p := Proxy(t, Shared(t, "single").Servers[0].Addr)
 	w := dial(t, p.Addr)
-	w.wantReply(t, "PING", "+PONG")
-	p.Delay(redistest.Requests, 30*time.Millisecond)
-	p.Delay(redistest.Replies, 20*time.Millisecond)
+	p.Delay(Requests, briefly)
+	p.Drip(Replies, time.Millisecond)
 	began := time.Now()
-	for range 5 {
-		w.send(t, "PING")
-	}
-	for range 5 {
-		if got, err := w.reply(hang); got != "+PONG" {
-			t.Fatalf("a late reply is %q, %v, want +PONG", got, err)
+	w.send(t, "INCR counted", "INCR counted")
+	for _, want := range []string{":1", ":2"} {
+		if got, err := w.reply(process.Hang); got != want {
+			t.Errorf("a late reply is %q, %v, want %s", got, err, want)
 		}
 	}
-	took := time.Since(began)
-	t.Logf("5 requests together took %v", took)
-	if took < 50*time.Millisecond {
-		t.Errorf("with 50 ms of latency, replies have come after %v", took)
+	if took := time.Since(began); took < briefly {
+		t.Errorf("with %v of latency, replies have come after %v", briefly, took)
 	}
 	p.Heal()
-	w.wantReply(t, "PING", "+PONG")
-}
-
-func TestDropLosesOneDirection(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		drop    func(*redistest.FaultProxy)
-		counted string
-	}{
-		{"requests", func(p *redistest.FaultProxy) { p.Drop(redistest.Requests) }, "1"},
-		{"replies", func(p *redistest.FaultProxy) { p.Drop(redistest.Replies) }, "2"},
-		{"the tail of a reply", func(p *redistest.FaultProxy) { p.DropAfter(redistest.Replies, 1) }, "2"},
-		{"the tail of a request", func(p *redistest.FaultProxy) { p.DropAfter(redistest.Requests, 20) }, "1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := redistest.Single(t)
-			p := redistest.Proxy(t, s.Addr)
-			mute := dial(t, p.Addr)
-			mute.wantReply(t, "SET n 1", "+OK")
-			c.drop(p)
-			mute.send(t, "INCR n")
-			if got, err := mute.reply(100 * time.Millisecond); err == nil {
-				t.Errorf("the reply %q has not been lost", got)
-			}
-			wantCount(t, s, c.counted)
-			p.Heal()
-			dial(t, p.Addr).wantReply(t, "PING", "+PONG")
-			mute.send(t, "PING")
-			if got, err := mute.reply(100 * time.Millisecond); err == nil {
-				t.Errorf("a connection that has lost bytes goes on with %q: it may be taken for another answer", got)
-			}
-		})
+	if n := p.Counts(); p.Requests("incr") != 2 || n.Requests != 2 || n.Connections != 1 || n.Open != 1 || n.ReplyBytes != 8 {
+		t.Errorf("the proxy has counted %d INCR among %+v, want 2, 1 connection that is open, and 8 bytes of replies",
+			p.Requests("incr"), n)
 	}
-}
-
-func TestResetAllRefuseAndAccept(t *testing.T) {
-	t.Parallel()
-	p := redistest.Proxy(t, redistest.Single(t).Addr)
-	w := dial(t, p.Addr)
-	w.wantReply(t, "PING", "+PONG")
-	p.Refuse()
 	p.Refuse()
 	if _, err := net.Dial("tcp", p.Addr); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a new connection gets %v, want that it is refused", err)
 	}
-	w.wantReply(t, "PING", "+PONG")
+	w.want(t, "PING", "+PONG")
 	p.ResetAll()
-	if _, err := w.reply(hang); !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := w.reply(process.Hang); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("an open connection gets %v, want a reset", err)
 	}
+	p.Redirect(next.Addr)
 	p.Accept(t)
-	p.Accept(t)
-	dial(t, p.Addr).wantReply(t, "PING", "+PONG")
+	w = dial(t, p.Addr)
+	w.want(t, "INCR counted", ":1") // the next server has counted nothing yet
+	next.Kill()
+	if _, err := w.reply(process.Hang); err != io.EOF {
+		t.Errorf("a connection to a dead Redis gets %v, want its end", err)
+	}
 }
 
-func TestConnectionEndsAfterSomeRequests(t *testing.T) {
+func TestABlackHoleSwallowsConnectionsAndAnswersUntilItIsRestored(t *testing.T) {
 	t.Parallel()
-	s := redistest.Single(t)
-	p := redistest.Proxy(t, s.Addr)
-	p.CloseAfterRequests(2)
-	w := dial(t, p.Addr)
-	w.wantReply(t, "INCR n", ":1")
-	w.wantReply(t, "INCR n", ":2")
-	w.send(t, "INCR n")
-	if got, err := w.reply(hang); err == nil {
-		t.Errorf("the third request is answered %q, want that the connection ends", got)
+	far := FarProxy(t, Shared(t, "single").Servers[0].Addr)
+	c := dial(t, far.Addr)
+	c.want(t, "PING", "+PONG")
+	far.BlackHole(t)
+	c.send(t, "SET k v")
+	if got, err := c.reply(briefly); err == nil {
+		t.Errorf("out of the black hole comes %q", got)
 	}
-	wantCount(t, s, "2")
-	together := dial(t, p.Addr)
-	together.send(t, "INCR n", "INCR n", "INCR n")
-	for _, want := range []string{":3", ":4", ":5"} {
-		if got, err := together.reply(hang); got != want {
-			t.Errorf("of three requests in one write, one is answered %q, %v, want %s", got, err, want)
+	if c, err := net.DialTimeout("tcp", far.Addr, briefly); err == nil && far.Real {
+		c.Close()
+		t.Error("a new connection into the black hole is opened")
+	}
+	far.Restore(t)
+	dial(t, far.Addr).want(t, "PING", "+PONG")
+}
+
+func TestTheScannerFindsCommandsHoweverTheyArrive(t *testing.T) {
+	for promise, c := range map[string]struct {
+		sent   string
+		want   []string
+		opaque bool
+	}{
+		"a pipeline": {"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nping\r\n", []string{"GET", "PING"}, false},
+		"an argument that looks like a command": {
+			"*3\r\n$3\r\nSET\r\n$10\r\n*1\r\n$4\r\nPI\r\n$0\r\n\r\n*1\r\n$4\r\nPING\r\n", []string{"SET", "PING"}, false},
+		"no protocol": {"PING\r\n*1\r\n$4\r\nPING\r\n", nil, true},
+		"no lines":    {strings.Repeat("\x16", 100), nil, true},
+	} {
+		for at := range c.sent {
+			var s scanner
+			got := append(s.scan([]byte(c.sent[:at])), s.scan([]byte(c.sent[at:]))...)
+			if !slices.Equal(got, c.want) || s.opaque != c.opaque {
+				t.Errorf("%s cut at %d: %q, opaque %v, want %q and %v", promise, at, got, s.opaque, c.want, c.opaque)
+			}
 		}
 	}
-	wantCount(t, s, "5")
-}
-
-func TestProxyResetsClientsOfADeadRedis(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	p := redistest.Proxy(t, s.Addr)
-	w := dial(t, p.Addr)
-	w.wantReply(t, "PING", "+PONG")
-	s.Kill()
-	if _, err := w.reply(hang); err != io.EOF {
-		t.Errorf("an open connection gets %v, want its end", err)
-	}
-	c, err := net.Dial("tcp", p.Addr)
-	if err == nil {
-		defer c.Close()
-		_, err = c.Read(make([]byte, 1))
-	}
-	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("a new connection gets %v, want a reset", err)
-	}
-}
-
-func TestTrapSpringsOnTLS(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t, redistest.WithTLS())
-	p := redistest.Proxy(t, s.Addr)
-	c := client(t, &redis.Options{Addr: p.Addr, TLSConfig: s.TLS.Client(), PoolSize: 1})
-	must(t, c.Ping(ctx).Err())
-	sprung := p.Trap("", redistest.ResetAfter)
-	if err := c.Incr(ctx, "n").Err(); err == nil {
-		t.Error("a request through a reset connection is answered")
-	}
-	await(t, "the trap springs", sprung)
-	wantCount(t, s, "1")
 }

@@ -3,7 +3,7 @@
 // PATH, else a valkey-server, and fails without either.
 //
 // Single, Sentinel, Cluster, Ring and Proxy give what lasts until its test ends, and show what the processes printed if
-// it failed. The functions named Start do the same for a whole package: its TestMain starts once and closes at the end.
+// it failed. Shared gives servers that all tests of a package share, and Run, in its TestMain, ends them.
 // Processes listen on free ports of 127.0.0.1 and keep nothing on disk unless asked to. On Linux they die with the
 // process of the tests, however that ends. All methods may be called from many goroutines at once, but for those that
 // change a set of servers (Failover, MigrateSlot and their like): one of these at a time.
@@ -17,11 +17,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 const (
-	// agreeTime bounds the time until servers agree with each other.
-	agreeTime = 2 * time.Minute
 	// askTime bounds one attempt of those that await makes: a server that is gone must not use up the time for all.
 	askTime = 2 * time.Second
 	// patience bounds what is asked once.
@@ -69,7 +69,7 @@ func all(n int, f func(i int) error) error {
 
 // await polls until check is content.
 func await(promise string, check func(context.Context) error) error {
-	deadline := time.Now().Add(agreeTime)
+	deadline := time.Now().Add(process.Hang)
 	for {
 		last := time.Now().After(deadline)
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
@@ -79,7 +79,7 @@ func await(promise string, check func(context.Context) error) error {
 			return nil
 		}
 		if last {
-			return fmt.Errorf("not within %v: %s: %w", agreeTime, promise, err)
+			return fmt.Errorf("not within %v: %s: %w", process.Hang, promise, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

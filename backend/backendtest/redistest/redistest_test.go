@@ -1,89 +1,126 @@
-package redistest_test
+package redistest
 
 import (
+	"context"
 	"fmt"
-	"runtime"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// hang bounds what would otherwise hold up the tests for ever. Nothing on a busy machine takes a part of it.
-const hang = time.Minute
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// recorder is a test within a test: it keeps what it was told instead of failing.
-type recorder struct {
-	testing.TB
-	failed   bool
-	told     []string
-	cleanups []func()
-}
+var ctx = context.Background()
 
-func (r *recorder) Helper()          {}
-func (r *recorder) Failed() bool     { return r.failed }
-func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Log(args ...any)  { r.told = append(r.told, fmt.Sprint(args...)) }
-
-func (r *recorder) Fatal(args ...any) {
-	r.failed = true
-	r.Log(args...)
-	runtime.Goexit()
-}
-
-// run runs a test and its cleanups, and gives what it told.
-func (r *recorder) run(test func(testing.TB)) string {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			for len(r.cleanups) > 0 {
-				last := len(r.cleanups) - 1
-				f := r.cleanups[last]
-				r.cleanups = r.cleanups[:last]
-				f()
-			}
-		}()
-		test(r)
-	}()
-	<-done
-	return strings.Join(r.told, "\n")
-}
-
-func TestMissingRedisFailsWithTheWayOut(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	r := recorder{TB: t}
-	told := r.run(func(t testing.TB) { redistest.Single(t) })
-	if want := "redis-server is not on PATH: run make tools"; !r.failed || told != want {
-		t.Errorf("without Redis a test fails: %v, and says %q, want true and %q", r.failed, told, want)
-	}
-}
-
-func TestFailedTestShowsWhatRedisPrinted(t *testing.T) {
-	for _, failed := range []bool{true, false} {
-		r := recorder{TB: t}
-		var s *redistest.Server
-		told := r.run(func(t testing.TB) {
-			s = redistest.Single(t)
-			r.failed = failed
-		})
-		if shown := strings.Contains(told, "Ready to accept connections"); shown != failed {
-			t.Errorf("when the test failed is %v, the log is shown: %v; it told %q", failed, shown, told)
-		}
-		if s.Running() {
-			t.Error("the server outlives its test")
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-func TestBadConfigurationIsAnError(t *testing.T) {
-	s, err := redistest.StartSingle(t.TempDir(), redistest.WithConfig("no-such-directive 1"))
-	if err == nil {
-		s.Close()
-		t.Fatal("a server with a wrong configuration starts")
+// orphanMaker is the variable that makes this test binary start a server and wait to be killed.
+const orphanMaker = "REDISTEST_ORPHAN"
+
+func TestNoServerOutlivesItsTests(t *testing.T) {
+	if dir := os.Getenv(orphanMaker); dir != "" {
+		s, err := StartSingle(dir)
+		must(t, err)
+		fmt.Printf("started at %s\n", s.Addr)
+		select {}
 	}
-	if !strings.Contains(err.Error(), "no-such-directive") {
-		t.Errorf("the error does not show what Redis said: %v", err)
+	tests := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	tests.Env = append(os.Environ(), orphanMaker+"="+t.TempDir(), "TMPDIR="+t.TempDir())
+	run, err := process.Launch("a test", tests, new(process.Output), "started at 127.0.0.1:")
+	must(t, err)
+	_, rest, _ := strings.Cut(run.Log.String(), "started at ")
+	server := redis.NewClient(&redis.Options{Addr: strings.Fields(rest)[0], MaxRetries: -1})
+	defer server.Close()
+	must(t, server.Ping(ctx).Err())
+	run.Kill()
+	process.Eventually(t, "the server ends with its tests, else they pile up on whoever stops tests", func() error {
+		if err := server.Ping(ctx).Err(); err == nil {
+			return fmt.Errorf("it answers")
+		}
+		return nil
+	})
+}
+
+func TestAReleaseIsWhatItsNameSays(t *testing.T) {
+	t.Parallel()
+	releases := Releases(t)
+	if len(releases) == 0 {
+		t.Error("there is no release to test on: tests over them would prove nothing")
+	}
+	for _, release := range releases {
+		info, err := Single(t, WithRelease(release)).Info(ctx, "server")
+		must(t, err)
+		product, version, _ := strings.Cut(release, "-")
+		if release == "" {
+			product = "redis" // which a Valkey says, too
+		}
+		if got := info[product+"_version"]; got == "" || version != "" && !strings.HasPrefix(got, version+".") {
+			t.Errorf("the server of %s says that its version is %q", release, got)
+		}
+	}
+}
+
+func TestAFailoverOfSentinelsLeavesAReplica(t *testing.T) {
+	t.Parallel()
+	set := Sentinel(t)
+	old := set.Primary(t)
+	if next := set.Failover(t); next == old || set.Primary(t) != next {
+		t.Errorf("after a failover from %s the primary is %s", old.Addr, next.Addr)
+	}
+	if err := old.Client().Set(ctx, "k", "w", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
+		t.Errorf("the old primary answers a write with %v, want READONLY", err)
+	}
+}
+
+func TestAClusterMovesASlotStepByStepAndFailsOver(t *testing.T) {
+	t.Parallel()
+	c := Cluster(t)
+	keys := []string{"{user}:0", "{user}:1", "{user}:2", "{user}:3", "{user}:4"}
+	from := c.NodeOf(t, keys[0])
+	for _, key := range keys {
+		must(t, from.Client().Set(ctx, key, "v", 0).Err())
+	}
+	all := c.Primaries(t)
+	to := all[slices.IndexFunc(all, func(s *Server) bool { return s != from })]
+	firstWord := func(err error) string {
+		if err == nil || err == redis.Nil {
+			return "OK"
+		}
+		word, _, _ := strings.Cut(err.Error(), " ")
+		return word
+	}
+	var got []string
+	c.MigrateSlot(t, c.SlotOf(t, keys[0]), from, to, func(phase Phase) {
+		answers := make(map[string]int)
+		for _, key := range keys {
+			answers[firstWord(from.Client().Get(ctx, key).Err())]++
+		}
+		got = append(got, fmt.Sprintf("%s: %v, all %s, a new one %s", phase, answers,
+			firstWord(from.Client().MGet(ctx, keys...).Err()), firstWord(from.Client().Get(ctx, "{user}:new").Err())))
+	})
+	if want := []string{
+		"migrating: map[OK:5], all OK, a new one ASK",
+		"half moved: map[ASK:2 OK:3], all TRYAGAIN, a new one ASK",
+		"all moved: map[ASK:5], all ASK, a new one ASK",
+		"done: map[MOVED:5], all MOVED, a new one MOVED",
+	}; !slices.Equal(got, want) {
+		t.Errorf("the old owner answers in each phase\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	planned := c.Failover(t, to)
+	if got := c.NodeOf(t, keys[0]); planned == to || got != planned {
+		t.Errorf("after a failover of %s, %s has its slots and %s was said to", to.Addr, got.Addr, planned.Addr)
 	}
 }

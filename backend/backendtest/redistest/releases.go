@@ -1,14 +1,12 @@
 package redistest
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // Releases returns the servers that weir is tested on beside the one on PATH, for WithRelease: the oldest Redis that it
@@ -24,41 +22,12 @@ func Releases(t testing.TB) []string {
 	return []string{"redis-6.2", "valkey-9.1"}
 }
 
-// findBinary finds the server of a release, or without one that on PATH: rather Redis, as Debian has it, than Valkey.
+// findBinary finds the server of a release, which make tools puts into .tools, or without one that on PATH: rather
+// Redis, as Debian has it, than Valkey.
 func findBinary(release string) (string, error) {
-	if release != "" {
-		return findRelease(release)
-	}
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if binary, err := exec.LookPath(name); err == nil {
-			return binary, nil
-		}
-	}
-	return "", errors.New("redis-server is not on PATH: run make tools")
-}
-
-// findRelease looks into .tools, which is beside the go.mod above the working directory.
-func findRelease(release string) (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for !exists(filepath.Join(dir, "go.mod")) {
-		above := filepath.Dir(dir)
-		if above == dir {
-			return "", fmt.Errorf("looking for the server of %s: no go.mod above the working directory", release)
-		}
-		dir = above
+	if release == "" {
+		return process.FindTool("redis-server", "valkey-server")
 	}
 	product, _, _ := strings.Cut(release, "-")
-	binary := filepath.Join(dir, ".tools", release, product+"-server")
-	if !exists(binary) {
-		return "", fmt.Errorf("%s is not there: run make tools", binary)
-	}
-	return binary, nil
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
+	return process.FindTool(filepath.Join(release, product+"-server"))
 }

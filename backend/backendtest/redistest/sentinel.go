@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SentinelSet is a primary with a replica, watched by three sentinels. They call a server down after a second, and talk
-// to each other more often than usual: a failover takes one to three seconds.
+// SentinelSet is a primary with a replica, watched by three sentinels. They call a server down after three seconds, and
+// talk to each other more often than usual: a failover that is asked for takes about two.
 type SentinelSet struct {
 	Master    string    // the name that sentinels are asked for
 	Nodes     []*Server // two; the first is the primary in the beginning
@@ -113,11 +113,7 @@ func (set *SentinelSet) Primary(t testing.TB) *Server {
 func (set *SentinelSet) Await(t testing.TB) *Server {
 	t.Helper()
 	primary := set.Primary(t)
-	for _, node := range servers(set.Nodes).awake() {
-		if node != primary {
-			mustAwait(t, "the replica follows the primary", node.linked)
-		}
-	}
+	mustAwait(t, "the replica follows the primary", func(ctx context.Context) error { return set.followed(ctx, primary) })
 	return primary
 }
 
@@ -129,23 +125,35 @@ func (set *SentinelSet) AwaitFailover(t testing.TB, from *Server) *Server {
 
 // Failover lets the sentinels make the replica the primary, although the primary is well. It returns the new primary
 // once all sentinels name it and the old one, which takes writes for about a second longer, has become its replica.
-func (set *SentinelSet) Failover(t testing.TB) *Server {
+// They may have to be asked again: they give up when they have not heard of the replica lately, and one that has not
+// heard of the new primary for a second makes it a replica again.
+func (set *SentinelSet) Failover(t testing.TB) (next *Server) {
 	t.Helper()
 	old := set.Await(t)
-	mustAwait(t, "the sentinels replace the primary", func(ctx context.Context) error {
-		sentinel := servers(set.Sentinels).awake()[0]
-		addr, err := set.ask(ctx, sentinel)
-		if err != nil || addr != old.Addr {
-			return err // under way, or done
+	mustAwait(t, "the sentinels replace the primary", func(ctx context.Context) (err error) {
+		if next, err = set.named(ctx); err != nil {
+			return err
 		}
-		// They give up when they have not heard of the replica lately, so they may have to be asked again.
+		if next != old {
+			return set.followed(ctx, next)
+		}
+		sentinel := servers(set.Sentinels).awake()[0]
 		if err := sentinel.client.Do(ctx, "sentinel", "failover", set.Master).Err(); err != nil {
 			return err
 		}
 		return errors.New("they have just been asked to")
 	})
-	set.AwaitFailover(t, old)
-	return set.Await(t)
+	return next
+}
+
+// followed wants the other server to have the primary's data, unless it was killed or stopped.
+func (set *SentinelSet) followed(ctx context.Context, primary *Server) error {
+	for _, node := range servers(set.Nodes).awake() {
+		if node != primary {
+			return node.linked(ctx)
+		}
+	}
+	return nil
 }
 
 func (set *SentinelSet) mustAwaitPrimary(t testing.TB, fits func(*Server) bool) *Server {
@@ -157,29 +165,36 @@ func (set *SentinelSet) mustAwaitPrimary(t testing.TB, fits func(*Server) bool) 
 	return primary
 }
 
-// awaitPrimary waits until all sentinels that can answer know each other and name one primary that fits, and it agrees.
-func (set *SentinelSet) awaitPrimary(fits func(*Server) bool) (*Server, error) {
-	var primary *Server
-	err := await("the sentinels agree on a primary", func(ctx context.Context) error {
-		named := make(map[string]bool)
-		for _, sentinel := range servers(set.Sentinels).awake() {
-			addr, err := set.ask(ctx, sentinel)
-			if err != nil {
-				return err
-			}
-			named[addr] = true
-		}
-		at := slices.IndexFunc(set.Nodes, func(s *Server) bool { return named[s.Addr] })
-		if len(named) != 1 || at < 0 || !fits(set.Nodes[at]) {
-			return fmt.Errorf("they name %v", named)
-		}
-		primary = set.Nodes[at]
-		info, err := primary.Info(ctx, "replication")
-		if err == nil && info["role"] != "master" {
-			err = fmt.Errorf("they name %s, which says that it is a %s", primary.name, info["role"])
+// awaitPrimary waits until all sentinels agree on a primary that fits.
+func (set *SentinelSet) awaitPrimary(fits func(*Server) bool) (primary *Server, err error) {
+	err = await("the sentinels agree on a primary", func(ctx context.Context) (err error) {
+		if primary, err = set.named(ctx); err == nil && !fits(primary) {
+			err = fmt.Errorf("they name %s", primary.name)
 		}
 		return err
 	})
+	return primary, err
+}
+
+// named returns the primary that all sentinels name which can answer, if they know each other and it agrees.
+func (set *SentinelSet) named(ctx context.Context) (*Server, error) {
+	names := make(map[string]bool)
+	for _, sentinel := range servers(set.Sentinels).awake() {
+		addr, err := set.ask(ctx, sentinel)
+		if err != nil {
+			return nil, err
+		}
+		names[addr] = true
+	}
+	at := slices.IndexFunc(set.Nodes, func(s *Server) bool { return names[s.Addr] })
+	if len(names) != 1 || at < 0 {
+		return nil, fmt.Errorf("they name %v", names)
+	}
+	primary := set.Nodes[at]
+	info, err := primary.Info(ctx, "replication")
+	if err == nil && info["role"] != "master" {
+		err = fmt.Errorf("they name %s, which says that it is a %s", primary.name, info["role"])
+	}
 	return primary, err
 }
 

@@ -1,25 +1,74 @@
 package redistest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
 // Types starts servers of each REDIS_TYPE, and returns the URL that names them. They end with the test.
 var Types = map[string]func(t testing.TB, options ...Option) (url string){
-	"single": func(t testing.TB, options ...Option) string { return Single(t, options...).Addr },
-	"sentinel": func(t testing.TB, options ...Option) string {
-		set := Sentinel(t, options...)
-		return set.Master + "," + strings.Join(set.Addrs(), ",")
-	},
-	"cluster": func(t testing.TB, options ...Option) string {
-		return strings.Join(Cluster(t, options...).Addrs(), ",")
-	},
-	"ring": func(t testing.TB, options ...Option) string {
-		var addrs []string
-		for _, s := range Ring(t, 3, options...) {
-			addrs = append(addrs, s.Addr)
+	"single": urlOf("single"), "sentinel": urlOf("sentinel"), "cluster": urlOf("cluster"), "ring": urlOf("ring"),
+}
+
+func urlOf(kind string) func(t testing.TB, options ...Option) string {
+	return func(t testing.TB, options ...Option) string {
+		t.Helper()
+		return keep(t, func(dir string) (*Set, error) { return StartSet(dir, kind, options...) }).URL
+	}
+}
+
+// Set is servers of one REDIS_TYPE.
+type Set struct {
+	URL      string       // as REDIS_URL names them
+	Servers  []*Server    // all that hold keys, replicas among them
+	Cluster  *ClusterSet  // nil for another type
+	Sentinel *SentinelSet // nil for another type
+
+	closer // ends all processes, and tells what they printed
+}
+
+// ringNodes is how many servers a ring of StartSet has.
+const ringNodes = 3
+
+// StartSet starts servers of a REDIS_TYPE, whose files are in dir.
+func StartSet(dir, kind string, options ...Option) (*Set, error) {
+	switch kind {
+	case "single":
+		s, err := StartSingle(dir, options...)
+		if err != nil {
+			return nil, err
 		}
-		return strings.Join(addrs, ",")
-	},
+		return &Set{URL: s.Addr, Servers: []*Server{s}, closer: s}, nil
+	case "sentinel":
+		s, err := StartSentinel(dir, options...)
+		if err != nil {
+			return nil, err
+		}
+		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s, closer: s}, nil
+	case "cluster":
+		c, err := StartCluster(dir, options...)
+		if err != nil {
+			return nil, err
+		}
+		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, closer: c}, nil
+	case "ring":
+		r, err := StartRing(dir, ringNodes, options...)
+		if err != nil {
+			return nil, err
+		}
+		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
+	}
+	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
+}
+
+// Flush empties all servers. Tests that run beside others use keys of their own instead.
+func (s *Set) Flush(t testing.TB) {
+	t.Helper()
+	for _, server := range s.Servers {
+		err := server.client.FlushAll(t.Context()).Err()
+		if err != nil && !strings.HasPrefix(err.Error(), "READONLY") { // a replica, which follows
+			t.Fatal(err)
+		}
+	}
 }
