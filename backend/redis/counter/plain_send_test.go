@@ -47,6 +47,7 @@ func answers(replies map[string]string) func(n int, command []string) string {
 }
 
 func TestWhatMayHaveCountedIsNeverSentAgain(t *testing.T) {
+	t.Parallel()
 	for name, reply := range map[string]string{
 		"no reply":              "",
 		"the connection closes": hangUp,
@@ -70,11 +71,10 @@ func TestWhatMayHaveCountedIsNeverSentAgain(t *testing.T) {
 					t.Fatalf("no check was sent within %v", ample)
 				}
 				s := plainStore(t, redis.Over(fixed{testClient(t, server.addr, ample)}, ample))
-				took, err := decide(s, deadline, "\x00a_", "\x00b_")
+				err := decide(s, deadline, "\x00a_", "\x00b_")
 				if !errors.Is(err, ErrUnavailable) {
 					t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 				}
-				inTime(t, took, deadline)
 			}
 			time.Sleep(20 * time.Millisecond) // for what should not come
 			if sent := server.count("incrby"); sent > 2 {
@@ -85,6 +85,7 @@ func TestWhatMayHaveCountedIsNeverSentAgain(t *testing.T) {
 }
 
 func TestWhatDidNotCountIsSentAgain(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		replies map[string]string
 		want    string
@@ -104,7 +105,7 @@ func TestWhatDidNotCountIsSentAgain(t *testing.T) {
 			t.Parallel()
 			server := newStub(t, answers(tc.replies))
 			s := plainStore(t, redis.Over(fixed{testClient(t, server.addr, ample)}, ample))
-			if _, err := decide(s, ample, "\x00a_"); err != nil {
+			if err := decide(s, ample, "\x00a_"); err != nil {
 				t.Errorf("%v; the replies prove that the check did not count, or that it did", err)
 			}
 			if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.want { // a breaker may send some
@@ -119,6 +120,7 @@ func TestWhatDidNotCountIsSentAgain(t *testing.T) {
 
 // In a cluster each command has its own fate: what counted is not sent after a TTL that must go elsewhere.
 func TestRedirectsOfEachCommandAreFollowed(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		code, commands string
 		want           string // of the node that is named
@@ -139,7 +141,7 @@ func TestRedirectsOfEachCommandAreFollowed(t *testing.T) {
 			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}
 			on := kinds["a command each"](testClient(t, server.addr, ample), nodes)
 			s := plainStore(t, redis.Over(on, ample))
-			if _, err := decide(s, ample, "\x00a_", "\x00b_", "\x00c_"); err != nil {
+			if err := decide(s, ample, "\x00a_", "\x00b_", "\x00c_"); err != nil {
 				t.Error(err)
 			}
 			if got, want := server.commands(), "incrby expire incrby expire incrby expire"; got != want {
@@ -157,6 +159,7 @@ func TestRedirectsOfEachCommandAreFollowed(t *testing.T) {
 
 // What a check counted too much it takes back by itself, once, and in the same call.
 func TestWhatWentTooFarIsTakenBack(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		check   backend.Check
 		replies map[string]string
