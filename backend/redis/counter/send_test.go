@@ -114,48 +114,70 @@ func decide(s *Store, timeout time.Duration, keys ...string) error {
 	return backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
 }
 
-// kinds are both ways in which checks are sent: all as one command, and a command each.
+// The forms in which checks are sent: all as one command, a command each, as to a cluster, and an INCRBY and an EXPIRE.
+const together, apiece, inPlain = "one command", "a command each", "plain keys"
+
+// kinds are the topologies of both forms of the script.
 var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Client) redis.Topology{
-	"one command": func(c *goredis.Client, _ map[string]*goredis.Client) redis.Topology { return fixed{c} },
-	"a command each": func(c *goredis.Client, nodes map[string]*goredis.Client) redis.Topology {
+	together: func(c *goredis.Client, _ map[string]*goredis.Client) redis.Topology { return fixed{c} },
+	apiece: func(c *goredis.Client, nodes map[string]*goredis.Client) redis.Topology {
 		return &slots{fixed: fixed{c}, nodes: nodes}
 	},
 }
 
+// sentAs is a store that sends checks in a form, the keys a and b among them, and the command that counts.
+func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, a, b, command string) {
+	t.Helper()
+	if form == inPlain {
+		return plainStore(t, redis.Over(fixed{client}, ample)), "\x00a_", "\x00b_", "incrby"
+	}
+	return testStore(t, kinds[form](client, nil), ample), "a", "b", "evalsha"
+}
+
 func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 	t.Parallel()
-	for name, reply := range map[string]string{
-		"no reply":               "",
-		"the connection closes":  hangUp,
-		"the connection resets":  reset,
-		"half a reply":           "*2\r\n$1\r\n",
-		"no reply of the script": "$1\r\n1\r\n",
-		"too many answers":       "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n",
-		"an error of the script": "-ERR Error running script\r\n",
-		"a script that was cut":  "-UNKILLABLE\r\n",
-		"out of memory":          "-OOM command not allowed\r\n",
-		"not allowed":            "-NOPERM no permissions\r\n",
+	for name, tc := range map[string]struct {
+		reply string
+		forms []string
+	}{
+		"no reply":               {"", []string{together, apiece, inPlain}},
+		"the connection closes":  {hangUp, []string{together, apiece, inPlain}},
+		"the connection resets":  {reset, []string{together, apiece, inPlain}},
+		"out of memory":          {"-OOM command not allowed\r\n", []string{together, apiece, inPlain}},
+		"not allowed":            {"-NOPERM no permissions\r\n", []string{together, apiece, inPlain}},
+		"half a reply":           {"*2\r\n$1\r\n", []string{together, apiece}},
+		"no reply of the script": {"$1\r\n1\r\n", []string{together, apiece}},
+		"too many answers":       {"*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", []string{together, apiece}},
+		"an error of the script": {"-ERR Error running script\r\n", []string{together, apiece}},
+		"a script that was cut":  {"-UNKILLABLE\r\n", []string{together, apiece}},
+		"half a number":          {":1", []string{inPlain}},
+		"no number":              {"-ERR value is not an integer or out of range\r\n", []string{inPlain}},
+		"another type":           {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", []string{inPlain}},
 	} {
-		for kind, on := range kinds {
-			t.Run(name+", "+kind, func(t *testing.T) {
+		for _, form := range tc.forms {
+			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
-				server := newStub(t, func(int, []string) string { return reply })
+				server := newStub(t, func(_ int, command []string) string {
+					if strings.ToLower(command[0]) == "expire" {
+						return ":1\r\n"
+					}
+					return tc.reply
+				})
+				sent := func() int { return server.count("evalsha") + server.count("incrby") }
 				// On a busy machine a caller may leave before its check is sent: then another one comes, with more time, and to
 				// another store, as the last one may have found the server too slow to be asked.
-				for deadline := 100 * time.Millisecond; server.count("evalsha") == 0; deadline *= 2 {
+				for deadline := 100 * time.Millisecond; sent() == 0; deadline *= 2 {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
 					}
-					s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-					err := decide(s, deadline, "a", "b")
-					if !errors.Is(err, ErrUnavailable) {
+					s, a, b, _ := sentAs(t, form, testClient(t, server.addr, ample))
+					if err := decide(s, deadline, a, b); !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 					}
 				}
 				time.Sleep(20 * time.Millisecond) // for what should not come
-				sent := server.count("evalsha")
-				if want := map[string]int{"one command": 1, "a command each": 2}[kind]; sent > want {
-					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent, want)
+				if want := map[string]int{together: 1, apiece: 2, inPlain: 2}[form]; sent() > want {
+					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent(), want)
 				}
 			})
 		}
@@ -164,39 +186,46 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 
 func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reply string
-		want  string // what the server is asked off cluster
-	}{
-		"the script is unknown":  {"-NOSCRIPT No matching script.\r\n", "evalsha script evalsha"},
-		"the slot is moving":     {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "evalsha evalsha"},
-		"the cluster is down":    {"-CLUSTERDOWN The cluster is down\r\n", "evalsha evalsha"},
-		"the server is loading":  {"-LOADING Redis is loading the dataset in memory\r\n", "evalsha evalsha"},
-		"a replica on its own":   {"-MASTERDOWN Link with MASTER is down\r\n", "evalsha evalsha"},
-		"a replica":              {"-READONLY You can't write against a read only replica.\r\n", "evalsha evalsha"},
-		"a replica, each check":  {"*1\r\n$29\r\n!READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
-		"a replica of Redis 6.2": {"*1\r\n$30\r\n!-READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
-	} {
-		for kind, on := range kinds {
-			t.Run(name+", "+kind, func(t *testing.T) {
+	type row struct {
+		replies map[string]string
+		want    string // what the server is asked
+	}
+	once := func(reply, want string) row { return row{map[string]string{"evalsha 1": reply}, want} }
+	script := map[string]row{
+		"the script is unknown":  once("-NOSCRIPT No matching script.\r\n", "evalsha script evalsha"),
+		"the slot is moving":     once("-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "evalsha evalsha"),
+		"the cluster is down":    once("-CLUSTERDOWN The cluster is down\r\n", "evalsha evalsha"),
+		"the server is loading":  once("-LOADING Redis is loading the dataset in memory\r\n", "evalsha evalsha"),
+		"a replica on its own":   once("-MASTERDOWN Link with MASTER is down\r\n", "evalsha evalsha"),
+		"a replica":              once("-READONLY You can't write against a read only replica.\r\n", "evalsha evalsha"),
+		"a replica, each check":  once("*1\r\n$29\r\n!READONLY You can't write ag.\r\n", "evalsha evalsha"),
+		"a replica of Redis 6.2": once("*1\r\n$30\r\n!-READONLY You can't write ag.\r\n", "evalsha evalsha"),
+	}
+	const readOnly = "-READONLY You can't write against a read only replica.\r\n"
+	plainKeys := map[string]row{
+		"the slot is moving":  {map[string]string{"incrby 1": "-TRYAGAIN\r\n"}, "incrby expire incrby expire"},
+		"the cluster is down": {map[string]string{"incrby 1": "-CLUSTERDOWN The cluster is down\r\n"}, "incrby expire incrby expire"},
+		"the server loads": {map[string]string{"incrby 1": "-LOADING\r\n", "expire 1": "-LOADING\r\n"},
+			"incrby expire incrby expire"},
+		"a replica": {map[string]string{"incrby 1": readOnly, "expire 1": readOnly}, "incrby expire incrby expire"},
+		"only the TTL is refused for now": {map[string]string{"expire 1": "-LOADING\r\n", "expire 2": "-TRYAGAIN\r\n"},
+			"incrby expire expire expire"},
+		"the TTL is refused for good": {map[string]string{"expire 1": "-ERR no\r\n"}, "incrby expire"},
+		"the TTL's answer is lost":    {map[string]string{"expire 1": hangUp}, "incrby expire expire"},
+	}
+	for form, rows := range map[string]map[string]row{together: script, apiece: script, inPlain: plainKeys} {
+		for name, tc := range rows {
+			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
-				server := newStub(t, func(n int, command []string) string {
-					if command[0] == "evalsha" && n == 1 {
-						return tc.reply
-					}
-					if command[0] == "evalsha" {
-						return ones(command)
-					}
-					return "+OK\r\n"
-				})
-				s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-				if err := decide(s, ample, "a"); err != nil {
-					t.Errorf("%v; the first reply proves that the check did not run, and the second answers it", err)
+				server := newStub(t, answers(tc.replies))
+				s, key, _, command := sentAs(t, form, testClient(t, server.addr, ample))
+				if err := decide(s, ample, key); err != nil {
+					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
-				if got := server.commands(); got != tc.want {
+				if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.want { // a breaker may send some
 					t.Errorf("the server was asked %q, want %q", got, tc.want)
 				}
-				if got := s.Stats(); got.Resent != 1 || got.Unavailable != 0 {
+				if got := s.Stats(); got.Unavailable != 0 || command == "evalsha" && got.Resent != 1 {
 					t.Errorf("the statistics are %+v, want one check sent again, none unavailable", got)
 				}
 			})
@@ -222,41 +251,51 @@ func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
 	}
 }
 
+// In a cluster each command has its own fate: what counted is not sent after a TTL that must go elsewhere.
 func TestRedirectsAreFollowed(t *testing.T) {
 	t.Parallel()
-	counting := func(_ int, command []string) string {
-		if command[0] == "evalsha" {
-			return "*1\r\n$1\r\n1\r\n"
-		}
-		return "+OK\r\n"
-	}
-	for code, want := range map[string]string{"MOVED": "evalsha evalsha", "ASK": "asking evalsha asking evalsha"} {
-		t.Run(code, func(t *testing.T) {
+	const three, six = "evalsha evalsha evalsha", "incrby expire incrby expire incrby expire"
+	for name, tc := range map[string]struct {
+		code      string
+		moved     []string // the commands of the first node that are
+		first     string   // all that it is asked
+		want      string   // of the node that is named
+		redirects uint64
+	}{
+		"MOVED":                    {"MOVED", []string{"evalsha 1", "evalsha 3"}, three, "evalsha evalsha", 2},
+		"ASK":                      {"ASK", []string{"evalsha 1", "evalsha 3"}, three, "asking evalsha asking evalsha", 2},
+		"plain keys, MOVED":        {"MOVED", []string{"incrby 2", "expire 2"}, six, "incrby expire", 1},
+		"plain keys, ASK":          {"ASK", []string{"incrby 2", "expire 2"}, six, "asking incrby asking expire", 1},
+		"plain keys, MOVED of TTL": {"MOVED", []string{"expire 2"}, six, "expire", 1},
+		"plain keys, ASK of TTL":   {"ASK", []string{"expire 2"}, six, "asking expire", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := newStub(t, counting)
-			server := newStub(t, func(n int, _ []string) string {
-				if n == 2 {
-					return "*1\r\n$1\r\n1\r\n"
-				}
-				return fmt.Sprintf("-%s 1234 %s\r\n", code, other.addr)
-			})
-			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}
-			on := kinds["a command each"](testClient(t, server.addr, ample), nodes)
-			s := testStore(t, on, ample)
-			if err := decide(s, ample, "a", "b", "c"); err != nil {
+			other, replies := newStub(t, answers(nil)), make(map[string]string)
+			for _, command := range tc.moved {
+				replies[command] = fmt.Sprintf("-%s 1234 %s\r\n", tc.code, other.addr)
+			}
+			server := newStub(t, answers(replies))
+			on := &slots{fixed: fixed{testClient(t, server.addr, ample)},
+				nodes: map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}}
+			s, keys := testStore(t, on, ample), []string{"a", "b", "c"}
+			if tc.first == six {
+				s, keys = plainStore(t, redis.Over(on, ample)), []string{"\x00a_", "\x00b_", "\x00c_"}
+			}
+			if err := decide(s, ample, keys...); err != nil {
 				t.Error(err)
 			}
-			if got := server.count("evalsha"); got != 3 {
-				t.Errorf("the first node was asked %d times, want 3", got)
+			if got := server.commands(); got != tc.first {
+				t.Errorf("the first node was asked %q, want %q", got, tc.first)
 			}
-			if got := other.commands(); got != want {
-				t.Errorf("the node named was asked %q, want %q", got, want)
+			if got := other.commands(); got != tc.want {
+				t.Errorf("the node named was asked %q, want %q", got, tc.want)
 			}
-			if reloads := on.(*slots).reloads; (reloads > 0) != (code == "MOVED") {
-				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", code, reloads)
+			if (on.reloads > 0) != (tc.code == "MOVED") {
+				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", tc.code, on.reloads)
 			}
-			if got := s.Stats().Redirects; got != 2 {
-				t.Errorf("the statistics tell of %d redirects, want 2", got)
+			if got := s.Stats().Redirects; got != tc.redirects {
+				t.Errorf("the statistics tell of %d redirects, want %d", got, tc.redirects)
 			}
 		})
 	}

@@ -219,7 +219,7 @@ func told(t *testing.T, c redis.Config) (*Store, *redistest.Log) {
 	t.Helper()
 	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	s, err := Open(Config{Redis: c})
+	s, err := Open(configOf(c, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
