@@ -37,7 +37,7 @@ func scriptRules() []string {
 // probeAll probes the servers of a configuration.
 func probeAll(t *testing.T, c redis.Config) (found []error) {
 	t.Helper()
-	c.Log = slog.New(slog.DiscardHandler)
+	c = configOf(c, nil).Redis
 	on, err := redis.Connect(c, rights())
 	if err != nil {
 		t.Fatal(err)
