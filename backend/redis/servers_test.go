@@ -26,8 +26,10 @@ var answer = NewScript("return {KEYS[1], ARGV[1]}")
 
 // TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
 func TestServersReachTheOwnerOfAKey(t *testing.T) {
+	t.Parallel()
 	for name, start := range redistest.Types {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var kind Type
 			if err := kind.UnmarshalText([]byte(name)); err != nil {
 				t.Fatal(err)
@@ -68,6 +70,7 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 
 // TestServersFollowASlot has a key's slot move. A script with one key that is there finds it at every phase.
 func TestServersFollowASlot(t *testing.T) {
+	t.Parallel()
 	set := redistest.Cluster(t)
 	s := connected(t, Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
 	const key = "weir:{moving}"
@@ -92,6 +95,7 @@ func TestServersFollowASlot(t *testing.T) {
 
 // TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.
 func TestServersNeverRemapARing(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.Ring(t, 2)
 	s := connected(t, Config{Type: Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond, Fixed: true})
 	if _, err := s.Do(t.Context(), At{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
@@ -109,6 +113,7 @@ func TestServersNeverRemapARing(t *testing.T) {
 }
 
 func TestServersSayThatTheTypeIsWrong(t *testing.T) {
+	t.Parallel()
 	set := redistest.Cluster(t)
 	s := connected(t, Config{URL: set.Addrs()[0]})
 	var err error

@@ -62,7 +62,9 @@ func (set *SentinelSet) start(dir string, s settings) (err error) {
 	}
 	for _, sentinel := range set.Sentinels {
 		// Before version 7 there is no such command, and everything takes its time.
-		_ = sentinel.client.Do(ctx, "sentinel", "debug", "info-period", 500, "ping-period", 400, "publish-period", 250).Err()
+		// A sentinel that stood still for two seconds would trust nothing that it knows for the next thirty: not here.
+		_ = sentinel.client.Do(ctx, "sentinel", "debug", "info-period", 500, "ping-period", 400, "publish-period", 250,
+			"tilt-trigger", 3_600_000).Err()
 	}
 	_, err = set.awaitPrimary(func(primary *Server) bool { return primary == set.Nodes[0] })
 	return err

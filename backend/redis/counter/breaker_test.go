@@ -4,9 +4,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis"
 )
 
 // event is something that a breaker is told, so long after the one before.
@@ -34,6 +31,7 @@ func pings(took time.Duration, err error) func(*breaker, time.Time) {
 var errSilent = errors.New("silence")
 
 func TestTheBreaker(t *testing.T) {
+	t.Parallel()
 	const ms = time.Millisecond
 	miss := event{patient, ends(lost, patient), serving}
 	away := event{0, ends(unreachable, 0), absent}
@@ -77,6 +75,7 @@ func TestTheBreaker(t *testing.T) {
 
 // Callers in a hurry shall not keep others from a server that is quick enough for them.
 func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
+	t.Parallel()
 	b, now := new(breaker), time.Unix(1_000_000, 0)
 	b.leaves(100*time.Millisecond, now)
 	for range 10 {
@@ -102,6 +101,7 @@ func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 }
 
 func TestPongMayComeAsLateAsAnswersMay(t *testing.T) {
+	t.Parallel()
 	for waits, want := range map[time.Duration]time.Duration{0: leastPatience, time.Second: time.Second, patient: patient} {
 		b := new(breaker)
 		b.leaves(waits, time.Unix(1, 0))
@@ -111,36 +111,27 @@ func TestPongMayComeAsLateAsAnswersMay(t *testing.T) {
 	}
 }
 
-// A hurried caller's loss alone leaves the breaker calm. The PING that it leads to may fail while patient callers are
-// answered: a server that takes no new connections, and serves those that it has.
+// A hurried caller's loss alone leaves the breaker calm, so that answers are not looked at. The PING that it leads to may
+// fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
 func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
-	s := opensAt(t, redis.Config{URL: proxy.Addr})
-	redistest.Eventually(t, "it counts", func() error { _, err := decide(s, time.Second, "key"); return err })
-	client, err := s.servers.Owner([]byte("key"))
+	client := testClient(t, "127.0.0.1:1", ample)
+	l, err := testStore(t, fixed{client}, ample).lane(client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.lane(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Drop(redistest.Replies)
 	now := time.Now()
-	l.mu.Lock()
-	l.breaker.leaves(400*time.Millisecond, now)
-	l.probed = time.Time{}
-	l.mu.Unlock()
-	l.heard(lost, now, 18*time.Millisecond, errLate)
-	for probing := true; probing; time.Sleep(10 * time.Millisecond) {
-		l.heard(answered, time.Now(), 400*time.Millisecond, nil)
-		l.mu.Lock()
-		probing = l.probing
-		away := l.breaker.condition != serving
-		l.mu.Unlock()
-		if away {
-			t.Fatal("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
-		}
+	l.learn(now, errLate, func() {
+		l.breaker.leaves(time.Hour, now)
+		l.breaker.hears(lost, now, patient, now)
+		l.probing = true // as probe does
+	})
+	l.heard(answered, now, time.Hour, nil)
+	l.learn(now, errSilent, func() {
+		l.breaker.pinged(errSilent, time.Hour, now, now)
+		l.probing = false
+	})
+	if l.breaker.condition != serving {
+		t.Error("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
 	}
 }

@@ -3,75 +3,108 @@ package counter
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
 )
 
-// A slot moves to another primary and back while it is counted in. Of its keys some are there before, others are new in
-// each phase: the old owner sends those on with ASK from the first moment.
+// A slot moves to another primary and back while it is counted in: by a script, by a function, and in keys of
+// envoyproxy/ratelimit. Of the keys some are there before, others are new in each phase: the old owner sends those on with
+// ASK from the first moment, and what makes one may be answered here and its TTL there. The node that gets the slot first
+// has no library, and the other one has lost its own, and its scripts, when the slot comes back.
 func TestASlotMovesUnderLoad(t *testing.T) {
+	t.Parallel()
 	set := redistest.Cluster(t)
-	s := storeAt(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample})
-
-	var n tally
+	c := redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample}
+	scripts, plainKeys := storeAt(t, c), plainStore(t, learnt(t, c))
+	// Without probes, which would load the library everywhere, and with keys of one slot.
+	functions := newStore(learnt(t, c), nil, newScript(), language{plain.appendKey, script.AppendArg, script.Decode})
+	defer functions.Close()
+	b := newBurden(t, "slot/a", "slot/b", "slot/c", "slot/d")
+	var byScript, ofPlain tally
 	var phase, next atomic.Int64
-	stop := keepBusy(8, func(client int) {
-		// Keys of the slot that moves, old and new, and one of another.
+	stop := sync.OnceFunc(keepBusy(9, func(client int) {
 		i := next.Add(1)
-		took, err := decide(s, ample, fmt.Sprint("slot/old", i%20),
-			fmt.Sprint("slot/new", phase.Load(), " ", i%10), fmt.Sprint("other", client))
-		n.note(t, err, took)
-	})
-	slot := set.SlotOf(t, plainKey("slot/"))
-	from := set.NodeOf(t, plainKey("slot/"))
+		switch client % 3 {
+		case 0:
+			b.call(t, functions)
+		case 1:
+			byScript.note(t, decide(scripts, ample, fmt.Sprint("slot/old", i%20),
+				fmt.Sprint("slot/new", phase.Load(), " ", i%10), fmt.Sprint("other", client)))
+		default:
+			ofPlain.note(t, decide(plainKeys, ample, fmt.Sprintf("\x00d_{slot}old_%d_", i%20),
+				fmt.Sprintf("\x00d_{slot}new_%d %d_", phase.Load(), i%500), fmt.Sprintf("\x00d_other_%d_", client)))
+		}
+	}))
+	defer stop()
+	during := func(p redistest.Phase) {
+		phase.Add(1)
+		goOn(t, fmt.Sprintf("while the slot is %q", p), 20, &b.tally, &byScript, &ofPlain)
+	}
+	during("at rest")
+	slot, from := set.SlotOf(t, plainKey("slot/")), set.NodeOf(t, plainKey("slot/"))
 	to := set.Primaries(t)[0]
 	if to == from {
 		to = set.Primaries(t)[1]
 	}
-	time.Sleep(100 * time.Millisecond)
-	during := func(p redistest.Phase) {
-		before := n.answered.Load()
-		phase.Add(1)
-		wait(t, fmt.Sprintf("calls are answered while the slot is %q", p), func() bool {
-			return n.answered.Load() > before+100
-		})
+	for _, move := range [][2]*redistest.Server{{from, to}, {to, from}} {
+		if got := librariesOf(t, move[1]); len(got) > 0 {
+			t.Errorf("the node that gets the slot has %v, want no library", got)
+		}
+		set.MigrateSlot(t, slot, move[0], move[1], during)
+		for _, command := range []string{"function", "script"} {
+			if err := move[0].Client().Do(t.Context(), command, "flush").Err(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
-	set.MigrateSlot(t, slot, from, to, during)
-	set.MigrateSlot(t, slot, to, from, during)
 	stop()
-
-	t.Logf("%d calls of three hits, the slowest %v; %+v", n.answered.Load(), time.Duration(n.slowest.Load()), s.Stats())
-	if n.unknown.Load()+n.away.Load() > 0 {
-		t.Errorf("%d calls failed; a slot that moves is no reason to", n.unknown.Load())
+	b.exact(t, functions)
+	if got := librariesOf(t, from); len(got) != 1 {
+		t.Errorf("the slot's owner has the libraries %v, want its own", got)
 	}
-	if got := countedIn(t, set); got != 3*n.answered.Load() {
-		t.Errorf("%d hits are counted, and %d were answered; want the same", got, 3*n.answered.Load())
+	var inScripts, inPlain int64
+	for _, node := range set.Primaries(t) {
+		sum, immortal := plainSum(t, node.Client())
+		inScripts, inPlain = inScripts+countedOn(t, node), inPlain+sum
+		if immortal > 0 {
+			t.Errorf("%d keys have no TTL; they would stay for ever", immortal)
+		}
 	}
-	if s.Stats().Redirects == 0 {
-		t.Error("no check was redirected: the load did not meet the slot while it moved")
+	for name, load := range map[string]struct {
+		*tally
+		on      *Store
+		counted int64
+	}{"by a script": {&byScript, scripts, inScripts}, "of plain keys": {&ofPlain, plainKeys, inPlain}} {
+		if failed := load.unknown.Load() + load.away.Load(); failed > 0 {
+			t.Errorf("%s %d calls failed; a slot that moves is no reason to", name, failed)
+		}
+		if want := 3 * load.answered.Load(); load.counted != want {
+			t.Errorf("%s %d hits are counted, and %d were answered; want the same", name, load.counted, want)
+		}
+		if load.on.Stats().Redirects == 0 {
+			t.Errorf("%s no check was redirected: the load did not meet the slot while it moved", name)
+		}
 	}
 }
 
-// countedIn is what all primaries hold for keys of the plain script.
-func countedIn(t *testing.T, set *redistest.ClusterSet) (sum int64) {
+// countedOn is what a server holds for keys of the plain script.
+func countedOn(t *testing.T, node *redistest.Server) (sum int64) {
 	t.Helper()
 	ctx := context.Background()
-	for _, node := range set.Primaries(t) {
-		keys := node.Client().Scan(ctx, 0, "t:*", 1000).Iterator()
-		for keys.Next(ctx) {
-			n, err := node.Client().Get(ctx, keys.Val()).Int64()
-			if err != nil {
-				t.Fatal(err)
-			}
+	keys := node.Client().Scan(ctx, 0, "t:*", 1000).Iterator()
+	for keys.Next(ctx) {
+		// Those of the function are hashes.
+		if n, err := node.Client().Get(ctx, keys.Val()).Int64(); err == nil {
 			sum += n
 		}
-		if err := keys.Err(); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return sum
 }

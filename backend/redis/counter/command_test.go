@@ -13,6 +13,7 @@ import (
 // Clients that repeat commands, as go-redis does unless told otherwise, and pipelines, which it repeats even then: the
 // last command is what decides.
 func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
+	t.Parallel()
 	for name, reply := range map[string]string{
 		"no reply":              "",
 		"the connection closes": hangUp,
@@ -32,7 +33,7 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 					return reply
 				})
 				client := goredis.NewClient(&goredis.Options{
-					Addr: server.addr, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true,
+					Addr: server.addr, ReadTimeout: 200 * time.Millisecond, ContextTimeoutEnabled: true,
 					MinRetryBackoff: -1, MaxRetries: 2,
 				})
 				defer client.Close()
@@ -67,6 +68,7 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 }
 
 func TestACommandKnowsWhetherItWasWritten(t *testing.T) {
+	t.Parallel()
 	e := newScriptCall()
 	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})

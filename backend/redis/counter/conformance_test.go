@@ -1,10 +1,9 @@
 package counter
 
 import (
+	"context"
 	"flag"
 	"fmt"
-	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,73 +11,66 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 var (
-	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each topology and by each way")
+	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+	walkSteps        = flag.Int("walk", 3000, "random steps beside the model, on each fleet; a tenth in the short form")
+	every            = flag.Bool("every", false, "go over each type and release of Redis by each way, in place of some")
 )
 
-// types are all types of Redis.
-var types = []redis.Type{redis.Single, redis.Sentinel, redis.Cluster, redis.Ring}
-
-// start starts servers of a type, and returns how they are reached.
-func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Config {
-	return redis.Config{URL: redistest.Types[kind.String()](t, options...)}
-}
-
-// opened is a store on a clock of its own.
-func opened(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64) *Store {
-	t.Helper()
-	return openedWith(t, kind, c, now, newScript())
-}
-
-// openedWith is opened for a version of the script.
-func openedWith(t *testing.T, kind redis.Type, c redis.Config, now *atomic.Int64, code *redis.Script) *Store {
-	t.Helper()
-	c.Type, c.Timeout, c.Log = kind, 5*time.Second, slog.New(slog.DiscardHandler)
-	config := Config{Redis: c}
-	if now != nil {
-		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
-	}
-	s, err := open(config, code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	redistest.Eventually(t, "the servers can be used", s.Health().Ready)
-	return s
-}
-
+// The arithmetic is the script's own, which its package tries by each way: in the short form one fleet is put to it.
 func TestConformance(t *testing.T) {
-	for _, kind := range types {
-		t.Run(kind.String(), func(t *testing.T) {
+	t.Parallel()
+	list := fleets(t)
+	if testing.Short() {
+		list = list[:1]
+	}
+	if !testing.Short() {
+		t.Run("pair", func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
-			eachWay(t, kind, c, "", func(t *testing.T, code func() *redis.Script) {
-				conform(t, kind, c, code)
+			main, perSecond := single(t), single(t)
+			conform(t, func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store) {
+				p := openedPair(t, now, main, perSecond)
+				return p, []*Store{p.main.(*Store), p.perSecond.(*Store)}
+			})
+		})
+	}
+	for _, f := range list {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			c := f.reach(t)
+			conform(t, func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store) {
+				s := f.open(t, c, now)
+				return s, []*Store{s}
 			})
 		})
 	}
 }
 
-// conform puts stores on the same servers to the suite.
-func conform(t *testing.T, kind redis.Type, c redis.Config, code func() *redis.Script) {
+// conform puts stores, each of which counts in some, to the suite.
+func conform(t *testing.T, open func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store)) {
 	t.Helper()
 	var round atomic.Int64
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		now := new(atomic.Int64)
-		s := openedWith(t, kind, c, now, code())
-		own := fmt.Appendf(nil, "%s/%d/", t.Name(), round.Add(1)) // the stores of a topology share its servers
+		counter, in := open(t, now)
+		own := fmt.Appendf(nil, "%s/%d/", t.Name(), round.Add(1)) // the stores share servers
 		return backendtest.Store{
-			Counter: apart{s, own},
+			Counter: apart{counter, own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func(key []byte) int { return bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load()) },
+			Buckets: func(key []byte) (n int) {
+				for _, s := range in {
+					n += bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load())
+				}
+				return n
+			},
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
@@ -133,30 +125,91 @@ var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
 	return all
 })
 
-func TestExactlyNAmongThreeStores(t *testing.T) {
-	const n = 1000
-	for _, kind := range types {
+// TestEachFleetAgreesStepForStep walks several stores with clocks of their own on the same servers. Their calls have up
+// to 64 checks, of keys that lie on all of the servers. On other releases this has what the topologies ask of a server
+// beside the script, too: greetings, probes, the map of a cluster.
+func TestEachFleetAgreesStepForStep(t *testing.T) {
+	t.Parallel()
+	steps := *walkSteps
+	if testing.Short() {
+		steps /= 10
+	}
+	for _, f := range fleets(t) {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			c := f.reach(t)
+			var players []backendtest.Player
+			for range 4 {
+				now := new(atomic.Int64)
+				s := apart{f.open(t, c, now), []byte(t.Name() + "/")}
+				players = append(players, func(h backendtest.History) ([]backend.Decision, error) {
+					return play(t.Context(), s, func(at window.Instant) { now.Store(int64(at)) }, h)
+				})
+			}
+			walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 10 * time.Second}
+			backendtest.Agree(t, walks, players...)
+		})
+	}
+}
+
+// play asks a store one call after the other.
+func play(ctx context.Context, s backend.Counter, set func(window.Instant), h backendtest.History) ([]backend.Decision, error) {
+	var decisions []backend.Decision
+	for asks := range h.Calls() {
+		set(asks[0].Now)
+		checks, out := make([]backend.Check, len(asks)), make([]backend.Decision, len(asks))
+		for i := range asks {
+			checks[i] = asks[i].Check
+		}
+		if err := backend.DecideAll(ctx, s, checks, out); err != nil {
+			return decisions, err
+		}
+		decisions = append(decisions, out...)
+	}
+	return decisions, nil
+}
+
+func TestPlainConformance(t *testing.T) {
+	t.Parallel()
+	for _, kind := range typesBut(redis.Single) {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
+			c := on(t, kind)
+			var round atomic.Int64
+			backendtest.RunPlain(t, func(t *testing.T) backendtest.Store {
+				now := new(atomic.Int64)
+				m := openedMixed(t, c, now, incr.Keys{Jitter: 300})
+				own := ofRatelimit(fmt.Sprintf("%s/%d/", t.Name(), round.Add(1)))
+				return backendtest.Store{
+					Counter: apart{m, own},
+					SetTime: func(at window.Instant) { now.Store(int64(at)) },
+					Buckets: func([]byte) int { return 0 }, // one window at most
+				}
+			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
+		})
+	}
+}
+
+func TestExactlyNAmongThreeStores(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	for _, kind := range typesBut(redis.Cluster) {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			c := on(t, kind)
 			limits := []descriptors.Limit{
 				backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
 				backendtest.NewLimit(t, 2*n, descriptors.Day, 1, descriptors.SlidingWindow, 0),
 			}
 			var admitted atomic.Int64
 			var clients sync.WaitGroup
-			stores := []*Store{opened(t, kind, c, nil), opened(t, kind, c, nil), opened(t, kind, c, nil)}
+			stores := []*Store{opened(t, c, nil), opened(t, c, nil), opened(t, c, nil)}
 			for client := range 64 {
 				s := stores[client%len(stores)]
 				clients.Go(func() {
-					out := make([]backend.Decision, 1)
-					for range 60 {
-						checks := []backend.Check{{Key: []byte("shared by all"), Limits: limits, Hits: 1}}
-						if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
-							t.Error(err)
-							return
-						}
-						if out[0].Allowed {
+					for range 30 {
+						d := askOne(t, s, backend.Check{Key: []byte("shared by all"), Limits: limits, Hits: 1})
+						if d.Allowed {
 							admitted.Add(1)
 						}
 					}
@@ -166,6 +219,60 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 			if got := admitted.Load(); got != n {
 				t.Errorf("%d were admitted under a limit of %d", got, n)
 			}
+		})
+	}
+}
+
+// Operators see each counter of each kind of store, and list them.
+func TestOperatorsSeeWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	type view struct {
+		counter interface {
+			backend.Counter
+			backend.Inspector
+			backend.Lister
+		}
+		key func(i int) ([]byte, []descriptors.Limit)
+	}
+	mixed := func(t *testing.T, now *atomic.Int64) view {
+		return view{openedMixed(t, single(t), now, incr.Keys{Jitter: 300}), func(i int) ([]byte, []descriptors.Limit) {
+			if i%3 == 0 {
+				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, descriptors.Minute)
+			}
+			return ofRatelimit(fmt.Sprintf("shop_user_%d_", i)), hourly(t, 500)
+		}}
+	}
+	pair := func(t *testing.T, now *atomic.Int64) view {
+		return view{openedPair(t, now, single(t), single(t)), func(i int) ([]byte, []descriptors.Limit) {
+			unit := []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2]
+			return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, unit)
+		}}
+	}
+	of := func(kind redis.Type) func(t *testing.T, now *atomic.Int64) view {
+		return func(t *testing.T, now *atomic.Int64) view { return view{opened(t, start(t, kind), now), nil} }
+	}
+	lists := map[string]func(t *testing.T, now *atomic.Int64) view{"cluster": of(redis.Cluster), "mixed": mixed}
+	inspects := map[string]func(t *testing.T, now *atomic.Int64) view{"single": of(redis.Single)}
+	if !testing.Short() {
+		lists["single"], lists["sentinel"], lists["ring"], lists["pair"] = of(redis.Single), of(redis.Sentinel), of(redis.Ring), pair
+		inspects["cluster"], inspects["pair"] = of(redis.Cluster), pair
+	}
+	for name, open := range lists {
+		t.Run("list, "+name, func(t *testing.T) {
+			t.Parallel()
+			now := new(atomic.Int64)
+			v := open(t, now)
+			backendtest.Listing(t, backendtest.Lists{Counter: v.counter, Inspector: v.counter, Lister: v.counter, Key: v.key,
+				SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+		})
+	}
+	for name, open := range inspects {
+		t.Run("inspect, "+name, func(t *testing.T) {
+			t.Parallel()
+			now := new(atomic.Int64)
+			v := open(t, now)
+			backendtest.Inspection(t, backendtest.Inspected{Counter: v.counter, Inspector: v.counter,
+				SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 		})
 	}
 }

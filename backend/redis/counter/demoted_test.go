@@ -20,7 +20,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	nodes := redistest.Ring(t, 2)
 	before, after := nodes[0], nodes[1]
 	service := serveNode(t, before.Addr)
-	s := opened(t, redis.Single, redis.Config{URL: service.addr}, nil)
+	s := opened(t, redis.Config{URL: service.addr}, nil)
 	b := newBurden(t, "a")
 	b.call(t, s)
 	before.Stop()

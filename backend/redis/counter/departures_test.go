@@ -7,6 +7,7 @@ import (
 )
 
 func TestCallersLeaveEachInTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d departures
 		start := time.Now()

@@ -15,6 +15,7 @@ import (
 // A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a policy
 // that allows what has no answer.
 func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
+	t.Parallel()
 	for name, setting := range map[string][3]string{
 		"it is full":           {"maxmemory", "100kb", "0"},
 		"it lacks its replica": {"min-replicas-to-write", "1", "0"},
@@ -22,7 +23,7 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
-			s := opened(t, redis.Single, redis.Config{URL: server.Addr}, nil)
+			s := opened(t, redis.Config{URL: server.Addr}, nil)
 			check := backend.Check{Key: []byte("over"), Hits: 2,
 				Limits: []descriptors.Limit{backendtest.NewLimit(t, 2, descriptors.Day, 1, descriptors.SlidingWindow, 0)}}
 			ask := func(op backend.Op, key string) (backend.Decision, error) {

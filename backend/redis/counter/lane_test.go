@@ -49,26 +49,12 @@ func (h *held) fill(t *testing.T, s *Store, calls *sync.WaitGroup) {
 	t.Helper()
 	for i := range maxOut {
 		calls.Go(func() {
-			if _, err := decide(s, ample, fmt.Sprint("first ", i)); err != nil {
+			if err := decide(s, ample, fmt.Sprint("first ", i)); err != nil {
 				t.Error(err)
 			}
 		})
 		wait(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
 	}
-}
-
-// ample is how long what must be answered has for it: it only ends a test that hangs.
-const ample = time.Minute
-
-// wait waits until a promise is kept, for as long as a busy machine may need.
-func wait(t *testing.T, promise string, kept func() bool) {
-	t.Helper()
-	redistest.Eventually(t, promise, func() error {
-		if !kept() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
 }
 
 func waiting(s *Store) (n int) {
@@ -79,6 +65,7 @@ func waiting(s *Store) (n int) {
 }
 
 func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
 	var calls sync.WaitGroup
@@ -86,7 +73,7 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 	const more = 3*maxBatch + 10
 	for i := range more {
 		calls.Go(func() {
-			if _, err := decide(s, ample, fmt.Sprintf("%03d", i)); err != nil {
+			if err := decide(s, ample, fmt.Sprintf("%03d", i)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -117,23 +104,23 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 }
 
 func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
 	var calls sync.WaitGroup
 	server.fill(t, s, &calls)
 	for range 5 {
 		calls.Go(func() {
-			took, err := decide(s, 40*time.Millisecond, "late", "late")
+			err := decide(s, 40*time.Millisecond, "late", "late")
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
 			}
-			inTime(t, took, 40*time.Millisecond)
 		})
 	}
 	wait(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
 	server.release()
 	calls.Wait()
-	if _, err := decide(s, ample, "last"); err != nil {
+	if err := decide(s, ample, "last"); err != nil {
 		t.Error(err)
 	}
 	for _, batch := range server.got() {
@@ -147,6 +134,7 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 }
 
 func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	client := testClient(t, server.addr, ample)
 	s := testStore(t, fixed{client}, time.Hour)
@@ -159,15 +147,14 @@ func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	l.mu.Lock()
 	l.trip = maxOut * 2 * time.Minute // a batch comes back every two minutes
 	l.mu.Unlock()
-	calls.Go(func() { _, _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+	calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
 	wait(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
-	took, err := decide(s, ample, "next")
+	err = decide(s, ample, "next")
 	if !errors.Is(err, errBusy) {
-		t.Errorf("%v after %v; want to be told at once that the queue takes two minutes", err, took)
+		t.Errorf("%v; want to be told at once that the queue takes two minutes", err)
 	}
-	t.Logf("refused after %v", took)
 	calls.Go(func() {
-		if _, err := decide(s, 5*time.Minute, "patient"); err != nil {
+		if err := decide(s, 5*time.Minute, "patient"); err != nil {
 			t.Errorf("%v; whoever has five minutes may wait two", err)
 		}
 	})
@@ -177,15 +164,16 @@ func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 }
 
 func TestTheQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
 	var calls sync.WaitGroup
 	server.fill(t, s, &calls)
 	for i := range maxQueue / maxBatch {
-		calls.Go(func() { _, _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+		calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
 		wait(t, "it waits", func() bool { return waiting(s) == (i+1)*maxBatch })
 	}
-	if _, err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
+	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be refused, as memory is not endless", err)
 	}
 	server.release()
@@ -195,6 +183,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 // More checks than fit in one batch, every other one of one key: each must see those before it, whatever keys of their
 // own are between them.
 func TestChecksOfOneCallStayInOrder(t *testing.T) {
+	t.Parallel()
 	s := onServer(t, redistest.Single(t).Addr, ample)
 	keys := slices.Repeat([]string{"again"}, 5*maxBatch+1)
 	for i := 0; i < len(keys); i += 2 {
@@ -217,6 +206,7 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 
 // While the first batch of a large call is out, so are the others.
 func TestALargeCallGoesAllAtOnce(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
 	keys := make([]string, 5*maxBatch+1)
@@ -225,7 +215,7 @@ func TestALargeCallGoesAllAtOnce(t *testing.T) {
 	}
 	var call sync.WaitGroup
 	call.Go(func() {
-		if _, err := decide(s, ample, keys...); err != nil {
+		if err := decide(s, ample, keys...); err != nil {
 			t.Error(err)
 		}
 	})
@@ -246,6 +236,7 @@ func TestALargeCallGoesAllAtOnce(t *testing.T) {
 }
 
 func TestHowLargeCallsAreDivided(t *testing.T) {
+	t.Parallel()
 	key := func(i int) string { return fmt.Sprint("key ", i) }
 	for name, c := range map[string]struct {
 		n    int
@@ -268,6 +259,7 @@ func TestHowLargeCallsAreDivided(t *testing.T) {
 }
 
 func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	server.release()
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
@@ -278,7 +270,7 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 		return len(s.Stats().Servers)
 	}
 	for range 2 {
-		if _, err := decide(s, ample, "a"); err != nil {
+		if err := decide(s, ample, "a"); err != nil {
 			t.Fatal(err)
 		}
 		if got := lanes(idleTime / 2); got != 1 {
@@ -291,12 +283,13 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 }
 
 func TestAfterCloseNothingIsCounted(t *testing.T) {
+	t.Parallel()
 	server := hold(t)
 	s := newStore(redis.Over(fixed{testClient(t, server.addr, ample)}, ample), nil, plainScript, plain)
 	var calls sync.WaitGroup
 	server.fill(t, s, &calls)
 	calls.Go(func() {
-		if _, err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
+		if err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("a check that waited gave %v, want ErrClosed", err)
 		}
 	})
@@ -304,7 +297,7 @@ func TestAfterCloseNothingIsCounted(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
 	wait(t, "the store closes", s.closed.Load)
-	if _, err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
+	if err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	select {

@@ -14,6 +14,7 @@ import (
 // A batch that has to be sent again leaves without the checks whose callers have gone meanwhile: nobody would hear of
 // their answers, and they would count.
 func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	const hasty = 100 * time.Millisecond
 	for name, reply := range map[string]string{
 		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
@@ -50,19 +51,19 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 			var calls sync.WaitGroup
 			for i := range maxOut { // so that all who come after are in one batch
 				calls.Go(func() {
-					if _, err := decide(s, ample, "before"); err != nil {
+					if err := decide(s, ample, "before"); err != nil {
 						t.Error(err)
 					}
 				})
 				wait(t, "a batch is out", func() bool { return server.count("evalsha") == i+1 })
 			}
 			calls.Go(func() {
-				if _, err := decide(s, ample, "patient"); err != nil {
+				if err := decide(s, ample, "patient"); err != nil {
 					t.Error(err)
 				}
 			})
 			calls.Go(func() {
-				if _, err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+				if err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
 					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
 				}
 			})

@@ -92,11 +92,11 @@ func librariesLike(t *testing.T, server *redistest.Server, pattern string) (name
 	return names
 }
 
-// withFunctions runs a test on each release that has functions.
+// withFunctions runs a test on each release that has functions, in the short form on that on PATH.
 func withFunctions(t *testing.T, f func(t *testing.T, release string)) {
 	t.Helper()
 	for _, release := range append(redistest.Releases(t), "") {
-		if release != oldest {
+		if release == "" || release != oldest && !testing.Short() {
 			t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
 				t.Parallel()
 				f(t, release)
@@ -106,6 +106,7 @@ func withFunctions(t *testing.T, f func(t *testing.T, release string)) {
 }
 
 func TestOnlyWhatNobodyHasMarkedForADayIsRemoved(t *testing.T) {
+	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		own, used, idle, found := libraryOf("own"), libraryOf("used"), libraryOf("idle"), libraryOf("found")
 		foreign := []string{"other", "weir_stats", "weird_0123456789abcdef", "weir_0123456789abcdef0"}
@@ -150,6 +151,7 @@ func TestOnlyWhatNobodyHasMarkedForADayIsRemoved(t *testing.T) {
 
 // All weirs of a rolling update find the same libraries to remove.
 func TestManyWeirsTidyAtOnce(t *testing.T) {
+	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		s := newShelf(t, release)
 		for i := range 40 {
@@ -175,17 +177,18 @@ func TestManyWeirsTidyAtOnce(t *testing.T) {
 // What a weir has not marked for a day, as one that could not reach the server, is removed by another version. It loads
 // it again when it counts, and the other lets that be.
 func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
+	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		s := newShelf(t, release)
 		c := redis.Config{URL: s.server.Addr, Auth: "ann:" + secret}
-		older := openedWith(t, redis.Single, c, nil, version("older"))
+		older := openedWith(t, c, nil, version("older"))
 		if !isFresh(s.marks(t), libraryOf("older")) {
 			t.Fatal("the older weir has not marked its library")
 		}
 		b := newBurden(t, "key")
 		b.call(t, older)
 		s.mark(t, libraryOf("older"), idleLibrary+time.Hour)
-		newer := openedWith(t, redis.Single, c, nil, version("newer"))
+		newer := openedWith(t, c, nil, version("newer"))
 		if got := librariesOf(t, s.server); !slices.Equal(got, []string{libraryOf("newer")}) {
 			t.Fatalf("the libraries are %v, want that of the newer weir only", got)
 		}
@@ -203,6 +206,7 @@ func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
 
 // Whoever may not look at libraries or remove them counts by one all the same, and marks it, so that others keep it.
 func TestCountingNeedsNoRightToTidy(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []string{"+function|list", "+function|delete"} {
 		t.Run("without "+missing, func(t *testing.T) {
 			t.Parallel()
@@ -213,7 +217,7 @@ func TestCountingNeedsNoRightToTidy(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := redis.Config{URL: s.server.Addr, Auth: "ann:" + secret}
-			store := opened(t, redis.Single, c, nil)
+			store := opened(t, c, nil)
 			b := newBurden(t, "key")
 			for range 10 {
 				b.call(t, store)

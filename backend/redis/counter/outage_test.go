@@ -2,9 +2,10 @@ package counter
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,215 +15,220 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// outageTime is how long outages last: to measure them, give them more, and run nothing beside.
-var outageTime = flag.Duration("outage", 500*time.Millisecond, "how long outages last, and what comes before them")
+// ways to leave: nobody listens, somebody listens and says nothing.
+var leaving = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "frozen": (*redistest.Server).Stop}
 
-// called is what became of one call of a load.
-type called struct {
-	n        int           // in the load
-	at, took time.Duration // since the load began
-	err      error
-}
+// hurry is what callers have whom a server that is away must not hold: Envoy's usual 20 ms.
+const hurry = 20 * time.Millisecond
 
-// loadOf makes so many calls a second, whether earlier ones are answered or not, until stop is called, which waits for
-// them and returns all.
-func loadOf(s *Store, rate int, deadline time.Duration) (stop func() []called) {
-	var mu sync.Mutex
-	var all []called
-	var calls, pacing sync.WaitGroup
-	end, begin := make(chan struct{}), time.Now()
-	pacing.Go(func() {
-		for n := 0; ; n++ {
-			at := begin.Add(time.Duration(n) * time.Second / time.Duration(rate))
-			select {
-			case <-time.After(time.Until(at)):
-			case <-end:
-				return
-			}
-			calls.Go(func() {
-				start := time.Now()
-				ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
-				defer cancel()
-				out := make([]backend.Decision, 1)
-				err := backend.DecideAll(ctx, s, hits(fmt.Sprint("key ", n%1000)), out)
-				c := called{n, start.Sub(begin), time.Since(start), err}
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, c)
-			})
-		}
-	})
-	return func() []called {
-		close(end)
-		pacing.Wait()
-		calls.Wait()
-		slices.SortFunc(all, func(a, b called) int { return int(a.at - b.at) })
-		return all
-	}
-}
-
-// between returns the calls that began in a span of the load.
-func between(all []called, from, to time.Duration) (some []called) {
-	for _, c := range all {
-		if c.at >= from && c.at < to {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-// describe prints how long calls took, and how many were answered.
-func describe(t *testing.T, what string, some []called, deadline time.Duration) {
-	t.Helper()
-	var times []time.Duration
-	answered, late, reasons := 0, 0, make(map[string]int)
-	for _, c := range some {
-		times = append(times, c.took)
-		if c.err == nil {
-			answered++
-		} else {
-			reasons[backend.ReasonOf(c.err).String()]++
-		}
-		if c.took > deadline {
-			late++
-		}
-	}
-	slices.Sort(times)
-	if len(times) == 0 {
-		t.Logf("%s: no calls", what)
-		return
-	}
-	at := func(q int) time.Duration {
-		return times[min(len(times)*q/1000, len(times)-1)].Round(10 * time.Microsecond)
-	}
-	t.Logf("%s: %d calls, %d answered, %v; p50 %v p99 %v p99.9 %v most %v; %d after their deadline",
-		what, len(some), answered, reasons, at(500), at(990), at(999), at(1000), late)
-}
-
-// keptPace reports whether nine of ten calls ended by their deadline.
-func keptPace(some []called, deadline time.Duration) bool {
-	late := 0
-	for _, c := range some {
-		if c.took > deadline {
-			late++
-		}
-	}
-	return late*10 <= len(some)
-}
-
-// firstAnswer returns how long after from a call was answered that began then or later, -1 if none was.
-func firstAnswer(all []called, from time.Duration) time.Duration {
-	for _, c := range all {
-		if c.at >= from && c.err == nil {
-			return c.at + c.took - from
-		}
-	}
-	return -1
-}
-
+// Once a few callers have found out, nobody waits, however much time it has, and nothing is sent until the server is back.
 func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
-	lasts := *outageTime
-	for name, outage := range map[string]struct {
-		begin, end func(*testing.T, *redistest.Server, *redistest.FaultProxy)
-		direct     bool
-	}{
-		"killed": {
-			func(_ *testing.T, s *redistest.Server, _ *redistest.FaultProxy) { s.Kill() },
-			func(t *testing.T, s *redistest.Server, _ *redistest.FaultProxy) { s.Restart(t) }, true,
-		},
-		"frozen": {
-			func(_ *testing.T, s *redistest.Server, _ *redistest.FaultProxy) { s.Stop() },
-			func(_ *testing.T, s *redistest.Server, _ *redistest.FaultProxy) { s.Cont() }, true,
-		},
-		"black hole": {
-			func(_ *testing.T, _ *redistest.Server, p *redistest.FaultProxy) {
-				p.Drop(redistest.Requests)
-				p.Drop(redistest.Replies)
-			},
-			func(_ *testing.T, _ *redistest.Server, p *redistest.FaultProxy) { p.Heal() }, false,
-		},
-	} {
-		for _, deadline := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
-			t.Run(fmt.Sprint(name, " ", deadline), func(t *testing.T) {
-				server := redistest.Single(t)
-				proxy := redistest.Proxy(t, server.Addr)
-				addr := proxy.Addr
-				if outage.direct {
-					addr = server.Addr
-				}
-				s := onServer(t, addr, redis.DefaultTimeout)
-				begin := time.Now()
-				stop := loadOf(s, 1000, deadline)
-				time.Sleep(lasts)
-				from := time.Since(begin)
-				resent, dials := s.Stats().Resent, proxy.Counts().Connections
-				outage.begin(t, server, proxy)
-				time.Sleep(lasts)
-				resent, dials = s.Stats().Resent-resent, proxy.Counts().Connections-dials
-				outage.end(t, server, proxy)
-				to := time.Since(begin)
-				wait(t, "calls are answered again", func() bool {
-					_, err := decide(s, deadline, "back")
-					return err == nil
-				})
-				time.Sleep(lasts / 2)
-				all := stop()
-				describe(t, "before", between(all, 0, from), deadline)
-				describe(t, "the first 200 ms", between(all, from, from+200*time.Millisecond), deadline)
-				describe(t, "the outage", between(all, from, to), deadline)
-				first := firstAnswer(all, to)
-				describe(t, "after the first answer", between(all, to+first, time.Hour), deadline)
-				t.Logf("the first answer came %v after the server was back; %d checks were sent again, %d dials in %v",
-					first, resent, dials, lasts)
-				if most := maxOut + 2 + int(to-from)*10/int(time.Second); dials > most {
-					t.Errorf("%d dials, want %d at most: a connection for each batch that was out, and ten a second", dials, most)
-				}
-				if resent > 0 {
-					t.Errorf("%d checks were sent again to a server that is away", resent)
-				}
-				// Where calls come later than their deadline, the machine had no time for anybody to find out.
-				away := func(c called) bool { return backend.ReasonOf(c.err) == backend.Down }
-				if during := between(all, from, to); !slices.ContainsFunc(during, away) && keptPace(during, deadline) {
-					t.Error("nobody was told at once that the server is away")
-				}
-				if n := s.StatesSince(begin); n < 2 {
-					t.Errorf("since %v a key had %d states, want two or more: nobody knows what the server still holds; %d in all",
-						begin, n, s.StatesSince(time.Time{}))
-				}
-			})
-		}
-	}
-}
-
-func TestASlowServerIsAskedWhileItsCallersCanWait(t *testing.T) {
-	for _, delay := range []time.Duration{5 * time.Millisecond, 15 * time.Millisecond, 50 * time.Millisecond} {
-		t.Run(delay.String(), func(t *testing.T) {
-			const deadline = 20 * time.Millisecond
+	t.Parallel()
+	for _, name := range []string{"killed", "frozen", "black hole"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			s := onServer(t, proxy.Addr, redis.DefaultTimeout)
-			stop := loadOf(s, 1000, deadline)
-			time.Sleep(*outageTime)
-			proxy.Delay(redistest.Replies, delay)
-			begin := time.Now()
-			dials := proxy.Counts().Connections
-			time.Sleep(*outageTime)
-			dials = proxy.Counts().Connections - dials
-			open := proxy.Counts().Open
-			proxy.Heal()
-			slow := time.Since(begin)
-			time.Sleep(*outageTime / 2)
-			all := stop()
-			describe(t, "before", between(all, 0, *outageTime), deadline)
-			describe(t, "slow", between(all, *outageTime, *outageTime+slow), deadline)
-			describe(t, "after", between(all, *outageTime+slow+200*time.Millisecond, time.Hour), deadline)
-			t.Logf("%d dials in %v, %d connections open, %d states", dials, *outageTime, open, s.StatesSince(time.Time{}))
-			if most := redis.DefaultPoolSize + 1; open > most {
-				t.Errorf("%d connections are open, want %d at most: those of the pool, and one for PING", open, most)
+			addr, begin, end := server.Addr, func() { leaving[name](server) }, server.Cont
+			switch name {
+			case "killed":
+				end = func() { server.Restart(t) }
+			case "black hole":
+				addr, end = proxy.Addr, proxy.Heal
+				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
 			}
-			if !slices.ContainsFunc(all, func(c called) bool { return c.err == nil }) {
-				t.Error("no call was answered")
+			s := onServer(t, addr, redis.DefaultTimeout)
+			began := time.Now()
+			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			begin()
+			wait(t, "callers are told at once that the server is away", func() bool {
+				err := decide(s, hurry, "key")
+				return backend.ReasonOf(err) == backend.Down
+			})
+			known := time.Now()
+			wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
+			before, dials := s.Stats(), proxy.Counts().Connections
+			for range 200 {
+				if err := decide(s, ample, "key"); backend.ReasonOf(err) != backend.Down {
+					t.Fatalf("a patient caller got %v ; want to be told at once that the server is away", err)
+				}
+			}
+			time.Sleep(3 * probePause)
+			after := s.Stats()
+			if after.Batches != before.Batches || after.Resent != before.Resent {
+				t.Errorf("%d batches were sent to a server that is away, and %d checks sent again; want none: only PING finds it",
+					after.Batches-before.Batches, after.Resent-before.Resent)
+			}
+			// A dial of before may be counted late. PINGs are at least so far apart.
+			most := maxOut + 2 + int(time.Since(known)/probePause)
+			if dials = proxy.Counts().Connections - dials; dials > most {
+				t.Errorf("%d dials while it was away, want %d at most", dials, most)
+			}
+			end()
+			redistest.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
+			if n := s.StatesSince(began); n < 2 {
+				t.Errorf("a key had %d states, want two or more: nobody knows what the server still holds", n)
 			}
 		})
 	}
+}
+
+// Sentinels and clusters put another server in the place of one that is gone, and nobody has to do anything for that.
+func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, leave := range leaving {
+		if name == "killed" && testing.Short() {
+			continue // a primary that listens is the harder one to leave
+		}
+		t.Run("sentinel, "+name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Sentinel(t)
+			s := storeAt(t, redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
+			primary, began := set.Await(t), time.Now()
+			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			leave(primary)
+			load := keepBusy(2, func(int) { _ = decide(s, hurry, "key") })
+			successor := set.AwaitFailover(t, primary)
+			load()
+			primary.Cont() // as a frozen one may: it is a replica now
+			wait(t, "the new primary counts", func() bool {
+				_ = decide(s, hurry, "another")
+				return counted(t, successor, "another") > 0
+			})
+			if n := s.StatesSince(began); n < 2 {
+				t.Errorf("a key had %d states, want two or more: the replica lacks what came last", n)
+			}
+		})
+		t.Run("cluster, "+name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Cluster(t)
+			s := storeAt(t, redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")})
+			lost, its, other := set.Primaries(t)[0], "", ""
+			for n := 0; its == "" || other == ""; n++ {
+				key := fmt.Sprint("key ", n)
+				if client, err := s.servers.Owner([]byte(plainKey(key))); err == nil && client.Options().Addr == lost.Addr {
+					its = key
+				} else {
+					other = key
+				}
+			}
+			leave(lost)
+			for _, key := range []string{other, its} {
+				redistest.Eventually(t, "it is counted, or counted again", func() error { return decide(s, hurry, key) })
+			}
+			if from := set.Primaries(t); slices.Contains(from, lost) {
+				t.Errorf("%s still owns slots; want its replica to have taken over", lost.Addr)
+			}
+		})
+	}
+}
+
+func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
+	t.Parallel()
+	c := on(t, redis.Sentinel)
+	_, sentinels, _ := strings.Cut(c.URL, ",")
+	s, _ := told(t, redis.Config{Type: redis.Sentinel, URL: "nobody," + sentinels})
+	redistest.Eventually(t, "the breaker opens", func() error {
+		err := decide(s, time.Second, "key")
+		if servers := s.Stats().Servers; len(servers) != 1 || !servers[0].Away {
+			return fmt.Errorf("it is closed, and a call got %v", err)
+		}
+		if backend.ReasonOf(err) != backend.Down {
+			return fmt.Errorf("a call got %v for the reason %v, want down", err, backend.ReasonOf(err))
+		}
+		return nil
+	})
+}
+
+// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round trips.
+// Those who cannot are told in time, and cost it no more connections than its pool has.
+func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	proxy := redistest.Proxy(t, server.Addr)
+	proxy.Delay(redistest.Replies, 300*time.Millisecond)
+	s := onServer(t, proxy.Addr, ample)
+	var n tally
+	var patient, hasty sync.WaitGroup
+	for range 20 {
+		hasty.Go(func() { n.hit(t, s, 50*time.Millisecond, "key") })
+		patient.Go(func() {
+			redistest.Eventually(t, "a patient caller is answered", func() error { return decide(s, ample, "patient") })
+		})
+		time.Sleep(10 * time.Millisecond)
+	}
+	hasty.Wait()
+	patient.Wait()
+	if open, most := proxy.Counts().Open, redis.DefaultPoolSize+1; open > most {
+		t.Errorf("%d connections are open, want %d at most: those of the pool, and one for PING", open, most)
+	}
+	proxy.Heal()
+	if got := counted(t, server, "key") - n.answered.Load(); got < 0 || got > n.unknown.Load() {
+		t.Errorf("%d hits more are counted than were answered; want from 0 to %d, the calls without an answer", got, n.unknown.Load())
+	}
+	if got := counted(t, server, "patient"); got < 20 {
+		t.Errorf("%d hits of 20 patient callers are counted", got)
+	}
+}
+
+// slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much time.
+func slowServer(t *testing.T) (*Store, *redistest.FaultProxy, func(time.Duration) error) {
+	t.Helper()
+	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
+	s, _ := told(t, redis.Config{URL: proxy.Addr, Timeout: ample})
+	redistest.Eventually(t, "it counts", func() error { return decide(s, time.Second, "key") })
+	proxy.Delay(redistest.Replies, 60*time.Millisecond)
+	return s, proxy, func(d time.Duration) error { err := decide(s, d, "key"); return err }
+}
+
+// Patient callers keep the breaker of a slow server closed. Those in a hurry must not wait for their whole deadline
+// each time to learn what is known.
+func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
+	t.Parallel()
+	_, proxy, ask := slowServer(t)
+	stop := keepBusy(4, func(int) { _ = ask(450 * time.Millisecond) })
+	wait(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
+		return errors.Is(ask(hurry), errSlow)
+	})
+	stop()
+	proxy.Heal()
+	redistest.Eventually(t, "a server that is prompt again is asked by all", func() error { return ask(hurry) })
+}
+
+func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
+	t.Parallel()
+	s, _, ask := slowServer(t)
+	stop := keepBusy(1, func(int) { _ = ask(hurry); time.Sleep(5 * time.Millisecond) })
+	wait(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
+	redistest.Eventually(t, "a patient caller is answered all the same", func() error { return ask(450 * time.Millisecond) })
+	stop()
+}
+
+// A caller may use its checks and decisions again at once, whatever still goes on behind its back.
+func TestAFrozenRedisHoldsNobody(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, ample)
+	var n tally
+	stop := keepBusy(16, func(client int) {
+		checks := []backend.Check{hit(fmt.Sprint("key ", client))}
+		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
+		out := make([]backend.Decision, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		err := backend.DecideAll(ctx, s, checks, out)
+		n.note(t, err)
+		if err == nil && out[0].Before%checks[0].Hits != 0 {
+			t.Errorf("client %d was given the answer to another question: %+v", client, out[0])
+		}
+		checks[0].Key[0], out[0].Before = 'x', 1
+	})
+	wait(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
+	server.Stop()
+	wait(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
+	wait(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
+	server.Cont()
+	before := n.answered.Load()
+	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
+	stop()
 }

@@ -4,50 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
-	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // openedPair is a pair on one server each, both of which tell the time that now has; nil: their own.
 func openedPair(t *testing.T, now *atomic.Int64, main, perSecond redis.Config) *Pair {
 	t.Helper()
-	return NewPair(opened(t, redis.Single, main, now), opened(t, redis.Single, perSecond, now))
-}
-
-func TestPairConformance(t *testing.T) {
-	main, perSecond := redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr}
-	var round atomic.Int64
-	backendtest.Run(t, func(t *testing.T) backendtest.Store {
-		now := new(atomic.Int64)
-		p := openedPair(t, now, main, perSecond)
-		own := []byte(strconv.FormatInt(round.Add(1), 10) + "/")
-		return backendtest.Store{
-			Counter: apart{p, own},
-			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func(key []byte) int {
-				key = append(own[:len(own):len(own)], key...)
-				return bucketsOf(t, p.main.(*Store), key, now.Load()) + bucketsOf(t, p.perSecond.(*Store), key, now.Load())
-			},
-		}
-	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
-}
-
-func TestPairInspect(t *testing.T) {
-	now := new(atomic.Int64)
-	p := openedPair(t, now, redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
-	backendtest.Inspection(t, backendtest.Inspected{Counter: p, Inspector: p,
-		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+	return NewPair(opened(t, main, now), opened(t, perSecond, now))
 }
 
 // limitsPer gives a limit of n for each of the units, 60 of them long: Redis forgets what counts for a second only
@@ -98,7 +70,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 
 func TestEachDecisionOfASplitRequestLandsInItsPlace(t *testing.T) {
 	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
+	p := openedPair(t, new(atomic.Int64), single(t), single(t))
 	random := rand.New(rand.NewPCG(1, 1))
 	counts := make(map[string]uint64)
 	units := []descriptors.Unit{descriptors.Second, descriptors.Hour}
@@ -193,7 +165,7 @@ func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 
 func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
 	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), redis.Config{URL: redistest.Single(t).Addr}, redis.Config{URL: redistest.Single(t).Addr})
+	p := openedPair(t, new(atomic.Int64), single(t), single(t))
 	key := []byte("a")
 	out := make([]backend.Decision, 2)
 	checks := []backend.Check{ // an override of another unit has the rule's key

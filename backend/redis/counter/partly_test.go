@@ -21,7 +21,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	for i, node := range nodes {
 		addrs[i] = node.Addr
 	}
-	s := opened(t, redis.Ring, redis.Config{URL: strings.Join(addrs, ","), NodeLoss: redis.Pin}, nil)
+	s := opened(t, redis.Config{Type: redis.Ring, URL: strings.Join(addrs, ","), NodeLoss: redis.Pin}, nil)
 	keys := make([]string, 32)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key ", i)

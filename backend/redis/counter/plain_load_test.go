@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,61 +40,8 @@ func plainSum(t *testing.T, client *goredis.Client) (sum int64, immortal int) {
 	return sum, immortal
 }
 
-// A slot moves to another primary and back while it is counted in. New keys come in each phase: what makes one may be
-// answered here, and its TTL there.
-func TestASlotOfPlainKeysMovesUnderLoad(t *testing.T) {
-	set := redistest.Cluster(t)
-	servers := connect(t, redis.Config{Type: redis.Cluster, URL: set.Nodes[0].Addr, Timeout: ample})
-	if err := servers.Each(t.Context(), func(string, func(...any) (any, error)) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	s := plainStore(t, servers)
-	var n tally
-	var phase, next atomic.Int64
-	stop := keepBusy(8, func(client int) {
-		i := next.Add(1)
-		took, err := decide(s, ample, fmt.Sprintf("\x00d_{slot}old_%d_", i%20),
-			fmt.Sprintf("\x00d_{slot}new_%d %d_", phase.Load(), i%500), fmt.Sprintf("\x00d_other_%d_", client))
-		n.note(t, err, took)
-	})
-	slot, from := set.SlotOf(t, "{slot}"), set.NodeOf(t, "{slot}")
-	to := set.Primaries(t)[0]
-	if to == from {
-		to = set.Primaries(t)[1]
-	}
-	time.Sleep(100 * time.Millisecond)
-	during := func(p redistest.Phase) {
-		before := n.answered.Load()
-		phase.Add(1)
-		wait(t, fmt.Sprintf("calls are answered while the slot is %q", p), func() bool {
-			return n.answered.Load() > before+100
-		})
-	}
-	for range 2 {
-		set.MigrateSlot(t, slot, from, to, during)
-		set.MigrateSlot(t, slot, to, from, during)
-	}
-	stop()
-	t.Logf("%d calls of three hits, the slowest %v; %+v", n.answered.Load(), time.Duration(n.slowest.Load()), s.Stats())
-	if n.unknown.Load()+n.away.Load() > 0 {
-		t.Errorf("%d calls failed; a slot that moves is no reason to", n.unknown.Load()+n.away.Load())
-	}
-	var got int64
-	for _, node := range set.Primaries(t) {
-		sum, immortal := plainSum(t, node.Client())
-		if got += sum; immortal > 0 {
-			t.Errorf("%d keys have no TTL; they would stay for ever", immortal)
-		}
-	}
-	if got != 3*n.answered.Load() {
-		t.Errorf("%d hits are counted, and %d were answered; want the same", got, 3*n.answered.Load())
-	}
-	if s.Stats().Redirects == 0 {
-		t.Error("no check was redirected: the load did not meet the slot while it moved")
-	}
-}
-
 func TestAHitOfAPlainKeyIsCountedAtMostOnce(t *testing.T) {
+	t.Parallel()
 	open := func(t *testing.T, addr string, patience time.Duration) *Store {
 		return plainStore(t, redis.Over(fixed{testClient(t, addr, patience)}, patience))
 	}
@@ -112,27 +58,9 @@ func TestAHitOfAPlainKeyIsCountedAtMostOnce(t *testing.T) {
 	})
 }
 
-// When a primary is replaced, checks go to the new one, and connections to the old one, which is a replica, are left.
-func TestPlainKeysFollowAFailover(t *testing.T) {
-	set := redistest.Sentinel(t)
-	servers := connect(t, redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ","), Timeout: time.Second})
-	s := plainStore(t, servers)
-	var n tally
-	stop := keepBusy(4, func(client int) { n.hit(t, s, 200*time.Millisecond, fmt.Sprintf("\x00d_k_%d_", client)) })
-	wait(t, "there are answers", func() bool { return n.answered.Load() > 100 })
-	now := set.Failover(t)
-	after := n.answered.Load()
-	wait(t, "the new primary counts", func() bool { return n.answered.Load() > after+200 })
-	stop()
-	got, immortal := plainSum(t, now.Client())
-	t.Logf("%d hits are counted; %d were answered, %d lost, %d refused", got, n.answered.Load(), n.unknown.Load(), n.away.Load())
-	if got > n.answered.Load()+n.unknown.Load() || immortal > 0 {
-		t.Errorf("%d hits are counted, and %d keys have no TTL; want %d at most, each hit once", got, immortal, n.answered.Load()+n.unknown.Load())
-	}
-}
-
 // Refunds race counts and each other: what is given back was counted, and nothing below zero stays.
 func TestRefundsRace(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	s := plainStore(t, redis.Over(fixed{testClient(t, server.Addr, ample)}, ample))
 	for round := range 20 {
@@ -175,6 +103,7 @@ func TestRefundsRace(t *testing.T) {
 
 // No number of hits brings a counter below what it was, nor to an error that others meet until the window ends.
 func TestHugeHitsBlockNobodyElse(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	s := plainStore(t, redis.Over(fixed{testClient(t, server.Addr, ample)}, ample))
 	name := fmt.Sprintf("d_k_v_%d", plainBegin)
@@ -219,6 +148,7 @@ func TestHugeHitsBlockNobodyElse(t *testing.T) {
 // A thousand descriptors, with signs that Redis and the format itself stumble over, are counted where envoyproxy/ratelimit
 // counts them: a naive model spells the keys as that program's README has it.
 func TestRandomDescriptorsAgreeWithANaiveModel(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	var now atomic.Int64
 	keys := incr.Keys{Jitter: 300, CalendarMonths: true}
@@ -271,6 +201,7 @@ func TestRandomDescriptorsAgreeWithANaiveModel(t *testing.T) {
 }
 
 func TestPlainKeysPerSecondGoToTheSecondRedis(t *testing.T) {
+	t.Parallel()
 	first, second := redistest.Single(t), redistest.Single(t)
 	p := NewPair(openedMixed(t, redis.Config{URL: first.Addr}, nil, incr.Keys{}), openedMixed(t, redis.Config{URL: second.Addr}, nil, incr.Keys{Jitter: 300}))
 	fixed := func(u descriptors.Unit) []descriptors.Limit {
@@ -302,58 +233,6 @@ func TestPlainKeysPerSecondGoToTheSecondRedis(t *testing.T) {
 			if keys := server.Client().Keys(t.Context(), pattern).Val(); len(keys) != want {
 				t.Errorf("the server of limits per second (%v) has %d keys like %s, want %d", server == second, len(keys), pattern, want)
 			}
-		}
-	}
-}
-
-// What counts in December does not in January, whatever 30 days say.
-func TestCalendarMonthsOverTheEndOfAYear(t *testing.T) {
-	server := redistest.Single(t)
-	var now atomic.Int64
-	m := openedMixed(t, redis.Config{URL: server.Addr}, &now, incr.Keys{CalendarMonths: true})
-	limits := []descriptors.Limit{backendtest.NewLimit(t, 3, descriptors.Month, 1, descriptors.FixedWindow, 0)}
-	for _, tc := range []struct {
-		at     time.Time
-		before uint64
-		reset  time.Duration
-		key    string
-		ttl    time.Duration
-	}{
-		{time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), 0, 31 * 24 * time.Hour, "d_k_v_1796083200", 31 * 24 * time.Hour},
-		{time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), 1, time.Hour, "d_k_v_1796083200", time.Hour},
-		{time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 0, 31 * 24 * time.Hour, "d_k_v_1798761600", 31 * 24 * time.Hour},
-		{time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC), 1, 12 * time.Hour, "d_k_v_1798761600", 12 * time.Hour},
-		{time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC), 0, 28 * 24 * time.Hour, "d_k_v_1801440000", 28 * 24 * time.Hour},
-	} {
-		now.Store(tc.at.UnixMicro())
-		d := askOne(t, m, backend.Check{Key: ofRatelimit("d_k_v_"), Limits: limits, Hits: 1})
-		if d.Before != tc.before || d.ResetIn != tc.reset {
-			t.Errorf("on %v: %+v; want a count of %d before, and a reset in %v", tc.at, d, tc.before, tc.reset)
-		}
-		if ttl := server.Client().TTL(t.Context(), tc.key).Val(); ttl > tc.ttl || ttl < tc.ttl-time.Minute {
-			t.Errorf("on %v the key %s lasts %v; want %v", tc.at, tc.key, ttl, tc.ttl)
-		}
-	}
-}
-
-// Keys last their window and less than the jitter more, from the last hit on.
-func TestPlainKeysLastWithinTheJitter(t *testing.T) {
-	server := redistest.Single(t)
-	for _, jitter := range []int64{0, 1, 300} {
-		m := openedMixed(t, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: jitter})
-		seen := make(map[time.Duration]bool)
-		for i := range 50 {
-			stem := fmt.Sprintf("d_%d_%d_", jitter, i)
-			askOne(t, m, backend.Check{Key: ofRatelimit(stem), Limits: hourly(t, 5), Hits: 1})
-			keys := server.Client().Keys(t.Context(), stem+"*").Val()
-			ttl := server.Client().PTTL(t.Context(), keys[0]).Val()
-			if ttl > time.Hour+time.Duration(max(0, jitter-1))*time.Second || ttl < time.Hour-time.Minute {
-				t.Errorf("with a jitter of %d s a key of an hour lasts %v", jitter, ttl)
-			}
-			seen[ttl.Round(time.Second)] = true
-		}
-		if jitter == 300 && len(seen) < 20 {
-			t.Errorf("50 keys end at %d different times; want most of their own", len(seen))
 		}
 	}
 }

@@ -37,7 +37,7 @@ func scriptRules() []string {
 // probeAll probes the servers of a configuration.
 func probeAll(t *testing.T, c redis.Config) (found []error) {
 	t.Helper()
-	c.Log = slog.New(slog.DiscardHandler)
+	c = configOf(c, nil).Redis
 	on, err := redis.Connect(c, rights())
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +78,7 @@ func probeOnly(t *testing.T, c redis.Config) error {
 }
 
 func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		rules   []string
 		options []redistest.Option
@@ -93,7 +94,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			if err := probeOnly(t, on); err != nil {
 				t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
 			}
-			store := opened(t, redis.Single, on, nil)
+			store := opened(t, on, nil)
 			for _, a := range []descriptors.Algorithm{
 				descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
 			} {
@@ -146,6 +147,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 
 // An operator who pays for scripts where functions would do is told once, with the line that allows them.
 func TestHowAServerIsCalledIsToldOnce(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		rules   []string
 		options []redistest.Option
@@ -183,7 +185,7 @@ func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
 	t.Parallel()
 	rules := slices.Concat(rightsTo(redis.Way{}), rights().Rules)
 	s := redistest.Single(t, redistest.WithACL("ann", secret, rules...))
-	store := opened(t, redis.Single, redis.Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
+	store := opened(t, redis.Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
 		if _, err := store.Inspect(t.Context(), []byte("key"), limits); err != nil {

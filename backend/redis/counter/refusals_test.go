@@ -65,9 +65,6 @@ func strain(t *testing.T, s *Store, counted func(key string) int64, f func()) {
 		if got < least || got > most {
 			t.Errorf("%s: %d hits are counted, want from %d to %d: refusals are no hits, answers are", k.key, got, least, most)
 		}
-		inTime(t, time.Duration(k.slowest.Load()), k.timeout)
-		t.Logf("%s: %d calls answered, %d not, the slowest after %v", k.key, least, k.unknown.Load(),
-			time.Duration(k.slowest.Load()))
 	}
 	if s.Stats().Resent == 0 && patient.away.Load() == 0 {
 		t.Error("no check was sent again, and nobody was told that the server is away: no refusal was met")
@@ -76,8 +73,9 @@ func strain(t *testing.T, s *Store, counted func(key string) int64, f func()) {
 
 func TestAServerThatLoadsIsAskedUntilItHasLoaded(t *testing.T) {
 	t.Parallel()
-	// A key takes it a tenth of a second, until it is told to go on, and it hears of clients after each.
-	server := redistest.Single(t, redistest.WithConfig("key-load-delay 100000", "loading-process-events-interval-bytes 1024"))
+	// A key takes it 50 ms, until it is told to go on, and it hears of clients after each.
+	server := redistest.Single(t, redistest.WithConfig("key-load-delay 50000", "loading-process-events-interval-bytes 1024",
+		"rdbcompression no"))
 	ctx := context.Background()
 	fill := `for i = 1, 1000 do redis.call('SET', 'other' .. i, string.rep('x', 2000)) end`
 	if err := server.Client().Eval(ctx, fill, nil).Err(); err != nil && err != goredis.Nil {

@@ -2,8 +2,7 @@ package counter
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -11,40 +10,42 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// opensAt opens a store that the test closes.
-func opensAt(t *testing.T, c redis.Config) *Store {
+// hearts are those of processes that tell nothing by themselves.
+func hearts(t *testing.T, c redis.Config, n int) (all []*heart) {
 	t.Helper()
-	c.Log = slog.New(slog.DiscardHandler)
-	s, err := Open(Config{Redis: c})
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		all = append(all, &heart{store: storeAt(t, c), name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}})
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	return all
+}
+
+// beats lets each heart beat once, and wants each to know of so many replicas.
+func beats(t *testing.T, when string, all []*heart, want ...int) {
+	t.Helper()
+	for i, h := range all {
+		n := 0
+		redistest.Eventually(t, "the heart beats, which the product gives a second", func() (err error) {
+			n, err = h.beat(t.Context())
+			return err
+		})
+		if n != want[i] {
+			t.Errorf("%s, number %d knows of %d replicas, want %d", when, i, n, want[i])
+		}
+	}
 }
 
 func TestReplicasKnowHowManyTheyAre(t *testing.T) {
-	for _, kind := range types {
+	t.Parallel()
+	for _, kind := range typesBut(redis.Cluster) {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
-			c.Type = kind
-			first, second := opensAt(t, c), opensAt(t, c)
-			both := func(want int) func() error {
-				return func() error {
-					if a, b := first.Replicas(), second.Replicas(); a != want || b != want {
-						return fmt.Errorf("they know of %d and %d, want %d", a, b, want)
-					}
-					return nil
-				}
-			}
-			took := redistest.Eventually(t, "both know of two", both(2))
-			third := opensAt(t, c)
-			t.Logf("%v, and %v until they knew of a third one", took, redistest.Eventually(t, "and of a third one", both(3)))
-			if err := third.Close(); err != nil {
-				t.Error(err)
-			}
-			t.Logf("%v until they knew that it had left", redistest.Eventually(t, "and that it has left", both(2)))
+			all := hearts(t, start(t, kind), 3)
+			beats(t, "at first", all, 1, 2, 3)
+			beats(t, "then", all, 3, 3, 3)
+			all[2].alive.Store(3)
+			all[2].Close()
+			// The first to hear of it forgets the third's field; the others wait until its last heartbeat is old.
+			beats(t, "when the third has left", all[:1], 2)
 		})
 	}
 }
@@ -53,81 +54,55 @@ func TestReplicasKnowHowManyTheyAre(t *testing.T) {
 func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	client := server.Client()
-	ctx := context.Background()
+	client, ctx := server.Client(), context.Background()
 	now := client.Time(ctx).Val()
-	for name, at := range map[string]time.Time{
-		"alive": now.Add(beatLife - time.Second), "of another clock": now.Add(time.Hour), "killed": now.Add(-beatLife - time.Second), "dying": now.Add(2*time.Second - beatLife),
-	} {
+	for name, at := range map[string]time.Time{"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-beatLife - time.Second)} {
 		client.HSet(ctx, replicasKey, name, at.UnixMilli())
 	}
 	client.HSet(ctx, replicasKey, "broken", "nonsense")
-	s := opensAt(t, redis.Config{URL: server.Addr})
-	redistest.Eventually(t, "what is told is counted", func() error {
-		if n := s.Replicas(); n != 3 {
-			return fmt.Errorf("%d replicas, want three: itself, one that lives and one that may", n)
-		}
-		return nil
-	})
-	redistest.Eventually(t, "the last heartbeat grows old", func() error {
-		if n := s.Replicas(); n != 2 {
-			return fmt.Errorf("%d replicas, want two", n)
-		}
-		return nil
-	})
+	all := hearts(t, redis.Config{URL: server.Addr}, 1)
+	beats(t, "beside one that lives and three that do not", all, 2)
 	if n := client.HLen(ctx, replicasKey).Val(); n != 2 {
 		t.Errorf("%d heartbeats are kept, want the two of who lives", n)
 	}
 	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*beatLife {
 		t.Errorf("the heartbeats live for %v, want a minute at most after the last process", ttl)
 	}
+	client.HSet(ctx, replicasKey, "alive", now.Add(-beatLife-time.Second).UnixMilli())
+	beats(t, "when the last heartbeat of the other one has grown old", all, 1)
 }
 
 // Else each replica would for a moment take the whole limit for its share.
 func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	first, second := opensAt(t, redis.Config{URL: server.Addr}), opensAt(t, redis.Config{URL: server.Addr})
-	two := func() error {
-		if a, b := first.Replicas(), second.Replicas(); a != 2 || b != 2 {
-			return fmt.Errorf("they know of %d and %d, want 2", a, b)
-		}
-		return nil
-	}
-	redistest.Eventually(t, "both know of two", two)
+	all := hearts(t, redis.Config{URL: server.Addr}, 2)
 	began := time.Now()
-	if n := first.StatesSince(began); n != 1 {
+	beats(t, "at first", all, 1, 2)
+	beats(t, "then", all, 2, 2)
+	if n := all[0].store.StatesSince(began); n != 1 {
 		t.Errorf("%d states are known of a server that lost none, want 1", n)
 	}
 	for range 3 {
 		server.Client().FlushAll(context.Background())
-		for end := time.Now().Add(beatPause); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			if err := two(); err != nil {
-				t.Fatalf("after the heartbeats were flushed, %v", err)
-			}
-		}
+		beats(t, "after the heartbeats were flushed", all, 2, 2)
 	}
-	redistest.Eventually(t, "the flushes are known", func() error {
-		if n := first.StatesSince(began); n < 3 {
-			return fmt.Errorf("a key may have had %d states; the server was flushed three times, heartbeats apart", n)
-		}
-		return nil
-	})
+	if n := all[0].store.StatesSince(began); n != 4 {
+		t.Errorf("a key may have had %d states, want 4: the server was flushed three times, heartbeats apart", n)
+	}
+	if n := all[0].others(time.Now().Add(beatLife + time.Second)); n != 0 {
+		t.Errorf("%d others are thought to live who have told nothing for long", n)
+	}
 }
 
 func TestTheNumberOfReplicasStaysThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	s := opensAt(t, redis.Config{URL: server.Addr})
-	redistest.Eventually(t, "it knows of itself", func() error {
-		if s.Replicas() != 1 {
-			return fmt.Errorf("%d replicas", s.Replicas())
-		}
-		return nil
-	})
+	s := opened(t, redis.Config{URL: server.Addr, Timeout: time.Second}, nil)
+	wait(t, "it knows of itself", func() bool { return s.Replicas() == 1 })
 	server.Kill()
-	_, _ = decide(s, 50*time.Millisecond, "key")
-	time.Sleep(beatPause + time.Second)
+	wait(t, "that the server is away is known", func() bool { _ = decide(s, hurry, "key"); return s.heart.quiet() })
+	time.Sleep(2 * time.Second) // heartbeats at the start are a second apart
 	if n := s.Replicas(); n != 1 {
 		t.Errorf("in an outage %d replicas are known, want the one that was", n)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis"
@@ -59,41 +58,38 @@ func (p *place) next(t *testing.T, s *Store) {
 // Replicas of one version end and those of another begin, one after the other, while both count on the same keys. The
 // ways are those of a server that gets functions, or is denied them, in between.
 func TestVersionsOfTheScriptCountSideBySide(t *testing.T) {
+	t.Parallel()
 	only := func(name string) *redis.Script { return redis.NewScript(script.Source() + "-- " + name) }
-	for _, kind := range types {
-		t.Run(kind.String(), func(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		on            redis.Type
+		before, after func(version string) *redis.Script
+	}{
+		{"functions, then functions", redis.Cluster, version, version},
+		{"scripts, then functions", redis.Single, only, version},
+		{"functions, then scripts", redis.Ring, version, only},
+		{"scripts, then scripts", redis.Sentinel, only, only},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
-			for name, tc := range map[string]struct {
-				before, after func(version string) *redis.Script
-			}{
-				"functions, then functions": {version, version},
-				"scripts, then functions":   {only, version},
-				"functions, then scripts":   {version, only},
-				"scripts, then scripts":     {only, only},
-			} {
-				t.Run(name, func(t *testing.T) {
-					onAll(t, opened(t, kind, c, nil), "function", "flush")
-					from, to := name+" 1", name+" 2"
-					var places [3]place
-					for i := range places {
-						places[i].next(t, openedWith(t, kind, c, nil, tc.before(from)))
-					}
-					b := newBurden(t, name+" a", name+" b", name+" c", name+" d")
-					stop := sync.OnceFunc(keepBusy(9, func(client int) { b.call(t, &places[client%len(places)]) }))
-					defer stop()
-					b.goOn(t, 100)
-					for i := range places {
-						places[i].next(t, openedWith(t, kind, c, nil, tc.after(to)))
-						b.goOn(t, 100)
-					}
-					stop()
-					b.exact(t, &places[0])
-					if name == "functions, then functions" {
-						sideBySide(t, places[0].s, libraryOf(from), libraryOf(to))
-					}
-					t.Logf("%d calls, the slowest %v", b.answered.Load(), time.Duration(b.slowest.Load()))
-				})
+			c := on(t, tc.on)
+			from, to := tc.name+" 1", tc.name+" 2"
+			var places [3]place
+			for i := range places {
+				places[i].next(t, openedWith(t, c, nil, tc.before(from)))
+			}
+			b := newBurden(t, tc.name+" a", tc.name+" b", tc.name+" c", tc.name+" d")
+			stop := sync.OnceFunc(keepBusy(6, func(client int) { b.call(t, &places[client%len(places)]) }))
+			defer stop()
+			b.goOn(t, 50)
+			for i := range places {
+				places[i].next(t, openedWith(t, c, nil, tc.after(to)))
+				b.goOn(t, 50)
+			}
+			stop()
+			b.exact(t, &places[0])
+			if tc.on == redis.Cluster {
+				sideBySide(t, places[0].s, libraryOf(from), libraryOf(to))
 			}
 		})
 	}

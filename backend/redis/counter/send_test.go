@@ -107,63 +107,77 @@ func storeOn(t *testing.T, on *redis.Servers) *Store {
 	return s
 }
 
-// decide calls Decide for a hit on each key, and says how long it took.
-func decide(s *Store, timeout time.Duration, keys ...string) (took time.Duration, err error) {
+// decide calls Decide for a hit on each key.
+func decide(s *Store, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	start := time.Now()
-	err = backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
-	return time.Since(start), err
+	return backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
 }
 
-// inTime prints how long a call took that has a deadline: a busy machine may be late, so it proves nothing else.
-func inTime(t *testing.T, took, deadline time.Duration) {
-	t.Helper()
-	t.Logf("a call with a deadline of %v took %v", deadline, took)
-}
+// The forms in which checks are sent: all as one command, a command each, as to a cluster, and an INCRBY and an EXPIRE.
+const together, apiece, inPlain = "one command", "a command each", "plain keys"
 
-// kinds are both ways in which checks are sent: all as one command, and a command each.
+// kinds are the topologies of both forms of the script.
 var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Client) redis.Topology{
-	"one command": func(c *goredis.Client, _ map[string]*goredis.Client) redis.Topology { return fixed{c} },
-	"a command each": func(c *goredis.Client, nodes map[string]*goredis.Client) redis.Topology {
+	together: func(c *goredis.Client, _ map[string]*goredis.Client) redis.Topology { return fixed{c} },
+	apiece: func(c *goredis.Client, nodes map[string]*goredis.Client) redis.Topology {
 		return &slots{fixed: fixed{c}, nodes: nodes}
 	},
 }
 
+// sentAs is a store that sends checks in a form, the keys a and b among them, and the command that counts.
+func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, a, b, command string) {
+	t.Helper()
+	if form == inPlain {
+		return plainStore(t, redis.Over(fixed{client}, ample)), "\x00a_", "\x00b_", "incrby"
+	}
+	return testStore(t, kinds[form](client, nil), ample), "a", "b", "evalsha"
+}
+
 func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
-	for name, reply := range map[string]string{
-		"no reply":               "",
-		"the connection closes":  hangUp,
-		"the connection resets":  reset,
-		"half a reply":           "*2\r\n$1\r\n",
-		"no reply of the script": "$1\r\n1\r\n",
-		"too many answers":       "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n",
-		"an error of the script": "-ERR Error running script\r\n",
-		"a script that was cut":  "-UNKILLABLE\r\n",
-		"out of memory":          "-OOM command not allowed\r\n",
-		"not allowed":            "-NOPERM no permissions\r\n",
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reply string
+		forms []string
+	}{
+		"no reply":               {"", []string{together, apiece, inPlain}},
+		"the connection closes":  {hangUp, []string{together, apiece, inPlain}},
+		"the connection resets":  {reset, []string{together, apiece, inPlain}},
+		"out of memory":          {"-OOM command not allowed\r\n", []string{together, apiece, inPlain}},
+		"not allowed":            {"-NOPERM no permissions\r\n", []string{together, apiece, inPlain}},
+		"half a reply":           {"*2\r\n$1\r\n", []string{together, apiece}},
+		"no reply of the script": {"$1\r\n1\r\n", []string{together, apiece}},
+		"too many answers":       {"*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", []string{together, apiece}},
+		"an error of the script": {"-ERR Error running script\r\n", []string{together, apiece}},
+		"a script that was cut":  {"-UNKILLABLE\r\n", []string{together, apiece}},
+		"half a number":          {":1", []string{inPlain}},
+		"no number":              {"-ERR value is not an integer or out of range\r\n", []string{inPlain}},
+		"another type":           {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", []string{inPlain}},
 	} {
-		for kind, on := range kinds {
-			t.Run(name+", "+kind, func(t *testing.T) {
+		for _, form := range tc.forms {
+			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
-				server := newStub(t, func(int, []string) string { return reply })
+				server := newStub(t, func(_ int, command []string) string {
+					if strings.ToLower(command[0]) == "expire" {
+						return ":1\r\n"
+					}
+					return tc.reply
+				})
+				sent := func() int { return server.count("evalsha") + server.count("incrby") }
 				// On a busy machine a caller may leave before its check is sent: then another one comes, with more time, and to
 				// another store, as the last one may have found the server too slow to be asked.
-				for deadline := 100 * time.Millisecond; server.count("evalsha") == 0; deadline *= 2 {
+				for deadline := 100 * time.Millisecond; sent() == 0; deadline *= 2 {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
 					}
-					s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-					took, err := decide(s, deadline, "a", "b")
-					if !errors.Is(err, ErrUnavailable) {
+					s, a, b, _ := sentAs(t, form, testClient(t, server.addr, ample))
+					if err := decide(s, deadline, a, b); !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 					}
-					inTime(t, took, deadline)
 				}
 				time.Sleep(20 * time.Millisecond) // for what should not come
-				sent := server.count("evalsha")
-				if want := map[string]int{"one command": 1, "a command each": 2}[kind]; sent > want {
-					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent, want)
+				if want := map[string]int{together: 1, apiece: 2, inPlain: 2}[form]; sent() > want {
+					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent(), want)
 				}
 			})
 		}
@@ -171,39 +185,47 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 }
 
 func TestWhatDidNotRunIsSentAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reply string
-		want  string // what the server is asked off cluster
-	}{
-		"the script is unknown":  {"-NOSCRIPT No matching script.\r\n", "evalsha script evalsha"},
-		"the slot is moving":     {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "evalsha evalsha"},
-		"the cluster is down":    {"-CLUSTERDOWN The cluster is down\r\n", "evalsha evalsha"},
-		"the server is loading":  {"-LOADING Redis is loading the dataset in memory\r\n", "evalsha evalsha"},
-		"a replica on its own":   {"-MASTERDOWN Link with MASTER is down\r\n", "evalsha evalsha"},
-		"a replica":              {"-READONLY You can't write against a read only replica.\r\n", "evalsha evalsha"},
-		"a replica, each check":  {"*1\r\n$29\r\n!READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
-		"a replica of Redis 6.2": {"*1\r\n$30\r\n!-READONLY You can't write ag.\r\n", "evalsha ping evalsha"},
-	} {
-		for kind, on := range kinds {
-			t.Run(name+", "+kind, func(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		replies map[string]string
+		want    string // what the server is asked
+	}
+	once := func(reply, want string) row { return row{map[string]string{"evalsha 1": reply}, want} }
+	script := map[string]row{
+		"the script is unknown":  once("-NOSCRIPT No matching script.\r\n", "evalsha script evalsha"),
+		"the slot is moving":     once("-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "evalsha evalsha"),
+		"the cluster is down":    once("-CLUSTERDOWN The cluster is down\r\n", "evalsha evalsha"),
+		"the server is loading":  once("-LOADING Redis is loading the dataset in memory\r\n", "evalsha evalsha"),
+		"a replica on its own":   once("-MASTERDOWN Link with MASTER is down\r\n", "evalsha evalsha"),
+		"a replica":              once("-READONLY You can't write against a read only replica.\r\n", "evalsha evalsha"),
+		"a replica, each check":  once("*1\r\n$29\r\n!READONLY You can't write ag.\r\n", "evalsha evalsha"),
+		"a replica of Redis 6.2": once("*1\r\n$30\r\n!-READONLY You can't write ag.\r\n", "evalsha evalsha"),
+	}
+	const readOnly = "-READONLY You can't write against a read only replica.\r\n"
+	plainKeys := map[string]row{
+		"the slot is moving":  {map[string]string{"incrby 1": "-TRYAGAIN\r\n"}, "incrby expire incrby expire"},
+		"the cluster is down": {map[string]string{"incrby 1": "-CLUSTERDOWN The cluster is down\r\n"}, "incrby expire incrby expire"},
+		"the server loads": {map[string]string{"incrby 1": "-LOADING\r\n", "expire 1": "-LOADING\r\n"},
+			"incrby expire incrby expire"},
+		"a replica": {map[string]string{"incrby 1": readOnly, "expire 1": readOnly}, "incrby expire incrby expire"},
+		"only the TTL is refused for now": {map[string]string{"expire 1": "-LOADING\r\n", "expire 2": "-TRYAGAIN\r\n"},
+			"incrby expire expire expire"},
+		"the TTL is refused for good": {map[string]string{"expire 1": "-ERR no\r\n"}, "incrby expire"},
+		"the TTL's answer is lost":    {map[string]string{"expire 1": hangUp}, "incrby expire expire"},
+	}
+	for form, rows := range map[string]map[string]row{together: script, apiece: script, inPlain: plainKeys} {
+		for name, tc := range rows {
+			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
-				server := newStub(t, func(n int, command []string) string {
-					if command[0] == "evalsha" && n == 1 {
-						return tc.reply
-					}
-					if command[0] == "evalsha" {
-						return ones(command)
-					}
-					return "+OK\r\n"
-				})
-				s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-				if _, err := decide(s, ample, "a"); err != nil {
-					t.Errorf("%v; the first reply proves that the check did not run, and the second answers it", err)
+				server := newStub(t, answers(tc.replies))
+				s, key, _, command := sentAs(t, form, testClient(t, server.addr, ample))
+				if err := decide(s, ample, key); err != nil {
+					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
-				if got := server.commands(); got != tc.want {
+				if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.want { // a breaker may send some
 					t.Errorf("the server was asked %q, want %q", got, tc.want)
 				}
-				if got := s.Stats(); got.Resent != 1 || got.Unavailable != 0 {
+				if got := s.Stats(); got.Unavailable != 0 || command == "evalsha" && got.Resent != 1 {
 					t.Errorf("the statistics are %+v, want one check sent again, none unavailable", got)
 				}
 			})
@@ -213,6 +235,7 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 
 // A batch in which one check is refused must leave the others alone.
 func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, func(n int, command []string) string {
 		if n == 2 {
 			return "-TRYAGAIN\r\n"
@@ -220,7 +243,7 @@ func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
 		return "*1\r\n$1\r\n1\r\n"
 	})
 	s := testStore(t, kinds["a command each"](testClient(t, server.addr, ample), nil), ample)
-	if _, err := decide(s, ample, "a", "b", "c"); err != nil {
+	if err := decide(s, ample, "a", "b", "c"); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.count("evalsha"); got != 4 {
@@ -228,60 +251,73 @@ func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
 	}
 }
 
+// In a cluster each command has its own fate: what counted is not sent after a TTL that must go elsewhere.
 func TestRedirectsAreFollowed(t *testing.T) {
-	counting := func(_ int, command []string) string {
-		if command[0] == "evalsha" {
-			return "*1\r\n$1\r\n1\r\n"
-		}
-		return "+OK\r\n"
-	}
-	for code, want := range map[string]string{"MOVED": "evalsha evalsha", "ASK": "asking evalsha asking evalsha"} {
-		t.Run(code, func(t *testing.T) {
+	t.Parallel()
+	const three, six = "evalsha evalsha evalsha", "incrby expire incrby expire incrby expire"
+	for name, tc := range map[string]struct {
+		code      string
+		moved     []string // the commands of the first node that are
+		first     string   // all that it is asked
+		want      string   // of the node that is named
+		redirects uint64
+	}{
+		"MOVED":                    {"MOVED", []string{"evalsha 1", "evalsha 3"}, three, "evalsha evalsha", 2},
+		"ASK":                      {"ASK", []string{"evalsha 1", "evalsha 3"}, three, "asking evalsha asking evalsha", 2},
+		"plain keys, MOVED":        {"MOVED", []string{"incrby 2", "expire 2"}, six, "incrby expire", 1},
+		"plain keys, ASK":          {"ASK", []string{"incrby 2", "expire 2"}, six, "asking incrby asking expire", 1},
+		"plain keys, MOVED of TTL": {"MOVED", []string{"expire 2"}, six, "expire", 1},
+		"plain keys, ASK of TTL":   {"ASK", []string{"expire 2"}, six, "asking expire", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := newStub(t, counting)
-			server := newStub(t, func(n int, _ []string) string {
-				if n == 2 {
-					return "*1\r\n$1\r\n1\r\n"
-				}
-				return fmt.Sprintf("-%s 1234 %s\r\n", code, other.addr)
-			})
-			nodes := map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}
-			on := kinds["a command each"](testClient(t, server.addr, ample), nodes)
-			s := testStore(t, on, ample)
-			if took, err := decide(s, ample, "a", "b", "c"); err != nil {
-				t.Errorf("after %v: %v", took, err)
+			other, replies := newStub(t, answers(nil)), make(map[string]string)
+			for _, command := range tc.moved {
+				replies[command] = fmt.Sprintf("-%s 1234 %s\r\n", tc.code, other.addr)
 			}
-			if got := server.count("evalsha"); got != 3 {
-				t.Errorf("the first node was asked %d times, want 3", got)
+			server := newStub(t, answers(replies))
+			on := &slots{fixed: fixed{testClient(t, server.addr, ample)},
+				nodes: map[string]*goredis.Client{other.addr: testClient(t, other.addr, ample)}}
+			s, keys := testStore(t, on, ample), []string{"a", "b", "c"}
+			if tc.first == six {
+				s, keys = plainStore(t, redis.Over(on, ample)), []string{"\x00a_", "\x00b_", "\x00c_"}
 			}
-			if got := other.commands(); got != want {
-				t.Errorf("the node named was asked %q, want %q", got, want)
+			if err := decide(s, ample, keys...); err != nil {
+				t.Error(err)
 			}
-			if reloads := on.(*slots).reloads; (reloads > 0) != (code == "MOVED") {
-				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", code, reloads)
+			if got := server.commands(); got != tc.first {
+				t.Errorf("the first node was asked %q, want %q", got, tc.first)
 			}
-			if got := s.Stats().Redirects; got != 2 {
-				t.Errorf("the statistics tell of %d redirects, want 2", got)
+			if got := other.commands(); got != tc.want {
+				t.Errorf("the node named was asked %q, want %q", got, tc.want)
+			}
+			if (on.reloads > 0) != (tc.code == "MOVED") {
+				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", tc.code, on.reloads)
+			}
+			if got := s.Stats().Redirects; got != tc.redirects {
+				t.Errorf("the statistics tell of %d redirects, want %d", got, tc.redirects)
 			}
 		})
 	}
 }
 
 func TestRedirectOffClusterNamesTheMistake(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, func(int, []string) string { return "-MOVED 1 127.0.0.1:1\r\n" })
 	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	if _, err := decide(s, time.Minute, "a"); err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
+	if err := decide(s, time.Minute, "a"); err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
 		t.Errorf("%v; want to be told that this is a cluster", err)
 	}
 }
 
 func TestRedirectsInACircleEnd(t *testing.T) {
+	t.Parallel()
 	var server *stub
 	server = newStub(t, func(int, []string) string { return fmt.Sprintf("-MOVED 1 %s\r\n", server.addr) })
 	client := testClient(t, server.addr, ample)
 	on := kinds["a command each"](client, map[string]*goredis.Client{server.addr: client})
-	if took, err := decide(testStore(t, on, ample), ample, "a"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("after %v: %v; want ErrUnavailable", took, err)
+	if err := decide(testStore(t, on, ample), ample, "a"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v; want ErrUnavailable", err)
 	}
 	if got := server.count("evalsha"); got > 20 {
 		t.Errorf("the check was sent %d times, want 20 at most", got)
@@ -290,6 +326,7 @@ func TestRedirectsInACircleEnd(t *testing.T) {
 
 // Nobody waits for a server that cannot be connected to: nothing was written to it. Once it is up it is found.
 func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
+	t.Parallel()
 	listener, listenErr := net.Listen("tcp", "127.0.0.1:0")
 	if listenErr != nil {
 		t.Fatal(listenErr)
@@ -297,11 +334,10 @@ func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
 	addr := listener.Addr().String()
 	_ = listener.Close()
 	s := testStore(t, fixed{testClient(t, addr, ample)}, ample)
-	took, err := decide(s, 50*time.Millisecond, "a")
+	err := decide(s, 50*time.Millisecond, "a")
 	if !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Down {
 		t.Errorf("nobody listens: %v, for the reason %v; want ErrUnavailable, as it is down", err, backend.ReasonOf(err))
 	}
-	inTime(t, took, 50*time.Millisecond)
 	if n := s.Stats().Resent; n > 0 {
 		t.Errorf("the check was sent again %d times to nobody", n)
 	}
@@ -314,15 +350,13 @@ func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
 			return "+PONG\r\n"
 		})
 	})
-	start := time.Now()
 	wait(t, "the server is found", func() bool {
-		_, err := decide(s, ample, "a")
+		err := decide(s, ample, "a")
 		if err != nil && backend.ReasonOf(err) != backend.Down {
 			t.Errorf("before the server is found: %v; want to be told at once that it is down", err)
 		}
 		return err == nil
 	})
-	t.Logf("found after %v, of which it was up for 30 ms less", time.Since(start))
 	if got := (<-up).count("evalsha"); got != 1 {
 		t.Errorf("the check was sent %d times, want once", got)
 	}
@@ -330,6 +364,7 @@ func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
 
 // Whoever comes first has to leave before the connection is greeted. The next one must find it, and not begin anew.
 func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
+	t.Parallel()
 	for kind, on := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -341,15 +376,15 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			})
 			server.greeting = 300 * time.Millisecond
 			s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-			if _, err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
+			if err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
 			}
 			wait(t, "the connection is ready", func() bool { return server.count("ping") > 0 })
 			if got := server.count("evalsha"); got != 0 {
 				t.Errorf("checks whose caller had left were sent, in %d commands", got)
 			}
-			if took, err := decide(s, ample, "c"); err != nil {
-				t.Errorf("with a connection that is ready: %v after %v", err, took)
+			if err := decide(s, ample, "c"); err != nil {
+				t.Errorf("with a connection that is ready: %v", err)
 			}
 			// A PING that is still under way may have the one to itself.
 			if got := server.count("hello"); got > 2 {

@@ -14,6 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
 )
 
@@ -181,13 +182,25 @@ func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Clien
 	return ownerOf(t, redis.Config{URL: addr, Timeout: timeout})
 }
 
-// storeAt returns a store of the plain script that knows which servers there are.
-func storeAt(t *testing.T, c redis.Config) *Store {
+// learnt is connect for servers that know at once who owns which slots.
+func learnt(t *testing.T, c redis.Config) *redis.Servers {
 	t.Helper()
 	servers := connect(t, c)
 	nothing := func(string, func(...any) (any, error)) error { return nil }
 	if err := servers.Each(t.Context(), nothing); err != nil {
 		t.Fatalf("learning who owns which slots: %v", err)
 	}
-	return storeOn(t, servers)
+	return servers
+}
+
+// storeAt returns a store of the plain script that knows which servers there are.
+func storeAt(t *testing.T, c redis.Config) *Store {
+	t.Helper()
+	return storeOn(t, learnt(t, c))
+}
+
+// single starts one server, and returns how it is reached.
+func single(t testing.TB, options ...redistest.Option) redis.Config {
+	t.Helper()
+	return redis.Config{URL: redistest.Single(t, options...).Addr}
 }

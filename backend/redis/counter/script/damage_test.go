@@ -31,7 +31,7 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 			t.Fatalf("the call failed as a whole, or did not end: %v", cmd.Err())
 		}
 	}
-	for round := range 150 {
+	for round := range part(150) {
 		key := []byte{byte(round), 1}
 		for range 20 {
 			now += r.Int64N(10 * 60e6)
@@ -55,7 +55,7 @@ func TestADamagedLogHangsNothing(t *testing.T) {
 	key := string(AppendKey(nil, c.Key))
 	r := rand.New(rand.NewPCG(25, 26))
 	now := int64(begin)
-	for step := range 3000 {
+	for step := range part(3000) {
 		now += r.Int64N(20e6) - 1e6
 		c.Op, c.Hits = backend.Count, 1+r.Uint64N(3)
 		if r.IntN(4) == 0 {

@@ -58,12 +58,18 @@ func waysOn(release string) ([]way, []redistest.Option) {
 	return []way{asScript, asFunction}, options
 }
 
-// eachWay runs a test for each way to a server of each of some releases, "" for that on PATH.
-func eachWay(t *testing.T, releases []string, test func(t *testing.T, w way, options ...redistest.Option)) {
-	for _, release := range releases {
-		ways, options := waysOn(release)
-		for _, w := range ways {
-			t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
-		}
+// releases are the servers that the script is tried on, "" for that on PATH: in the short form that alone.
+func releases(t *testing.T) []string {
+	if testing.Short() {
+		return []string{""}
+	}
+	return append(redistest.Releases(t), "")
+}
+
+// eachWay runs a test for each way to a server of a release.
+func eachWay(t *testing.T, release string, test func(t *testing.T, w way, options ...redistest.Option)) {
+	ways, options := waysOn(release)
+	for _, w := range ways {
+		t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
 	}
 }

@@ -1,0 +1,242 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/script"
+)
+
+// types are all types of Redis.
+var types = []redis.Type{redis.Single, redis.Sentinel, redis.Cluster, redis.Ring}
+
+// typesBut are all types, and in the short form those that are named.
+func typesBut(short ...redis.Type) []redis.Type {
+	if testing.Short() {
+		return short
+	}
+	return types
+}
+
+// oldest is the release of Redis that has no functions.
+const oldest = "redis-6.2"
+
+// fleet is servers of a type and a release, "" for that on PATH, and the command by which they are called.
+type fleet struct {
+	kind         redis.Type
+	release, way string
+}
+
+func (f fleet) String() string { return fmt.Sprint(f.kind, " ", f.release, " by ", f.way) }
+
+// fleets are each type, each release and each way with some of the others, or with -every all with all.
+func fleets(t *testing.T) []fleet {
+	old, valkey := redistest.Releases(t)[0], slices.Max(redistest.Releases(t))
+	if !*every {
+		return []fleet{
+			{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
+			{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
+		}
+	}
+	var all []fleet
+	for _, kind := range types {
+		all = append(all, fleet{kind, "", "fcall"}, fleet{kind, "", "evalsha"})
+	}
+	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
+		all = append(all, fleet{kind, old, "evalsha"}, fleet{kind, valkey, "fcall"}, fleet{kind, valkey, "evalsha"})
+	}
+	return all
+}
+
+// reach gives the fleet's servers.
+func (f fleet) reach(t *testing.T) redis.Config {
+	if f.release == "" {
+		return on(t, f.kind)
+	}
+	return start(t, f.kind, redistest.WithRelease(f.release))
+}
+
+// open opens a store that calls the servers in the fleet's way. Where they have no functions it finds that out.
+func (f fleet) open(t *testing.T, c redis.Config, now *atomic.Int64) *Store {
+	t.Helper()
+	code := newScript
+	if f.way == "evalsha" && f.release != oldest {
+		code = scriptOnly
+	}
+	s := openedWith(t, c, now, code())
+	client, err := s.servers.Owner([]byte("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if way, err := s.script.On(t.Context(), client); err != nil || way.Command != f.way {
+		t.Fatalf("the servers are called by %+v, %v; want %s", way, err, f.way)
+	}
+	return s
+}
+
+// scriptOnly is the script without its library.
+func scriptOnly() *redis.Script { return redis.NewScript(script.Source()) }
+
+// start starts servers of a type for a test, and returns how they are reached.
+func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Config {
+	return redis.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
+}
+
+// shared are servers that the first test starts which wants some of their type, and that end with the package. Tests on
+// them have keys of their own, and leave the servers as they are.
+var shared struct {
+	once [4]sync.Once
+	urls [4]string
+	errs [4]error
+	mu   sync.Mutex
+	dirs []string
+	all  []*redistest.Server
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, server := range shared.all {
+		server.Close()
+	}
+	for _, dir := range shared.dirs {
+		_ = os.RemoveAll(dir) // what stays is for the system's own cleaning
+	}
+	os.Exit(code)
+}
+
+// on returns how the shared servers of a type are reached.
+func on(t *testing.T, kind redis.Type) redis.Config {
+	t.Helper()
+	shared.once[kind].Do(func() { shared.urls[kind], shared.errs[kind] = share(kind) })
+	if err := shared.errs[kind]; err != nil {
+		t.Fatal(err)
+	}
+	return redis.Config{Type: kind, URL: shared.urls[kind]}
+}
+
+func share(kind redis.Type) (url string, err error) {
+	dir, err := os.MkdirTemp("", "counter-")
+	if err != nil {
+		return "", err
+	}
+	var all []*redistest.Server
+	switch kind {
+	case redis.Single:
+		all, err = redistest.StartRing(dir, 1)
+	case redis.Ring:
+		all, err = redistest.StartRing(dir, 3)
+	case redis.Sentinel:
+		set, failed := redistest.StartSentinel(dir)
+		if failed != nil {
+			return "", failed
+		}
+		all, url = slices.Concat(set.Nodes, set.Sentinels), set.Master+","+strings.Join(set.Addrs(), ",")
+	case redis.Cluster:
+		set, failed := redistest.StartCluster(dir)
+		if failed != nil {
+			return "", failed
+		}
+		all = set.Nodes
+	}
+	if err == nil && url == "" {
+		var addrs []string
+		for _, server := range all {
+			addrs = append(addrs, server.Addr)
+		}
+		url = strings.Join(addrs, ",")
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.dirs, shared.all = append(shared.dirs, dir), append(shared.all, all...)
+	return url, err
+}
+
+// apart keeps the keys of one store of a test apart from those of others on the same servers.
+type apart struct {
+	backend.Counter
+	own []byte
+}
+
+// Decide asks the store with other keys.
+func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	checks = slices.Clone(checks)
+	for i := range checks {
+		if len(checks[i].Key) > 0 {
+			checks[i].Key = slices.Concat(a.own, checks[i].Key)
+		}
+	}
+	return a.Counter.Decide(ctx, checks, out)
+}
+
+// opened is a store on a clock of its own, nil for the servers', whose servers can be used.
+func opened(t testing.TB, c redis.Config, now *atomic.Int64) *Store {
+	t.Helper()
+	return openedWith(t, c, now, newScript())
+}
+
+// openedWith is opened for a version of the script.
+func openedWith(t testing.TB, c redis.Config, now *atomic.Int64, code *redis.Script) *Store {
+	t.Helper()
+	s, err := open(configOf(c, now), code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	redistest.Eventually(t, "the servers can be used", s.Health().Ready)
+	return s
+}
+
+// configOf has servers that take as long as a machine may that stands still, where a test says nothing else.
+func configOf(c redis.Config, now *atomic.Int64) Config {
+	if c.Timeout == 0 {
+		c.Timeout = ample
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	config := Config{Redis: c}
+	if now != nil {
+		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+	}
+	return config
+}
+
+// told returns a store with its log, whose servers need not be there.
+func told(t *testing.T, c redis.Config) (*Store, *redistest.Log) {
+	t.Helper()
+	log := new(redistest.Log)
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	s, err := Open(configOf(c, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // a test may have closed it
+	return s, log
+}
+
+// ample is how long what must be answered has for it: it only ends a test that hangs.
+const ample = time.Minute
+
+// wait waits until a promise is kept, for as long as a busy machine may need.
+func wait(t *testing.T, promise string, kept func() bool) {
+	t.Helper()
+	redistest.Eventually(t, promise, func() error {
+		if !kept() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
