@@ -10,11 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-var stepCases = []promiseCase{
-	{"AReaderAtAnyStepSeesEachHitOnce", testReadAtSteps},
-	{"ADeathAtAnyStepLosesAndRepeatsNothing", testDeathAtSteps},
-}
-
 // prepare fills a store so that the next batch rolls a series early and the next job moves all tiers and drops days.
 func prepare(t *testing.T, open Open) *bench {
 	keep := history.DefaultKeep()

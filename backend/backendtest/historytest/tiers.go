@@ -13,7 +13,6 @@ import (
 var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
 	{"WeeksFallIntoTwoYears", testWeeks},
-	{"LateHitsAreRolledAgain", testLate},
 	{"ADryRunSaysWhatTheJobWouldDo", testDryRun},
 	{"TheJobNeverRunsAheadOfTheStoresClock", testJobsClock},
 	{"AFullSeriesIsRolledEarly", testEarly},

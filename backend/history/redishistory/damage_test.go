@@ -72,7 +72,7 @@ func fixed(at time.Time) func() time.Time { return func() time.Time { return at 
 // midst. Nothing in Redis may then be different, and when the key is mended the same batch lands once.
 func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(5)
 	hour := history.ChunkOf(history.Minutes, start.Unix())
 	minute := start.Unix() / 60
@@ -150,7 +150,7 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
 	f := single(t)
 	s := opened(t, f, fixed(start), nil)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(1)
 	minute := start.Unix() / 60
 	_, err := s.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
@@ -175,7 +175,7 @@ func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
 // TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
 func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(1)
 	series := seriesKey(p, seriesName(ids[0]))
 	from := history.ChunkOf(history.Minutes, start.Unix())
@@ -232,7 +232,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 // TestADamagedSeriesDoesNotHoldUpOthers has the job meet damage of all kinds in the same partition.
 func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 60)
@@ -263,7 +263,7 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 // due, and where it visits all as it does not know the dates.
 func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
 		for _, dry := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
