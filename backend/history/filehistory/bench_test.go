@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,29 +148,19 @@ func (m *metered) flush(ids []history.ID, senders int, seq uint64) {
 		p := id.Partition()
 		batches[p] = append(batches[p], history.Increment{ID: id, Minute: m.clock.Load() / 60, Hits: 100})
 	}
-	todo := make(chan history.Partition, history.Partitions)
-	for p := range history.Partitions {
-		todo <- history.Partition(p)
-	}
-	close(todo)
-	done := make(chan error, senders)
+	var next atomic.Int64
+	var sending sync.WaitGroup
 	for range senders {
-		go func() {
-			for p := range todo {
-				_, err := m.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: seq, Increments: batches[p]})
-				if err != nil {
-					done <- err
-					return
+		sending.Go(func() {
+			for p := next.Add(1) - 1; p < int64(history.Partitions); p = next.Add(1) - 1 {
+				b := history.Batch{Writer: "w", Seq: seq, Increments: batches[p]}
+				if _, err := m.Apply(context.Background(), history.Partition(p), b); err != nil {
+					m.tb.Error(err)
 				}
 			}
-			done <- nil
-		}()
+		})
 	}
-	for range senders {
-		if err := <-done; err != nil {
-			m.tb.Error(err)
-		}
-	}
+	sending.Wait()
 }
 
 // BenchmarkRoll moves the minutes of 1,000 busy series of one hour.
@@ -204,16 +195,6 @@ func BenchmarkRoll(b *testing.B) {
 			}
 		}
 		b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
-	})
-}
-
-// BenchmarkIdleRoll runs the job where nothing is due.
-func BenchmarkIdleRoll(b *testing.B) {
-	inBoth(b, func(b *testing.B, m *metered) {
-		m.fillYear(seriesOf(20))
-		for b.Loop() {
-			m.roll()
-		}
 	})
 }
 
