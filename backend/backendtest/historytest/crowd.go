@@ -15,7 +15,6 @@ import (
 var crowdCases = []promiseCase{
 	{"JobsWritersAndReadersAtOnce", testCrowd},
 	{"ManyWritersSendTheSameBatchAtOnce", testSameBatch},
-	{"AReaderAtAnyStepSeesEachHitOnce", testReadAtSteps},
 }
 
 // testCrowd has writers with lost answers, two jobs and readers at work while days go by. Each answer that a reader

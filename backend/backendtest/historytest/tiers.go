@@ -11,37 +11,12 @@ import (
 
 var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
+	{"WeeksFallIntoTwoYears", testWeeks},
 	{"ADryRunSaysWhatTheJobWouldDoAndTheJobHowFarItIs", testDryRun},
 	{"TheJobNeverRunsAheadOfTheStoresClock", testJobsClock},
 }
 
 const day = 24 * time.Hour
-
-// testMoves lets months go by with a job now and then, and compares after each.
-func testMoves(t *testing.T, open Open, jobEvery int) {
-	b := newBench(t, open, history.Keep{})
-	r := rand.New(rand.NewPCG(1, 1))
-	series := []history.ID{shop, sibling(shop), {Domain: "other", Path: "p", Value: "v", Outcome: history.Near}}
-	for range 300 {
-		var increments []history.Increment
-		for _, id := range series {
-			burst := b.minute() - r.Int64N(30)
-			for n := range r.Int64N(12) {
-				increments = append(increments, history.Increment{ID: id, Minute: burst - n, Hits: 1 + r.Uint64N(1000)})
-			}
-		}
-		b.land(increments...)
-		b.wait(time.Duration(r.Int64N(int64(20 * time.Hour))))
-		if r.IntN(3*jobEvery) == 0 {
-			b.roll()
-			b.agree()
-			b.agreeOn(history.Query{From: b.now().Unix() - 40*86400, To: b.now().Unix() - 3600})
-		}
-	}
-	b.wait(12 * 365 * day)
-	b.roll()
-	b.agree()
-}
 
 func testDue(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
@@ -68,6 +43,22 @@ func testDue(t *testing.T, open Open) {
 			}
 		}
 		b.agree()
+	}
+}
+
+func testWeeks(t *testing.T, open Open) {
+	b := newBench(t, open, history.Keep{})
+	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC)
+	b.setTime(monday.Add(7 * day))
+	for hour := range 7 * 24 {
+		at := monday.Add(time.Duration(hour) * time.Hour)
+		b.land(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: uint64(hour) + 1})
+	}
+	b.setTime(monday.Add(60 * day))
+	b.roll()
+	b.agree()
+	if points := b.query(only(shop))[shop].Points; len(points) != 7 || points[4].Start != monday.Add(4*day).Unix() {
+		t.Errorf("a week over New Year became %+v, want its 7 days, 4 in 2026 and 3 in 2027", points)
 	}
 }
 

@@ -68,6 +68,7 @@ var (
 	nodes     = once(func(dir string, options ...redistest.Option) (ring nodesOfRing, err error) {
 		return redistest.StartRing(dir, 4, options...)
 	})
+	closing sync.Mutex
 	closers []func()
 )
 
@@ -86,11 +87,16 @@ func once[T interface{ Close() }](start func(string, ...redistest.Option) (T, er
 		if err != nil {
 			return servers, err
 		}
-		closers = append(closers, func() { _ = os.RemoveAll(dir) })
-		if servers, err = start(dir); err == nil {
-			closers = append(closers, servers.Close)
+		if servers, err = start(dir); err != nil {
+			return servers, err
 		}
-		return servers, err
+		closing.Lock()
+		defer closing.Unlock()
+		closers = append(closers, func() {
+			servers.Close()
+			_ = os.RemoveAll(dir)
+		})
+		return servers, nil
 	})
 	return func(t testing.TB) T {
 		t.Helper()
@@ -104,8 +110,8 @@ func once[T interface{ Close() }](start func(string, ...redistest.Option) (T, er
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for i := len(closers) - 1; i >= 0; i-- {
-		closers[i]()
+	for _, end := range closers {
+		end()
 	}
 	os.Exit(code)
 }
@@ -173,10 +179,15 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 
 // In the short form a single server passes all of the suite, and the others what hangs on where partitions are.
 func TestConformance(t *testing.T) {
-	for name, f := range map[string]fleet{"single": singleOf(singles(t)), "sentinel": sentinelOf(sentinels(t)),
-		"cluster": clusterOf(clusters(t)), "ring": ringOf(nodes(t)[:3]...)} {
+	for name, reach := range map[string]func(testing.TB) fleet{
+		"single":   single,
+		"sentinel": func(t testing.TB) fleet { return sentinelOf(sentinels(t)) },
+		"cluster":  func(t testing.TB) fleet { return clusterOf(clusters(t)) },
+		"ring":     func(t testing.TB) fleet { return ringOf(freshNodes(t, 3)...) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			f := reach(t)
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.empty(t)
 				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
