@@ -124,8 +124,10 @@ func (m *Met) StepWidth(step int64) int64 {
 	return ceilDiv(step, coarsest) * coarsest
 }
 
-// Step cuts a range, widened, into buckets of a width that StepWidth returned, some Length/width of them. They begin at
-// multiples of it since 1970; those of whole days at midnight in the zone, and of whole weeks on Monday.
+// Step cuts a range, widened, into buckets of a width that StepWidth returned, all that the range meets. They begin at
+// multiples of it since 1970; those of whole days at midnight in the zone, and of whole weeks on Monday. Days may be
+// shorter than a day: in spring, and by half a day where those that are stored by UTC end and those of the zone begin.
+// So a range of less than a day may meet three.
 func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
 	if width%day == 0 {
 		return m.days(r.widen(minute), zone, monday/day, width/day)

@@ -15,16 +15,17 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
 var (
-	kills = flag.Int("kills", 120, "how many processes are killed, in all tests together")
-	seed  = flag.Uint64("seed", 0, "seed of what is killed where and of what comes in; 0 for the clock")
+	kills = flag.Int("kills", 60, "how many writers and jobs are killed, in all tests together; a third in the short form")
+	seed  = flag.Uint64("seed", 1, "seed of what is killed where and of what comes in")
 )
 
 func TestMain(m *testing.M) {
@@ -35,211 +36,163 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if err := flag.Set("test.parallel", "6"); err != nil { // the tests wait for others more than they work
-		panic(err)
-	}
 	flag.Parse()
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
 	os.Exit(m.Run())
 }
 
+// seriesCount is how many series there are. Some share a partition, as series do.
+const seriesCount = 20
+
+func seriesOf(n int) history.ID {
+	return history.ID{Domain: "fire", Path: fmt.Sprint("rule", n), Outcome: history.Outcome(n % history.Outcomes)}
+}
+
+// numbers are the series by ID.
+var numbers = func() map[history.ID]int {
+	all := make(map[history.ID]int)
+	for n := range seriesCount {
+		all[seriesOf(n)] = n
+	}
+	return all
+}()
+
 // fire is one history, who works on it, and what it must hold.
 type fire struct {
-	t     *testing.T
-	dir   string
-	site  site
-	board *board
-	seed  uint64
-	slots atomic.Int64
-
-	mu      sync.Mutex
+	t       *testing.T
+	dir     string
+	site    site
+	store   *redishistory.Store // of the tests
 	random  *rand.Rand
 	tally   map[string]int // kills by what they hit
-	living  map[*running]bool
+	started int
 	writers []*running // of this round
-	landed  hits       // what the series hold, of the writers of the rounds before
-	unsent  hits       // recorded by writers that were killed before the store had acknowledged it
-	filled  uint64     // of the hits that landed, those that filled the last series
+	// forgets is set if a server may forget what it has acknowledged: who was killed then cannot send it again.
+	forgets bool
+	landed  [seriesCount]uint64
 	batches int
-	resent  uint64
-	clamped uint64
-	refused uint64
-
-	kept      time.Duration              // that writers keep what was acknowledged; see orders
-	emptied   map[history.Partition]bool // whose server came back empty in this round
-	lost      uint64                     // hits that living writers counted as lost with one
-	uncounted uint64                     // hits that were lost with one and whose writers had ended
+	gone    int // answers of which a writer heard that a server has forgotten something
 }
 
-// start is where the clock begins: some weeks before the end of a year, so that weeks are split between two.
-var start = time.Date(2026, 12, 1, 11, 59, 48, 700_000_000, time.UTC)
-
-func newFire(t *testing.T, where site, n uint64) *fire {
-	dir := t.TempDir()
-	f := &fire{t: t, dir: dir, site: where, board: mustBoard(t, filepath.Join(dir, "board")), tally: make(map[string]int),
-		random: rand.New(rand.NewPCG(*seed, n)), living: make(map[*running]bool), emptied: make(map[history.Partition]bool)}
-	f.seed = *seed + n<<32
-	f.board.words[wordClock].Store(start.UnixMicro())
+func newFire(t *testing.T, where site) *fire {
+	t.Helper()
+	where.Epoch = time.Now()
+	f := &fire{t: t, dir: t.TempDir(), site: where, tally: make(map[string]int), random: rand.New(rand.NewPCG(*seed, 3))}
+	store, err := where.open(func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	f.store = store
 	t.Logf("-seed %d", *seed)
-	t.Cleanup(func() {
-		for r := range f.living {
-			r.kill()
-		}
-	})
 	return f
-}
-
-// chance returns a random number below n.
-func (f *fire) chance(n int) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.random.IntN(n)
 }
 
 // running is a child.
 type running struct {
 	orders
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stderr strings.Builder
-	ended  chan struct{}
+	*process.Process
+	stdin  io.Writer
+	killed bool
 }
 
 // start starts a child that is to die at a step, or at none.
 func (f *fire) start(role, die string, nth int) *running {
-	r := &running{ended: make(chan struct{})}
-	r.orders = orders{Role: role, Board: filepath.Join(f.dir, "board"), Slot: int(f.slots.Add(1)), Die: die, Nth: int64(nth),
-		Site: f.site, Seed: f.seed, Kept: f.kept}
-	r.Seed += uint64(r.Slot)
-	r.Ledger = filepath.Join(f.dir, fmt.Sprint("ledger", r.Slot))
-	f.board.at(r.Slot, slotHeard).Store(f.board.now().UnixMicro())
+	f.t.Helper()
+	f.started++
+	r := &running{orders: orders{Site: f.site, Role: role, Die: die, Nth: int64(nth), Seed: *seed<<32 + uint64(f.started),
+		Ledger: filepath.Join(f.dir, fmt.Sprint("ledger", f.started))}}
 	text, err := json.Marshal(r.orders)
-	if err == nil {
-		r.cmd = exec.Command(os.Args[0])
-		r.cmd.Env = append(os.Environ(), ordersVariable+"="+string(text))
-		r.cmd.Stderr = &r.stderr
-		r.stdin, err = r.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = r.cmd.Start()
-	}
 	if err != nil {
-		panic(fmt.Errorf("starting a %s: %w", role, err)) // no test of this package can go on
+		f.t.Fatal(err)
 	}
-	go func() {
-		_ = r.cmd.Wait() // how it ended stands in ProcessState
-		close(r.ended)
-	}()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.living[r] = true
-	if role != "job" {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), ordersVariable+"="+string(text))
+	if r.stdin, err = c.StdinPipe(); err != nil {
+		f.t.Fatal(err)
+	}
+	r.Process = process.Run(f.t, role, c)
+	if role == "writer" {
 		f.writers = append(f.writers, r)
 	}
 	return r
 }
 
-func (r *running) kill() {
-	_ = r.cmd.Process.Kill() // an error means that it has ended already
-	<-r.ended
-}
-
-// reap waits for a child that was killed, and notes what that hit.
-func (f *fire) reap(r *running, how string) {
-	<-r.ended
-	status, _ := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		f.t.Errorf("a %s was to be killed and ended by itself: %v\n%s", r.Role, r.cmd.ProcessState, r.stderr.String())
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.living, r)
-	f.tally[fmt.Sprintf("%s %s", r.Role, how)]++
-}
-
 // stop ends a child as a drain does.
 func (f *fire) stop(r *running) {
+	f.t.Helper()
 	_, _ = io.WriteString(r.stdin, "stop\n") // it may have ended, which is found below
-	select {
-	case <-r.ended:
-	case <-time.After(2 * time.Minute):
-		f.t.Errorf("a %s that was told to stop has not ended", r.Role)
-		r.kill()
+	if code := r.ExitCode(f.t); code != 0 {
+		f.t.Errorf("a %s that was told to stop ended with %d:\n%s", r.Role, code, r.Log)
 	}
-	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
-		f.t.Errorf("a %s that was told to stop ended with %d:\n%s", r.Role, code, r.stderr.String())
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.living, r)
 }
 
-// patience is how long a child may take from its first step to the one where it is to die, before it is killed wherever
-// it is.
-const patience = 500 * time.Millisecond
-
-// killOne starts a child and kills it: at one of some steps, where it kills itself, or at a random instant.
+// killOne starts a child that kills itself at one of some steps, or is killed at a random instant: also where it does not
+// come to its step soon.
 func (f *fire) killOne(role string, steps []string) {
-	die, wait := steps[f.chance(len(steps))], patience
-	if f.chance(4) == 0 {
-		die, wait = "", time.Duration(f.chance(60_000))*time.Microsecond
-	}
-	nth := 1 + f.chance(3)
+	f.t.Helper()
+	die, nth, wait := steps[f.random.IntN(len(steps))], 1+f.random.IntN(3), 500*time.Millisecond
 	if die == anyStep {
-		nth = 1 + f.chance(40)
+		nth = 1 + f.random.IntN(40)
+	}
+	how := "at step " + die
+	if f.random.IntN(4) == 0 {
+		die, how, wait = "", "at a random instant", time.Duration(30+f.random.IntN(120))*time.Millisecond
 	}
 	r := f.start(role, die, nth)
-	for f.board.at(r.Slot, slotSteps).Load() == 0 {
-		select {
-		case <-r.ended:
-			wait = 0
-		case <-time.After(time.Millisecond):
-			continue
-		}
-		break
+	for began := time.Now(); r.Ended() == nil && time.Since(began) < wait; {
+		time.Sleep(time.Millisecond)
 	}
-	select {
-	case <-r.ended:
-	case <-time.After(wait):
+	if die != "" && r.Ended() == nil {
+		how = "at a random instant"
 	}
-	f.killNow(r)
+	r.Kill()
+	r.killed = true
+	if code := r.ExitCode(f.t); code != -1 {
+		f.t.Errorf("a %s was to be killed and ended by itself with %d:\n%s", role, code, r.Log)
+	}
+	f.tally[role+" "+how]++
 }
 
-// halfway are the steps between which and the next something is under way.
-var halfway = []string{"apply", "roll 1m", "roll 5m", "roll 1h", "expire", "forget", "apply: before", "apply: counted",
-	"apply: rolled early", "roll: moved"}
-
-// killNow kills a child wherever it is, if it has not killed itself.
-func (f *fire) killNow(r *running) {
-	r.kill()
-	how := "at a random instant, elsewhere"
-	if step := f.board.stepOf(r.Slot, slotStep); f.board.at(r.Slot, slotDied).Load() > 0 {
-		how = "at step " + f.board.stepOf(r.Slot, slotDied)
-	} else if slices.Contains(halfway, step) {
-		how = "at a random instant, with a step under way"
-	}
-	f.reap(r, how)
+var stepsOf = map[string][]string{
+	"writer": {anyStep, "apply", "applied", "roll 1m", "rolled 1m", "roll 5m", "rolled 5m"},
+	"job": {anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h", "rolled 1h", "expire",
+		"expired", "forget", "forgot"},
 }
 
-// report prints what was killed where.
-func (f *fire) report() {
-	all, interrupted := 0, 0
-	var lines strings.Builder
-	for _, how := range slices.Sorted(maps.Keys(f.tally)) {
-		n := f.tally[how]
-		all += n
-		if strings.Contains(how, "step") {
-			interrupted += n
+// burn kills so many writers and jobs beside two writers and a job that live, has the servers disturbed in the midst of
+// it, and compares every series when all writers have ended.
+func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
+	f.t.Helper()
+	lives := []*running{f.start("writer", "", 0), f.start("writer", "", 0), f.start("job", "", 0)}
+	var done atomic.Bool
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for !done.Load() {
+			err := f.store.Query(f.t.Context(), everything(), func(s history.Series) error {
+				if !s.Exact() {
+					f.t.Errorf("-seed %d, in the midst of it %+v does not add up: %v", *seed, s, s.Err)
+				}
+				return nil
+			})
+			_ = err // a server is away, or a slot is on its way
+			time.Sleep(20 * time.Millisecond)
 		}
-		fmt.Fprintf(&lines, "  %4d  %s\n", n, how)
+	})
+	for n := range kills {
+		if n == kills/2 {
+			disturb()
+		}
+		role := []string{"writer", "job"}[n%2]
+		f.killOne(role, stepsOf[role])
 	}
-	f.t.Logf("%d kills, of which %d interrupted a step (came at one, or with one under way):\n%s", all, interrupted, &lines)
-	f.t.Logf("%d hits landed in %d batches, and %d were refused; %d hits of killed writers were never acknowledged; "+
-		"%d batches were sent again after a store forgot them; %d hits had minutes to come; the clock went by %v",
-		f.landed.sum()-f.filled, f.batches, f.refused, f.unsent.sum(), f.resent, f.clamped,
-		f.board.now().Sub(start).Round(time.Hour))
+	end(func() {
+		for _, r := range lives {
+			f.stop(r)
+		}
+	})
+	done.Store(true)
+	reading.Wait()
+	f.exact()
 }
 
 // everything is a query for all there is.
@@ -247,49 +200,143 @@ func everything() history.Query {
 	return history.Query{From: history.Always().From, To: history.Always().To}
 }
 
-// conserved wants P1 of a series: its points and what has expired are its lifetime, and no points overlap.
-func conserved(s history.Series) error {
-	sum, end := s.Expired, int64(0)
-	for _, p := range s.Points {
-		if p.Start < end || p.Sum == 0 || p.Peak == 0 || p.Peak > p.Sum {
-			return fmt.Errorf("%+v: point %+v after %d", s.ID, p, end)
+// exact audits the writers of a round, all of which have ended, and compares each series with them.
+func (f *fire) exact() {
+	f.t.Helper()
+	for _, r := range f.writers {
+		if err := f.audit(r); err != nil {
+			f.t.Errorf("-seed %d: %s: %v", *seed, filepath.Base(r.Ledger), err)
 		}
-		sum, end = sum+p.Sum, p.End()
 	}
-	if sum != s.Lifetime {
-		return fmt.Errorf("%+v: its points and %d expired make %d, but its lifetime is %d: P1 is broken",
-			s.ID, s.Expired, sum, s.Lifetime)
+	f.writers = nil
+	found := make(map[int]uint64)
+	f.answers(func() error {
+		return f.store.Query(f.t.Context(), everything(), func(s history.Series) error {
+			if found[numbers[s.ID]] = s.Lifetime; !s.Exact() {
+				f.t.Errorf("-seed %d: %+v does not add up: P1 is broken", *seed, s)
+			}
+			return s.Err
+		})
+	})
+	for n, want := range f.landed {
+		if got := found[n]; got != want {
+			f.t.Errorf("-seed %d: %+v has a lifetime of %d hits, and %d landed: P2 is broken by %d", *seed, seriesOf(n), got, want,
+				int64(got-want))
+		}
+	}
+}
+
+// answers repeats a question until the tests' own store has noticed that all servers are back.
+func (f *fire) answers(ask func() error) {
+	f.t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if time.Since(began) > process.Hang {
+			f.t.Fatalf("long after all servers are back: %v", err)
+		}
+	}
+}
+
+// sender is a writer in a partition, where its batches have numbers of their own.
+type sender struct {
+	writer string
+	p      history.Partition
+}
+
+// audit asks how far a writer's batches have landed, adds them to what the series must hold, and wants P2 of one that has
+// drained: what it recorded has landed, to the integer.
+func (f *fire) audit(r *running) error {
+	content, err := os.ReadFile(r.Ledger)
+	if err != nil && !r.killed {
+		return err
+	}
+	sent, acked := make(map[sender][][seriesCount]uint64), make(map[sender]uint64)
+	var drained []uint64
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		var figures []uint64
+		for _, text := range fields[1:] {
+			var n uint64
+			_, _ = fmt.Sscan(text, &n) // a writer's name is none
+			figures = append(figures, n)
+		}
+		switch fields[0] {
+		case "X":
+			drained = figures
+		case "G":
+			f.gone++
+		case "A":
+			s := sender{fields[1], history.Partition(figures[1])}
+			acked[s] = max(acked[s], figures[2])
+		case "S":
+			s := sender{fields[1], history.Partition(figures[1])}
+			var h [seriesCount]uint64
+			for at := 3; at < len(figures); at += 2 {
+				h[figures[at]] += figures[at+1]
+			}
+			if sent[s] = append(sent[s], h); uint64(len(sent[s])) != figures[2] {
+				return fmt.Errorf("batch %d of partition %d comes after %d", figures[2], s.p, len(sent[s])-1)
+			}
+		}
+	}
+	landed := uint64(0)
+	for s, batches := range sent {
+		var at history.Receipt
+		f.answers(func() (err error) {
+			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
+			return err
+		})
+		if at.Last > uint64(len(batches)) || at.Last < acked[s] && !(r.killed && f.forgets) {
+			return fmt.Errorf("partition %d has %d batches of it: it sent %d and had %d acknowledged", s.p, at.Last, len(batches), acked[s])
+		}
+		f.batches += int(at.Last)
+		for _, batch := range batches[:at.Last] {
+			for n, hits := range batch {
+				f.landed[n] += hits
+				landed += hits
+			}
+		}
+	}
+	if !r.killed && (len(drained) != 3 || drained[0] != drained[1] || drained[2] > 0 || drained[0] != landed) {
+		return fmt.Errorf("it recorded %v (itself, its exporter, and what that has not brought), and %d landed", drained, landed)
 	}
 	return nil
 }
 
-// exact audits the writers of a round, all of which have ended, and compares each series with them.
-func (f *fire) exact(store history.Store) {
+// finish rolls what is left to roll, compares once more, and says what was killed where.
+func (f *fire) finish() {
 	f.t.Helper()
-	for _, r := range f.writers {
-		if err := f.audit(store, r); err != nil {
-			f.t.Errorf("slot %d: %v", r.Slot, err)
-		}
-		_ = os.Remove(r.Ledger) // the folder goes in the end
-	}
-	f.writers = nil
-	clear(f.emptied)
-	var found hits
-	err := store.Query(context.Background(), everything(), func(s history.Series) error {
-		n, known := numbers[s.ID]
-		if !known {
-			return fmt.Errorf("%+v was found, which nobody wrote", s.ID)
-		}
-		found[n] = s.Lifetime
-		return conserved(s)
+	f.answers(func() error {
+		_, err := f.store.Roll(context.Background(), history.Job{Now: f.site.now()})
+		return err
 	})
-	if err != nil {
-		f.t.Error(err)
+	f.exact()
+	for _, how := range slices.Sorted(maps.Keys(f.tally)) {
+		f.t.Logf("  %4d  %s", f.tally[how], how)
 	}
-	for n, got := range found {
-		if want := f.landed[n]; got != want {
-			f.t.Errorf("-seed %d: %+v has a lifetime of %d hits, and %d landed: P2 is broken by %d", *seed, seriesOf(n), got, want,
-				int64(got-want))
+	if f.forgets && f.gone == 0 {
+		f.t.Error("no server has forgotten anything, so this has shown nothing")
+	}
+	f.t.Logf("%d batches landed; writers heard %d times that some were forgotten; the clock went by %v", f.batches, f.gone, f.site.now().Sub(start).Round(time.Hour))
+}
+
+// awaitAcks waits until so many more batches have been acknowledged.
+func (f *fire) awaitAcks(n int) {
+	f.t.Helper()
+	acks := func() (all int) {
+		for _, r := range f.writers {
+			content, _ := os.ReadFile(r.Ledger) // there is none yet
+			all += strings.Count(string(content), "\nA ")
+		}
+		return all
+	}
+	want := acks() + n
+	for began := time.Now(); acks() < want; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > process.Hang {
+			f.t.Fatalf("within %v writers have not had %d batches acknowledged", process.Hang, n)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package historytest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -140,15 +139,4 @@ func testSameBatch(t *testing.T, open Open) {
 	if got := b.query(everything())[shop].Lifetime; got != 20 {
 		t.Errorf("20 batches of one hit make %d hits", got)
 	}
-	_, err := b.store.Apply(cancelled(), p, history.Batch{Writer: "late", Seq: 1,
-		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 1}}})
-	if err != nil && errors.Is(err, history.ErrBadBatch) {
-		t.Errorf("a batch of a caller that has gone is called bad: %v", err)
-	}
-}
-
-func cancelled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }

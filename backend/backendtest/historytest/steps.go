@@ -10,11 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-var stepCases = []promiseCase{
-	{"AReaderAtAnyStepSeesEachHitOnce", testReadAtSteps},
-	{"ADeathAtAnyStepLosesAndRepeatsNothing", testDeathAtSteps},
-}
-
 // prepare fills a store so that the next batch rolls a series early and the next job moves all tiers and drops days.
 func prepare(t *testing.T, open Open) *bench {
 	keep := history.DefaultKeep()
@@ -40,31 +35,8 @@ func (b *bench) crowded() history.Batch {
 	return batch
 }
 
-func testReadAtSteps(t *testing.T, open Open) {
-	b := prepare(t, open)
-	steps := make(map[string]int)
-	var read func(string)
-	read = func(name string) {
-		steps[name]++
-		b.onStep(func(string) {}) // a query may have steps of its own
-		if err := p1(b.store); err != nil {
-			t.Errorf("a reader at step %q: %v", name, err)
-		}
-		b.onStep(read)
-	}
-	b.onStep(read)
-	b.apply(shop.Partition(), b.crowded())
-	b.rollOnly(history.Job{Now: b.now()})
-	b.wait(30 * day)
-	b.rollOnly(history.Job{Now: b.now()})
-	t.Logf("read at %v", steps)
-	if len(steps) < 2 {
-		t.Errorf("the store names only the steps %v: nothing was seen half-way", steps)
-	}
-}
-
 // testDeathAtSteps ends the goroutine that works for the store at its first step, then at its second, and so on, as if
-// its process had died there. Whoever comes next must find all hits, each once.
+// its process had died there. Whoever comes next, to read or to go on, must find all hits, each once.
 func testDeathAtSteps(t *testing.T, open Open) {
 	b := prepare(t, open)
 	deaths := make(map[string]int)

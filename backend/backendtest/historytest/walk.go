@@ -162,3 +162,35 @@ func (w *walker) randomQuery() history.Query {
 	}
 	return q
 }
+
+// exact compares a series that may have been rolled early with the oracle, bucket by bucket.
+func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.Keep) {
+	t.Helper()
+	if err := conserved(got); err != nil {
+		t.Fatal(err)
+	}
+	want := n.series[got.ID]
+	if got.Lifetime != want.lifetime {
+		t.Fatalf("%v has %d hits, want %d", short(got.ID), got.Lifetime, want.lifetime)
+	}
+	sums := want.sums(got.Points)
+	for i, p := range got.Points {
+		if p.Sum != sums[i] {
+			t.Fatalf("%v: the %s from %d has %d hits, want %d", short(got.ID), p.Tier, p.Start, p.Sum, sums[i])
+		}
+		if keep.MaxPoints >= 60 && p.Start/3600 == now/60 && p.Tier > history.Minutes && p.Tier < history.Days {
+			t.Fatalf("%v: a bucket of %s from %d in the hour being written: it is rolled last",
+				short(got.ID), p.Tier, p.Start)
+		}
+	}
+	points := 0
+	for _, p := range got.Points {
+		if p.Tier < history.Days {
+			points++
+		}
+	}
+	if points > keep.MaxPoints {
+		t.Fatalf("%v has %d points finer than a day, at most %d are allowed: without a job it would grow forever",
+			short(got.ID), points, keep.MaxPoints)
+	}
+}

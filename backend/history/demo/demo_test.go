@@ -60,37 +60,3 @@ func TestBucketsAreAsAStoreWouldHoldThem(t *testing.T) {
 		t.Errorf("there are %d tiers and %d series, want %d and %d", len(tiers), len(ends), history.Tiers, len(seriesNames))
 	}
 }
-
-// What is told of the demonstration can be seen in it.
-func TestWhatHappenedIsSeen(t *testing.T) {
-	t.Parallel()
-	all := makeUp(t, until, 400)
-	sum := func(of int, from, to int64) (n uint64) { // seconds before the end
-		for _, m := range all {
-			if at := m.bucket.Start - until.Unix(); m.id == seriesNames[of] && at >= -from && at < -to {
-				n += m.bucket.Sum
-			}
-		}
-		return n
-	}
-	for _, c := range []struct {
-		what        string
-		more, fewer uint64
-	}{
-		{"an attack on paying", sum(payOver, 14*day, 11*day), 20 * sum(payOver, 18*day, 15*day)},
-		{"growth", sum(userWithin, 30*day, 0), sum(userWithin, 395*day, 365*day)},
-		{"a quarter of an hour without a store", sum(userDegraded, 4*day, 2*day), 300},
-		{"a rule on trial", sum(addressShadow, 30*day, 0), 10_000},
-		{"acme's week", sum(acmeOver, 5*day, 0), 10 * sum(acmeOver, 400*day, 7*day)},
-	} {
-		if c.more <= c.fewer {
-			t.Errorf("%s is not seen: %d hits, want more than %d", c.what, c.more, c.fewer)
-		}
-	}
-	if over, shadow := sum(addressOver, 400*day, 0), sum(addressShadow, 400*day, 0); over != shadow {
-		t.Errorf("a rule on trial has %d over and %d of these let through, want all", over, shadow)
-	}
-	if degraded := sum(userDegraded, 400*day, 0) - sum(userDegraded, 4*day, 2*day); degraded != 0 {
-		t.Errorf("%d hits are degraded outside the quarter of an hour, want none", degraded)
-	}
-}

@@ -259,7 +259,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStation(t, nil)
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") })
-		for n := range 1000 {
+		for n := range 300 {
 			s.recorder.record(series(n), 1)
 			time.Sleep(time.Second)
 		}
@@ -280,7 +280,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sleepUntil(6, 0, 0)
-		s := newStation(t, func(c *export.Config) { c.MaxCells = 100 })
+		s := newStation(t, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute })
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
 		record := func(minutes int) {
 			for range minutes {
@@ -384,16 +384,17 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 
 func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 	t.Parallel()
+	const sent = 1500
 	for _, tc := range []struct {
 		name string
 		to   int // batches that the store has after the failover
-	}{{"some batches", 2900}, {"batches that are known by one sum for all", 6}, {"everything", 0}} {
+	}{{"some batches", sent - 100}, {"batches that are known by one sum for all", 6}, {"everything", 0}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStation(t, nil)
 				var then historytest.Snapshot
 				time.Sleep(time.Second) // not at the moment of a flush
-				for n := range 3000 {
+				for n := range sent {
 					if n == tc.to {
 						then = s.store.Snapshot()
 					}
@@ -407,8 +408,8 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 				s.idle()
 				st := s.close(time.Second)
 				s.holdP2(st)
-				if st.Lost == 0 || st.Lost > uint64(3000-tc.to)*7 {
-					t.Errorf("%+v; want some %d batches of 7 hits lost", st, 3000-tc.to)
+				if st.Lost == 0 || st.Lost > uint64(sent-tc.to)*7 {
+					t.Errorf("%+v; want some %d batches of 7 hits lost", st, sent-tc.to)
 				}
 			})
 		})
@@ -473,13 +474,11 @@ func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
 func TestALongIdleWriterBeginsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, func(c *export.Config) { c.Interval = time.Minute })
-		for range 3 {
-			s.recorder.record(series(0), 1)
-			time.Sleep(8 * 24 * time.Hour)
-			if _, err := s.store.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil {
-				t.Fatal(err)
-			}
+		s := newStation(t, func(c *export.Config) { c.Interval = time.Hour })
+		s.recorder.record(series(0), 1)
+		time.Sleep(8 * 24 * time.Hour)
+		if did, err := s.store.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil || did.Forgotten != 1 {
+			t.Fatalf("the job did %+v, %v; want it to forget the writer", did, err)
 		}
 		s.recorder.record(series(0), 1)
 		st := s.close(time.Second)
@@ -500,14 +499,22 @@ func TestNothingIsLostThatIsNotCounted(t *testing.T) {
 	}{{"failovers of less than a minute", 40 * time.Second, true}, {"failovers of half an hour", 30 * time.Minute, false}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(3) {
+			for seed := range uint64(shortOr(1, 3)) {
 				synctest.Test(t, func(t *testing.T) { walk(t, seed, tc.back, tc.exact) })
 			}
 		})
 	}
 }
 
-// walk is hours of everything that can go wrong.
+// shortOr is the first in the short form, else the second.
+func shortOr(short, long int) int {
+	if testing.Short() {
+		return short
+	}
+	return long
+}
+
+// walk is most of an hour of everything that can go wrong.
 func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	s := newStation(t, func(c *export.Config) {
@@ -517,7 +524,8 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	})
 	s.store.misbehave(seed)
 	var past []snapshot
-	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second)))) {
+	length := time.Duration(shortOr(40, 60)) * time.Minute
+	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second)))) {
 		for range r.IntN(90) {
 			s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
 		}
@@ -557,7 +565,7 @@ func TestAFileHasAllThatWasRecorded(t *testing.T) {
 		s.store.behind = file
 		s.store.misbehave(1)
 		r := rand.New(rand.NewPCG(1, 1))
-		for range 200 {
+		for range shortOr(20, 200) {
 			for range r.IntN(90) {
 				s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
 			}

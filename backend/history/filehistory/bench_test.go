@@ -3,12 +3,11 @@ package filehistory
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -147,29 +146,19 @@ func (m *metered) flush(ids []history.ID, senders int, seq uint64) {
 		p := id.Partition()
 		batches[p] = append(batches[p], history.Increment{ID: id, Minute: m.clock.Load() / 60, Hits: 100})
 	}
-	todo := make(chan history.Partition, history.Partitions)
-	for p := range history.Partitions {
-		todo <- history.Partition(p)
-	}
-	close(todo)
-	done := make(chan error, senders)
+	var next atomic.Int64
+	var sending sync.WaitGroup
 	for range senders {
-		go func() {
-			for p := range todo {
-				_, err := m.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: seq, Increments: batches[p]})
-				if err != nil {
-					done <- err
-					return
+		sending.Go(func() {
+			for p := next.Add(1) - 1; p < int64(history.Partitions); p = next.Add(1) - 1 {
+				b := history.Batch{Writer: "w", Seq: seq, Increments: batches[p]}
+				if _, err := m.Apply(context.Background(), history.Partition(p), b); err != nil {
+					m.tb.Error(err)
 				}
 			}
-			done <- nil
-		}()
+		})
 	}
-	for range senders {
-		if err := <-done; err != nil {
-			m.tb.Error(err)
-		}
-	}
+	sending.Wait()
 }
 
 // BenchmarkRoll moves the minutes of 1,000 busy series of one hour.
@@ -205,89 +194,4 @@ func BenchmarkRoll(b *testing.B) {
 		}
 		b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 	})
-}
-
-// BenchmarkIdleRoll runs the job where nothing is due.
-func BenchmarkIdleRoll(b *testing.B) {
-	inBoth(b, func(b *testing.B, m *metered) {
-		m.fillYear(seriesOf(20))
-		for b.Loop() {
-			m.roll()
-		}
-	})
-}
-
-// fillYear brings a year of busy series into the store: minute by minute for the last 45 days, hour by hour before,
-// where days are all that is left. Counts are 500 a minute in the mean. It does not wait for the disk.
-func (m *metered) fillYear(ids []history.ID) {
-	m.db.NoSync = true
-	defer func() { m.db.NoSync = false }()
-	r := rand.New(rand.NewPCG(1, 1))
-	end := m.clock.Load()
-	for at := end - 365*86400; at < end; {
-		step := int64(3600)
-		if at >= end-45*86400 {
-			step = 60
-		}
-		var increments []history.Increment
-		for next := at + 3600; at < next; at += step {
-			for _, id := range ids {
-				hits := max(1, 500+r.NormFloat64()*100) * float64(step) / 60
-				increments = append(increments, history.Increment{ID: id, Minute: at / 60, Hits: uint64(hits)})
-			}
-		}
-		m.clock.Store(at)
-		m.landAll(increments)
-		if at/3600%24 == 0 {
-			m.roll()
-		}
-	}
-	m.roll()
-}
-
-// BenchmarkYear measures how large a year of a busy series is, and how long its curve takes.
-func BenchmarkYear(b *testing.B) {
-	m := meter(b, true)
-	ids := seriesOf(20)
-	m.fillYear(ids)
-	rows, file := m.sizes()
-	for _, n := range []int{1, len(ids)} {
-		b.Run(fmt.Sprintf("query %d series", n), func(b *testing.B) {
-			q := everything
-			if n == 1 {
-				q.Path, q.Domain, q.Value = &ids[0].Path, &ids[0].Domain, new(string)
-			}
-			var points, series int
-			used := cpu(b)
-			for b.Loop() {
-				points, series = 0, 0
-				err := m.Query(context.Background(), q, func(s history.Series) error {
-					points, series = points+len(s.Points), series+1
-					return nil
-				})
-				if err != nil || series != n {
-					b.Fatalf("%d series, %v, want %d", series, err, n)
-				}
-			}
-			b.ReportMetric((cpu(b)-used).Seconds()*1000/float64(b.N*series), "cpu-ms/series")
-			b.ReportMetric(float64(points)/float64(series), "points/series")
-			b.ReportMetric(rows/float64(len(ids)), "rowB/series")
-			b.ReportMetric(file/float64(len(ids)), "fileB/series")
-		})
-	}
-}
-
-// sizes returns the bytes of all rows with their keys, and those of the file.
-func (m *metered) sizes() (rows, file float64) {
-	err := m.view(func(tx *bolt.Tx) error {
-		file = float64(tx.Size())
-		return tx.Bucket(rowsBucket).ForEach(func(k, v []byte) error {
-			rows += float64(len(k) + len(v))
-			return nil
-		})
-	})
-	if err != nil {
-		m.tb.Fatal(err)
-	}
-	return rows, file
 }

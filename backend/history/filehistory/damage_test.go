@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,28 +22,59 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// filled makes a closed file with some thousand rows, and returns its directory.
-func filled(t testing.TB) (dir string) {
+// whole is a closed file with some thousand rows.
+var whole = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "weir-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+	if err != nil {
+		return nil, err
+	}
+	s.db.NoSync = true
+	now := time.Now().Unix() / 60
+	sorted := make(map[history.Partition][]history.Increment)
+	for n, id := range seriesOf(1000) {
+		for hour := range int64(3) {
+			sorted[id.Partition()] = append(sorted[id.Partition()], history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
+		}
+	}
+	for p, all := range sorted {
+		_, failed := s.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: 1, Increments: all})
+		err = errors.Join(err, failed)
+	}
+	if err := errors.Join(err, s.db.Sync(), s.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, Name))
+})
+
+// wholeFile returns that file's bytes, which are not to be changed.
+func wholeFile(t testing.TB) []byte {
 	t.Helper()
-	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
-	s, err := Open(c)
+	content, err := whole()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &metered{Store: s, tb: t, seqs: make(map[history.Partition]uint64)}
-	m.db.NoSync = true
-	now := time.Now().Unix() / 60
-	var all []history.Increment
-	for n, id := range seriesOf(1000) {
-		for hour := range int64(3) {
-			all = append(all, history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
-		}
-	}
-	m.landAll(all)
-	if err := errors.Join(s.db.Sync(), s.Close()); err != nil {
+	return content
+}
+
+// filled returns a directory with such a file.
+func filled(t testing.TB) (dir string) {
+	t.Helper()
+	return holding(t, wholeFile(t))
+}
+
+// holding returns a directory with a file of some bytes.
+func holding(t testing.TB, content []byte) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, Name), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return c.Dir
+	return dir
 }
 
 // use opens a file and does all that a process does with it. It returns the first error of each.
@@ -82,23 +114,15 @@ func instructs(t *testing.T, what string, err error, dir string) {
 }
 
 func TestATornFileIsAnErrorAndLeftAlone(t *testing.T) {
-	whole := filled(t)
-	bytesOf, err := os.ReadFile(filepath.Join(whole, Name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytesOf := wholeFile(t)
 	r := rand.New(rand.NewPCG(3, 3))
-	opened, failed := 0, 0
-	for n := range 75 {
+	opened, failed, cuts := 0, 0, third(75)
+	for n := range cuts {
 		size := r.IntN(len(bytesOf))
 		if n%3 == 0 {
 			size = size / 4096 * 4096 // as a file system would cut it
 		}
-		dir := t.TempDir()
-		path := filepath.Join(dir, Name)
-		if err := os.WriteFile(path, bytesOf[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		dir := holding(t, bytesOf[:size])
 		errs := use(dir)
 		for _, err := range errs {
 			instructs(t, fmt.Sprintf("cut to %d of %d bytes", size, len(bytesOf)), err, dir)
@@ -108,34 +132,27 @@ func TestATornFileIsAnErrorAndLeftAlone(t *testing.T) {
 			continue
 		}
 		failed++
-		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, bytesOf[:size]) {
+		if after, err := os.ReadFile(filepath.Join(dir, Name)); err != nil || !bytes.Equal(after, bytesOf[:size]) {
 			t.Errorf("a file cut to %d bytes was changed by Open (%v): people may want to repair it", size, err)
 		}
 	}
-	t.Logf("of 75 cut files of %d bytes, %d gave an error and %d were cut behind their last page",
-		len(bytesOf), failed, opened)
-	if failed < 25 {
+	t.Logf("of %d cut files of %d bytes, %d gave an error and %d were cut behind their last page",
+		cuts, len(bytesOf), failed, opened)
+	if failed < cuts/3 {
 		t.Errorf("only %d cut files gave an error: the test cuts in the wrong places", failed)
 	}
 }
 
 // What a disk may do to pages is an error or is not noticed, but it never ends the process.
 func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
-	whole, err := os.ReadFile(filepath.Join(filled(t), Name))
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := rand.New(rand.NewPCG(4, *seed))
-	noticed := 0
-	for n := range *damages {
-		dir, damaged := t.TempDir(), bytes.Clone(whole)
+	noticed, files := 0, third(*damages)
+	for n := range files {
+		damaged := bytes.Clone(wholeFile(t))
 		for range 1 + r.IntN(4) {
 			damage(r, damaged)
 		}
-		if err := os.WriteFile(filepath.Join(dir, Name), damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		saw := false
+		dir, saw := holding(t, damaged), false
 		for _, err := range use(dir) {
 			saw = saw || err != nil
 			if err != nil && !errors.Is(err, ErrFormat) {
@@ -146,21 +163,17 @@ func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
 			noticed++
 		}
 	}
-	t.Logf("of %d damaged files, %d gave errors", *damages, noticed)
-	if noticed < *damages/4 {
-		t.Errorf("only %d of %d damaged files gave errors: the test damages nothing that matters", noticed, *damages)
+	t.Logf("of %d damaged files, %d gave errors", files, noticed)
+	if noticed < files/4 {
+		t.Errorf("only %d of %d damaged files gave errors: the test damages nothing that matters", noticed, files)
 	}
 }
 
 // A page number in the list of free pages is where bbolt writes next, whatever it is.
 func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
-	whole, err := os.ReadFile(filepath.Join(filled(t), Name))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const freelist, header, page = 0x10, 16, 4096
 	for _, far := range []uint64{1 << 50, 1 << 51, 1 << 52} {
-		dir, damaged, lists := t.TempDir(), bytes.Clone(whole), 0
+		damaged, lists := bytes.Clone(wholeFile(t)), 0
 		for p := 0; p+page <= len(damaged); p += page {
 			if binary.LittleEndian.Uint16(damaged[p+8:]) != freelist {
 				continue
@@ -170,9 +183,7 @@ func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
 			}
 			lists++
 		}
-		if err := os.WriteFile(filepath.Join(dir, Name), damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		dir := holding(t, damaged)
 		errs := use(dir)
 		for _, err := range errs {
 			instructs(t, fmt.Sprintf("free pages from %d on", far), err, dir)

@@ -3,14 +3,18 @@ package filehistory
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,11 +22,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 )
 
 var (
-	kills  = flag.Int("kills", 25, "how often a process is killed")
+	kills  = flag.Int("kills", 25, "how often a process is killed, a third of it in the short form")
 	victim = flag.String("victim", "", "run as the process that writes to this directory, and is killed")
 	limit  = flag.Uint64("limit", 0, "as the victim: no file may become larger")
 )
@@ -32,8 +37,9 @@ func TestMain(m *testing.M) {
 	if *victim == "" {
 		os.Exit(m.Run())
 	}
-	if err := writeForEver(*victim, *limit, os.Stdin, os.Stdout); err != nil {
-		fmt.Println("error", err)
+	if err := writeForEver(*victim, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "error", err)
+		os.Exit(1)
 	}
 }
 
@@ -60,11 +66,19 @@ func victimBatch(seq uint64) history.Batch {
 	return b
 }
 
-// writeForEver sends batches one after the other, from where the store is, prints the number of each that has landed,
-// and runs the job beside. A store that is full waits for a line of in.
-func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
+// acks is the file beside the history in which a victim says what has landed, line by line: the kernel keeps each line
+// when the victim is killed.
+const acks = "acks"
+
+// writeForEver sends batches one after the other, from where the store is, says the number of each that has landed, and
+// runs the job beside. A store that is full waits for a line of stdin.
+func writeForEver(dir string, limit uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	if err := limitFiles(limit); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(dir, acks), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
 		return err
 	}
 	keep := history.DefaultKeep()
@@ -80,7 +94,7 @@ func writeForEver(dir string, limit uint64, in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
-	p, lines := victimSeries[0].Partition(), bufio.NewReader(in)
+	p, lines := victimSeries[0].Partition(), bufio.NewReader(os.Stdin)
 	at, err := s.Apply(context.Background(), p, history.Batch{Writer: "victim"})
 	if err != nil {
 		return err
@@ -113,28 +127,47 @@ func limitFiles(size uint64) error {
 	return unix.Setrlimit(unix.RLIMIT_FSIZE, &now)
 }
 
-// startVictim starts a process that writes to a directory.
-func startVictim(t *testing.T, dir string, more ...string) (c *exec.Cmd, in io.Writer, out *bufio.Scanner) {
+// startVictim starts a process that writes to a directory, and waits until it does.
+func startVictim(t *testing.T, dir string, more ...string) (v *process.Process, in io.Writer) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = exec.Command(self, append([]string{"-victim", dir}, more...)...)
-	c.Stderr = os.Stderr
-	in, err = c.StdinPipe()
-	if err != nil {
+	before := len(said(t, dir))
+	c := exec.Command(self, append([]string{"-victim", dir}, more...)...)
+	if in, err = c.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := c.StdoutPipe()
-	if err != nil {
+	v = process.Run(t, "victim", c)
+	v.AwaitReady(t, func() error {
+		if len(said(t, dir)) == before {
+			return errors.New("it has said nothing")
+		}
+		return nil
+	})
+	return v, in
+}
+
+// said are the lines that victims have said so far.
+func said(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, acks))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
+	return slices.Collect(strings.Lines(string(text)))
+}
+
+// told is the number of the last batch that a victim said has landed.
+func told(t *testing.T, lines []string) (last uint64) {
+	t.Helper()
+	for _, line := range slices.Backward(lines) {
+		if n, err := fmt.Sscan(line, &last); n == 1 && err == nil {
+			return last
+		}
 	}
-	t.Cleanup(func() { _ = c.Process.Kill() }) // it may have gone already
-	return c, in, bufio.NewScanner(pipe)
+	return 0
 }
 
 // holds fails the test unless the file holds the victim's first batches, all that were acknowledged and at most one
@@ -179,55 +212,42 @@ func holds(t *testing.T, dir string, told uint64) {
 // The victim writes and rolls when it is killed; the file must be right to the integer each time.
 func TestAKilledProcessLeavesEveryHitOnce(t *testing.T) {
 	t.Parallel()
-	dir, told := t.TempDir(), uint64(0)
+	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(*seed, 6))
-	for range *kills {
-		c, _, out := startVictim(t, dir)
-		for killed := false; out.Scan(); killed = true {
-			if _, err := fmt.Sscan(out.Text(), &told); err != nil {
-				t.Fatalf("the victim says %q", out.Text())
-			}
-			if !killed {
-				time.AfterFunc(time.Duration(r.Int64N(int64(100*time.Millisecond))), func() { _ = c.Process.Kill() })
-			}
-		}
-		_ = c.Wait() // it was killed
-		holds(t, dir, told)
+	for range third(*kills) {
+		v, _ := startVictim(t, dir)
+		time.Sleep(time.Duration(r.Int64N(int64(100 * time.Millisecond))))
+		v.Kill()
+		holds(t, dir, told(t, said(t, dir)))
 	}
-	t.Logf("%d kills, %d batches, exact after each", *kills, told)
+	t.Logf("%d kills, %d batches, exact after each", third(*kills), told(t, said(t, dir)))
 }
 
 func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c, in, out := startVictim(t, dir, "-limit", fmt.Sprint(64<<10))
-	told, fulls := uint64(0), 0
-	for out.Scan() {
-		line := out.Text()
-		if strings.HasPrefix(line, "full") {
-			fulls++
-			if !strings.Contains(line, Name) || strings.Contains(line, ErrDamaged.Error()) {
-				t.Errorf("on a full disk the victim says %q, want the file's name, and no talk of damage", line)
-			}
+	v, in := startVictim(t, dir, "-limit", fmt.Sprint(64<<10))
+	full := func(line string) bool { return strings.HasPrefix(line, "full") }
+	fulls := 0
+	v.AwaitReady(t, func() error {
+		lines := said(t, dir)
+		if now := len(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !full(line) })); now > fulls {
+			fulls = now
 			if _, err := fmt.Fprintln(in, "there is room again"); err != nil {
 				t.Fatal(err)
 			}
-			continue
 		}
-		if _, err := fmt.Sscan(line, &told); err != nil {
-			t.Fatalf("the victim says %q", line)
+		if at := slices.IndexFunc(lines, full); at < 0 || len(lines) < at+50 {
+			return fmt.Errorf("it has said %d lines, %d times that the disk is full", len(lines), fulls)
 		}
-		if fulls > 0 && told%50 == 0 {
-			break
+		return nil
+	})
+	v.Kill()
+	lines := said(t, dir)
+	for _, line := range lines {
+		if full(line) && (!strings.Contains(line, Name) || strings.Contains(line, ErrDamaged.Error())) {
+			t.Errorf("on a full disk the victim says %q, want the file's name, and no talk of damage", line)
 		}
 	}
-	_ = c.Process.Kill()
-	for out.Scan() {
-		_, _ = fmt.Sscan(out.Text(), &told) // what it had said by then
-	}
-	_ = c.Wait() // it was killed
-	if fulls == 0 {
-		t.Fatal("the disk never ran full")
-	}
-	holds(t, dir, told)
+	holds(t, dir, told(t, lines))
 }

@@ -5,27 +5,33 @@ import (
 	"math"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
 var (
-	steps   = flag.Int("steps", 2000, "steps of the random walks")
-	damages = flag.Int("damages", 100, "how many files are damaged")
-	seed    = flag.Uint64("seed", 0, "seed of the random walks; 0 for the clock")
+	steps   = flag.Int("steps", 2000, "steps of the random walks, a third in the short form")
+	damages = flag.Int("damages", 100, "how many files are damaged, a third in the short form")
+	seed    = flag.Uint64("seed", 1, "seed of the random walks")
 )
+
+// third is n, or a third of it in the short form.
+func third(n int) int {
+	if testing.Short() {
+		return n / 3
+	}
+	return n
+}
 
 // everything is a query for all there is.
 var everything = history.Query{From: math.MinInt64, To: math.MaxInt64}
 
-func depth(t *testing.T) historytest.Depth {
-	d := historytest.Depth{Steps: *steps, Seed: *seed}
-	if d.Seed == 0 {
-		d.Seed = uint64(time.Now().UnixNano())
+func depth() historytest.Depth {
+	d := historytest.Depth{Steps: third(*steps), Seed: *seed}
+	if testing.Short() {
+		d.JobEvery = 5
 	}
-	t.Logf("walks with -seed %d", d.Seed)
 	return d
 }
 
@@ -52,19 +58,22 @@ func TestFilePassesTheSuite(t *testing.T) {
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		s, err := Open(config(t.TempDir(), o))
 		return ready(t, s, err)
-	}, depth(t))
+	}, depth())
 }
 
+// A store in memory is the same code over another file, so in the short form it passes a part of the suite.
 func TestMemoryPassesTheSuite(t *testing.T) {
 	t.Parallel()
 	before, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := depth()
+	d.Routing = testing.Short()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		s, err := InMemory(config("/nowhere", o))
 		return ready(t, s, err)
-	}, depth(t))
+	}, d)
 	if after, err := os.ReadDir("."); err != nil || len(after) != len(before) {
 		t.Errorf("the directory had %d entries and has %d (%v): a store in memory leaves no file",
 			len(before), len(after), err)

@@ -1,7 +1,6 @@
 package redishistory
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -138,66 +137,4 @@ func fill(b *testing.B, s *Store, p history.Partition, ids []history.ID, first i
 	if len(batch.Increments) > 0 {
 		send()
 	}
-}
-
-// BenchmarkYear is a year of series that are always active, with the job each day: what stays of it, and how long its
-// curve takes.
-func BenchmarkYear(b *testing.B) {
-	const series = 2
-	f := single(b)
-	server := f.servers(b)[0]
-	clock := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	s := opened(b, f, clock.now, nil)
-	p, ids := partners(series)
-	empty := used(b, server)
-	var minutes float64
-	for day := range 366 {
-		first := clock.now().Unix() / 60
-		before := used(b, server)
-		clock.set(clock.now().Add(24 * time.Hour))
-		fill(b, s, p, ids, first, 1440)
-		if day == 0 {
-			minutes = float64(used(b, server)-before) / series / 1440
-		}
-		w := &worker{Store: s, job: history.Job{Now: clock.now()}}
-		if err := w.partition(b.Context(), p); err != nil {
-			b.Fatal(err)
-		}
-	}
-	bytes := float64(used(b, server)-empty) / series
-	var points int
-	best := time.Hour
-	for range 5 {
-		begin := time.Now()
-		err := s.Query(context.Background(), everything(), func(one history.Series) error {
-			points = len(one.Points)
-			if sum(one) != one.Lifetime {
-				b.Errorf("a year of %+v shows %d of %d hits", one.ID, sum(one), one.Lifetime)
-			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		best = min(best, time.Since(begin))
-	}
-	b.ReportMetric(minutes, "bytes/minute-point")
-	b.ReportMetric(bytes, "bytes/series-year")
-	b.ReportMetric(float64(points), "points/series-year")
-	b.ReportMetric(float64(best.Microseconds())/1000, fmt.Sprintf("ms/curve-of-%d", series))
-	b.ReportMetric(0, "ns/op")
-}
-
-// used is the memory of all keys of a server.
-func used(b *testing.B, server *redistest.Server) int64 {
-	b.Helper()
-	var all int64
-	for _, key := range server.Client().Keys(b.Context(), "*").Val() {
-		n, err := server.Client().MemoryUsage(b.Context(), key, 0).Result()
-		if err != nil {
-			b.Fatal(err)
-		}
-		all += n
-	}
-	return all
 }

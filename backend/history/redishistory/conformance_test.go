@@ -2,13 +2,16 @@ package redishistory
 
 import (
 	"flag"
-	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -50,43 +53,112 @@ func (f fleet) empty(t testing.TB) {
 	}
 }
 
-func single(t testing.TB, options ...redistest.Option) fleet {
-	server := redistest.Single(t, options...)
-	return fleet{redis.Config{URL: server.Addr},
-		func(testing.TB) []*redistest.Server { return []*redistest.Server{server} }}
+// client is that of the only server.
+func (f fleet) client(t testing.TB) *goredis.Client {
+	t.Helper()
+	return f.servers(t)[0].Client()
 }
 
-// fleets starts servers of each topology.
-var fleets = map[redis.Type]func(t testing.TB) fleet{
-	redis.Single: func(t testing.TB) fleet { return single(t) },
-	redis.Sentinel: func(t testing.TB) fleet {
-		set := redistest.Sentinel(t)
-		return fleet{redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")},
-			func(t testing.TB) []*redistest.Server { return []*redistest.Server{set.Primary(t)} }}
-	},
-	redis.Cluster: func(t testing.TB) fleet {
-		set := redistest.Cluster(t)
-		return fleet{redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, set.Primaries}
-	},
-	redis.Ring: func(t testing.TB) fleet {
-		nodes := redistest.Ring(t, 3)
-		return ringOf(nodes...)
-	},
-}
+// Servers are started once for the package. Tests that use them must not run beside each other; those that kill or
+// configure a server have their own.
+var (
+	singles   = once(redistest.StartSingle)
+	sentinels = once(redistest.StartSentinel)
+	clusters  = once(redistest.StartCluster)
+	nodes     = once(func(dir string, options ...redistest.Option) (ring nodesOfRing, err error) {
+		return redistest.StartRing(dir, 4, options...)
+	})
+	closing sync.Mutex
+	closers []func()
+)
 
-func addresses(servers []*redistest.Server) string {
-	var all []string
-	for _, s := range servers {
-		all = append(all, s.Addr)
+type nodesOfRing []*redistest.Server
+
+func (n nodesOfRing) Close() {
+	for _, s := range n {
+		s.Close()
 	}
-	return strings.Join(all, ",")
+}
+
+// once starts servers for the first test that asks, and has TestMain close them.
+func once[T interface{ Close() }](start func(string, ...redistest.Option) (T, error)) func(t testing.TB) T {
+	get := sync.OnceValues(func() (servers T, err error) {
+		dir, err := os.MkdirTemp("", "weir-")
+		if err != nil {
+			return servers, err
+		}
+		if servers, err = start(dir); err != nil {
+			return servers, err
+		}
+		closing.Lock()
+		defer closing.Unlock()
+		closers = append(closers, func() {
+			servers.Close()
+			_ = os.RemoveAll(dir)
+		})
+		return servers, nil
+	})
+	return func(t testing.TB) T {
+		t.Helper()
+		servers, err := get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return servers
+	}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, end := range closers {
+		end()
+	}
+	os.Exit(code)
+}
+
+func singleOf(server *redistest.Server) fleet {
+	return fleet{redis.Config{URL: server.Addr}, func(testing.TB) []*redistest.Server { return []*redistest.Server{server} }}
+}
+
+func sentinelOf(set *redistest.SentinelSet) fleet {
+	return fleet{redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")},
+		func(t testing.TB) []*redistest.Server { return []*redistest.Server{set.Primary(t)} }}
+}
+
+func clusterOf(set *redistest.ClusterSet) fleet {
+	return fleet{redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, set.Primaries}
+}
+
+func ringOf(nodes ...*redistest.Server) fleet {
+	var addrs []string
+	for _, s := range nodes {
+		addrs = append(addrs, s.Addr)
+	}
+	return fleet{redis.Config{Type: redis.Ring, URL: strings.Join(addrs, ",")},
+		func(testing.TB) []*redistest.Server { return nodes }}
+}
+
+// single is the package's server, emptied.
+func single(t testing.TB) fleet {
+	t.Helper()
+	f := singleOf(singles(t))
+	f.empty(t)
+	return f
+}
+
+// freshNodes are n nodes of the package, emptied.
+func freshNodes(t testing.TB, n int) []*redistest.Server {
+	t.Helper()
+	all := nodes(t)
+	ringOf(all...).empty(t)
+	return all[:n]
 }
 
 // opened is a store on a fleet. A nil clock is the servers'.
 func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config)) *Store {
 	t.Helper()
 	c := Config{Redis: f.config, Pace: 1}
-	c.Redis.Timeout, c.Redis.Log = 5*time.Second, slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.Redis.Timeout, c.Redis.Log = time.Minute, slog.New(slog.DiscardHandler)
 	if clock != nil {
 		c.Now = func() string { return strconv.FormatInt(clock().UnixMicro(), 10) }
 	}
@@ -105,15 +177,21 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 	return s
 }
 
+// In the short form a single server passes all of the suite, and the others what hangs on where partitions are.
 func TestConformance(t *testing.T) {
-	for kind, start := range fleets {
-		t.Run(kind.String(), func(t *testing.T) {
+	for name, reach := range map[string]func(testing.TB) fleet{
+		"single":   single,
+		"sentinel": func(t testing.TB) fleet { return sentinelOf(sentinels(t)) },
+		"cluster":  func(t testing.TB) fleet { return clusterOf(clusters(t)) },
+		"ring":     func(t testing.TB) fleet { return ringOf(freshNodes(t, 3)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := start(t)
+			f := reach(t)
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.empty(t)
 				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
-			}, historytest.Depth{Steps: *steps, Seed: *seed, JobEvery: *jobEvery})
+			}, historytest.Depth{Steps: *steps, Seed: *seed, JobEvery: *jobEvery, Routing: testing.Short() && name != "single"})
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package redishistory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,56 +67,63 @@ func sum(s history.Series) uint64 {
 
 func fixed(at time.Time) func() time.Time { return func() time.Time { return at } }
 
+// broken are ways to break what a server holds: commands, and the key that they are about by that of a series.
+type broken struct {
+	promise string
+	key     func(series string) string
+	command []any // the key is its second word
+}
+
+func (b *broken) do(t *testing.T, client *goredis.Client, series string) (key string) {
+	t.Helper()
+	key = b.key(series)
+	if err := client.Do(t.Context(), append([]any{b.command[0], key}, b.command[1:]...)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// apply lands a batch in a partition.
+func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
+	t.Helper()
+	if r, err := s.Apply(t.Context(), p, b); err != nil || r.Landing != history.Landed {
+		t.Fatalf("batch %d: %+v, %v", b.Seq, r, err)
+	}
+}
+
 // TestABatchThatMeetsDamageLeavesNoTrace damages one key after the other that a batch comes to, so that it fails in its
 // midst. Nothing in Redis may then be different, and when the key is mended the same batch lands once.
 func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(5)
-	hour := history.ChunkOf(history.Minutes, start.Unix())
-	minute := start.Unix() / 60
-	damages := map[string]func(ctx context.Context, series string) string{ // to the key that they give
-		"a series of another type": func(ctx context.Context, series string) string {
-			client.Set(ctx, series, "x", 0)
-			return series
-		},
-		"a chunk of another type": func(ctx context.Context, series string) string {
-			client.Set(ctx, chunkKey(series, hour), "x", 0)
-			return chunkKey(series, hour)
-		},
-		"a count that is no number": func(ctx context.Context, series string) string {
-			client.HSet(ctx, chunkKey(series, hour), hour.Place(start.Unix()), "many")
-			return chunkKey(series, hour)
-		},
-		"a total that is no number": func(ctx context.Context, series string) string {
-			client.HSet(ctx, series, "total", "many")
-			return series
-		},
-		"a count that is too large": func(ctx context.Context, series string) string {
-			client.HSet(ctx, chunkKey(series, hour), hour.Place(start.Unix()), "9223372036854775807")
-			return chunkKey(series, hour)
-		},
+	hour, minute := history.ChunkOf(history.Minutes, start.Unix()), start.Unix()/60
+	place := hour.Place(start.Unix())
+	own := func(series string) string { return series }
+	chunk := func(series string) string { return chunkKey(series, hour) }
+	batch := history.Batch{Writer: "ann", Seq: 2, After: 1}
+	for _, id := range ids {
+		batch.Increments = append(batch.Increments, history.Increment{ID: id, Minute: minute, Hits: 3},
+			history.Increment{ID: id, Minute: minute - 1, Hits: 4})
 	}
-	for promise, damage := range damages {
+	for _, damage := range []broken{
+		{"a series of another type", own, []any{"set", "x"}},
+		{"a chunk of another type", chunk, []any{"set", "x"}},
+		{"a count that is no number", chunk, []any{"hset", place, "many"}},
+		{"a total that is no number", own, []any{"hset", "total", "many"}},
+		{"a count that is too large", chunk, []any{"hset", place, "9223372036854775807"}},
+	} {
 		for at := range ids {
-			t.Run(fmt.Sprintf("%s at %d", promise, at), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s at %d", damage.promise, at), func(t *testing.T) {
 				f.empty(t)
 				s := opened(t, f, fixed(start), nil)
-				first := history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
-					{ID: ids[0], Minute: minute - 2, Hits: 7}, {ID: ids[1], Minute: minute, Hits: history.MaxTotal}}}
-				if _, err := s.Apply(t.Context(), p, first); err != nil {
-					t.Fatal(err)
-				}
-				batch := history.Batch{Writer: "ann", Seq: 2, After: 1}
-				for _, id := range ids {
-					batch.Increments = append(batch.Increments, history.Increment{ID: id, Minute: minute, Hits: 3},
-						history.Increment{ID: id, Minute: minute - 1, Hits: 4})
-				}
+				apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+					{ID: ids[0], Minute: minute - 2, Hits: 7}, {ID: ids[1], Minute: minute, Hits: history.MaxTotal}}})
 				sound := dump(t, client)
-				key := damage(t.Context(), seriesKey(p, seriesName(ids[at])))
+				key := damage.do(t, client, seriesKey(p, seriesName(ids[at])))
 				before := dump(t, client)
 				_, err := s.Apply(t.Context(), p, batch)
-				if ids[at] == ids[1] && err == nil { // it is full: what is damaged is not reached
+				if at == 1 && err == nil { // it is full: what is damaged is not reached
 					return
 				}
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), key) {
@@ -131,9 +137,7 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err = s.Apply(t.Context(), p, batch); err != nil {
-					t.Fatal(err)
-				}
+				apply(t, s, p, batch)
 				for id, one := range query(t, s) {
 					if sum(one) != one.Lifetime {
 						t.Errorf("%+v holds %d of %d hits", id, sum(one), one.Lifetime)
@@ -150,14 +154,11 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
 	f := single(t)
 	s := opened(t, f, fixed(start), nil)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(1)
 	minute := start.Unix() / 60
-	_, err := s.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+	apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
 		{ID: ids[0], Minute: minute, Hits: 5}, {ID: ids[0], Minute: minute - 1, Hits: 6}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	key := chunkKey(seriesKey(p, seriesName(ids[0])), history.ChunkOf(history.Minutes, start.Unix()))
 	if n := client.HDel(t.Context(), key, "59").Val(); n != 1 {
 		t.Fatalf("removed %d fields of %s, want 1: the layout is not what this test thinks", n, key)
@@ -175,45 +176,27 @@ func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
 // TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
 func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	p, ids := partners(1)
-	series := seriesKey(p, seriesName(ids[0]))
-	from := history.ChunkOf(history.Minutes, start.Unix())
 	to := history.ChunkOf(history.FiveMinutes, start.Unix())
-	place := fmt.Sprint(to.Place(start.Unix()))
-	for promise, damage := range map[string]func(ctx context.Context) error{
-		"a minute that is no number": func(ctx context.Context) error {
-			return client.HSet(ctx, chunkKey(series, from), "7", "x").Err()
-		},
-		"a place that is no number": func(ctx context.Context) error {
-			return client.HSet(ctx, chunkKey(series, from), "x", "7").Err()
-		},
-		"a target of another type": func(ctx context.Context) error {
-			return client.Set(ctx, chunkKey(series, to), "x", 0).Err()
-		},
-		"a target that is no number": func(ctx context.Context) error {
-			return client.HSet(ctx, chunkKey(series, to), place, "x").Err()
-		},
-		"peaks of another type": func(ctx context.Context) error {
-			return client.Set(ctx, keysOf(series, to)[1], "x", 0).Err()
-		},
-		"a set of those due of other type": func(ctx context.Context) error {
-			client.Del(ctx, dueKey(p))
-			return client.Set(ctx, dueKey(p), "x", 0).Err()
-		},
+	from := func(series string) string { return chunkKey(series, history.ChunkOf(history.Minutes, start.Unix())) }
+	target := func(series string) string { return chunkKey(series, to) }
+	due := func(string) string { return dueKey(p) }
+	for _, damage := range []broken{
+		{"a minute that is no number", from, []any{"hset", "7", "x"}},
+		{"a place that is no number", from, []any{"hset", "x", "7"}},
+		{"a target of another type", target, []any{"set", "x"}},
+		{"a target that is no number", target, []any{"hset", to.Place(start.Unix()), "x"}},
+		{"peaks of another type", func(series string) string { return keysOf(series, to)[1] }, []any{"set", "x"}},
+		{"a set of those due of other type", due, []any{"set", "x"}},
 	} {
-		t.Run(promise, func(t *testing.T) {
+		t.Run(damage.promise, func(t *testing.T) {
 			f.empty(t)
 			clock := newClock(start)
 			s := opened(t, f, clock.now, nil)
-			_, err := s.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
+			apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
 				{ID: ids[0], Minute: start.Unix() / 60, Hits: 5}, {ID: ids[0], Minute: start.Unix()/60 - 3, Hits: 6}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := damage(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			damage.do(t, client, seriesKey(p, seriesName(ids[0])))
 			before := dump(t, client)
 			delete(before, agesKey(p))
 			clock.set(start.Add(48 * time.Hour))
@@ -232,7 +215,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 // TestADamagedSeriesDoesNotHoldUpOthers has the job meet damage of all kinds in the same partition.
 func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 60)
@@ -240,14 +223,13 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	hour, day := history.ChunkOf(history.Minutes, start.Unix()), history.ChunkOf(history.FiveMinutes, start.Unix())
-	for i, damage := range []func(series string){
-		func(series string) { client.Set(t.Context(), series, "x", 0) },
-		func(series string) { client.HSet(t.Context(), series, "x", "y") },
-		func(series string) { client.Set(t.Context(), chunkKey(series, hour), "x", 0) },
-		func(series string) { client.HSet(t.Context(), chunkKey(series, hour), "x", "y") },
-		func(series string) { client.Set(t.Context(), chunkKey(series, day), "x", 0) },
-	} {
-		damage(seriesKey(a.p, seriesName(a.ids[10*i])))
+	own := func(series string) string { return series }
+	chunk := func(c history.Chunk) func(string) string {
+		return func(series string) string { return chunkKey(series, c) }
+	}
+	for i, damage := range []broken{{"", own, []any{"set", "x"}}, {"", own, []any{"hset", "x", "y"}},
+		{"", chunk(hour), []any{"set", "x"}}, {"", chunk(hour), []any{"hset", "x", "y"}}, {"", chunk(day), []any{"set", "x"}}} {
+		damage.do(t, client, seriesKey(a.p, seriesName(a.ids[10*i])))
 	}
 	clock.set(start.Add(48 * time.Hour))
 	did, err := s.Roll(t.Context(), history.Job{Now: clock.now()})
@@ -263,7 +245,7 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 // due, and where it visits all as it does not know the dates.
 func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
 		for _, dry := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {

@@ -31,7 +31,7 @@ func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) history.C
 
 func TestADamagedSeriesKeepsNoOtherFromBeingRead(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	// damage is a command about the key of a series, or about one of its chunk's.
 	damage := func(kind string, key func(*testing.T, *Store, history.ID) string, command ...any) historytest.Damage {
 		return historytest.Damage{Kind: kind, Do: func(t *testing.T, s history.Store, id history.ID) string {
@@ -95,7 +95,7 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	client.Del(t.Context(), dueKey(a.p))
 	if err := client.Set(t.Context(), dueKey(a.p), "x", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -111,27 +111,5 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	}
 	if lost := found[1]; !lost.Unnamed || !errors.Is(lost.Err, ErrDamaged) || !strings.Contains(lost.Err.Error(), dueKey(a.p)) {
 		t.Errorf("what is lost comes as %+v, want no name, and a reason with %s", lost, dueKey(a.p))
-	}
-}
-
-// TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
-func TestARightThatIsMissingIsNoDamage(t *testing.T) {
-	f := single(t)
-	s := opened(t, f, fixed(start), nil)
-	a := newAuthor(s, "ann", 3)
-	if err := a.land(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
-	client := f.servers(t)[0].Client()
-	if err := client.Do(t.Context(), "acl", "setuser", "reader", "on", ">secret", "~*", "+@all", "-hgetall").Err(); err != nil {
-		t.Fatal(err)
-	}
-	poor := opened(t, f, fixed(start), func(c *Config) { c.Redis.Auth = "reader:secret" })
-	err := poor.Query(t.Context(), everything(), func(one history.Series) error {
-		t.Errorf("it is given %+v", one)
-		return nil
-	})
-	if err == nil || errors.Is(err, ErrDamaged) {
-		t.Errorf("without the right to HGETALL a query says %v, want that the right is missing", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis"
@@ -76,14 +77,15 @@ func newAuthor(s *Store, name string, series int) *author {
 // TestNothingIsLostOrRepeatedWhileASlotMoves migrates the slot of a partition there and back while batches land in it,
 // some of them late, jobs roll them and readers look.
 func TestNothingIsLostOrRepeatedWhileASlotMoves(t *testing.T) {
-	set := redistest.Cluster(t)
-	f := fleet{config: redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, servers: set.Primaries}
+	set := clusters(t)
+	f := clusterOf(set)
+	f.empty(t)
 	var clock atomic.Int64
 	clock.Store(start.Unix())
 	now := func() time.Time { return time.Unix(clock.Load(), 0) }
 	s := opened(t, f, now, nil)
 	a := newAuthor(s, "ann", 20)
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), process.Hang)
 	defer stop()
 	var done atomic.Bool
 	var crowd sync.WaitGroup
@@ -121,15 +123,17 @@ func TestNothingIsLostOrRepeatedWhileASlotMoves(t *testing.T) {
 			_ = err // while keys are on both sides
 		}
 	})
-	key := dueKey(a.p)
-	for range 4 {
+	key, moves := dueKey(a.p), 4
+	if testing.Short() {
+		moves = 2 // there and back
+	}
+	for range moves {
 		from := set.NodeOf(t, key)
-		for _, to := range set.Primaries(t) {
-			if to != from {
-				set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(redistest.Phase) { time.Sleep(300 * time.Millisecond) })
-				break
-			}
+		to := set.Primaries(t)[0]
+		if to == from {
+			to = set.Primaries(t)[1]
 		}
+		set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(redistest.Phase) { time.Sleep(100 * time.Millisecond) })
 	}
 	done.Store(true)
 	crowd.Wait()
@@ -144,32 +148,27 @@ func TestNothingIsLostOrRepeatedWhileASlotMoves(t *testing.T) {
 // TestAFailoverThatForgetsIsAGap lets a replica without the latest batches take over. It must say from where on they
 // are missing, and take them again.
 func TestAFailoverThatForgetsIsAGap(t *testing.T) {
+	t.Parallel()
 	set := redistest.Sentinel(t)
-	url := set.Master + "," + strings.Join(set.Addrs(), ",")
-	s := opened(t, fleet{config: redis.Config{Type: redis.Sentinel, URL: url}}, fixed(start), nil)
+	s := opened(t, sentinelOf(set), fixed(start), nil)
 	a := newAuthor(s, "ann", 3)
-	for range 3 {
-		if err := a.land(t.Context(), start.Unix()/60); err != nil {
-			t.Fatal(err)
+	land := func(batches int) {
+		for range batches {
+			if err := a.land(t.Context(), start.Unix()/60); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	primary := set.Await(t)
-	replica := set.Nodes[0]
-	if replica == primary {
-		replica = set.Nodes[1]
-	}
-	if n, err := primary.Client().Wait(t.Context(), 1, 10*time.Second).Result(); n != 1 || err != nil {
+	land(3)
+	primary, replica := primaryAndReplica(t, set)
+	if n, err := primary.Client().Wait(t.Context(), 1, process.Hang).Result(); n != 1 || err != nil {
 		t.Fatalf("the replica does not follow: %d, %v", n, err)
 	}
 	replica.Stop()
 	if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := a.land(t.Context(), start.Unix()/60); err != nil {
-			t.Fatal(err)
-		}
-	}
+	land(2)
 	primary.Kill()
 	replica.Cont()
 	set.AwaitFailover(t, primary)
@@ -177,7 +176,7 @@ func TestAFailoverThatForgetsIsAGap(t *testing.T) {
 	next := a.next(start.Unix() / 60)
 	var r history.Receipt
 	err := errors.New("not asked yet")
-	for begin := time.Now(); err != nil && time.Since(begin) < 20*time.Second; {
+	for begin := time.Now(); err != nil && time.Since(begin) < process.Hang; {
 		r, err = s.Apply(t.Context(), a.p, next)
 	}
 	if want := (history.Receipt{Landing: history.Gap, Last: 3}); err != nil || r != want {
@@ -195,12 +194,21 @@ func TestAFailoverThatForgetsIsAGap(t *testing.T) {
 	a.conserved(t)
 }
 
+func primaryAndReplica(t *testing.T, set *redistest.SentinelSet) (primary, replica *redistest.Server) {
+	t.Helper()
+	primary, replica = set.Await(t), set.Nodes[0]
+	if replica == primary {
+		replica = set.Nodes[1]
+	}
+	return primary, replica
+}
+
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
 
 // TestALostReplyCountsOnce has the connection break in all ways while a batch is on it.
 func TestALostReplyCountsOnce(t *testing.T) {
-	server := redistest.Single(t)
-	proxy := redistest.Proxy(t, server.Addr)
+	f := single(t)
+	proxy := redistest.Proxy(t, f.config.URL)
 	s := opened(t, fleet{config: redis.Config{URL: proxy.Addr}}, fixed(start), impatient)
 	a := newAuthor(s, "ann", 5)
 	for _, action := range []redistest.Action{redistest.ResetBefore, redistest.CloseBefore, redistest.SwallowReply,
@@ -212,7 +220,7 @@ func TestALostReplyCountsOnce(t *testing.T) {
 			}
 			select {
 			case <-sprung:
-			case <-time.After(10 * time.Second):
+			case <-time.After(process.Hang):
 				t.Fatalf("trap %v was never sprung", action)
 			}
 		}
@@ -238,7 +246,7 @@ func (l *logged) Write(p []byte) (int, error) {
 
 func (l *logged) await(t *testing.T, want string) {
 	t.Helper()
-	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < process.Hang; time.Sleep(10 * time.Millisecond) {
 		l.mu.Lock()
 		found := strings.Contains(l.text.String(), want)
 		l.mu.Unlock()
@@ -255,82 +263,29 @@ func logging(l *logged) func(*Config) {
 	}
 }
 
-func TestAServerThatMayEvictIsWarnedOf(t *testing.T) {
+// TestWhatEndangersAServerIsFoundOut: one that may evict is told of, and one that was restarted is asked to write its
+// append-only file anew, see restarted.
+func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
+	t.Parallel()
 	var l logged
-	opened(t, single(t, redistest.WithConfig("maxmemory-policy allkeys-lru")), nil, logging(&l))
+	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
+	opened(t, singleOf(server), nil, logging(&l))
 	l.await(t, "set maxmemory-policy to noeviction")
-}
-
-// TestARestartedServerWritesItsFileAnew: see restarted.
-func TestARestartedServerWritesItsFileAnew(t *testing.T) {
-	var l logged
-	f := single(t, redistest.WithConfig("appendonly yes"))
-	server := f.servers(t)[0]
-	opened(t, f, nil, logging(&l))
 	l.await(t, "asked it to write its append-only file again")
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		info, err := server.Info(t.Context(), "persistence")
 		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {
 			return
 		}
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > process.Hang {
 			t.Fatalf("the server has not written its file: %v, %v", info, err)
 		}
 	}
 }
 
-func TestAMissingRightIsNamed(t *testing.T) {
-	rules := rulesFor(t)
-	for _, c := range []struct {
-		promise string
-		without string
-		want    string // in the error; "" for none
-	}{
-		{"all that the error asks for is enough", "", ""},
-		{"a command of the scripts", "+hincrby", "hincrby"},
-		{"one that only moves need", "+del", "del"},
-		{"a command beside them", "+zscan", "zscan"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			granted := []string{"~weir:*", "+ping", "+time", "+script|load", "+evalsha"}
-			for _, rule := range rules {
-				if rule != c.without {
-					granted = append(granted, rule)
-				}
-			}
-			server := redistest.Single(t, redistest.WithACL("weir", "secret", granted...))
-			s := opened(t, fleet{config: redis.Config{URL: server.Addr, Auth: "weir:secret"}}, fixed(start), nil)
-			a := newAuthor(s, "ann", 2)
-			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-			if err == nil {
-				_, err = s.Roll(t.Context(), history.Job{Now: start})
-			}
-			if err == nil {
-				err = s.Query(t.Context(), everything(), func(history.Series) error { return nil })
-			}
-			says := func(want string) bool { return err != nil && strings.Contains(err.Error(), want) }
-			switch {
-			case c.want == "" && err != nil:
-				t.Errorf("with all rights: %v", err)
-			case c.want != "" && !(says(c.want) && says("ACL SETUSER weir")):
-				t.Errorf("without the right to %s the error is %v, want it to name that and the line that grants it", c.want, err)
-			}
-		})
-	}
-}
-
-func rulesFor(t *testing.T) []string {
-	t.Helper()
-	_, rules, err := newScripts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 func TestAnotherFormatIsLeftAlone(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	s := opened(t, f, fixed(start), nil)
 	a := newAuthor(s, "ann", 2)
 	if err := a.land(t.Context(), start.Unix()/60); err != nil {
@@ -356,7 +311,7 @@ func TestAnotherFormatIsLeftAlone(t *testing.T) {
 // TestAFullServerRefusesBatchesAndLetsMovesThrough: moves are what makes room.
 func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	f := single(t)
-	client := f.servers(t)[0].Client()
+	client := f.client(t)
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 20)
@@ -368,6 +323,7 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
+	defer client.ConfigSet(t.Context(), "maxmemory", "0")
 	if r, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60)); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
 	}

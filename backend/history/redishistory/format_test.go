@@ -40,7 +40,7 @@ func TestTheExampleOfTheFormatIsReal(t *testing.T) {
 	if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
 		t.Fatal(err)
 	}
-	example := show(t, f.servers(t)[0].Client(), partitionKey(id.Partition()))
+	example := show(t, f.client(t), partitionKey(id.Partition()))
 	guide, err := os.ReadFile("FORMAT.md")
 	if err != nil {
 		t.Fatal(err)

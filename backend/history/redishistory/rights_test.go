@@ -1,11 +1,43 @@
 package redishistory
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/history"
 )
+
+// as is a fleet whose servers know a user with some rights and no others, who is used.
+func (f fleet) as(t *testing.T, user string, rules ...string) fleet {
+	t.Helper()
+	command := []any{"acl", "setuser", user, "reset", "on", ">secret"}
+	for _, rule := range rules {
+		command = append(command, rule)
+	}
+	for _, s := range f.servers(t) {
+		if err := s.Client().Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Client().Do(context.Background(), "acl", "deluser", user) })
+	}
+	f.config.Auth = user + ":secret"
+	return f
+}
+
+func rulesFor(t *testing.T) []string {
+	t.Helper()
+	_, rules, err := newScripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
 
 // An operator copies the lines of OPERATION.md into an ACL: a right that they leave out is a history that is not kept.
 func TestOperationNamesEveryRight(t *testing.T) {
@@ -14,10 +46,6 @@ func TestOperationNamesEveryRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	document := strings.NewReplacer("`", " ", "\n", " ").Replace(string(text))
-	_, rules, err := newScripts()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const readers = "    ACL SETUSER reader on >secret "
 	_, line, _ := strings.Cut(string(text), readers)
 	line, _, _ = strings.Cut(line, "\n")
@@ -26,9 +54,102 @@ func TestOperationNamesEveryRight(t *testing.T) {
 			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
 		}
 	}
-	for _, rule := range rules {
+	for _, rule := range rulesFor(t) {
 		if !strings.Contains(document, " "+rule+" ") {
 			t.Errorf("OPERATION.md does not name the right %s, which the history in Redis needs", rule)
 		}
+	}
+}
+
+// Whoever only reads needs a user of Redis that cannot do anything else, on any topology.
+func TestAReaderNeedsNoRightToWrite(t *testing.T) {
+	for name, f := range map[string]fleet{"single": single(t), "ring": ringOf(freshNodes(t, 2)...), "cluster": clusterOf(clusters(t))} {
+		t.Run(name, func(t *testing.T) {
+			f.empty(t)
+			rights := append([]string{"+ping", "+cluster|slots", "+asking"}, readingRules...)
+			reader := opened(t, f.as(t, "reader", rights...), nil, func(c *Config) { c.ReadOnly = true })
+			if _, err := lifetimes(t, reader); name == "ring" && err == nil {
+				t.Error("a ring on which no weir has kept anything is read: want an error that says so")
+			}
+			writer := opened(t, f, fixed(start), nil)
+			if err := newAuthor(writer, "ann", 3).land(t.Context(), start.Unix()/60); err != nil {
+				t.Fatal(err)
+			}
+			want, err := lifetimes(t, writer)
+			if got, failed := lifetimes(t, reader); err != nil || failed != nil || !maps.Equal(got, want) || len(want) == 0 {
+				t.Errorf("the reader finds %v (%v), want %v (%v), as the writer does", got, failed, want, err)
+			}
+			if err := reader.Answers(t.Context()); err != nil {
+				t.Errorf("the reader does not find its Redis: %v", err)
+			}
+			_, applied := reader.Apply(t.Context(), 0, history.Batch{Writer: "ann", Seq: 1})
+			_, rolled := reader.Roll(t.Context(), history.Job{Now: start})
+			for what, err := range map[string]error{"writes": applied, "rolls": rolled, "probes": reader.Check(t.Context())} {
+				if !errors.Is(err, errReadOnly) {
+					t.Errorf("a reader that %s: %v, want an error", what, err)
+				}
+			}
+		})
+	}
+}
+
+func lifetimes(t *testing.T, s *Store) (map[history.ID]uint64, error) {
+	found := make(map[history.ID]uint64)
+	return found, s.Query(t.Context(), history.Query{To: math.MaxInt64}, func(one history.Series) error {
+		found[one.ID] = one.Lifetime
+		return one.Err
+	})
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	f := single(t)
+	for _, c := range []struct{ promise, without string }{
+		{"all that the error asks for is enough", ""},
+		{"a command of the scripts", "+hincrby"},
+		{"one that only moves need", "+del"},
+		{"a command beside them", "+zscan"},
+		{"what Settle asks", "+info"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			f.empty(t)
+			granted := slices.DeleteFunc(append(rulesFor(t), "+ping", "+time"), func(rule string) bool { return rule == c.without })
+			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
+			a := newAuthor(s, "ann", 2)
+			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
+			if err == nil {
+				_, err = s.Roll(t.Context(), history.Job{Now: start})
+			}
+			if err == nil {
+				err = s.Query(t.Context(), everything(), func(history.Series) error { return nil })
+			}
+			if err == nil {
+				err = s.Settle(t.Context())
+			}
+			says := func(want string) bool { return err != nil && strings.Contains(strings.ToLower(err.Error()), want) }
+			switch {
+			case c.without == "" && err != nil:
+				t.Errorf("with all rights: %v", err)
+			case c.without == "+info" && !says("noperm"):
+				t.Errorf("without the right to INFO Settle says %v, want the server's own error at once", err)
+			case c.without != "" && c.without != "+info" && !(says(c.without[1:]) && says("acl setuser weir")):
+				t.Errorf("without the right %s the error is %v, want it to name that and the line that grants it", c.without, err)
+			}
+		})
+	}
+}
+
+// TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
+func TestARightThatIsMissingIsNoDamage(t *testing.T) {
+	f := single(t)
+	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).land(t.Context(), start.Unix()/60); err != nil {
+		t.Fatal(err)
+	}
+	poor := opened(t, f.as(t, "reader", "~*", "+@all", "-hgetall"), fixed(start), nil)
+	err := poor.Query(t.Context(), everything(), func(one history.Series) error {
+		t.Errorf("it is given %+v", one)
+		return nil
+	})
+	if err == nil || errors.Is(err, ErrDamaged) {
+		t.Errorf("without the right to HGETALL a query says %v, want that the right is missing", err)
 	}
 }

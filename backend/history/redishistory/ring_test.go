@@ -14,13 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-func ringOf(nodes ...*redistest.Server) fleet {
-	return fleet{redis.Config{Type: redis.Ring, URL: addresses(nodes)},
-		func(testing.TB) []*redistest.Server { return nodes }}
-}
-
 func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
-	nodes := redistest.Ring(t, 3)
+	nodes := slices.Clone(freshNodes(t, 3))
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -58,7 +53,7 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 
 // TestARingWithOtherNodesIsAnError: silent remapping would split series in two.
 func TestARingWithOtherNodesIsAnError(t *testing.T) {
-	nodes := redistest.Ring(t, 4)
+	nodes := freshNodes(t, 4)
 	if err := opened(t, ringOf(nodes[:3]...), fixed(start), nil).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +80,7 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 }
 
 func TestTwoRingsAreNotMixed(t *testing.T) {
-	nodes := redistest.Ring(t, 2)
+	nodes := freshNodes(t, 2)
 	for _, n := range nodes {
 		if err := opened(t, ringOf(n), fixed(start), nil).Check(t.Context()); err != nil {
 			t.Fatal(err)
@@ -99,6 +94,7 @@ func TestTwoRingsAreNotMixed(t *testing.T) {
 
 // TestANodeThatIsAwayKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
 func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	f := ringOf(nodes...)
 	nodes[1].Stop()
@@ -169,7 +165,7 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 
 // TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
 func TestAGrowingRingIsWarnedOf(t *testing.T) {
-	nodes := redistest.Ring(t, 2)
+	nodes := freshNodes(t, 2)
 	list := filepath.Join(t.TempDir(), "nodes")
 	write := func(addrs ...string) {
 		t.Helper()
@@ -179,16 +175,14 @@ func TestAGrowingRingIsWarnedOf(t *testing.T) {
 	}
 	write(nodes[0].Addr)
 	var l logged
-	c := Config{Redis: redis.Config{Type: redis.Ring, URLFile: list}}
-	logging(&l)(&c)
-	s, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l.await(t, "redis can keep the history")
+	s := opened(t, fleet{config: redis.Config{Type: redis.Ring, URLFile: list}}, nil, logging(&l))
+	l.await(t, "redis can keep the history") // it looks at its servers; what follows does so at once
 	write(nodes[0].Addr, nodes[1].Addr)
+	grown := s.lookAtRing(s.ring.names)
 	l.await(t, "REDIS_HISTORY_URL before the next start")
 	write(nodes[0].Addr)
+	if again := s.lookAtRing(grown); !slices.Equal(again, s.ring.names) {
+		t.Errorf("the list is %v again, and looks like %v", s.ring.names, again)
+	}
 	l.await(t, "the one that the history began with again")
 }

@@ -70,36 +70,40 @@ func (w *worker) fail(err error) {
 	}
 }
 
-// partition does all that is due in a partition.
+// partition does all that is due in a partition. Where that is nothing, it asks the server once.
 func (w *worker) partition(ctx context.Context, p history.Partition) error {
-	if err := w.prepare(ctx, p); err != nil {
-		return err
-	}
-	_, clock, err := w.records(ctx, p, nil)
+	reply, err := w.run(ctx, p, w.scripts.glance, []string{agesKey(p), dueKey(p), writersKey(p)}, w.job.Now.Unix())
 	if err != nil {
 		return err
 	}
-	now := min(w.job.Now.Unix(), clock)
-	ages := w.agesText()
-	before, err := w.do(ctx, p, "get", agesKey(p))
-	if err != nil {
-		return err
+	now, before, ages := item[int64](reply, 1), item[string](reply, 2), w.agesText()
+	series, due, writers := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
+	if series || writers {
+		err = w.prepare(ctx, p)
 	}
-	if before == ages {
+	switch {
+	case err != nil || !series:
+	case before != ages:
+		err = w.anew(ctx, p, now, ages)
+	case due:
 		err = w.due(ctx, p, now)
-	} else {
-		failures := w.failures
-		err = w.all(ctx, p, now) // other ages have other dates
-		if err == nil && !w.job.DryRun && failures == w.failures {
-			if _, err := w.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
-				w.log.Debug("the ages of the tiers were not noted", "error", err)
-			}
-		}
 	}
-	if err != nil {
+	if err != nil || !writers {
 		return err
 	}
 	return w.forget(ctx, p, now)
+}
+
+// anew visits all series of a partition, as other ages have other dates, and notes the ages.
+func (w *worker) anew(ctx context.Context, p history.Partition, now int64, ages string) error {
+	failures := w.failures
+	if err := w.all(ctx, p, now); err != nil || w.job.DryRun || failures != w.failures {
+		return err
+	}
+	if _, err := w.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
+		w.log.Debug("the ages of the tiers were not noted", "error", err)
+	}
+	return nil
 }
 
 // agesText is how long each tier is kept, in seconds: what the dates in the set of those due were made with.

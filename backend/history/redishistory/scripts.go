@@ -13,7 +13,7 @@ import (
 var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
-type scripts struct{ apply, roll, expire, due, read, forget, probe, placed *redis.Script }
+type scripts struct{ apply, roll, expire, due, read, glance, forget, probe, placed *redis.Script }
 
 // newScripts puts the scripts together. What they share goes before each.
 func newScripts() (s scripts, rules []string, err error) {
@@ -26,7 +26,8 @@ func newScripts() (s scripts, rules []string, err error) {
 		before []string
 	}{
 		{&s.apply, "apply", exact}, {&s.roll, "roll", exact}, {&s.expire, "expire", exact}, {&s.due, "due", shared},
-		{&s.read, "read", shared}, {&s.forget, "forget", shared}, {&s.probe, "probe", shared}, {&s.placed, "placed", nil},
+		{&s.read, "read", shared}, {&s.glance, "glance", shared}, {&s.forget, "forget", shared}, {&s.probe, "probe", shared},
+		{&s.placed, "placed", nil},
 	} {
 		var source strings.Builder
 		for _, part := range append(slices.Clone(made.before), made.name) {

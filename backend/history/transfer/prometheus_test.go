@@ -19,22 +19,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/transfer"
 )
 
-// tool returns the path of a program that make tools installs.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	installed, err := filepath.Abs(filepath.Join("..", "..", "..", ".tools", name))
-	if err == nil {
-		_, err = os.Stat(installed)
-	}
-	if err != nil {
-		t.Fatalf("no %s on PATH or in .tools, and this test is about what it makes of an export: run make tools", name)
-	}
-	return installed
-}
-
 // threeWeeks holds hits in buckets of all tiers. Its tiers are shorter than usual: promtool reads all of an export for
 // every two hours that have samples.
 func threeWeeks(t *testing.T) history.Store {
@@ -73,12 +57,12 @@ func prometheusOver(t *testing.T, text string) string {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	made, err := exec.Command(tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", file, blocks).CombinedOutput()
+	made, err := exec.Command(process.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", file, blocks).CombinedOutput()
 	if err != nil {
 		t.Fatalf("promtool does not take the export: %v\n%s", err, made)
 	}
-	address := fmt.Sprint("127.0.0.1:", process.Port(t))
-	p := process.Start(t, "prometheus", nil, tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
+	address := process.Addr(t)
+	p := process.Start(t, "prometheus", nil, process.Tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
 	p.AwaitReady(t, func() error {
 		answer, err := http.Get("http://" + address + "/-/ready")

@@ -18,5 +18,6 @@ call('HLEN', key)
 call('HDEL', key, 'a')
 call('ZADD', key, '1', 'a')
 call('ZCARD', key)
+call('ZRANGEBYSCORE', key, '-inf', '0', 'LIMIT', '0', '1')
 call('DEL', key)
 return {'fine'}
