@@ -39,15 +39,22 @@ func Serve(t testing.TB, rules string, settings ...string) *Weir {
 // command line may be given that starts it under that name.
 func Ratelimit(t testing.TB, line []string, rules string, settings ...string) *Weir {
 	t.Helper()
-	w := New(t, "USE_STATSD=false", "DRAIN_DELAY=0s")
-	w.env = append(w.env, "RUNTIME_ROOT="+filepath.Dir(w.Config), "RUNTIME_APPDIRECTORY=config", "RUNTIME_WATCH_ROOT=false")
-	w.env = append(w.env, settings...)
-	w.Configure(t, rules)
+	w := NewRatelimit(t, rules, settings...)
 	if line == nil {
 		line = []string{process.Ratelimit(t)}
 	}
 	w.Start(t, line...)
 	w.AwaitReady(t)
+	return w
+}
+
+// NewRatelimit returns a weir for the place of envoyproxy/ratelimit that was not started.
+func NewRatelimit(t testing.TB, rules string, settings ...string) *Weir {
+	t.Helper()
+	w := New(t, "USE_STATSD=false", "DRAIN_DELAY=0s")
+	w.env = append(w.env, "RUNTIME_ROOT="+filepath.Dir(w.Config), "RUNTIME_APPDIRECTORY=config", "RUNTIME_WATCH_ROOT=false")
+	w.env = append(w.env, settings...)
+	w.Configure(t, rules)
 	return w
 }
 
