@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -51,9 +52,8 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 
 // statsd is a statsd that is spoken to over TCP.
 type statsd struct {
-	mu       sync.Mutex
-	counters map[string]int
-	bad      []string // lines that are none of statsd's
+	mu   sync.Mutex
+	text strings.Builder // all that it was sent
 }
 
 func startStatsd(t *testing.T, addr string) *statsd {
@@ -63,48 +63,39 @@ func startStatsd(t *testing.T, addr string) *statsd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	s := &statsd{counters: make(map[string]int)}
+	s := &statsd{}
 	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.read(conn)
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go func() {
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					s.mu.Lock()
+					fmt.Fprintln(&s.text, lines.Text())
+					s.mu.Unlock()
+				}
+			}()
 		}
 	}()
-	t.Cleanup(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.bad) > 0 {
-			t.Errorf("statsd was sent %q, want name:value|type lines", s.bad)
-		}
-	})
 	return s
 }
 
-var statsdLine = regexp.MustCompile(`^([^:|\s]+):(-?[0-9.]+)\|(c|g|ms)$`)
-
-func (s *statsd) read(conn net.Conn) {
-	defer conn.Close()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		s.mu.Lock()
-		parts := statsdLine.FindStringSubmatch(lines.Text())
-		if parts == nil {
-			s.bad = append(s.bad, lines.Text())
-		} else if n, err := strconv.Atoi(parts[2]); err == nil && parts[3] == "c" {
-			s.counters[parts[1]] += n
-		}
-		s.mu.Unlock()
-	}
-}
-
-// wants returns an error unless a counter was raised by so much in all.
+// wants returns an error unless a counter was raised by so much in all, and each line is one of statsd's.
 func (s *statsd) wants(name string, want int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got, there := s.counters[name]; got != want {
-		return fmt.Errorf("%s is %d (there: %v), want %d; counters: %v", name, got, there, want, s.counters)
+	got := 0
+	for line := range strings.Lines(s.text.String()) {
+		parts := statsdLine.FindStringSubmatch(line)
+		if parts == nil {
+			return fmt.Errorf("statsd was sent %q, want name:value|type", line)
+		}
+		if n, err := strconv.Atoi(parts[2]); err == nil && parts[1] == name && parts[3] == "c" {
+			got += n
+		}
+	}
+	if got != want {
+		return fmt.Errorf("%s is %d, want %d; statsd was sent\n%s", name, got, want, s.text.String())
 	}
 	return nil
 }
+
+var statsdLine = regexp.MustCompile(`^([^:|\s]+):(-?[0-9.]+)\|(c|g|ms)\n$`)

@@ -155,15 +155,10 @@ func TestAnEnvironmentThatStartsRatelimitStartsWeir(t *testing.T) {
 	if len(told) != 1 {
 		t.Fatalf("what has no effect is told in %q, want one line", told)
 	}
-	for _, name := range []string{"MEMCACHE_HOST_PORT", "TRACING_ENABLED", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT", "REDIS_URL",
-		"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "LIMIT_LIMIT_HEADER", "GRPC_MAX_CONNECTION_AGE", "EXPIRATION_JITTER_MAX_SECONDS"} {
-		if !strings.Contains(told[0], name) {
-			t.Errorf("it is not told that %s has no effect: %s", name, told[0])
-		}
-	}
-	for _, name := range []string{"REDIS_PORT", "REDIS_SERVICE", "MEMCACHE_PORT", "SHADOW_MODE", "RUNTIME_IGNORE", "LOG_FORMAT"} {
-		if strings.Contains(told[0], name) {
-			t.Errorf("%s is told of, and is nothing that weir has to tell: %s", name, told[0])
+	for name, want := range map[string]bool{"MEMCACHE_HOST_PORT": true, "TRACING_ENABLED": true, "REDIS_URL": true, "LIMIT_LIMIT_HEADER": true,
+		"REDIS_PORT": false, "SHADOW_MODE": false, "LOG_FORMAT": false} {
+		if strings.Contains(told[0], name) != want {
+			t.Errorf("that %s has no effect should be told: %t; it tells %s", name, want, told[0])
 		}
 	}
 }

@@ -91,13 +91,18 @@ func Dial(t testing.TB, addr string) *Client {
 
 // Ask sends a request, of which each descriptor must be answered.
 func (c *Client) Ask(domain string, descriptors ...*descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
-	defer cancel()
-	answer, err := c.rls.ShouldRateLimit(ctx, &rlspb.RateLimitRequest{Domain: domain, Descriptors: descriptors})
+	answer, err := c.Forward(&rlspb.RateLimitRequest{Domain: domain, Descriptors: descriptors})
 	if err == nil && len(answer.Statuses) != len(descriptors) {
 		return nil, fmt.Errorf("%d descriptors were answered with %d statuses", len(descriptors), len(answer.Statuses))
 	}
 	return answer, err
+}
+
+// Forward sends a request as it is.
+func (c *Client) Forward(request *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
+	defer cancel()
+	return c.rls.ShouldRateLimit(ctx, request)
 }
 
 // Verdict asks for one hit of each descriptor, and returns the verdict on all and on each, such as "OK: OVER_LIMIT OK".
