@@ -33,7 +33,7 @@ func TestSIGTERMUnderLoadIsNoErrorToAnEnvoyThatHearsOfItLate(t *testing.T) {
 	leave := func(leaving, staying *weirtest.Weir) {
 		running.Reach(t, calls)
 		leaving.Terminate(t)
-		weirtest.Eventually(t, "the drain has begun", func() error { return weirtest.WantStatus(leaving.Admin+"/readyz", 503) })
+		leaving.Eventually(t, "the drain has begun", func() error { return weirtest.WantStatus(leaving.Admin+"/readyz", 503) })
 		running.Reach(t, calls) // half of them come to a replica that Envoy does not know to leave
 		if err := leaving.Ended(); err != nil {
 			t.Errorf("before Envoy has heard of it: %v", err)

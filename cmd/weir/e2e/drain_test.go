@@ -47,8 +47,8 @@ func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesLater(t *testing.T) {
 	running.Reach(t, 100)
 	w.Terminate(t)
 	watcher := w.Client(t) // it comes after the signal, and still finds an open door
-	weirtest.Eventually(t, "/readyz flips", func() error { return weirtest.WantStatus(w.Admin+"/readyz", 503) })
-	weirtest.Eventually(t, "gRPC health flips", func() error {
+	w.Eventually(t, "/readyz flips", func() error { return weirtest.WantStatus(w.Admin+"/readyz", 503) })
+	w.Eventually(t, "gRPC health flips", func() error {
 		return health(watcher, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	})
 	if err := weirtest.WantStatus(w.Admin+"/livez", 200); err != nil {

@@ -61,7 +61,7 @@ func TestAChangedFileIsInForceAndABrokenOneChangesNothing(t *testing.T) {
 // saysTimes waits until a text was logged so many times.
 func saysTimes(t *testing.T, w *weirtest.Weir, text string, times int) {
 	t.Helper()
-	weirtest.Eventually(t, fmt.Sprintf("weir logs %q %d times", text, times), func() error {
+	w.Eventually(t, fmt.Sprintf("weir logs %q %d times", text, times), func() error {
 		if n := strings.Count(w.Log.String(), text); n != times {
 			return fmt.Errorf("it was logged %d times", n)
 		}

@@ -129,13 +129,26 @@ func (w *Weir) Drain(t testing.TB) {
 // Says waits until weir has printed some texts.
 func (w *Weir) Says(t testing.TB, want ...string) {
 	t.Helper()
-	Eventually(t, fmt.Sprintf("weir prints %q", want), func() error {
+	w.Eventually(t, fmt.Sprintf("weir prints %q", want), func() error {
 		for _, text := range want {
 			if err := w.Log.Contains(text); err != nil {
 				return err
 			}
 		}
 		return nil
+	})
+}
+
+// Eventually is [Eventually] as long as weir runs.
+func (w *Weir) Eventually(t testing.TB, promise string, check func() error) {
+	t.Helper()
+	Eventually(t, promise, func() error {
+		ended := w.Ended()
+		err := check()
+		if err != nil && ended != nil {
+			t.Fatalf("%s: %v, and %v", promise, err, ended)
+		}
+		return err
 	})
 }
 
