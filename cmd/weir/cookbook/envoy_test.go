@@ -3,21 +3,17 @@ package cookbook_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 type tree = map[string]any
 
-// startEnvoy runs one Envoy with a listener for each recipe, and returns their ports. Access logs go to a file.
-func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int, accessLog string) map[string]int {
+// startEnvoy runs one Envoy with a listener for each recipe, and returns where they are. Access logs go to a file.
+func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int, accessLog string) map[string]string {
 	t.Helper()
 	var listeners []any
 	for _, r := range recipes {
@@ -33,66 +29,8 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startBootstrap(t, bytes.ReplaceAll(bootstrap, []byte("/dev/stdout"), []byte(accessLog)), len(recipes))
-}
-
-// startBootstrap runs Envoy with a bootstrap, and returns the ports of its listeners once there are so many.
-func startBootstrap(t *testing.T, bootstrap []byte, listeners int) map[string]int {
-	t.Helper()
-	dir := t.TempDir()
-	file, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin-address")
-	if err := os.WriteFile(file, bootstrap, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	p := process.Start(t, "envoy", nil, envoyBinary, "-c", file, "--admin-address-path", admin, "--concurrency", "1",
-		"--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
-	var ports map[string]int
-	p.AwaitReady(t, func() error {
-		where, err := os.ReadFile(admin)
-		if err != nil {
-			return err
-		}
-		if ports, err = listenerPorts("http://" + string(where)); err == nil && len(ports) != listeners {
-			err = fmt.Errorf("Envoy listens on %d ports, want %d", len(ports), listeners)
-		}
-		return err
-	})
-	return ports
-}
-
-// listenerPorts asks a ready Envoy's admin port where its listeners are.
-func listenerPorts(admin string) (map[string]int, error) {
-	var listeners struct {
-		Statuses []struct {
-			Name    string `json:"name"`
-			Address struct {
-				Socket struct {
-					Port int `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	ready, err := http.Get(admin + "/ready")
-	if err != nil {
-		return nil, err
-	}
-	ready.Body.Close()
-	if ready.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("Envoy is not ready: %s", ready.Status)
-	}
-	answer, err := http.Get(admin + "/listeners?format=json")
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&listeners); err != nil {
-		return nil, fmt.Errorf("reading Envoy's listeners: %w", err)
-	}
-	ports := make(map[string]int)
-	for _, l := range listeners.Statuses {
-		ports[l.Name] = l.Address.Socket.Port
-	}
-	return ports, nil
+	bootstrap = bytes.ReplaceAll(bootstrap, []byte("/dev/stdout"), []byte(accessLog))
+	return weirtest.StartEnvoy(t, bootstrap, len(recipes)).Addrs
 }
 
 // listener is the listener of a recipe: what every Envoy that asks weir has, with the recipe's blocks in their places.

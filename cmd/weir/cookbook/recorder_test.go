@@ -11,27 +11,22 @@ import (
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // recorder stands between Envoy and weir. It passes every question on, and keeps the descriptors of each domain's.
 type recorder struct {
 	rlspb.UnimplementedRateLimitServiceServer
-	weir  rlspb.RateLimitServiceClient
+	weir  *weirtest.Client
 	asked map[string]chan string // by domain: the descriptors of a question that weir has answered
 }
 
 // startRecorder returns a recorder of the domains, and its port.
-func startRecorder(t *testing.T, weirPort int, domains []string) (*recorder, int) {
+func startRecorder(t *testing.T, weir string, domains []string) (*recorder, int) {
 	t.Helper()
-	conn, err := grpc.NewClient(fmt.Sprint("passthrough:///127.0.0.1:", weirPort), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	r := &recorder{weir: rlspb.NewRateLimitServiceClient(conn), asked: make(map[string]chan string)}
+	r := &recorder{weir: weirtest.Dial(t, weir), asked: make(map[string]chan string)}
 	for _, d := range domains {
 		r.asked[d] = make(chan string, 100)
 	}
@@ -47,15 +42,31 @@ func startRecorder(t *testing.T, weirPort int, domains []string) (*recorder, int
 }
 
 // ShouldRateLimit asks weir without Envoy's deadline, which a busy machine might miss.
-func (r *recorder) ShouldRateLimit(ctx context.Context, in *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), process.Hang)
-	defer cancel()
-	out, err := r.weir.ShouldRateLimit(ctx, in)
+func (r *recorder) ShouldRateLimit(_ context.Context, in *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
+	out, err := r.weir.Forward(in)
 	select {
 	case r.asked[in.GetDomain()] <- show(in.GetDescriptors()):
 	default: // nobody reads: a recipe that failed already
 	}
 	return out, err
+}
+
+// play sends the requests of a transcript to an address, and returns it as it really is.
+func (r *recorder) play(t *testing.T, domain, addr, transcript string) string {
+	t.Helper()
+	var lines []line
+	for text := range strings.Lines(transcript) {
+		q, err := readQuestion(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := r.ask(domain, addr, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	return writeLines(lines)
 }
 
 // next waits for the next question of a domain.

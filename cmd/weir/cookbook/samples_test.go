@@ -2,7 +2,6 @@ package cookbook_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,40 +10,20 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // The bootstrap and the limits that the repository ships, as they are, but for ports, and for windows and a timeout that
 // no busy machine outlasts.
 func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
-	process.Weir(t) // so that go test sees what its result hangs on
 	const domain = "shop"
-	config := t.TempDir()
 	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")
-	if err := os.WriteFile(filepath.Join(config, "shop.yaml"), []byte(limits), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	behind := upstream()
-	t.Cleanup(behind.Close)
-	recorder, port := startRecorder(t, startWeir(t, config), []string{domain})
+	recorder, port := startRecorder(t, serve(t, map[string]string{"shop.yaml": limits}), []string{domain})
 	bootstrap := replaced(t, "k8s/envoy/envoy.yaml", "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0",
 		"port_value: 8081", fmt.Sprint("port_value: ", port), "timeout: 0.1s", "timeout: 60s", "failure_mode_deny: false", "failure_mode_deny: true",
-		"port_value: 8000", fmt.Sprint("port_value: ", behind.Listener.Addr().(*net.TCPAddr).Port))
-	ports := startBootstrap(t, []byte(bootstrap), 1)
-
-	var lines []line
-	for text := range strings.Lines(shipped) {
-		q, err := readQuestion(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := recorder.ask(domain, ports["ingress"], q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, l)
-	}
-	if got := writeLines(lines); got != shipped {
+		"port_value: 8000", fmt.Sprint("port_value: ", startUpstream(t)))
+	e := weirtest.StartEnvoy(t, []byte(bootstrap), 1)
+	if got := recorder.play(t, domain, e.Addrs["ingress"], shipped); got != shipped {
 		t.Errorf("what is shipped should do\n%s\nbut does\n%s", shipped, got)
 	}
 }

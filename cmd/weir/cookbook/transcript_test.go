@@ -2,7 +2,6 @@ package cookbook_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -11,14 +10,18 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// upstream answers 401 where ?password is wrong, and says in x-tokens what ?tokens says.
-func upstream() *httptest.Server {
-	return httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+// startUpstream returns the port of a server that answers 401 where ?password is wrong, and says in x-tokens what ?tokens
+// says.
+func startUpstream(t *testing.T) int {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		query := in.URL.Query()
 		if n := query.Get("tokens"); n != "" {
 			out.Header().Set("x-tokens", n)
@@ -27,6 +30,8 @@ func upstream() *httptest.Server {
 			out.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
 // question is a line of a transcript: a request, how often, and what becomes of it.
@@ -77,17 +82,14 @@ func readQuestion(line string) (*question, error) {
 }
 
 // send writes the request as it stands, so that no client makes another path of it, and reads the answer.
-func (q *question) send(port int) (*http.Response, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
-	defer cancel()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(q.from)}}
-	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
+func (q *question) send(addr string) (*http.Response, string, error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(q.from)}, Timeout: process.Hang}
+	conn, err := dialer.Dial("tcp", addr)
 	if err != nil {
 		return nil, "", err
 	}
 	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(process.Hang)); err != nil {
 		return nil, "", err
 	}
 	var request strings.Builder
@@ -114,10 +116,10 @@ func (q *question) send(port int) (*http.Response, string, error) {
 type line struct{ question, asked, answer string }
 
 // ask sends a question as often as it says, and returns what becomes of it the last time.
-func (r *recorder) ask(domain string, port int, q *question) (line, error) {
+func (r *recorder) ask(domain, addr string, q *question) (line, error) {
 	l := line{question: q.text}
 	for range q.times {
-		answer, body, err := q.send(port)
+		answer, body, err := q.send(addr)
 		if err != nil {
 			return l, fmt.Errorf("%s: %w", q.text, err)
 		}

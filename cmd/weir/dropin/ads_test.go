@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	discoverypb "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
@@ -35,7 +34,6 @@ type controlPlane struct {
 
 // request is what was asked on a stream.
 type request struct {
-	at      time.Time
 	version string // the last that was accepted
 	refused string // why the one after was not; "" if it was
 }
@@ -104,7 +102,7 @@ func (c *controlPlane) renew(config *tls.Config) {
 func (c *controlPlane) asked(_ int64, r *discoverypb.DiscoveryRequest) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests = append(c.requests, request{at: time.Now(), version: r.VersionInfo, refused: r.GetErrorDetail().GetMessage()})
+	c.requests = append(c.requests, request{version: r.VersionInfo, refused: r.GetErrorDetail().GetMessage()})
 	return nil
 }
 
@@ -139,13 +137,6 @@ func (c *controlPlane) accepted(version string) error {
 		}
 	}
 	return fmt.Errorf("version %s was not accepted; last asked: %+v", version, c.requests[max(0, len(c.requests)-1):])
-}
-
-// since returns what was asked after the first n requests.
-func (c *controlPlane) since(n int) []request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]request(nil), c.requests[n:]...)
 }
 
 // limits returns the configuration of one domain.

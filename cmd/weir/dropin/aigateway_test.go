@@ -4,9 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 func TestEnvoyAIGatewaysSampleStartsWithItsFlagAndItsQuotas(t *testing.T) {
@@ -24,7 +26,7 @@ func TestEnvoyAIGatewaysSampleStartsWithItsFlagAndItsQuotas(t *testing.T) {
 			"CONFIG_GRPC_XDS_NODE_ID=envoy-ai-gateway-ratelimit",
 			"CONFIG_GRPC_XDS_SERVER_URL=ai-gateway-controller.envoy-ai-gateway-system.svc.cluster.local:18002", "GRPC_PORT=8081",
 		}, "envoy-ai-gateway-ratelimit:8081"))
-		weir.AwaitReady(t, func() error { return wantStatus("http://127.0.0.1:8080/healthcheck", 200) })
+		weir.AwaitReady(t, func() error { return weirtest.WantStatus("http://127.0.0.1:8080/healthcheck", 200) })
 
 		const backend, model = "default/openai", "gpt-5"
 		quota := func(requests uint32, rule string) *configpb.RateLimitDescriptor {
@@ -38,16 +40,15 @@ func TestEnvoyAIGatewaysSampleStartsWithItsFlagAndItsQuotas(t *testing.T) {
 				Descriptors: []*configpb.RateLimitDescriptor{quota(1, "rule-0-x-tier|free-match-0"), quota(2, "rule-1-x-tier|paid-match-0")},
 			}},
 		}))
-		eventually(t, "the quotas are accepted", func() error { return errors.Join(weir.Ended(), control.accepted(version)) })
+		weirtest.Eventually(t, "the quotas are accepted", func() error { return errors.Join(weir.Ended(), control.accepted(version)) })
 
-		client := ratelimit(t, "127.0.0.1:8081")
-		free := describe("backend_name", backend, "model_name_override", model, "rule-0-x-tier|free-match-0", "rule-0-x-tier|free-match-0")
-		paid := describe("backend_name", backend, "model_name_override", model, "rule-1-x-tier|paid-match-0", "rule-1-x-tier|paid-match-0")
-		for i, want := range []string{"OK: OK OK", "OK: OVER_LIMIT OK", "OVER_LIMIT: OVER_LIMIT OVER_LIMIT"} {
-			if got, err := ask(client, "ai-gateway-quota", free, paid); err != nil || got != want {
-				t.Errorf("call %d with quotas of 1 and 2 is answered %q (%v), want %q: it is over once all quotas are", i+1, got, err, want)
-			}
+		client := weirtest.Dial(t, "127.0.0.1:8081")
+		of := func(rule string) *descriptorpb.RateLimitDescriptor {
+			return weirtest.Describe("backend_name", backend, "model_name_override", model, rule, rule)
 		}
+		wantVerdicts(t, "quotas of 1 and 2 are over once all are", func() (string, error) {
+			return client.Verdict("ai-gateway-quota", of("rule-0-x-tier|free-match-0"), of("rule-1-x-tier|paid-match-0"))
+		}, "OK: OK OK", "OK: OVER_LIMIT OK", "OVER_LIMIT: OVER_LIMIT OVER_LIMIT")
 		if got := counted(t, redis, "ai-gateway-quota_backend_name_"+backend+"_model_name_override_"+model+"_rule-0"); got != 3 {
 			t.Errorf("GET of the first quota's key is %d, want 3, as Envoy AI Gateway's own test reads it", got)
 		}

@@ -1,75 +1,23 @@
 package dropin_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	metricpb "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
-
-// eventually polls until check is content.
-func eventually(t *testing.T, promise string, check func() error) {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		asked := time.Now()
-		err := check()
-		if err == nil {
-			return
-		}
-		if asked.Sub(began) > hang {
-			t.Fatalf("not within %v: %s: %v", hang, promise, err)
-		}
-	}
-}
-
-// patient gives up before the tests' own time is over, so that a process which hangs is named.
-var patient = &http.Client{Timeout: hang}
-
-// get returns what a URL answers with 200.
-func get(url string) (string, error) {
-	answer, err := patient.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", url, answer.Status, text)
-	}
-	return string(text), err
-}
-
-// wantStatus asks a URL and complains unless the answer has that status.
-func wantStatus(url string, status int) error {
-	answer, err := patient.Get(url)
-	if err != nil {
-		return err
-	}
-	answer.Body.Close()
-	if answer.StatusCode != status {
-		return fmt.Errorf("%s answers %d, want %d", url, answer.StatusCode, status)
-	}
-	return nil
-}
 
 // scrape returns what a URL answers, as Prometheus reads it.
 func scrape(url string) (map[string]*metricpb.MetricFamily, error) {
-	text, err := get(url)
+	text, err := weirtest.Get(url)
 	if err != nil {
 		return nil, err
 	}
@@ -91,48 +39,28 @@ func count(families map[string]*metricpb.MetricFamily, name string, labels ...st
 	return 0, false
 }
 
-// dial returns a connection to weir for calls as Envoy makes them, without Envoy's care: it watches no health and repeats
-// nothing.
-func dial(t *testing.T, addr string) *grpc.ClientConn {
+// wantVerdicts asks for one hit again and again, and complains unless it is answered so.
+func wantVerdicts(t *testing.T, promise string, ask func() (string, error), want ...string) {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
-	if err != nil {
-		t.Fatalf("making a client of %s: %v", addr, err)
+	for i, want := range want {
+		if got, err := ask(); err != nil || got != want {
+			t.Errorf("%s: hit %d is answered %q (%v), want %q", promise, i+1, got, err, want)
+		}
 	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
 }
 
-// ratelimit returns a client on a connection of its own.
-func ratelimit(t *testing.T, addr string) rlspb.RateLimitServiceClient {
+// wantRules waits until the lines of /rlconfig hold these.
+func wantRules(t *testing.T, promise, url string, lines ...string) {
 	t.Helper()
-	return rlspb.NewRateLimitServiceClient(dial(t, addr))
-}
-
-// describe returns a descriptor of these entries, key, value and so on.
-func describe(entries ...string) *descriptorpb.RateLimitDescriptor {
-	d := &descriptorpb.RateLimitDescriptor{}
-	for pair := range slices.Chunk(entries, 2) {
-		d.Entries = append(d.Entries, &descriptorpb.RateLimitDescriptor_Entry{Key: pair[0], Value: pair[1]})
-	}
-	return d
-}
-
-// ask asks for one hit of each descriptor, and returns the verdict on all and on each, such as "OK: OVER_LIMIT OK".
-func ask(client rlspb.RateLimitServiceClient, domain string, descriptors ...*descriptorpb.RateLimitDescriptor) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	defer cancel()
-	answer, err := client.ShouldRateLimit(ctx, &rlspb.RateLimitRequest{Domain: domain, Descriptors: descriptors})
-	if err != nil {
-		return "", err
-	}
-	var all bytes.Buffer
-	fmt.Fprint(&all, answer.OverallCode, ":")
-	for _, s := range answer.Statuses {
-		fmt.Fprint(&all, " ", s.Code)
-	}
-	return all.String(), nil
+	weirtest.Eventually(t, promise, func() error {
+		text, err := weirtest.Get(url)
+		for _, line := range lines {
+			if err == nil && !slices.Contains(strings.Split(text, "\n"), line) {
+				err = fmt.Errorf("/rlconfig prints\n%s\nwant a line\n%s", text, line)
+			}
+		}
+		return err
+	})
 }
 
 // counted returns the sum of the counts in Redis whose keys begin so: there is one for each window.
@@ -156,12 +84,7 @@ func counted(t *testing.T, server *redistest.Server, stem string) int {
 // awaitRoomInHour waits where the hour is nearly over: what is limited by the hour is to be of one.
 func awaitRoomInHour() {
 	hour := int64(time.Hour / time.Second)
-	if left := hour - time.Now().Unix()%hour; left < 20 {
+	if left := hour - time.Now().Unix()%hour; left < 60 {
 		time.Sleep(time.Duration(left) * time.Second)
 	}
-}
-
-// containsLine reports whether a text has this line, which ends with a newline.
-func containsLine(text, line string) bool {
-	return slices.Contains(strings.SplitAfter(text, "\n"), line)
 }

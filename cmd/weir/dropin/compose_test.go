@@ -2,7 +2,6 @@ package dropin_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // A compose file says command: /bin/ratelimit, which becomes an argument of the image's entry point.
@@ -29,25 +29,15 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 			"LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit",
 			"RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "STATS_FLUSH_INTERVAL=1s",
 		})
-		weir.AwaitReady(t, func() error { return wantStatus("http://127.0.0.1:8080/healthcheck", 200) })
-		client := ratelimit(t, "127.0.0.1:8081")
-		if got, err := ask(client, "shop", describe("plan", "basic"), describe("plan", "large")); err != nil || got != "OK: OK OK" {
-			t.Errorf("without any rule a request is answered %q (%v), want OK", got, err)
-		}
+		weir.AwaitReady(t, func() error { return weirtest.WantStatus("http://127.0.0.1:8080/healthcheck", 200) })
+		client := weirtest.Dial(t, "127.0.0.1:8081")
+		hit := func() (string, error) { return client.Verdict("shop", weirtest.Describe("plan", "basic")) }
+		wantVerdicts(t, "without any rule", hit, "OK: OK")
 
 		config.write(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
-		eventually(t, "a file that comes is read", func() error {
-			text, err := get("http://127.0.0.1:6070/rlconfig")
-			if err == nil && !strings.HasPrefix(text, "shop.plan_basic: ") {
-				err = fmt.Errorf("/rlconfig prints %q", text)
-			}
-			return errors.Join(err, weir.Ended())
-		})
-		for i, want := range []string{"OK: OK", "OK: OK", "OK: OK", "OVER_LIMIT: OVER_LIMIT", "OVER_LIMIT: OVER_LIMIT"} {
-			if got, err := ask(client, "shop", describe("plan", "basic")); err != nil || got != want {
-				t.Errorf("hit %d of 3 an hour is answered %q (%v), want %q", i+1, got, err, want)
-			}
-		}
+		wantRules(t, "a file that comes is read", "http://127.0.0.1:6070/rlconfig",
+			"shop.plan_basic: unit=HOUR requests_per_unit=3, shadow_mode: false, quota_mode: false")
+		wantVerdicts(t, "3 an hour", hit, "OK: OK", "OK: OK", "OK: OK", "OVER_LIMIT: OVER_LIMIT", "OVER_LIMIT: OVER_LIMIT")
 		for name, want := range map[string]int{
 			"ratelimit.service.rate_limit.shop.plan_basic.total_hits":   5,
 			"ratelimit.service.rate_limit.shop.plan_basic.over_limit":   2,
@@ -55,16 +45,15 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 			"ratelimit.service.rate_limit.shop.plan_basic.near_limit":   1,
 			"ratelimit_server.ShouldRateLimit.total_requests":           6,
 		} {
-			eventually(t, "statsd hears of it", func() error { return sink.wants(name, want) })
+			weirtest.Eventually(t, "statsd hears of it", func() error { return sink.wants(name, want) })
 		}
 	})
 }
 
 // statsd is a statsd that is spoken to over TCP.
 type statsd struct {
-	mu       sync.Mutex
-	counters map[string]int
-	bad      []string // lines that are none of statsd's
+	mu   sync.Mutex
+	text strings.Builder // all that it was sent
 }
 
 func startStatsd(t *testing.T, addr string) *statsd {
@@ -74,48 +63,39 @@ func startStatsd(t *testing.T, addr string) *statsd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	s := &statsd{counters: make(map[string]int)}
+	s := &statsd{}
 	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.read(conn)
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go func() {
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					s.mu.Lock()
+					fmt.Fprintln(&s.text, lines.Text())
+					s.mu.Unlock()
+				}
+			}()
 		}
 	}()
-	t.Cleanup(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.bad) > 0 {
-			t.Errorf("statsd was sent %q, want name:value|type lines", s.bad)
-		}
-	})
 	return s
 }
 
-var statsdLine = regexp.MustCompile(`^([^:|\s]+):(-?[0-9.]+)\|(c|g|ms)$`)
-
-func (s *statsd) read(conn net.Conn) {
-	defer conn.Close()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		s.mu.Lock()
-		parts := statsdLine.FindStringSubmatch(lines.Text())
-		if parts == nil {
-			s.bad = append(s.bad, lines.Text())
-		} else if n, err := strconv.Atoi(parts[2]); err == nil && parts[3] == "c" {
-			s.counters[parts[1]] += n
-		}
-		s.mu.Unlock()
-	}
-}
-
-// wants returns an error unless a counter was raised by so much in all.
+// wants returns an error unless a counter was raised by so much in all, and each line is one of statsd's.
 func (s *statsd) wants(name string, want int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got, there := s.counters[name]; got != want {
-		return fmt.Errorf("%s is %d (there: %v), want %d; counters: %v", name, got, there, want, s.counters)
+	got := 0
+	for line := range strings.Lines(s.text.String()) {
+		parts := statsdLine.FindStringSubmatch(line)
+		if parts == nil {
+			return fmt.Errorf("statsd was sent %q, want name:value|type", line)
+		}
+		if n, err := strconv.Atoi(parts[2]); err == nil && parts[1] == name && parts[3] == "c" {
+			got += n
+		}
+	}
+	if got != want {
+		return fmt.Errorf("%s is %d, want %d; statsd was sent\n%s", name, got, want, s.text.String())
 	}
 	return nil
 }
+
+var statsdLine = regexp.MustCompile(`^([^:|\s]+):(-?[0-9.]+)\|(c|g|ms)\n$`)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // containerArgument makes the test binary a container.
@@ -31,10 +32,10 @@ type container struct {
 	Weir string // the path of weir on the node; start knows it
 }
 
-// start runs a container with this environment until the test ends.
+// start runs a container with this environment until the test ends. A machine that stands still is no outage of Redis.
 func (c container) start(t *testing.T, env []string) *process.Process {
 	t.Helper()
-	c.Root, c.Weir = t.TempDir(), weirBinary
+	c.Root, c.Weir = t.TempDir(), process.Weir(t)
 	told, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,8 @@ func (c container) start(t *testing.T, env []string) *process.Process {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, containerArgument, string(told))
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "HOSTNAME=" + c.Host}, env...)
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "HOSTNAME=" + c.Host,
+		weirtest.PatientRedis}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // gatewayEnvironment is what Envoy Gateway 1.9 sets, in its order.
@@ -126,14 +127,14 @@ func (g *gateway) startWeir(t *testing.T, more ...string) {
 // healthy waits until weir is.
 func (g *gateway) healthy(t *testing.T) {
 	t.Helper()
-	g.weir.AwaitReady(t, func() error { return wantStatus(gatewayHealth, 200) })
+	g.weir.AwaitReady(t, func() error { return weirtest.WantStatus(gatewayHealth, 200) })
 }
 
 // apply gives weir the limits of the gateway's domain, and waits until it has them.
 func (g *gateway) apply(t *testing.T, routes ...*configpb.RateLimitDescriptor) {
 	t.Helper()
 	version := g.control.set(t, limits(gatewayDomain, routes...))
-	eventually(t, "a snapshot is accepted", func() error { return errors.Join(g.weir.Ended(), g.control.accepted(version)) })
+	weirtest.Eventually(t, "a snapshot is accepted", func() error { return errors.Join(g.weir.Ended(), g.control.accepted(version)) })
 }
 
 // stem returns what the keys of a route's counts begin with, in the words of envoyproxy/ratelimit.

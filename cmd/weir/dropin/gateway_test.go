@@ -2,10 +2,10 @@ package dropin_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // plenty is a limit that nobody reaches.
@@ -16,31 +16,34 @@ func TestEnvoyGatewayIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 		g := startGateway(t)
 		g.proxy.Refuse()
 		g.startWeir(t)
-		g.weir.AwaitReady(t, func() error { return wantStatus(gatewayHealth, 500) }) // healthy it is not, without Redis
+		g.weir.AwaitReady(t, func() error { return weirtest.WantStatus(gatewayHealth, 500) }) // healthy it is not, without Redis
 		g.proxy.Accept(t)
 		g.healthy(t) // though the control plane is away still
 		g.envoy.wantStatuses(t, "before there are limits, where Envoy decides", "/inside", 200)
 		g.startControl(t)
 
 		version := g.control.set(t)
-		eventually(t, "a list of no domains is accepted", func() error { return g.control.accepted(version) })
+		weirtest.Eventually(t, "a list of no domains is accepted", func() error { return g.control.accepted(version) })
 		g.envoy.wantStatuses(t, "without a limit", "/inside", 200)
 		g.apply(t, insideRoute.limit(3), outsideRoute.limit(3), allRoute.limit(plenty))
-		g.envoy.wantStatuses(t, "3 an hour for all addresses", "/inside", 200, 200, 200, 429, 429)
 		g.envoy.wantStatuses(t, "3 an hour for addresses outside of 192.0.2.0/24", "/outside", 200, 200, 200, 429)
-		if a := g.envoy.get(t, "/inside"); a != (answer{429, "3, 3;w=3600"}) {
+		a := g.envoy.wantStatuses(t, "3 an hour for all addresses", "/inside", 200, 200, 200, 429, 429, 429)
+		if a != (answer{429, "3, 3;w=3600"}) {
 			t.Errorf("Envoy's answer is %+v, want 429 and what the limit is", a)
 		}
 		wantGatewaySeries(t)
-		wantGatewayRules(t)
+		line := func(r route, n int) string {
+			last := r.limit(0).Descriptors[0]
+			return fmt.Sprintf("%s.%s_%s.%s_%s: unit=HOUR requests_per_unit=%d, shadow_mode: false, quota_mode: false",
+				gatewayDomain, r.Name, r.Name, last.Key, last.Value, n)
+		}
+		wantRules(t, "egctl prints the limits", gatewayRules, line(insideRoute, 3), line(outsideRoute, 3), line(allRoute, plenty))
 		for r, want := range map[route]int{insideRoute: 6, outsideRoute: 4} {
 			if got := counted(t, g.redis, r.stem()); got != want {
 				t.Errorf("Redis holds a count of %d under %s*, want the %d requests that there were", got, r.stem(), want)
 			}
 		}
-		if e := g.envoy.stat(t, "error"); e != 1 {
-			t.Errorf("Envoy counts %d errors, want one, before there were limits", e)
-		}
+		g.envoy.wantErrors(t, 1) // before there were limits
 		g.weir.Terminate(t)
 		if code := g.weir.ExitCode(t); code != 0 {
 			t.Errorf("after SIGTERM it ends with exit code %d, want 0", code)
@@ -51,7 +54,7 @@ func TestEnvoyGatewayIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 // wantGatewaySeries wants the series that Envoy Gateway's own tests and dashboard ask for.
 func wantGatewaySeries(t *testing.T) {
 	t.Helper()
-	eventually(t, "each request is counted where Prometheus looks", func() error {
+	weirtest.Eventually(t, "each request is counted where Prometheus looks", func() error {
 		families, err := scrape(gatewayMetrics)
 		if err != nil {
 			return err
@@ -83,27 +86,6 @@ func wantGatewaySeries(t *testing.T) {
 	})
 }
 
-// wantGatewayRules wants the lines that egctl prints.
-func wantGatewayRules(t *testing.T) {
-	t.Helper()
-	text, err := get(gatewayRules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := func(r route, n int) string {
-		last := r.limit(0).Descriptors[0]
-		return fmt.Sprintf("%s.%s_%s.%s_%s: unit=HOUR requests_per_unit=%d, shadow_mode: false, quota_mode: false",
-			gatewayDomain, r.Name, r.Name, last.Key, last.Value, n)
-	}
-	want := []string{line(insideRoute, 3), line(outsideRoute, 3), line(allRoute, plenty)}
-	got := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("/rlconfig prints\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
 func TestSnapshotsThatSwapUnderLoadFailNoCallAndLoseNoCount(t *testing.T) {
 	onNode(t, func(t *testing.T) {
 		g := startGateway(t)
@@ -113,27 +95,24 @@ func TestSnapshotsThatSwapUnderLoadFailNoCallAndLoseNoCount(t *testing.T) {
 		g.apply(t, allRoute.limit(plenty))
 		running := g.envoy.startLoad(t, 4, allRoute.Path)
 		var version string
-		began := time.Now()
-		swaps := form(100, 600)
+		swaps := form(20, 100, 600)
 		for i := range swaps {
 			other := limits(fmt.Sprint("default/other-", i%7, "/http"), allRoute.limit(5))
 			version = g.control.set(t, limits(gatewayDomain, allRoute.limit(plenty-uint32(i%10)), insideRoute.limit(uint32(i))), other)
-			time.Sleep(time.Until(began.Add(time.Duration(i+1) * 100 * time.Millisecond)))
+			running.Reach(t, 20)
 		}
-		eventually(t, "the last snapshot is accepted", func() error { return g.control.accepted(version) })
-		asked := running.wantAllPassed(t, fmt.Sprintf("%d snapshots in %v", swaps, time.Since(began).Round(time.Millisecond)), g.envoy)
-		shown := make(map[string]bool)
-		for a := range running.answers {
-			shown[a.limit] = true
-		}
-		t.Logf("%d calls in %v, under %d limits of %d snapshots", asked, time.Since(began).Round(time.Millisecond), len(shown), swaps)
-		if len(shown) < 2 {
-			t.Errorf("all calls were answered with the limits %v, want those of many snapshots", shown)
+		weirtest.Eventually(t, "the last snapshot is accepted", func() error { return g.control.accepted(version) })
+		running.Reach(t, 20)
+		asked, shown := running.wantAllPassed(t, "snapshots that swap"), 0
+		running.limits.Range(func(any, any) bool { shown++; return true })
+		t.Logf("%d calls, under %d limits of %d snapshots", asked, shown, swaps)
+		if shown < 2 {
+			t.Error("all calls were answered with the same limit, want those of many snapshots")
 		}
 		if got := counted(t, g.redis, allRoute.stem()); got != asked {
 			t.Errorf("Redis holds a count of %d, want %d, that of the calls", got, asked)
 		}
-		eventually(t, "the statistics lose none either", func() error {
+		weirtest.Eventually(t, "the statistics lose none either", func() error {
 			families, err := scrape(gatewayMetrics)
 			if err != nil {
 				return err
@@ -146,7 +125,7 @@ func TestSnapshotsThatSwapUnderLoadFailNoCallAndLoseNoCount(t *testing.T) {
 			}
 			return nil
 		})
-		if rules, err := get(gatewayRules); err != nil || !strings.Contains(rules, insideRoute.Name) {
+		if rules, err := weirtest.Get(gatewayRules); err != nil || !strings.Contains(rules, insideRoute.Name) {
 			t.Errorf("/rlconfig (%v) prints\n%s\nwant the last snapshot's", err, rules)
 		}
 	})

@@ -1,12 +1,12 @@
 package dropin_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
@@ -23,21 +23,16 @@ func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 			"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "HOST=::", "GRPC_HOST=::",
 		}, "redis:6379", "ratelimit:8080"))
 		const rules = "http://127.0.0.1:6070/rlconfig"
-		weir.AwaitReady(t, func() error {
-			text, err := get(rules)
-			if want := "echo-ratelimit.PATH_/: unit=MINUTE requests_per_unit=1, shadow_mode: false, quota_mode: false\n"; err == nil &&
-				!containsLine(text, want) {
-				err = fmt.Errorf("/rlconfig prints %q, want a line %q", text, want)
-			}
-			return errors.Join(err, wantStatus("http://127.0.0.1:8080/healthcheck", 200))
-		})
+		weir.AwaitReady(t, func() error { return weirtest.WantStatus("http://127.0.0.1:8080/healthcheck", 200) })
+		wantRules(t, "the sample's limits hold", rules,
+			"echo-ratelimit.PATH_/: unit=MINUTE requests_per_unit=1, shadow_mode: false, quota_mode: false")
 		e := startEnvoy(t, "istio.yaml.tmpl", map[string]any{"Domain": "echo-ratelimit", "FailureModeDeny": true})
 		denied := 0
 		for range 5 {
-			if a := e.get(t, "/"); a.status == 429 {
+			if a, err := e.get("/"); a.status == 429 {
 				denied++
 			} else if a.status != 200 {
-				t.Errorf("Envoy answers %+v, want 200 or 429", a)
+				t.Errorf("Envoy answers %+v (%v), want 200 or 429", a, err)
 			}
 		}
 		if denied < 3 { // a minute may end between them
@@ -53,18 +48,11 @@ func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 		}
 
 		config.write(t, map[string]string{"config.yaml": istioRules(100, 2)})
-		eventually(t, "a changed ConfigMap is read", func() error {
-			text, err := get(rules)
-			if err == nil && !containsLine(text, "echo-ratelimit.PATH_/other: unit=HOUR requests_per_unit=2, shadow_mode: false, quota_mode: false\n") {
-				err = fmt.Errorf("/rlconfig prints %q", text)
-			}
-			return err
-		})
+		wantRules(t, "a changed ConfigMap is read", rules,
+			"echo-ratelimit.PATH_/other: unit=HOUR requests_per_unit=2, shadow_mode: false, quota_mode: false")
 		e.wantStatuses(t, "the new limit of 2 an hour", "/other", 200, 200, 429)
 		e.wantStatuses(t, "the raised limit", "/", 200)
-		if n := e.stat(t, "error"); n != 0 {
-			t.Errorf("Envoy counts %d errors, want none", n)
-		}
+		e.wantErrors(t, 0)
 	})
 }
 

@@ -3,22 +3,10 @@ package dropin_test
 import (
 	"flag"
 	"os"
-	"path/filepath"
 	"testing"
-
-	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// The module's root, seen from this package.
-var root = filepath.Join("..", "..", "..")
-
-// The binaries under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary string
-
-var long = flag.Bool("long", false, "the long form: a million unknown domains, nine million overrides, a minute of snapshots, one of refusals")
-
-// hang is how long anything may take before a test calls it hung.
-const hang = process.Hang
+var long = flag.Bool("long", false, "the long form: a million unknown domains, nine million overrides, 600 snapshots, 100,000 calls")
 
 // The test binary is three programs: the tests; one test again, in namespaces of its own; and what makes a container
 // and then becomes what runs there.
@@ -27,16 +15,19 @@ func TestMain(m *testing.M) {
 		os.Exit(becomeContainer(os.Args[2]))
 	}
 	flag.Parse()
-	if os.Getenv(nodeVariable) != "" {
-		os.Exit(runOnNode(m))
+	if hosts := os.Getenv(nodeVariable); hosts != "" {
+		os.Exit(runOnNode(m, hosts))
 	}
-	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
+	os.Exit(m.Run())
 }
 
-// form chooses between the short and the long form.
-func form[T any](short, theLong T) T {
-	if *long {
+// form chooses among the forms of go test -short, of go test and of -long.
+func form(short, whole, theLong int) int {
+	switch {
+	case *long:
 		return theLong
+	case testing.Short():
+		return short
 	}
-	return short
+	return whole
 }

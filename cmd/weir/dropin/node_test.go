@@ -2,7 +2,6 @@ package dropin_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,14 +12,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// nodeVariable holds, on a node, the paths of weir, of Envoy and of its /etc/hosts.
+// nodeVariable holds, on a node, the path of its /etc/hosts.
 const nodeVariable = "WEIR_DROPIN_NODE"
 
 // nodeNames are what a node's /etc/hosts knows: all that the samples name, each at its loopback address.
@@ -39,7 +37,6 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	t.Parallel()
-	process.Weir(t) // so that go test sees what its result hangs on
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -48,11 +45,9 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 "+strings.Join(nodeNames, " ")+"\n::1 ip6-localhost\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	again := exec.CommandContext(ctx, self, "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v="+strconv.FormatBool(testing.Verbose()),
-		"-test.timeout=4m", "-long="+strconv.FormatBool(*long))
-	again.Env = append(os.Environ(), nodeVariable+"="+strings.Join([]string{weirBinary, envoyBinary, hosts}, ":"))
+	again := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v="+strconv.FormatBool(testing.Verbose()),
+		"-test.short="+strconv.FormatBool(testing.Short()), "-long="+strconv.FormatBool(*long))
+	again.Env = append(os.Environ(), nodeVariable+"="+hosts, process.WeirVariable+"="+process.Weir(t))
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
@@ -78,10 +73,8 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 }
 
 // runOnNode makes the namespaces of this process a node, and runs the tests that it was told to.
-func runOnNode(m *testing.M) int {
-	paths := strings.Split(os.Getenv(nodeVariable), ":")
-	weirBinary, envoyBinary = paths[0], paths[1]
-	if err := makeNode(paths[2]); err != nil {
+func runOnNode(m *testing.M, hosts string) int {
+	if err := makeNode(hosts); err != nil {
 		fmt.Fprintln(os.Stderr, "making a node:", err)
 		return 1
 	}

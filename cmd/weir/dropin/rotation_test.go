@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // Whatever a rotation changes, it changes while calls come in, each 50 of them over a new connection. Weir wants
@@ -21,19 +23,21 @@ func TestCertificatesThatRotateUnderLoadFailNoCall(t *testing.T) {
 		g.healthy(t)
 		g.apply(t, allRoute.limit(plenty))
 		running := g.envoy.startLoad(t, 4, allRoute.Path)
-		const settled = 500 // calls that find a rotation done
 		first, next := g.authority, newAuthority(t, "Envoy Gateway, the next")
-
-		g.rotate(t, "certificates of the same authority", first, first)
-		running.reach(t, running.asked.Load()+settled)
-		g.rotate(t, "a second authority is trusted", first, first, next)
-		running.reach(t, running.asked.Load()+settled)
-		g.rotate(t, "certificates of the second authority", next, first, next)
-		running.reach(t, running.asked.Load()+settled)
-		g.rotate(t, "the first authority is trusted no longer", next, next)
-		running.reach(t, running.asked.Load()+settled)
-
-		asked := running.wantAllPassed(t, "two authorities and four certificates", g.envoy)
+		for _, to := range []struct {
+			what    string
+			by      *authority
+			trusted []*authority
+		}{
+			{"certificates of the same authority", first, []*authority{first}},
+			{"a second authority is trusted", first, []*authority{first, next}},
+			{"certificates of the second authority", next, []*authority{first, next}},
+			{"the first authority is trusted no longer", next, []*authority{next}},
+		} {
+			g.rotate(t, to.what, to.by, to.trusted...)
+			running.Reach(t, int64(form(200, 500, 500))) // over some new connections, which find the rotation done
+		}
+		asked := running.wantAllPassed(t, "two authorities and four certificates")
 		if got := counted(t, g.redis, allRoute.stem()); got != asked {
 			t.Errorf("Redis holds a count of %d, want %d, that of the calls", got, asked)
 		}
@@ -59,10 +63,10 @@ func (g *gateway) rotate(t *testing.T, what string, by *authority, trusted ...*a
 	g.certs["weir"].write(t, weir.secret(trusted...))
 	g.certs["envoy"].write(t, envoy.secret(trusted...))
 
-	eventually(t, what+": Envoy has them", func() error { return g.envoy.shows(envoy.serial(t), trusted) })
+	weirtest.Eventually(t, what+": Envoy has them", func() error { return g.envoy.shows(envoy.serial(t), trusted) })
 	visitor := by.issue(t, "visitor").config(t, trusted...)
 	visitor.ServerName = weirNames[0]
-	eventually(t, what+": weir shows its own, and takes one of them", func() error {
+	weirtest.Eventually(t, what+": weir shows its own, and takes one of them", func() error {
 		conn, err := tls.Dial("tcp", "127.0.0.1:8081", visitor)
 		if err != nil {
 			return errors.Join(err, g.weir.Ended())
@@ -78,7 +82,7 @@ func (g *gateway) rotate(t *testing.T, what string, by *authority, trusted ...*a
 	})
 	g.control.renew(g.controlTLS(t, by, trusted...))
 	version := g.control.set(t, limits(gatewayDomain, allRoute.limit(plenty)))
-	eventually(t, what+": weir comes back to the control plane", func() error {
+	weirtest.Eventually(t, what+": weir comes back to the control plane", func() error {
 		g.control.mu.Lock()
 		peers := slices.Clone(g.control.peers)
 		g.control.mu.Unlock()
@@ -91,7 +95,7 @@ func (g *gateway) rotate(t *testing.T, what string, by *authority, trusted ...*a
 
 // shows returns an error unless Envoy shows this certificate, and trusts as many authorities.
 func (e *envoy) shows(serial string, trusted []*authority) error {
-	text, err := get(e.admin + "/certs")
+	text, err := weirtest.Get(e.Admin + "/certs")
 	if err != nil {
 		return err
 	}

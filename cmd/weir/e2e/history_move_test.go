@@ -13,18 +13,17 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
-// movedRows is how many rows a test's file has: hours of some rules, without peaks, so that each is many late hits.
-const movedRows = 1000
-
-// someCSV writes a file of hours that end some days ago, and returns how many hits it has.
+// someCSV writes a file of hours that end some days ago, without peaks, so that each is many late hits, and returns how
+// many hits it has.
 func someCSV(t *testing.T) (file string, hits int) {
 	t.Helper()
 	var text strings.Builder
 	text.WriteString("domain,path,outcome,start,width,sum\n")
 	last := time.Now().Add(-72 * time.Hour).Truncate(time.Hour).Unix()
-	for i := range movedRows {
+	for i := range 600 {
 		n := 50 + i%200
 		hits += n
 		fmt.Fprintf(&text, "shop,rule=%d,within,%d,3600,%d\n", i%10, last-int64(i/10)*3600, n)
@@ -40,70 +39,52 @@ func someCSV(t *testing.T) (file string, hits int) {
 func TestAnImportThatIsKilledAndRunAgainCountsEachHitOnce(t *testing.T) {
 	t.Parallel()
 	file, hits := someCSV(t)
-	for name, start := range map[string]func(t *testing.T) (env string, begun func() bool){
-		"Redis": func(t *testing.T) (string, func() bool) {
-			server := redistest.Single(t)
-			return "REDIS_HISTORY_URL=" + server.Addr, func() bool {
-				n, err := server.Client().DBSize(t.Context()).Result()
-				return err == nil && n > 600 // 256 partitions are probed first
-			}
-		},
-		"File": func(t *testing.T) (string, func() bool) {
-			dir := t.TempDir()
-			return "DATA_DIR=" + dir, func() bool {
-				about, err := os.Stat(filepath.Join(dir, "history.db"))
-				return err == nil && about.Size() > 64<<10
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env, begun := start(t)
-			importing := func() *process.Process {
-				return process.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
-			}
-			first := importing()
-			for first.Ended() == nil && !begun() {
-				time.Sleep(time.Millisecond)
-			}
-			first.Kill()
-			if printed := first.Log.String(); printed != "" {
-				t.Logf("the import had ended before it was killed, and printed %s", printed)
-			}
-			for _, want := range []string{"had been counted by an earlier run", "nothing has changed"} {
-				again := importing()
-				if code := again.ExitCode(t); code != 0 || !strings.Contains(again.Log.String(), want) {
-					t.Fatalf("the import that was run again ended with %d and printed\n%s\nwant %q in it", code, again.Log.String(), want)
-				}
-			}
-			total, code := movedTotal(t, env)
-			if total != hits || code != 0 {
-				t.Errorf("%d hits are exported and weir history verify ends with %d, want %d hits, each once, and 0", total, code, hits)
-			}
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Single(t)
+		env := []string{"REDIS_HISTORY_URL=" + server.Addr, weirtest.PatientRedis}
+		importTwice(t, file, env, func() bool {
+			n, err := server.Client().DBSize(t.Context()).Result()
+			return err == nil && n > 400 // 256 partitions are probed first
 		})
+		wantMoved(t, hits, func(args ...string) (string, int) { return process.Command(t, env, process.Weir(t), args...) })
+	})
+	t.Run("File", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		importTwice(t, file, []string{"DATA_DIR=" + dir}, func() bool {
+			about, err := os.Stat(filepath.Join(dir, "history.db"))
+			return err == nil && about.Size() > 64<<10
+		})
+		w := weirtest.Serve(t, largePlan, "DATA_DIR="+dir)
+		wantMoved(t, hits, func(args ...string) (string, int) { return w.Command(t, args...) })
+	})
+}
+
+// importTwice kills an import once it has begun to count, and runs it again to its end, and once more.
+func importTwice(t *testing.T, file string, env []string, begun func() bool) {
+	t.Helper()
+	first := process.Start(t, "weir history import", env, process.Weir(t), "history", "import", file)
+	for first.Ended() == nil && !begun() {
+		time.Sleep(time.Millisecond)
+	}
+	first.Kill()
+	for _, want := range []string{"had been counted by an earlier run", "nothing has changed"} {
+		if printed, code := process.Command(t, env, process.Weir(t), "history", "import", file); code != 0 || !strings.Contains(printed, want) {
+			t.Fatalf("the import that was run again ended with %d and printed\n%s\nwant %q in it", code, printed, want)
+		}
 	}
 }
 
-// movedTotal returns how many hits the history of an environment holds, and what weir history verify ends with.
-func movedTotal(t *testing.T, env string) (total, code int) {
+// wantMoved wants a history that is exact and holds so many hits.
+func wantMoved(t *testing.T, want int, weir func(args ...string) (string, int)) {
 	t.Helper()
-	var ask []string
-	if strings.HasPrefix(env, "DATA_DIR=") {
-		port := process.Port(t)
-		serve := process.Start(t, "weir serve", []string{env, "GRPC_PORT=0", "PORT=0", fmt.Sprint("DEBUG_PORT=", port), "DEBUG_HOST=127.0.0.1"},
-			weirBinary, "serve", "--config", t.TempDir())
-		ask = []string{"--admin", fmt.Sprint("127.0.0.1:", port)}
-		serve.AwaitReady(t, func() error { return wantStatus(fmt.Sprint("http://127.0.0.1:", port, "/livez"), 200) })
+	if printed, code := weir("history", "verify"); code != 0 {
+		t.Errorf("weir history verify ends with %d and prints %s", code, printed)
 	}
-	verify := process.Start(t, "weir history verify", []string{env}, weirBinary, append([]string{"history", "verify"}, ask...)...)
-	code = verify.ExitCode(t)
-	export := exec.Command(weirBinary, append([]string{"history", "export"}, ask...)...)
-	export.Env = []string{env}
-	written, err := export.Output()
-	if err != nil {
-		t.Fatalf("weir history export: %v", err)
-	}
-	for line := range strings.Lines(string(written)) {
+	total := 0
+	written, code := weir("history", "export")
+	for line := range strings.Lines(written) {
 		var sum int
 		if cells := strings.Split(line, ","); len(cells) == 8 && cells[0] == "shop" {
 			if _, err := fmt.Sscan(cells[6], &sum); err != nil {
@@ -112,21 +93,21 @@ func movedTotal(t *testing.T, env string) (total, code int) {
 			total += sum
 		}
 	}
-	return total, code
+	if total != want || code != 0 {
+		t.Errorf("weir history export ends with %d and has %d hits, want %d, each once", code, total, want)
+	}
 }
 
 // Somebody who only wants the first lines is told nothing more.
 func TestAnExportWhoseReaderGoesEndsQuietly(t *testing.T) {
 	t.Parallel()
 	file, _ := someCSV(t)
-	server := redistest.Single(t)
-	env := "REDIS_HISTORY_URL=" + server.Addr
-	imported := process.Start(t, "weir history import", []string{env}, weirBinary, "history", "import", file)
-	if code := imported.ExitCode(t); code != 0 {
-		t.Fatalf("the import ended with %d", code)
+	env := []string{"REDIS_HISTORY_URL=" + redistest.Single(t).Addr, weirtest.PatientRedis}
+	if printed, code := process.Command(t, env, process.Weir(t), "history", "import", file); code != 0 {
+		t.Fatalf("the import ended with %d and printed %s", code, printed)
 	}
-	export := exec.Command(weirBinary, "history", "export")
-	export.Env = []string{env}
+	export := exec.Command(process.Weir(t), "history", "export")
+	export.Env = env
 	var told strings.Builder
 	export.Stderr = &told
 	out, err := export.StdoutPipe()
@@ -142,7 +123,7 @@ func TestAnExportWhoseReaderGoesEndsQuietly(t *testing.T) {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(hang, func() { _ = export.Process.Kill() })
+	late := time.AfterFunc(process.Hang, func() { _ = export.Process.Kill() })
 	_ = export.Wait()
 	how, _ := export.ProcessState.Sys().(syscall.WaitStatus)
 	if !late.Stop() || !how.Signaled() || how.Signal() != syscall.SIGPIPE || told.String() != "" {

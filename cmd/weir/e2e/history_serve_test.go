@@ -3,166 +3,200 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
-// fetch returns what a URL answers, and its status.
-func fetch(address string) (string, int, error) {
-	response, err := http.Get(address)
-	if err != nil {
-		return "", 0, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return string(body), response.StatusCode, err
+// startReader runs weir history serve over a Redis, and waits until a URL of its port answers so.
+func startReader(t *testing.T, redis, ready string, status int, flags ...string) *weirtest.Weir {
+	t.Helper()
+	reader := weirtest.New(t, weirtest.PatientRedis, "REDIS_HISTORY_URL="+redis)
+	reader.Start(t, append([]string{process.Weir(t), "history", "serve"}, flags...)...)
+	reader.Process.AwaitReady(t, func() error { return weirtest.WantStatus(reader.Admin+ready, status) })
+	return reader
 }
 
-// instant returns the value of a query whose answer is one number, as Prometheus's API at an address gives it.
-func instant(address, query string) (string, error) {
-	body, code, err := fetch(address + "/prometheus/api/v1/query?query=" + url.QueryEscape(query))
-	if err != nil {
-		return "", err
-	}
+// query returns the value of a query whose answer is one number, as Prometheus's API gives it.
+func query(w *weirtest.Weir, query string) (string, error) {
+	body, err := weirtest.Get(w.Admin + "/prometheus/api/v1/query?query=" + url.QueryEscape(query))
 	var a struct {
 		Data struct {
 			Result []struct{ Value []any }
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &a); err != nil || code != http.StatusOK || len(a.Data.Result) != 1 {
-		return "", fmt.Errorf("%s is answered with %d %s (%v), want one number", query, code, body, err)
+	if err == nil {
+		err = json.Unmarshal([]byte(body), &a)
+	}
+	if err != nil || len(a.Data.Result) != 1 {
+		return "", fmt.Errorf("%s is answered with %s (%w), want one number", query, body, err)
 	}
 	return fmt.Sprint(a.Data.Result[0].Value[1]), nil
 }
 
-const tenAnHour = `
-- key: plan
-  value: basic/1
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 10 }
-`
+// wantAnswers asks paths of an admin port, and wants each answered so.
+func wantAnswers(t *testing.T, w *weirtest.Weir, paths map[string]wanted) {
+	t.Helper()
+	for path, c := range paths {
+		body, code, err := weirtest.Fetch(w.Admin + path)
+		if err != nil || code != c.code || len(c.want) > 0 && !strings.Contains(body, c.want[0]) {
+			t.Errorf("GET %s is answered %d %s (%v), want %d and %q", path, code, body, err, c.code, c.want)
+		}
+	}
+}
 
 // Two weirs of a fleet count; a third process, which may only read, answers for both.
 func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t, redistest.WithPassword("secret"), redistest.WithACL("reader", "secret",
 		"~weir:*", "+evalsha", "+get", "+hgetall", "+ping", "+script|load", "+time", "+zscan"))
-	fleet := []string{"REDIS_URL=" + redis.Addr, "REDIS_AUTH=secret", "REDIS_TIMEOUT=10s", "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s"}
-	a, b := startWeir(t, tenAnHour, fleet...), startWeir(t, tenAnHour, fleet...)
-	for n, w := range []*weir{a, b} {
-		c := w.client(t)
-		for range 15 {
-			if _, err := c.hit("basic/1", fmt.Sprint("user", n)); err != nil {
-				t.Fatalf("asking weir: %v", err)
-			}
-		}
+	fleet := []string{"REDIS_URL=" + redis.Addr, "REDIS_AUTH=secret", weirtest.PatientRedis, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s"}
+	a, b := weirtest.Serve(t, tenAnHour, fleet...), weirtest.Serve(t, tenAnHour, fleet...)
+	for n, w := range []*weirtest.Weir{a, b} {
+		awaitCounts(t, w.Client(t), "basic/1")
+		hits(t, w.Client(t), 15, "basic/1", fmt.Sprint("user", n))
 	}
-	port := process.Port(t)
-	env := []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port), "REDIS_TIMEOUT=10s",
-		"REDIS_HISTORY_URL=redis://reader:secret@" + redis.Addr}
-	reader := process.Start(t, "weir history serve", env, weirBinary, "history", "serve")
-	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	reader.AwaitReady(t, func() error { return wantStatus(address+"/readyz", 200) })
-
-	for _, at := range []string{address, a.admin} {
-		eventually(t, "the hits of both are in the answer of "+at, func() error {
-			for query, want := range map[string]string{
+	reader := startReader(t, "redis://reader:secret@"+redis.Addr, "/readyz", 200)
+	for _, at := range []*weirtest.Weir{reader, a} {
+		weirtest.Eventually(t, "the hits of both are in the answer", func() error {
+			for text, want := range map[string]string{
 				`sum(weir_hits_total{outcome="within"})`:                          "20",
 				`sum(weir_hits_total{path="plan=basic%2F1/user",outcome="over"})`: "10",
 			} {
-				if got, err := instant(at, query); err != nil || got != want {
-					return fmt.Errorf("%s is %s, want %s (%v)", query, got, want, err)
+				if got, err := query(at, text); err != nil || got != want {
+					return fmt.Errorf("%s is %s, want %s (%w)", text, got, want, err)
 				}
 			}
 			return nil
 		})
 	}
-	if got, err := instant(a.admin, `sum(weir_limit_requests)`); err != nil || got != "10" {
-		t.Errorf("the limit in force is %s (%v), want 10", got, err)
-	}
-	for path, want := range map[string]string{
-		"/livez": "OK", "/api/v1/history/top": `"total":30`, "/prometheus/-/ready": "OK", "/prometheus/-/healthy": "OK",
-		"/metrics": `weir_history_queries_total{result="ok"}`,
-	} {
-		if body, code, err := fetch(address + path); err != nil || code != 200 || !strings.Contains(body, want) {
-			t.Errorf("GET %s: %d %s (%v), want %s", path, code, body, err, want)
-		}
-	}
-	for path, want := range map[string]int{"/api/v1/counters": 404, "/rlconfig": 404, "/prometheus/api/v1/nothing": 404, "/json": 404} {
-		if body, code, err := fetch(address + path); err != nil || code != want {
-			t.Errorf("GET %s: %d %s (%v), want %d: it counts nothing", path, code, body, err, want)
-		}
-	}
-	if body, _, _ := fetch(address + "/metrics"); strings.Contains(body, "weir_requests_total") || strings.Contains(body, "weir_limit_requests") {
-		t.Errorf("/metrics tells of requests, and none comes here:\n%s", body)
+	wantAnswers(t, reader, map[string]wanted{
+		"/livez": {code: 200}, "/prometheus/-/ready": {code: 200}, "/prometheus/-/healthy": {code: 200},
+		"/api/v1/history/top": {code: 200, want: []string{`"total":30`}},
+		"/metrics":            {code: 200, want: []string{`weir_history_queries_total{result="ok"}`}},
+		"/api/v1/counters":    {code: 404}, "/rlconfig": {code: 404}, "/json": {code: 404}, // it counts nothing
+		"/prometheus/api/v1/nothing": {code: 404},
+	})
+	if body, err := weirtest.Get(reader.Admin + "/metrics"); err != nil || strings.Contains(body, "weir_requests_total") {
+		t.Errorf("/metrics (%v) tells of requests, and none comes here:\n%s", err, body)
 	}
 	refused, err := redis.Client().Do(t.Context(), "acl", "log").Slice()
 	if err != nil || len(refused) > 0 {
 		t.Errorf("Redis has refused commands of the reader: %v (%v)", refused, err)
 	}
-	reader.Terminate(t)
-	if code := reader.ExitCode(t); code != 0 {
-		t.Errorf("SIGTERM ends it with %d, want 0\n%s", code, reader.Log.String())
-	}
+	reader.Drain(t)
 }
 
 func TestAHistoryThatCannotBeServedIsAClearError(t *testing.T) {
 	t.Parallel()
-	w := startWeir(t, tenAnHour)
-	_, port, _ := strings.Cut(strings.TrimPrefix(w.admin, "http://"), ":")
+	w := weirtest.Serve(t, tenAnHour)
+	_, port, _ := strings.Cut(strings.TrimPrefix(w.Admin, "http://"), ":")
+	plain := filepath.Join(w.Config, "shop.yaml")
+	const nobody = "REDIS_HISTORY_URL=127.0.0.1:1"
 	for _, c := range []struct {
-		what string
-		env  []string
-		want string
+		what  string
+		env   []string
+		flags []string
+		want  string
 	}{
-		{"a history in a file", []string{"DATA_DIR=" + w.data}, "belongs to its weir serve, which answers these queries on its own admin port"},
-		{"a taken port", []string{"REDIS_HISTORY_URL=127.0.0.1:1", "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + port}, "address already in use (DEBUG_HOST and DEBUG_PORT say where)"},
-		{"a bound that is none", []string{"REDIS_HISTORY_URL=127.0.0.1:1", "HISTORY_QUERY_CONCURRENCY=-1"}, "HISTORY_QUERY_CONCURRENCY=-1: use 0 to 100"},
-		{"a Redis that is none", []string{"REDIS_HISTORY_URL=http://x"}, "REDIS_HISTORY_URL"},
+		{"a history in a file", []string{"DATA_DIR=" + t.TempDir()}, nil, "belongs to its weir serve, which answers these queries on its own admin port"},
+		{"a taken port", []string{nobody, "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + port}, nil,
+			"address already in use (DEBUG_HOST and DEBUG_PORT say where)"},
+		{"a bound that is none", []string{nobody, "HISTORY_QUERY_CONCURRENCY=-1"}, nil, "HISTORY_QUERY_CONCURRENCY=-1: use 0 to 100"},
+		{"a Redis that is none", []string{"REDIS_HISTORY_URL=http://x"}, nil, "REDIS_HISTORY_URL"},
+		{"a folder that is missing", []string{nobody}, []string{"--config", "/nowhere"}, "/nowhere: no such file or directory"},
+		{"a folder that is none", []string{nobody}, []string{"--config", plain}, plain + " is no directory"},
 	} {
-		p := process.Start(t, "weir history serve", c.env, weirBinary, "history", "serve")
-		if code := p.ExitCode(t); code != 2 || !strings.Contains(p.Log.String(), c.want) {
-			t.Errorf("%s: exit code %d, printed\n%s\nwant 2, and %q", c.what, code, p.Log.String(), c.want)
+		printed, code := process.Command(t, c.env, process.Weir(t), append([]string{"history", "serve"}, c.flags...)...)
+		if code != 2 || !strings.Contains(printed, c.want) {
+			t.Errorf("%s: exit code %d, printed\n%s\nwant 2, and %q", c.what, code, printed, c.want)
 		}
 	}
 }
 
-func TestAReaderWithoutItsRedisIsNotReady(t *testing.T) {
+func TestAReaderWithoutItsRedisIsNotReadyAndOneWithoutFilesOutlivesSIGHUP(t *testing.T) {
 	t.Parallel()
-	port := process.Port(t)
-	p := process.Start(t, "weir history serve", []string{"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port),
-		fmt.Sprint("REDIS_HISTORY_URL=127.0.0.1:", process.Port(t))}, weirBinary, "history", "serve")
-	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	p.AwaitReady(t, func() error { return wantStatus(address+"/livez", 200) })
-	for path, want := range map[string]int{"/readyz": 503, "/prometheus/-/ready": 503, "/prometheus/-/healthy": 200,
-		"/prometheus/api/v1/query?query=1%2B1&time=4": 200} {
-		if body, code, err := fetch(address + path); err != nil || code != want {
-			t.Errorf("GET %s: %d %s (%v), want %d", path, code, body, err, want)
-		}
-	}
-	if body, code, err := fetch(address + "/prometheus/api/v1/query?query=weir_hits_total"); err != nil || code < 400 ||
-		!strings.Contains(body, "connection refused") {
-		t.Errorf("a query without its Redis: %d %s (%v), want an error with the reason", code, body, err)
-	}
+	reader := startReader(t, process.Addr(t), "/livez", 200)
+	wantAnswers(t, reader, map[string]wanted{
+		"/readyz": {code: 503}, "/prometheus/-/ready": {code: 503}, "/prometheus/-/healthy": {code: 200},
+		"/prometheus/api/v1/query?query=1%2B1&time=4":    {code: 200},
+		"/prometheus/api/v1/query?query=weir_hits_total": {code: 500, want: []string{"connection refused"}},
+		"/api/v1/rules": {code: 200, want: []string{`"serves":["history"],"rules":[]`}},
+	})
+	reader.Signal(t, syscall.SIGHUP)
+	reader.Says(t, "SIGHUP changes nothing")
 }
 
 func TestQueriesCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
-	for name, env := range map[string]string{"HISTORY_QUERY": "HISTORY_QUERY=false", "HISTORY": "HISTORY=false"} {
-		w := startWeir(t, tenAnHour, env)
-		body, code, err := fetch(w.admin + "/prometheus/api/v1/query?query=1%2B1")
-		if err != nil || code != 404 || !strings.Contains(body, `"errorType":"not_found"`) || !strings.Contains(body, "HISTORY_QUERY=false") {
-			t.Errorf("with %s=false: %d %s (%v), want 404 and why", name, code, body, err)
-		}
-		if body, _, _ := fetch(w.admin + "/metrics"); strings.Contains(body, "weir_history_queries_total") {
-			t.Errorf("with %s=false /metrics tells of queries", name)
+	for _, setting := range []string{"HISTORY_QUERY=false", "HISTORY=false"} {
+		w := weirtest.Serve(t, tenAnHour, setting)
+		wantAnswers(t, w, map[string]wanted{"/prometheus/api/v1/query?query=1%2B1": {code: 404, want: []string{"HISTORY_QUERY=false"}}})
+		if body, err := weirtest.Get(w.Admin + "/metrics"); err != nil || strings.Contains(body, "weir_history_queries_total") {
+			t.Errorf("with %s /metrics (%v) tells of queries", setting, err)
 		}
 	}
+}
+
+// rulesAt returns what a port answers of rules, but for what its own process differs in.
+func rulesAt(w *weirtest.Weir) (string, error) {
+	body, err := weirtest.Get(w.Admin + "/api/v1/rules")
+	var a struct {
+		Loaded int64
+		Serves []string
+		Rules  json.RawMessage
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(body), &a)
+	}
+	if err != nil || a.Loaded == 0 || !strings.Contains(strings.Join(a.Serves, " "), "rules") {
+		return "", fmt.Errorf("%s answers %s (%w), want rules, and when they were loaded", w.Admin, body, err)
+	}
+	lines, err := weirtest.Get(w.Admin + "/rlconfig")
+	return string(a.Rules) + "\n" + lines, err
+}
+
+// The reader has the files of the fleet: it knows the same rules and limits, also after files have changed.
+func TestAReaderWithTheFilesOfAFleetKnowsItsRules(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Single(t)
+	w := weirtest.Serve(t, tenAnHour, "REDIS_URL="+redis.Addr, weirtest.PatientRedis, "DRAIN_DELAY=0s")
+	reader := startReader(t, redis.Addr, "/readyz", 200, "--config", w.Config)
+	sameRules := func(limit string) {
+		t.Helper()
+		weirtest.Eventually(t, "the reader knows the rules of weir, with the limit "+limit, func() error {
+			want, err := rulesAt(w)
+			if err != nil {
+				return err
+			}
+			if got, err := rulesAt(reader); err != nil || got != want {
+				return fmt.Errorf("the rules are\n%s (%w), want those of weir serve:\n%s", got, err, want)
+			}
+			for _, at := range []*weirtest.Weir{reader, w} {
+				if got, err := query(at, `sum(weir_limit_requests)`); err != nil || got != limit {
+					return fmt.Errorf("the limit is %s (%w), want %s", got, err, limit)
+				}
+			}
+			return nil
+		})
+	}
+	sameRules("10")
+	w.Configure(t, strings.ReplaceAll(tenAnHour, "requests_per_unit: 10", "requests_per_unit: 12"))
+	sameRules("12")
+	if err := os.WriteFile(filepath.Join(w.Config, "mail.yaml"), []byte("domain: mail\nno_such_key: 7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	reader.Says(t, "level=ERROR", "no_such_key")
+	sameRules("12") // a broken file breaks its own domain alone
+	reader.Signal(t, syscall.SIGHUP)
+	reader.Says(t, "as SIGHUP asks")
+	sameRules("12")
+	reader.Drain(t)
 }

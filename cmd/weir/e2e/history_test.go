@@ -1,10 +1,10 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +15,13 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
-// historyRules are one rule that nobody reaches the limit of.
-const historyRules = `
-- key: plan
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 1000000000 }
-`
+var tenAnHour = weirtest.Rule("basic/1", "unit: hour, requests_per_unit: 10")
 
-// historyID is the series of that rule.
-var historyID = history.ID{Domain: "shop", Path: "plan/user", Outcome: history.Within}
+// largeID is the series of largePlan's rule.
+var largeID = history.ID{Domain: "shop", Path: "plan=large/user", Outcome: history.Within}
 
 // curve is what GET /api/v1/history answers, as far as these tests look at it.
 type curve struct {
@@ -35,76 +30,65 @@ type curve struct {
 		Path, Outcome string
 		Lifetime      uint64
 		Points        []struct {
-			Sum   uint64
-			Width int64
-			Tier  string
+			Sum  uint64
+			Tier string
 		}
 	}
 }
 
-// history asks weir for all that it keeps, as it is stored.
-func (w *weir) history() (c curve, err error) {
-	answer, err := patient.Get(w.admin + "/api/v1/history?from=0&domain=shop")
+// kept asks weir for all that it keeps, as it is stored.
+func kept(w *weirtest.Weir) (c curve, err error) {
+	text, _, err := weirtest.Fetch(w.Admin + "/api/v1/history?from=0&domain=shop")
 	if err != nil {
 		return c, err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(body, &c)
+	return c, json.Unmarshal([]byte(text), &c)
 }
 
-// fill brings hits to a store that is not served: some of each of the past minutes.
-func fill(t *testing.T, store history.Store, minutes int64) (hits uint64) {
+// fill brings hits to a store that is not served, and closes it: some of each of the past minutes.
+func fill(t *testing.T, store interface {
+	history.Store
+	Close() error
+}, minutes int64) (hits uint64) {
 	t.Helper()
-	p, now := historyID.Partition(), time.Now().Unix()/60
+	p, now := largeID.Partition(), time.Now().Unix()/60
 	for at, seq := int64(1), uint64(1); at <= minutes; seq++ {
 		b := history.Batch{Writer: "filled", Seq: seq, After: seq - 1}
 		for ; at <= minutes && len(b.Increments) < history.MaxBatch; at++ {
-			b.Increments = append(b.Increments, history.Increment{ID: historyID, Minute: now - at, Hits: uint64(at)})
+			b.Increments = append(b.Increments, history.Increment{ID: largeID, Minute: now - at, Hits: uint64(at)})
 			hits += uint64(at)
 		}
 		if r, err := store.Apply(t.Context(), p, b); err != nil || r.Landing != history.Landed {
 			t.Fatalf("filling a history: %+v, %v", r, err)
 		}
 	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
 	return hits
 }
 
-// openSeries opens a history in Redis beside weir.
-func openSeries(t *testing.T, c redis.Config) *redishistory.Store {
-	t.Helper()
-	c.Timeout = 10 * time.Second
-	store, err := redishistory.Open(redishistory.Config{Redis: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
 // expectHits asks weir for so many hits and wants each to pass.
-func expectHits(t *testing.T, w *weir, n int) {
+func expectHits(t *testing.T, w *weirtest.Weir, n int) {
 	t.Helper()
-	c := w.client(t)
+	c := w.Client(t)
 	for range n {
-		if s, err := c.hit("basic", "ann"); err != nil || s.Code.String() != "OK" {
+		if s, err := c.Hit("large", "ann"); err != nil || s.Code.String() != "OK" {
 			t.Fatalf("a request is answered %v (%v), want OK: whatever the history does, the limiter is unharmed", s, err)
 		}
 	}
 }
 
 // expectLifetime wants the history to hold so many hits of the rule, exactly, within some flushes.
-func expectLifetime(t *testing.T, w *weir, want uint64) {
+func expectLifetime(t *testing.T, w *weirtest.Weir, want uint64) (is curve) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the history holds %d hits", want), func() error {
-		c, err := w.history()
-		if err != nil || c.Error != "" || len(c.Series) != 1 || c.Series[0].Lifetime != want {
-			return fmt.Errorf("it answers %+.300v, %v", c, err)
+	weirtest.Eventually(t, fmt.Sprintf("the history holds %d hits", want), func() (err error) {
+		is, err = kept(w)
+		if err != nil || is.Error != "" || len(is.Series) != 1 || is.Series[0].Lifetime != want {
+			return fmt.Errorf("it answers %+.300v, %w", is, err)
 		}
 		var sum uint64
-		for _, p := range c.Series[0].Points {
+		for _, p := range is.Series[0].Points {
 			sum += p.Sum
 		}
 		if sum != want {
@@ -112,112 +96,141 @@ func expectLifetime(t *testing.T, w *weir, want uint64) {
 		}
 		return nil
 	})
-}
-
-// drain ends weir as Kubernetes does, and wants it to end well.
-func (w *weir) drain(t *testing.T) {
-	t.Helper()
-	w.Terminate(t)
-	if code := w.ExitCode(t); code != 0 {
-		t.Errorf("weir ended with exit code %d after its drain, want 0", code)
-	}
-}
-
-// says wants weir to have logged something.
-func (w *weir) says(t *testing.T, want ...string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("weir logs %q", want), func() error {
-		log := w.Log.String()
-		for _, text := range want {
-			if !strings.Contains(log, text) {
-				return fmt.Errorf("%q is missing", text)
-			}
-		}
-		return nil
-	})
-}
-
-// command runs another command of weir, in an environment.
-func command(t *testing.T, env []string, args ...string) (printed string, code int) {
-	t.Helper()
-	p := process.Start(t, "weir "+strings.Join(args, " "), env, weirBinary, args...)
-	code = p.ExitCode(t)
-	return p.Log.String(), code
+	return is
 }
 
 func TestASeriesThatIsTooLongShrinksWithoutAJobAndStaysExact(t *testing.T) {
 	t.Parallel()
-	const limit, minutes, hits = 100, 900, 7
-	quick := []string{fmt.Sprint("HISTORY_MAX_POINTS=", limit), "HISTORY_DOWNSAMPLE=false", "HISTORY_FLUSH_INTERVAL=1s",
-		"DRAIN_DELAY=0s"}
-	server := redistest.Single(t)
+	const limit, minutes, more = 100, 900, 7
 	dir := t.TempDir()
-	for _, c := range []struct {
-		name  string
-		open  func() (history.Store, func() error)
-		where string
-	}{
-		{"file", func() (history.Store, func() error) {
-			s, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s, s.Close
-		}, "DATA_DIR=" + dir},
-		{"redis", func() (history.Store, func() error) {
-			s := openSeries(t, redis.Config{URL: server.Addr})
-			return s, s.Close
-		}, "REDIS_URL=" + server.Addr},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			store, end := c.open()
-			filled := fill(t, store, minutes)
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
-			w := startWeir(t, historyRules, append(quick, c.where, "REDIS_TIMEOUT=5s")...)
-			expectHits(t, w, hits)
-			expectLifetime(t, w, filled+hits)
-			is, err := w.history()
-			if err != nil {
-				t.Fatal(err)
-			}
-			fine := map[string]int{}
-			for _, p := range is.Series[0].Points {
-				fine[p.Tier]++
-			}
-			if n := len(is.Series[0].Points) - fine["1d"]; n > limit {
-				t.Errorf("with HISTORY_MAX_POINTS=%d and no job a series holds %v, %d finer than a day: it would grow for ever",
-					limit, fine, n)
-			}
-			printed, code := command(t, []string{"HOME=/"}, "history", "verify", "--admin", strings.TrimPrefix(w.admin, "http://"))
-			if code != 0 {
-				t.Errorf("weir history verify ends with %d and says %s", code, printed)
-			}
-			t.Logf("%d points of a minute became %v; %s", minutes, fine, strings.TrimSpace(printed))
-			w.drain(t)
-		})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
 	}
+	filled := fill(t, store, minutes)
+	w := weirtest.Serve(t, largePlan, "DATA_DIR="+dir, fmt.Sprint("HISTORY_MAX_POINTS=", limit), "HISTORY_DOWNSAMPLE=false",
+		"HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
+	expectHits(t, w, more)
+	is := expectLifetime(t, w, filled+more)
+	finer := 0
+	for _, p := range is.Series[0].Points {
+		if p.Tier != "1d" {
+			finer++
+		}
+	}
+	if finer > limit {
+		t.Errorf("with HISTORY_MAX_POINTS=%d and no job a series holds %d points finer than a day: it would grow for ever", limit, finer)
+	}
+	wantCommands(t, w, wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
+	w.Drain(t)
 }
 
-// A job takes no clock for later than the server's.
-func TestAJobWhoseClockIsAYearAheadMovesNothingThatIsNotOld(t *testing.T) {
+func TestHitsAreSeenInTheHistoryAndProvenExact(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t)
-	store := openSeries(t, redis.Config{URL: server.Addr})
-	defer store.Close()
-	want := fill(t, store, 600)
-	did, err := store.Roll(t.Context(), history.Job{Now: time.Now().AddDate(1, 0, 0)})
-	if err != nil || did.Chunks != ([history.Tiers]uint64{}) {
-		t.Errorf("a job that thinks it is next year did %+v, %v: ten hours of minutes are to stay as they are", did, err)
-	}
-	err = store.Query(context.Background(), history.Query{To: history.Always().To}, func(s history.Series) error {
-		if s.Lifetime != want || len(s.Points) != 600 {
-			t.Errorf("%+v holds %d hits in %d points, want %d in 600", s.ID, s.Lifetime, len(s.Points), want)
+	w := weirtest.Serve(t, tenAnHour, "HISTORY_FLUSH_INTERVAL=1s")
+	hits(t, w.Client(t), 25, "basic/1", "ann")
+	weirtest.Eventually(t, "hits are in the history one flush after they came", func() error {
+		printed, code := w.Command(t, "history", "show", "--json", "--path", "plan=basic/1/user")
+		var a struct {
+			Series []struct {
+				Path, Outcome string
+				Total         int
+			}
+		}
+		if err := json.Unmarshal([]byte(printed), &a); err != nil || code != 0 {
+			return fmt.Errorf("exit code %d, printed %s", code, printed)
+		}
+		totals := make(map[string]int)
+		for _, s := range a.Series {
+			totals[s.Path+" "+s.Outcome] = s.Total
+		}
+		if totals["plan=basic%2F1/user within"] != 10 || totals["plan=basic%2F1/user over"] != 15 {
+			return fmt.Errorf("the totals are %v, want 10 within and 15 over", totals)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
+	wantCommands(t, w,
+		wanted{"history show --path plan=basic/1/user --outcome over", 0, []string{"total 15   lifetime 15"}},
+		wanted{"history top --by over", 0, []string{"shop plan=basic/1/user"}},
+		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}},
+		wanted{"history show --domain nobody", 2, []string{"there is no history of domain nobody; there is of shop"}})
+	printed, code := process.Command(t, nil, process.Weir(t), "downsample", "--once")
+	if code != 2 || !strings.Contains(printed, "belongs to its weir serve") {
+		t.Errorf("weir downsample beside an embedded history ended with %d and printed\n%s", code, printed)
 	}
+}
+
+func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	w := weirtest.Serve(t, largePlan, "DATA_DIR="+data, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
+	expectHits(t, w, 3)
+	w.Drain(t)
+	path := filepath.Join(data, filehistory.Name)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := whole[:len(whole)*3/8]
+	if err := os.WriteFile(path, torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	w.Restart(t)
+	w.Says(t, "level=WARN", path, "is damaged", "move the file away")
+	expectHits(t, w, 5)
+	if c, err := kept(w); err != nil || !strings.Contains(c.Error, "is damaged") {
+		t.Errorf("the API answers %+v, %v, want the reason why there is no history", c, err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(torn) {
+		t.Errorf("the torn file has been changed (%v): nobody may make it worse", err)
+	}
+	// Whoever moves the file away gets what has waited meanwhile.
+	if err := os.Rename(path, path+".torn"); err != nil {
+		t.Fatal(err)
+	}
+	w.Drain(t)
+	w.Restart(t)
+	expectLifetime(t, w, 5)
+	w.Drain(t)
+	if err := os.WriteFile(path, whole, 0o600); err != nil { // as from a copy
+		t.Fatal(err)
+	}
+	w.Restart(t)
+	expectLifetime(t, w, 3)
+}
+
+func TestAnotherFormatIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	store, err := redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: process.Hang}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := fill(t, store, 10)
+	set := func(version string) {
+		pipe := server.Client().Pipeline()
+		for p := range history.Partitions {
+			pipe.Set(t.Context(), fmt.Sprintf("%s{%d}:format", redishistory.Prefix, p), version, 0)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("2")
+	env := []string{"REDIS_URL=" + server.Addr, weirtest.PatientRedis, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s"}
+	w := weirtest.Serve(t, largePlan, env...)
+	w.Says(t, "level=WARN", "in another format: 2, and this weir knows 1")
+	expectHits(t, w, 4)
+	if c, err := kept(w); err != nil || !strings.Contains(c.Error, "another format") {
+		t.Errorf("the API answers %+v, %v, want the reason why it cannot", c, err)
+	}
+	for _, args := range []string{"downsample --once", "history verify"} {
+		printed, code := process.Command(t, env, process.Weir(t), strings.Fields(args)...)
+		if code != 2 || !strings.Contains(printed, "another format") {
+			t.Errorf("weir %s ends with %d, want 2, and says %s", args, code, printed)
+		}
+	}
+	set("1") // the right weir is back, and what waited lands beside what was there
+	expectLifetime(t, w, filled+4)
 }

@@ -7,71 +7,94 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
-const threeAnHour = `
-domain: shop
-descriptors:
-- key: plan
-  value: basic
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 3 }
-`
+var threeAnHour = weirtest.Rule("basic", "unit: hour, requests_per_unit: 3")
 
 // linked returns the path of a link to weir of another name.
 func linked(t *testing.T, name string) string {
 	t.Helper()
 	link := filepath.Join(t.TempDir(), name)
-	if err := os.Symlink(weirBinary, link); err != nil {
+	if err := os.Symlink(process.Weir(t), link); err != nil {
 		t.Fatal(err)
 	}
 	return link
 }
 
-// configDir returns a folder of descriptor files, by name.
-func configDir(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// startRatelimit runs a command line that starts weir in the place of envoyproxy/ratelimit, and waits until it is ready.
-func startRatelimit(t *testing.T, line []string, settings ...string) *weir {
-	t.Helper()
-	process.Weir(t) // so that go test sees what its result hangs on
-	w := &weir{grpcPort: process.Port(t)}
-	port, debugPort := process.Port(t), process.Port(t)
-	w.http, w.admin = fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", debugPort)
-	config := configDir(t, map[string]string{"shop.yaml": threeAnHour})
-	w.env = append([]string{
-		"RUNTIME_ROOT=" + filepath.Dir(config), "RUNTIME_APPDIRECTORY=" + filepath.Base(config), "RUNTIME_WATCH_ROOT=false",
-		fmt.Sprint("GRPC_PORT=", w.grpcPort), fmt.Sprint("PORT=", port), fmt.Sprint("DEBUG_PORT=", debugPort),
-		"USE_STATSD=false", "DRAIN_DELAY=0s",
-	}, settings...)
-	w.Process = process.Start(t, "ratelimit", w.env, line[0], line[1:]...)
-	w.AwaitReady(t, func() error { return wantStatus(w.admin+"/readyz", 200) })
-	return w
-}
-
 // warned returns the warnings in a process's log that contain a text.
 func warned(p *process.Process, text string) (lines []string) {
 	for line := range strings.Lines(p.Log.String()) {
-		if strings.Contains(line, "level=warning") || strings.Contains(line, "level=WARN") {
-			if strings.Contains(line, text) {
-				lines = append(lines, line)
-			}
+		if (strings.Contains(line, "level=warning") || strings.Contains(line, "level=WARN")) && strings.Contains(line, text) {
+			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// In place of envoyproxy/ratelimit, weir is started by its name, with no arguments and its variables. Only ports and
+// the socket are of this test, since others share the machine.
+func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t, redistest.WithUnixSocket())
+	w := weirtest.New(t, "REDIS_URL="+server.Socket, weirtest.PatientRedis, "DRAIN_DELAY=0s")
+	w.Write(t, "config.yaml", "domain: shop\ndescriptors:\n"+threeAnHour)
+	root := filepath.Join(filepath.Dir(w.Config), "data")
+	err := os.MkdirAll(filepath.Join(root, "ratelimit"), 0o755)
+	if err == nil {
+		err = os.Symlink(w.Config, filepath.Join(root, "ratelimit", "config"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Set("RUNTIME_ROOT=" + root)
+	w.Set("RUNTIME_SUBDIRECTORY=ratelimit")
+	w.Start(t, process.Ratelimit(t))
+	w.AwaitReady(t)
+	c := w.Client(t)
+	awaitCounts(t, c, "basic")
+	hour := int64(time.Hour / time.Second)
+	if left := hour - time.Now().Unix()%hour; left < 60 {
+		time.Sleep(time.Duration(left) * time.Second) // all hits are to be of one hour
+	}
+	for i, want := range []string{"OK", "OK", "OK", "OVER_LIMIT"} {
+		before := hour - time.Now().Unix()%hour
+		answer, err := c.Ask("shop", weirtest.Describe("plan", "basic", "user", "ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := answer.OverallCode.String(); got != want || answer.DynamicMetadata != nil {
+			t.Errorf("hit %d of 3 an hour is answered %v, want %s, and no metadata", i+1, answer, want)
+		}
+		after := hour - time.Now().Unix()%hour
+		if got := answer.Statuses[0].DurationUntilReset.Seconds; got > before || got < after {
+			t.Errorf("the limit resets in %d s, want %d to %d s: windows begin on the hour", got, after, before)
+		}
+	}
+	key := fmt.Sprintf("shop_plan_basic_user_ann_%d", time.Now().Unix()/hour*hour)
+	if n, err := server.Client().Get(t.Context(), key).Int(); err != nil || n != 4 {
+		t.Errorf("the key %s holds %d (%v), want 4 hits: envoyproxy/ratelimit counts there, too", key, n, err)
+	}
+	if keys, err := server.Client().Keys(t.Context(), "*3:ann*").Result(); err != nil || len(keys) != 0 {
+		t.Errorf("Redis holds %q (%v), want nothing of the user's beside that", keys, err)
+	}
+	w.Drain(t)
+	log := w.Log.String()
+	for told, want := range map[string]int{"ALGORITHM=sliding_window gives rolling": 1, "REDIS_HISTORY_URL, or a DATA_DIR": 1, "denied": 0} {
+		if n := strings.Count(log, told); n != want {
+			t.Errorf("%q is told %d times, want %d", told, n, want)
+		}
+	}
+	for _, line := range warned(w.Process, "") {
+		if !strings.Contains(line, "started as ratelimit") && !strings.Contains(line, "no history is kept") &&
+			!strings.Contains(line, "listening") {
+			t.Errorf("it starts with a warning more than it takes: %s", line)
+		}
+	}
 }
 
 func TestWhateverNamesRatelimitStartsIt(t *testing.T) {
@@ -81,31 +104,25 @@ func TestWhateverNamesRatelimitStartsIt(t *testing.T) {
 		line    []string
 		flags   string // which it tells to have no effect
 	}{
-		{"a compose file's command behind the entry point", []string{weirBinary, "/bin/ratelimit"}, ""},
+		{"a compose file's command behind the entry point", []string{process.Weir(t), "/bin/ratelimit"}, ""},
 		{"with a flag as Envoy AI Gateway passes it", []string{linked(t, "ratelimit"), "--quotaRateLimitServiceAddr=gateway:18002"},
 			"flags=--quotaRateLimitServiceAddr"},
-		{"with what would be a command of weir", []string{linked(t, "ratelimit"), "version"}, "arguments=1"},
+		{"with what would be a command of weir", []string{process.Ratelimit(t), "version"}, "arguments=1"},
 	} {
 		t.Run(tc.promise, func(t *testing.T) {
 			t.Parallel()
-			w := startRatelimit(t, tc.line, "BACKEND_TYPE=memory")
-			if s, err := w.client(t).hit("basic", "ann"); err != nil || s.LimitRemaining != 2 {
+			w := weirtest.Ratelimit(t, tc.line, threeAnHour, "BACKEND_TYPE=memory")
+			if s, err := w.Client(t).Hit("basic", "ann"); err != nil || s.LimitRemaining != 2 {
 				t.Errorf("it answers %v, %v; want 2 of 3 left", s, err)
 			}
-			if tc.flags == "" {
-				if told := warned(w.Process, "arguments"); len(told) != 0 {
-					t.Errorf("it warns of arguments that nobody gave: %q", told)
-				}
-			} else if told := warned(w.Process, "arguments"); len(told) != 1 || !strings.Contains(told[0], tc.flags) {
-				t.Errorf("it warns %q of its arguments, want one line with %q", told, tc.flags)
+			told := warned(w.Process, "arguments")
+			if want := min(len(tc.flags), 1); len(told) != want || !strings.Contains(strings.Join(told, ""), tc.flags) {
+				t.Errorf("it warns %q of its arguments, want %d lines, and %q", told, want, tc.flags)
 			}
 			if told := warned(w.Process, "started as ratelimit"); len(told) != 1 {
 				t.Errorf("it tells %q of rolling windows, want one line", told)
 			}
-			w.Terminate(t)
-			if code := w.ExitCode(t); code != 0 {
-				t.Errorf("after a drain it ends with %d", code)
-			}
+			w.Drain(t)
 			if left, err := os.ReadDir(w.Dir()); err != nil || len(left) > 0 {
 				t.Errorf("it wrote %v (%v) into its working directory, which is read-only under Envoy Gateway", left, err)
 			}
@@ -118,9 +135,9 @@ func TestAnEnvironmentThatStartsRatelimitStartsWeir(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	_, port, _ := strings.Cut(server.Addr, ":")
-	w := startRatelimit(t, []string{linked(t, "ratelimit")},
+	w := weirtest.Ratelimit(t, nil, threeAnHour,
 		"HOST=", "GRPC_HOST=0.0.0.0", "LOG_FORMAT=Text", "LOG_LEVEL=Warning", "BACKEND_TYPE=",
-		"REDIS_SOCKET_TYPE=tcp", "REDIS_TYPE=Single", "REDIS_URL=redis://:"+port+"?db=0&timeout=5s", "REDIS_AUTH=",
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_TYPE=Single", "REDIS_URL=redis://:"+port+"?db=0&timeout=60s", "REDIS_AUTH=",
 		"REDIS_POOL_ON_EMPTY_BEHAVIOR=", "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR=CREATE", "REDIS_PIPELINE_WINDOW=150us",
 		"REDIS_PIPELINE_LIMIT=8", "REDIS_CLUSTER_PIPELINE_PARALLELISM=-1", "REDIS_PERSECOND=False", "REDIS_TLS=f",
 		"REDIS_STARTUP_MAX_ELAPSED_TIME=-1s", "NEAR_LIMIT_RATIO=0", "SHADOW_MODE=0", "QUOTA_MODE=F", "EXPIRATION_JITTER_MAX_SECONDS=-1",
@@ -129,85 +146,112 @@ func TestAnEnvironmentThatStartsRatelimitStartsWeir(t *testing.T) {
 		"REDIS_PORT=tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST=10.0.0.1", "MEMCACHE_PORT=tcp://10.0.0.2:11211", // from Kubernetes
 		"HISTORY=", "REPLICAS=", "ON_BACKEND_FAILURE=", "ALGORITHM=", // which only weir reads
 	)
-	c := w.client(t)
-	eventually(t, "it counts", func() error {
-		_, err := c.look("basic", "ann")
-		return err
-	})
-	if s, err := c.hit("basic", "ann"); err != nil || s.LimitRemaining > 2 {
+	c := w.Client(t)
+	awaitCounts(t, c, "basic")
+	if s, err := c.Hit("basic", "ann"); err != nil || s.LimitRemaining > 2 {
 		t.Errorf("it answers %v, %v; want a hit of 3 counted", s, err)
 	}
 	told := warned(w.Process, "without the effect that they ask for")
 	if len(told) != 1 {
 		t.Fatalf("what has no effect is told in %q, want one line", told)
 	}
-	for _, name := range []string{"MEMCACHE_HOST_PORT", "TRACING_ENABLED", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT", "REDIS_URL",
-		"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "LIMIT_LIMIT_HEADER", "GRPC_MAX_CONNECTION_AGE", "EXPIRATION_JITTER_MAX_SECONDS"} {
-		if !strings.Contains(told[0], name) {
-			t.Errorf("it is not told that %s has no effect: %s", name, told[0])
+	for name, want := range map[string]bool{"MEMCACHE_HOST_PORT": true, "TRACING_ENABLED": true, "REDIS_URL": true, "LIMIT_LIMIT_HEADER": true,
+		"REDIS_PORT": false, "SHADOW_MODE": false, "LOG_FORMAT": false} {
+		if strings.Contains(told[0], name) != want {
+			t.Errorf("that %s has no effect should be told: %t; it tells %s", name, want, told[0])
 		}
 	}
-	for _, name := range []string{"REDIS_PORT", "REDIS_SERVICE", "MEMCACHE_PORT", "SHADOW_MODE", "RUNTIME_IGNORE", "LOG_FORMAT"} {
-		if strings.Contains(told[0], name) {
-			t.Errorf("%s is told of, and is nothing that weir has to tell: %s", name, told[0])
+}
+
+// Envoy Gateway asks /healthcheck whether to wait for a pod, to send it requests and to restart it.
+func TestAsRatelimitRedisMakesItHealthyOnceAndNeverUnhealthy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	server.Kill()
+	w := weirtest.NewRatelimit(t, threeAnHour, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+server.Addr)
+	w.Start(t, process.Ratelimit(t))
+	healthy := func(status int) func() error {
+		return func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", status) }
+	}
+	w.Process.AwaitReady(t, healthy(500)) // it listens before Redis has answered, so that a probe hears why
+	server.Restart(t)
+	weirtest.Eventually(t, "it is healthy once Redis has answered", healthy(200))
+	server.Kill()
+	c := w.Client(t)
+	for range 5 {
+		if s, err := c.Hit("basic", "ann"); err == nil {
+			t.Errorf("without Redis a call is answered %v, want an error", s)
 		}
+	}
+	if err := healthy(200)(); err != nil {
+		t.Fatalf("Redis is gone: %v; its pods would all be restarted for nothing", err)
+	}
+	first := w.Process
+	w.Start(t) // on the same ports, as a rollout on a host's network
+	w.Says(t, "listening")
+	first.Terminate(t)
+	if code := first.ExitCode(t); code != 0 {
+		t.Errorf("the first ended with exit code %d", code)
+	}
+	if err := healthy(500)(); err != nil {
+		t.Errorf("the second, whose Redis never answered: %v", err)
 	}
 }
 
 func TestRatelimitClientAsksAWeir(t *testing.T) {
 	t.Parallel()
-	w := startWeir(t, `
-- key: plan
-  value: basic
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 1 }
-`)
-	for i, line := range [][]string{{linked(t, "ratelimit_client")}, {weirBinary, "/bin/ratelimit_client"}, {linked(t, "ratelimit_client")}} {
-		args := append(slices.Clone(line[1:]), "-dial_string", w.addr(), "-domain", "shop", "-descriptors", "plan=basic,user=ann")
-		p := process.Start(t, "ratelimit_client", nil, line[0], args...)
-		verdict := []string{"OK", "OVER_LIMIT", "OVER_LIMIT"}[i]
-		if code := p.ExitCode(t); code != 0 || !strings.Contains(p.Log.String(), "overall_code:"+verdict) &&
-			!strings.Contains(p.Log.String(), "overall_code: "+verdict) {
-			t.Errorf("call %d ends with %d and %q; want 0, and %s", i+1, code, p.Log.String(), verdict)
+	w := weirtest.Serve(t, weirtest.Rule("basic", "unit: hour, requests_per_unit: 1"))
+	own, behind := []string{linked(t, "ratelimit_client")}, []string{process.Weir(t), "/bin/ratelimit_client"}
+	for i, c := range []struct {
+		line []string
+		args []string
+		code int
+		want string
+	}{
+		{own, []string{"-domain", "shop", "-descriptors", "plan=basic,user=ann"}, 0, "overall_code:OK"},
+		{behind, []string{"-domain", "shop", "-descriptors", "plan=basic,user=ann"}, 0, "overall_code:OVER_LIMIT"},
+		{own, []string{"-domain", "shop", "-descriptors", "plan=basic,user=ann"}, 0, "overall_code:OVER_LIMIT"},
+		{own, []string{"-descriptors", "k=v"}, 1, "request error:"}, // without a domain the server has a reason
+	} {
+		printed, code := process.Command(t, nil, c.line[0], slices.Concat(c.line[1:], []string{"-dial_string", w.GRPC}, c.args)...)
+		if code != c.code || !strings.Contains(strings.ReplaceAll(printed, ": ", ":"), c.want) {
+			t.Errorf("call %d ends with %d and %q; want %d, and %s", i+1, code, printed, c.code, c.want)
 		}
-	}
-	p := process.Start(t, "ratelimit_client", nil, linked(t, "ratelimit_client"), "-dial_string", w.addr(), "-descriptors", "k=v")
-	if code := p.ExitCode(t); code != 1 || !strings.Contains(p.Log.String(), "request error: ") {
-		t.Errorf("without a domain it ends with %d and %q; want 1, and the server's reason", code, p.Log.String())
 	}
 }
 
 func TestRatelimitConfigCheckTellsGoodFromBad(t *testing.T) {
 	t.Parallel()
-	process.Weir(t) // so that go test sees what its result hangs on
-	more := strings.Replace(threeAnHour, "basic", "gold", 1)
+	own, behind := []string{linked(t, "ratelimit_config_check")}, []string{process.Weir(t), "/bin/ratelimit_config_check"}
+	good := "domain: shop\ndescriptors:\n" + threeAnHour
+	more := strings.Replace(good, "basic", "gold", 1)
 	for _, tc := range []struct {
 		promise string
+		line    []string
 		files   map[string]string
 		flags   []string
 		code    int
 		want    string
 	}{
-		{"right files", map[string]string{"a.yaml": threeAnHour}, nil, 0, "all rate limit configs ok"},
-		{"no files", nil, nil, 0, "all rate limit configs ok"},
-		{"a unit that is none", map[string]string{"a.yaml": strings.Replace(threeAnHour, "hour", "our", 1)}, nil, 1, "a.yaml"},
-		{"no YAML", map[string]string{"a.yaml": "domain: ["}, nil, 1, "error loading rate limit configs"},
-		{"one bad file of two", map[string]string{"a.yaml": threeAnHour, "b.yaml": "domain: b\nother: 1"}, nil, 1, "b.yaml"},
-		{"a domain twice", map[string]string{"a.yaml": threeAnHour, "b.yaml": more}, nil, 1, "shop"},
-		{"a domain merged", map[string]string{"a.yaml": threeAnHour, "b.yaml": more}, []string{"--merge_domain_configs"}, 0, "ok"},
-		{"a wrong flag", nil, []string{"-strict"}, 2, "flag provided but not defined"},
+		{"right files", own, map[string]string{"a.yaml": good}, nil, 0, "all rate limit configs ok"},
+		{"no files", behind, nil, nil, 0, "all rate limit configs ok"},
+		{"a unit that is none", behind, map[string]string{"a.yaml": strings.Replace(good, "hour", "our", 1)}, nil, 1, "a.yaml"},
+		{"no YAML", own, map[string]string{"a.yaml": "domain: ["}, nil, 1, "error loading rate limit configs"},
+		{"one bad file of two", own, map[string]string{"a.yaml": good, "b.yaml": "domain: b\nother: 1"}, nil, 1, "b.yaml"},
+		{"a domain twice", own, map[string]string{"a.yaml": good, "b.yaml": more}, nil, 1, "shop"},
+		{"a domain merged", own, map[string]string{"a.yaml": good, "b.yaml": more}, []string{"--merge_domain_configs"}, 0, "ok"},
+		{"a wrong flag", own, nil, []string{"-strict"}, 2, "flag provided but not defined"},
+		{"no folder", own, nil, []string{"-config_dir", "/nowhere"}, 1, "error opening directory"},
 	} {
-		for _, line := range [][]string{{linked(t, "ratelimit_config_check")}, {weirBinary, "/bin/ratelimit_config_check"}} {
-			args := append(slices.Clone(line[1:]), append([]string{"-config_dir", configDir(t, tc.files)}, tc.flags...)...)
-			p := process.Start(t, "ratelimit_config_check", nil, line[0], args...)
-			if code := p.ExitCode(t); code != tc.code || !strings.Contains(p.Log.String(), tc.want) {
-				t.Errorf("%s: it ends with %d and %q; want %d and %q", tc.promise, code, p.Log.String(), tc.code, tc.want)
+		dir := t.TempDir()
+		for name, content := range tc.files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
-	p := process.Start(t, "ratelimit_config_check", nil, linked(t, "ratelimit_config_check"), "-config_dir", "/nowhere")
-	if code := p.ExitCode(t); code != 1 || !strings.Contains(p.Log.String(), "error opening directory") {
-		t.Errorf("without the folder it ends with %d and %q, want 1 and the reason", code, p.Log.String())
+		args := slices.Concat(tc.line[1:], []string{"-config_dir", dir}, tc.flags)
+		if printed, code := process.Command(t, nil, tc.line[0], args...); code != tc.code || !strings.Contains(printed, tc.want) {
+			t.Errorf("%s: it ends with %d and %q; want %d and %q", tc.promise, code, printed, tc.code, tc.want)
+		}
 	}
 }

@@ -3,109 +3,91 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 func TestWhenWeirIsKilledMidRunEnvoyDoesAsItWasTold(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		promise string
-		mode    failureMode
-		want    int
-	}{
-		{"failure_mode_deny off lets requests pass", failOpen, 200},
-		{"failure_mode_deny on refuses them with a 500", failClosed, 500},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			t.Parallel()
-			w := startWeir(t, `
-- key: plan
-  value: large
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 1000000 }
-`)
-			e := startEnvoy(t, w, c.mode)
-			limited := func() error {
-				if a := e.get(t, "/", "", "large", "ann"); a.status != 200 || a.limit != "1000000, 1000000;w=3600" {
-					return fmt.Errorf("a request was answered %+v, want 200 with the limit's headers", a)
-				}
-				return nil
+	w := weirtest.Serve(t, largePlan)
+	told := map[*envoy]int{startEnvoy(t, w, false): 200, startEnvoy(t, w, true): 500} // by what they do without weir
+	limited := func(e *envoy) error {
+		if a, _ := e.get(t, "/", "large", "ann"); a.status != 200 || a.limit != "100000000, 100000000;w=3600" {
+			return fmt.Errorf("a request was answered %+v, want 200 with the limit's headers", a)
+		}
+		return nil
+	}
+	for e := range told {
+		if err := limited(e); err != nil {
+			t.Fatalf("before the kill: %v", err)
+		}
+	}
+	time.AfterFunc(50*time.Millisecond, w.Kill)
+	for w.Ended() == nil { // some requests are on their way when weir dies
+		for e, without := range told {
+			if a, _ := e.get(t, "/", "large", "ann"); a.status != 200 && a.status != without {
+				t.Fatalf("while weir died a request was answered %d, want 200 or %d", a.status, without)
 			}
-			if err := limited(); err != nil {
-				t.Fatalf("before the kill: %v", err)
-			}
-			time.AfterFunc(50*time.Millisecond, w.Kill)
-			for w.Ended() == nil { // some requests are on their way when weir dies
-				if a := e.get(t, "/", "", "large", "ann"); a.status != 200 && a.status != c.want {
-					t.Fatalf("while weir died a request was answered %d, want 200 or %d", a.status, c.want)
-				}
-			}
-			for range 20 {
-				e.get(t, "/", "", "large", "ann").wants(t, c.promise, answer{status: c.want}, -1, -1)
-			}
-			w.start(t)
-			eventually(t, "once weir is back, Envoy asks it again", limited)
-		})
+		}
+	}
+	for e, without := range told {
+		for range 20 {
+			e.wants(t, "failure_mode_deny decides", "/", "large", "ann", answer{status: without})
+		}
+	}
+	w.Restart(t)
+	for e := range told {
+		weirtest.Eventually(t, "once weir is back, Envoy asks it again", func() error { return limited(e) })
 	}
 }
 
 func TestASpentKeyIsStillDeniedAfterKillAndRestartOnceItWasSaved(t *testing.T) {
 	t.Parallel()
-	w := startWeir(t, `
-- key: plan
-  value: basic
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 3 }
-- key: plan
-  value: large
-  descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 1000000 }
-`, "DATA_SAVE_INTERVAL=100ms")
-	c := w.client(t)
-	for range 4 {
-		if _, err := c.hit("basic", "ann"); err != nil {
-			t.Fatalf("spending the key: %v", err)
-		}
-	}
-	awaitSave(t, w, c)
+	data := t.TempDir()
+	w := weirtest.Serve(t, weirtest.Rule("basic", "unit: hour, requests_per_unit: 3")+largePlan, "DATA_DIR="+data, "DATA_SAVE_INTERVAL=100ms")
+	hits(t, w.Client(t), 4, "basic", "ann")
+	awaitSaves(t, w.Client(t), data)
 	w.Kill()
-	w.start(t)
+	w.Restart(t)
 
-	status, err := w.client(t).hit("basic", "ann")
-	if err != nil {
-		t.Fatalf("asking the restarted weir: %v", err)
+	c := w.Client(t)
+	if status, err := c.Hit("basic", "ann"); err != nil || status.Code.String() != "OVER_LIMIT" {
+		t.Errorf("after kill -9 and a restart a spent key is answered %v (%v), want OVER_LIMIT: counts that were saved must not "+
+			"be forgotten", status, err)
 	}
-	if status.Code.String() != "OVER_LIMIT" {
-		t.Errorf("after kill -9 and a restart a spent key is answered %v with %d left, want OVER_LIMIT: counts that were "+
-			"saved must not be forgotten", status.Code, status.LimitRemaining)
-	}
-	if status, err = w.client(t).hit("basic", "bob"); err != nil || status.Code.String() != "OK" {
+	if status, err := c.Hit("basic", "bob"); err != nil || status.Code.String() != "OK" {
 		t.Errorf("after a restart another user is answered %v (%v), want OK", status, err)
 	}
 }
 
-// awaitSave returns once a save that began after this call is complete. Another key is hit all the while, so that
-// there is something new to save. Saving these few keys takes far less than the second that it waits for.
-func awaitSave(t *testing.T, w *weir, c *client) {
+// awaitSaves returns once the file of counters was replaced twice: the second save began after this call. Another key is
+// hit all the while, so that there is something new to save.
+func awaitSaves(t *testing.T, c *weirtest.Client, dir string) {
 	t.Helper()
-	began := time.Now()
-	eventually(t, "the counters are saved every DATA_SAVE_INTERVAL", func() error {
-		if _, err := c.hit("large", "bob"); err != nil {
-			return err
+	var last time.Time
+	saves := -1 // that of before
+	weirtest.Eventually(t, "the counters are saved every DATA_SAVE_INTERVAL", func() error {
+		hits(t, c, 1, "large", "bob")
+		file, err := os.Stat(filepath.Join(dir, "counters"))
+		if err == nil && !file.ModTime().Equal(last) {
+			last, saves = file.ModTime(), saves+1
 		}
-		files, err := os.ReadDir(w.data)
-		if err != nil {
-			return err
+		if saves < 2 {
+			return fmt.Errorf("%d saves were seen (%v)", saves, err)
 		}
-		for _, f := range files {
-			if info, err := f.Info(); err == nil && info.ModTime().Sub(began) > time.Second {
-				return nil
-			}
-		}
-		return fmt.Errorf("no file in DATA_DIR was written a second later: %v", files)
+		return nil
 	})
+}
+
+// hits sends hits that are answered, whatever the verdict.
+func hits(t *testing.T, c *weirtest.Client, n int, plan, user string) {
+	t.Helper()
+	for range n {
+		if _, err := c.Hit(plan, user); err != nil {
+			t.Fatalf("asking weir: %v", err)
+		}
+	}
 }

@@ -6,170 +6,185 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/cmd/weir/weirtest"
 )
 
 // topologies start Redis servers of each type and give their REDIS_URL. On a busy machine a server that is well may not
 // answer for seconds: it must not lose its keys to another one for that.
-var topologies = []struct {
-	kind  string
-	start func(t *testing.T) string
-}{
-	{"single", func(t *testing.T) string { return redistest.Single(t).Addr }},
-	{"sentinel", func(t *testing.T) string {
+var topologies = map[string]func(t *testing.T) string{
+	"single": func(t *testing.T) string { return redistest.Single(t).Addr },
+	"sentinel": func(t *testing.T) string {
 		set := redistest.Sentinel(t)
 		return set.Master + "," + strings.Join(set.Addrs(), ",")
-	}},
-	{"cluster", func(t *testing.T) string {
-		set := redistest.Cluster(t, redistest.WithConfig("cluster-node-timeout 5000"))
-		return strings.Join(set.Addrs(), ",")
-	}},
-	{"ring", func(t *testing.T) string {
+	},
+	"cluster": func(t *testing.T) string {
+		return strings.Join(redistest.Cluster(t, redistest.WithConfig("cluster-node-timeout 60000")).Addrs(), ",")
+	},
+	"ring": func(t *testing.T) string {
 		var addrs []string
 		for _, s := range redistest.Ring(t, 3) {
 			addrs = append(addrs, s.Addr)
 		}
 		return strings.Join(addrs, ",")
-	}},
+	},
 }
 
-// patientRedis is for tests in which no call may fail: on a busy machine half a second can pass without an answer.
-const patientRedis = "REDIS_TIMEOUT=30s"
-
 const (
-	sharedLimit   = 200
-	sharedUsers   = 6  // whose keys spread over the servers
-	sharedClients = 64 // who ask for each of them, under each plan, so often:
-	sharedRounds  = 5
+	sharedReplicas = 3
+	sharedLimit    = 50
+	sharedUsers    = 6  // whose keys spread over the servers
+	sharedClients  = 24 // who ask for each of them, under each plan, so often:
+	sharedRounds   = 3
 )
 
 // The fixed window is a year, so that none ends during the test.
-var sharedRules = fmt.Sprintf(`
-- key: plan
-  value: sliding
-  descriptors:
-  - key: user
-    rate_limits:
-    - { unit: hour, requests_per_unit: %[1]d, algorithm: sliding_window }
-    - { unit: day, requests_per_unit: %[2]d, algorithm: sliding_window }
-- key: plan
-  value: fixed
-  descriptors:
-  - key: user
-    rate_limit: { unit: year, requests_per_unit: %[1]d, algorithm: fixed_window }
-`, sharedLimit, 2*sharedLimit)
+var sharedRules = weirtest.Rule("sliding", fmt.Sprintf("unit: hour, requests_per_unit: %d, algorithm: sliding_window", sharedLimit),
+	fmt.Sprintf("unit: day, requests_per_unit: %d, algorithm: sliding_window", 2*sharedLimit)) +
+	weirtest.Rule("fixed", fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", sharedLimit))
 
-func TestThreeReplicasAdmitExactlyTheLimitOnEveryTopology(t *testing.T) {
+// Routing is proven here; the short form has one server, and many without a failover.
+func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 	t.Parallel()
-	for _, on := range topologies {
-		t.Run(on.kind, func(t *testing.T) {
+	kinds := []string{"single", "cluster"}
+	if !testing.Short() {
+		kinds = append(kinds, "sentinel", "ring")
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			at := on.start(t)
-			var replicas []*weir
-			for range 3 {
-				replicas = append(replicas, startWeir(t, sharedRules, "REDIS_TYPE="+on.kind, "REDIS_URL="+at,
-					"RING_ON_NODE_LOSS=pin", patientRedis))
+			at := topologies[kind](t)
+			var replicas []*weirtest.Weir
+			for range sharedReplicas {
+				replicas = append(replicas, weirtest.Serve(t, sharedRules, "REDIS_TYPE="+kind, "REDIS_URL="+at, "RING_ON_NODE_LOSS=pin",
+					"DRAIN_DELAY=0s", weirtest.PatientRedis, "HISTORY_FLUSH_INTERVAL=1s"))
 			}
-			for _, w := range replicas {
-				awaitUsers(t, w)
-			}
-			begin := time.Now()
-			admitted := spend(t, replicas)
-			t.Logf("%d clients of three replicas asked %d times in %v", sharedClients,
-				2*sharedClients*sharedRounds*sharedUsers, time.Since(begin).Round(time.Millisecond))
-			for key, n := range admitted {
-				if n != sharedLimit {
-					t.Errorf("%s: %d of %d requests were admitted, want %d exactly", key, n, sharedClients*sharedRounds, sharedLimit)
+			began := time.Now()
+			spend(t, replicas)
+			for user := range sharedUsers {
+				for _, w := range replicas {
+					wantCounted(t, w, "sliding", fmt.Sprint(user), sharedLimit) // those admitted
+					wantCounted(t, w, "fixed", fmt.Sprint(user), sharedClients*sharedRounds)
 				}
 			}
+			batches, flushes := 0, 1+int(time.Since(began)/time.Second)
 			for _, w := range replicas {
-				wantCounted(t, w, "sliding", sharedLimit) // those admitted
-				wantCounted(t, w, "fixed", sharedClients*sharedRounds)
+				batches += metricOf(t, w, "weir_history_batches_total")
+				w.Drain(t)
+			}
+			partitions := wantHistory(t, redis.Config{Type: types[kind], URL: at, Timeout: process.Hang})
+			// However many requests there are, at each flush a replica sends one batch to each partition that it has hits for.
+			if most := sharedReplicas * partitions * flushes; batches > most {
+				t.Errorf("%d batches were sent to %d partitions, want at most %d: requests cost none", batches, partitions, most)
 			}
 		})
 	}
 }
 
-// awaitUsers looks at each key until its server answers.
-func awaitUsers(t *testing.T, w *weir) {
-	t.Helper()
-	c := w.client(t)
-	eventually(t, "all Redis servers answer", func() error {
-		for user := range sharedUsers {
-			if _, err := c.look("sliding", fmt.Sprint(user)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
+var types = map[string]redis.Type{"single": redis.Single, "sentinel": redis.Sentinel, "cluster": redis.Cluster, "ring": redis.Ring}
 
-// spend lets all clients ask and gives how often each plan's user was admitted. They ask again while a node of a ring
-// is thought lost: with pin it is not sent anything.
-func spend(t *testing.T, replicas []*weir) map[string]int {
+// spend lets all clients ask, and wants each user of each plan to be admitted exactly as often as the limit says. They ask
+// again while a node of a ring is thought lost: with pin it is not sent anything.
+func spend(t *testing.T, replicas []*weirtest.Weir) {
 	t.Helper()
-	var mu sync.Mutex
-	admitted := make(map[string]int)
+	for _, w := range replicas {
+		for user := range sharedUsers {
+			weirtest.Eventually(t, "all Redis servers answer", func() error {
+				_, err := w.Client(t).Look("sliding", fmt.Sprint(user))
+				return err
+			})
+		}
+	}
+	admitted := map[string]*[sharedUsers]atomic.Int64{"sliding": {}, "fixed": {}}
 	var clients sync.WaitGroup
 	for i := range sharedClients {
-		c := replicas[i%len(replicas)].client(t)
+		c := replicas[i%len(replicas)].Client(t)
 		clients.Go(func() {
 			for n := range sharedRounds * sharedUsers {
-				user := fmt.Sprint((i + n) % sharedUsers)
-				for _, plan := range []string{"sliding", "fixed"} {
-					s, err := c.hit(plan, user)
-					for begin := time.Now(); err != nil && time.Since(begin) < hang; s, err = c.hit(plan, user) {
-						t.Logf("asking again: %v", err)
+				user := (i + n) % sharedUsers
+				for plan, of := range admitted {
+					s, err := c.Hit(plan, fmt.Sprint(user))
+					for began := time.Now(); err != nil && time.Since(began) < process.Hang; s, err = c.Hit(plan, fmt.Sprint(user)) {
 						time.Sleep(50 * time.Millisecond)
 					}
 					if err != nil {
 						t.Errorf("a call failed: %v", err)
-						return
-					}
-					if s.Code.String() == "OK" {
-						mu.Lock()
-						admitted[plan+" "+user]++
-						mu.Unlock()
+					} else if s.Code.String() == "OK" {
+						of[user].Add(1)
 					}
 				}
 			}
 		})
 	}
 	clients.Wait()
-	if len(admitted) != 2*sharedUsers {
-		t.Errorf("%d keys were admitted at all, want all %d", len(admitted), 2*sharedUsers)
+	for plan, of := range admitted {
+		for user := range of {
+			if n := of[user].Load(); n != sharedLimit {
+				t.Errorf("plan %s, user %d: %d of %d requests were admitted, want %d exactly", plan, user, n, sharedClients*sharedRounds, sharedLimit)
+			}
+		}
 	}
-	return admitted
 }
 
-// wantCounted asks a replica what is counted for each user of a plan.
-func wantCounted(t *testing.T, w *weir, plan string, want uint64) {
+// wantCounted asks a weir what is counted for a user of a plan.
+func wantCounted(t *testing.T, w *weirtest.Weir, plan, user string, want uint64) {
 	t.Helper()
-	for user := range sharedUsers {
-		query := url.Values{"domain": {"shop"}, "descriptor": {fmt.Sprintf("plan=%s,user=%d", plan, user)}}
-		reply, err := patient.Get(w.admin + "/api/v1/counters?" + query.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var shown struct {
-			Limits []struct {
-				Limit string
-				Hits  uint64
-			}
-		}
-		err = json.NewDecoder(reply.Body).Decode(&shown)
-		reply.Body.Close()
-		if err != nil || len(shown.Limits) == 0 {
-			t.Fatalf("reading the counters of %v: %s, %v", query, reply.Status, err)
-		}
-		for _, l := range shown.Limits {
-			if l.Hits != want {
-				t.Errorf("plan %s, user %d, %s: %d hits are counted, want %d: no hit may be lost or count twice",
-					plan, user, l.Limit, l.Hits, want)
-			}
+	query := url.Values{"domain": {"shop"}, "descriptor": {"plan=" + plan + ",user=" + user}}
+	text, err := weirtest.Get(w.Admin + "/api/v1/counters?" + query.Encode())
+	var shown struct{ Limits []struct{ Hits uint64 } }
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &shown)
+	}
+	if err != nil || len(shown.Limits) == 0 {
+		t.Fatalf("reading the counters of plan %s, user %s: %v: %s", plan, user, err, text)
+	}
+	for _, l := range shown.Limits {
+		if l.Hits != want {
+			t.Errorf("plan %s, user %s: %d hits are counted, want %d: no hit may be lost or count twice", plan, user, l.Hits, want)
 		}
 	}
+}
+
+// wantHistory wants all requests in the history, each once, and returns in how many partitions they are.
+func wantHistory(t *testing.T, c redis.Config) int {
+	t.Helper()
+	store, err := redishistory.Open(redishistory.Config{Redis: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	partitions, total := make(map[history.Partition]bool), uint64(0)
+	err = store.Query(t.Context(), history.Query{To: history.Always().To}, func(s history.Series) error {
+		partitions[s.ID.Partition()] = true
+		if s.ID.Outcome <= history.Degraded { // the others are parts of these
+			total += s.Lifetime
+		}
+		if !s.Exact() {
+			t.Errorf("%+v is not exact", s.ID)
+		}
+		return nil
+	})
+	if want := uint64(2 * sharedUsers * sharedClients * sharedRounds); err != nil || total != want {
+		t.Errorf("after the drains the history has %d of %d requests (%v): each is to be counted once", total, want, err)
+	}
+	return len(partitions)
+}
+
+// metricOf returns the value of one of weir's own metrics that has no labels.
+func metricOf(t *testing.T, w *weirtest.Weir, name string) (value int) {
+	t.Helper()
+	text, err := weirtest.Get(w.Admin + "/metrics")
+	_, after, found := strings.Cut(text, "\n"+name+" ")
+	if _, scanned := fmt.Sscan(after, &value); err != nil || !found || scanned != nil {
+		t.Fatalf("reading %s: %v, %v:\n%s", name, err, scanned, text)
+	}
+	return value
 }

@@ -1,0 +1,155 @@
+package weirtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// Eventually polls until check is content.
+func Eventually(t testing.TB, promise string, check func() error) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		asked := time.Now()
+		err := check()
+		if err == nil {
+			return
+		}
+		if asked.Sub(began) > process.Hang {
+			t.Fatalf("not within %v: %s: %v", process.Hang, promise, err)
+		}
+	}
+}
+
+// Patient gives up before the tests' own time is over, so that a process which hangs is named.
+var Patient = &http.Client{Timeout: process.Hang, Transport: &http.Transport{}}
+
+// Fetch returns what a URL answers, and its status.
+func Fetch(url string) (body string, status int, err error) {
+	answer, err := Patient.Get(url)
+	if err != nil {
+		return "", 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), answer.StatusCode, err
+}
+
+// Get returns what a URL answers with 200.
+func Get(url string) (string, error) {
+	text, status, err := Fetch(url)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s answers %d: %s", url, status, text)
+	}
+	return text, err
+}
+
+// WantStatus asks a URL and complains unless the answer has that status.
+func WantStatus(url string, want int) error {
+	text, status, err := Fetch(url)
+	if err == nil && status != want {
+		err = fmt.Errorf("%s answers %d, want %d: %s", url, status, want, text)
+	}
+	return err
+}
+
+// Client asks weir as Envoy does, without Envoy's care: it watches no health and repeats nothing.
+type Client struct {
+	*grpc.ClientConn
+	rls rlspb.RateLimitServiceClient
+}
+
+// Client returns a client on a connection of its own.
+func (w *Weir) Client(t testing.TB) *Client {
+	t.Helper()
+	return Dial(t, w.GRPC)
+}
+
+// Dial returns a client of whoever listens on host:port.
+func Dial(t testing.TB, addr string) *Client {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	if err != nil {
+		t.Fatalf("making a client of %s: %v", addr, err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &Client{conn, rlspb.NewRateLimitServiceClient(conn)}
+}
+
+// Ask sends a request, of which each descriptor must be answered.
+func (c *Client) Ask(domain string, descriptors ...*descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse, error) {
+	answer, err := c.Forward(&rlspb.RateLimitRequest{Domain: domain, Descriptors: descriptors})
+	if err == nil && len(answer.Statuses) != len(descriptors) {
+		return nil, fmt.Errorf("%d descriptors were answered with %d statuses", len(descriptors), len(answer.Statuses))
+	}
+	return answer, err
+}
+
+// Forward sends a request as it is.
+func (c *Client) Forward(request *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
+	defer cancel()
+	return c.rls.ShouldRateLimit(ctx, request)
+}
+
+// Verdict asks for one hit of each descriptor, and returns the verdict on all and on each, such as "OK: OVER_LIMIT OK".
+func (c *Client) Verdict(domain string, descriptors ...*descriptorpb.RateLimitDescriptor) (string, error) {
+	answer, err := c.Ask(domain, descriptors...)
+	if err != nil {
+		return "", err
+	}
+	text := answer.OverallCode.String() + ":"
+	for _, s := range answer.Statuses {
+		text += " " + s.Code.String()
+	}
+	return text, nil
+}
+
+// Hit asks for one hit of a user under a plan of domain shop.
+func (c *Client) Hit(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	return c.one(Describe("plan", plan, "user", user))
+}
+
+// Look asks without counting.
+func (c *Client) Look(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	d := Describe("plan", plan, "user", user)
+	d.HitsAddend = wrapperspb.UInt64(0)
+	return c.one(d)
+}
+
+// Refund gives hits back.
+func (c *Client) Refund(hits uint64, plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	d := Describe("plan", plan, "user", user)
+	d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), true
+	return c.one(d)
+}
+
+func (c *Client) one(d *descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
+	answer, err := c.Ask("shop", d)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Statuses[0], nil
+}
+
+// Describe returns a descriptor of these entries, key, value and so on.
+func Describe(entries ...string) *descriptorpb.RateLimitDescriptor {
+	d := &descriptorpb.RateLimitDescriptor{}
+	for pair := range slices.Chunk(entries, 2) {
+		d.Entries = append(d.Entries, &descriptorpb.RateLimitDescriptor_Entry{Key: pair[0], Value: pair[1]})
+	}
+	return d
+}

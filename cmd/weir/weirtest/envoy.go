@@ -1,0 +1,95 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// Envoy is a running Envoy.
+type Envoy struct {
+	Admin string            // URL
+	Addrs map[string]string // host:port of its listeners, by name
+}
+
+// StartEnvoy runs Envoy with a bootstrap, and waits until it takes requests on so many listeners.
+func StartEnvoy(t testing.TB, bootstrap []byte, listeners int) *Envoy {
+	t.Helper()
+	dir, e := t.TempDir(), &Envoy{}
+	file, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin-address")
+	if err := os.WriteFile(file, bootstrap, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := process.Start(t, "envoy", nil, process.Tool(t, "envoy"), "-c", file, "--admin-address-path", admin, "--concurrency", "1",
+		"--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
+	p.AwaitReady(t, func() error {
+		where, err := os.ReadFile(admin)
+		if err != nil {
+			return err
+		}
+		e.Admin = "http://" + string(where)
+		return e.listens(listeners)
+	})
+	return e
+}
+
+// listens asks a ready Envoy where its listeners are.
+func (e *Envoy) listens(want int) error {
+	if err := WantStatus(e.Admin+"/ready", 200); err != nil {
+		return err
+	}
+	var all struct {
+		Statuses []struct {
+			Name    string `json:"name"`
+			Address struct {
+				Socket struct {
+					Host string `json:"address"`
+					Port int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	text, err := Get(e.Admin + "/listeners?format=json")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &all)
+	}
+	if err == nil && len(all.Statuses) != want {
+		err = fmt.Errorf("Envoy has the listeners %s, want %d", text, want)
+	}
+	if err != nil {
+		return err
+	}
+	e.Addrs = make(map[string]string)
+	for _, l := range all.Statuses {
+		e.Addrs[l.Name] = fmt.Sprint(l.Address.Socket.Host, ":", l.Address.Socket.Port)
+	}
+	return nil
+}
+
+// Stat returns one of Envoy's counters, 0 for one that was never raised.
+func (e *Envoy) Stat(t testing.TB, name string) int {
+	t.Helper()
+	var stats struct {
+		Stats []struct {
+			Name  string
+			Value int
+		}
+	}
+	text, err := Get(e.Admin + "/stats?format=json&type=Counters&filter=" + name)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &stats)
+	}
+	if err != nil {
+		t.Fatalf("reading Envoy's counters: %v", err)
+	}
+	for _, s := range stats.Stats {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	return 0
+}
