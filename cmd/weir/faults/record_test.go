@@ -24,7 +24,7 @@ type call struct {
 	replica      int
 	verdict      verdict
 	policy       string // that decided in place of a store; "" if the store did
-	reason       string // of that
+	reason       string // of that; policy error tells none
 	limit        uint32 // requests per unit, as the answer has it; 0 without
 	begun, ended time.Duration
 	failure      string // of failed
