@@ -34,10 +34,14 @@ func (s *scene) judgeOver(calls []call) string {
 	return fmt.Sprintf("admitted at most %.2f L of %d L", most, s.row.bounds.states)
 }
 
-// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.
+// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window. Replicas that have
+// only just found Redis may not know of each other yet.
 func (s *scene) judgeLocal(calls []call) string {
 	if s.row.bounds.healthy {
 		return ""
+	}
+	if s.row.beginsDown {
+		calls = between(calls, 0, s.healed)
 	}
 	most := 0.0
 	for k, of := range byKey(calls) {
@@ -46,12 +50,12 @@ func (s *scene) judgeLocal(calls []call) string {
 			continue
 		}
 		part := max(1, int(key.limit)/replicas)
-		for r := range s.replicas {
-			n := mostInAWindow(of, s.row.window, func(c *call) bool { return c.replica == r && c.policy == "local" })
+		for at, r := range s.replicas {
+			n := mostInAWindow(of, s.row.window, func(c *call) bool { return c.replica == at && c.policy == "local" })
 			most = max(most, float64(n)/float64(part))
 			if n > part {
-				s.errorf("plan %s, user %s: replica %d admitted %d hits by itself within %v, want at most %d, its share of %d", key.plan,
-					key.user, r, n, s.row.window, part, key.limit)
+				s.errorf("plan %s, user %s: replica %d admitted %d hits by itself within %v, want at most %d, its share of %d; "+
+					"it knows of %v replicas", key.plan, key.user, at, n, s.row.window, part, key.limit, r.mustScrape(s.T)["weir_replicas"])
 			}
 		}
 	}

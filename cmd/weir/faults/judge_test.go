@@ -29,7 +29,7 @@ func (s *scene) judge() string {
 	var line []string
 	for _, check := range []func([]call) string{
 		s.judgeAnswers, s.judgeDegraded, s.judgeInTime, s.judgeOver, s.judgeLocal, s.judgeDenied, s.judgeCounts,
-		s.judgeMetrics, s.judgeRecovery, s.judgeEnvoys, s.judgeHistory, s.judgeLogs, s.judgeProcesses,
+		s.judgeMetrics, s.judgeEnvoys, s.judgeHistory, s.judgeLogs, s.judgeProcesses,
 	} {
 		if said := check(calls); said != "" {
 			line = append(line, said)
@@ -120,8 +120,7 @@ func (s *scene) judgeDegraded(calls []call) string {
 			s.errorf("no call was decided by policy %s: the fault proves nothing of it", policy)
 		}
 	}
-	return fmt.Sprintf("%d degraded (%s; %s), %.0f of %.0f%% of keys", n, counted(by), counted(reasons),
-		share(len(touched), len(asked)), 100*s.row.bounds.keys)
+	return fmt.Sprintf("%d degraded (%s; %s)", n, counted(by), counted(reasons))
 }
 
 // judgeInTime wants that callers have an answer before they must leave: of the calls during the fault that the machine
@@ -154,14 +153,9 @@ func (s *scene) judgeInTime(calls []call) string {
 		s.errorf("during the fault %d calls had no answer before their deadline and %d had one, while the machine was well: "+
 			"nobody may wait for a Redis that gives no answer", none, answered)
 	}
-	said := ""
-	if len(s.elsewhere) > 0 {
-		well := slices.DeleteFunc(slices.Clone(through), func(c call) bool { return !s.elsewhere[c.key] })
-		said = fmt.Sprintf(", of other servers' keys %s", brief(quantile(well, 0.99)))
-	}
 	stood, _ := s.stalls.sum()
-	return fmt.Sprintf("p50 %s p99 %s of %v%s, %.1f%% decided by a store, %d late, %d without an answer, "+
-		"%d more as the machine stood for %s", brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget, said,
+	return fmt.Sprintf("p50 %s p99 %s of %v, %.1f%% decided by a store, %d late, %d without an answer, "+
+		"%d more as the machine stood for %s", brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget,
 		share(stored, len(through)), late, none, excused, brief(stood))
 }
 
@@ -205,14 +199,6 @@ func (s *scene) judgeMetrics(calls []call) string {
 			"%d to %d", degraded, decisions, without, without+lost+besides)
 	}
 	return ""
-}
-
-// judgeRecovery prints how soon the stores decided again.
-func (s *scene) judgeRecovery(calls []call) string {
-	if s.row.bounds.healthy {
-		return ""
-	}
-	return fmt.Sprintf("back after %s of %v", brief(lastTrouble(calls, s.mark(), s.stalls.late)-s.mark()), s.row.bounds.recovery)
 }
 
 // judgeProcesses wants that no weir has ended, and that each holds about what it held before.

@@ -225,21 +225,17 @@ func (s *scene) recovered() {
 	quiet := form(500*time.Millisecond, 5*time.Second)
 	most := slack * int(s.row.bounds.recovery.Seconds()*float64(rate()))
 	for ; ; time.Sleep(quiet / 5) {
-		now, calls, tries := s.record.now(), since(s.record.all(), s.mark()), 0
-		if now-lastTrouble(calls, s.mark(), s.stalls.late) > quiet {
+		now := s.record.now()
+		last, inVain := s.stalls.lastTrouble(s.record.all(), s.mark())
+		switch {
+		case now-last > quiet:
+			s.note("back after %s of %v", brief(last-s.mark()), s.row.bounds.recovery)
 			return
-		}
-		for i := range calls {
-			if !s.stalls.lateOrAway(&calls[i], s.row.budget) {
-				tries++
-			}
-		}
-		if !s.row.bounds.healthy && tries > most {
-			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", tries)
+		case !s.row.bounds.healthy && inVain > most:
+			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)
 			return
-		}
-		if now-s.mark() > process.Hang {
-			s.Fatalf("starved: in %v the machine let weir answer only %d calls in their time", process.Hang, tries)
+		case now-s.mark() > process.Hang:
+			s.Fatalf("starved: in %v the machine let weir answer only %d calls", process.Hang, inVain)
 		}
 	}
 }

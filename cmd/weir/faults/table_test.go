@@ -21,7 +21,7 @@ var rows = []row{
 	},
 	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
-		happens: killPrimary, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
+		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
 	},
 	{
 		number: "3b", fault: "a cluster's slots move", quick: true, on: cluster, budget: patience,
@@ -47,38 +47,20 @@ var rows = []row{
 		happens: blackHole, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
-		// The history has connections of its own, which are not what the bound is about.
-		number: "6b", fault: "a black hole behind open doors", on: proxied, settings: []string{"HISTORY=false"},
-		short: 2 * time.Second, long: 30 * time.Second, onlyHasty: true,
-		happens: blackHole, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
-	},
-	{
 		number: "7", fault: "Redis frozen and back", quick: true, on: single, throughEnvoy: true,
 		short: time.Second, long: 5 * time.Second,
 		happens: freeze, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
-		number: "8a", fault: "Redis slow by 5 ms", on: proxied, short: time.Second, long: 10 * time.Second,
-		happens: slowBy(5 * time.Millisecond), bounds: bounds{recovery: time.Second},
-	},
-	{
-		number: "8b", fault: "Redis slow by 15 ms", on: proxied, short: time.Second, long: 10 * time.Second,
-		happens: slowBy(15 * time.Millisecond), bounds: bounds{recovery: time.Second},
-	},
-	{
 		number: "8c", fault: "Redis slow by 50 ms", on: proxied, onlyHasty: true,
 		short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: slowBy(50 * time.Millisecond), bounds: bounds{gone: true, recovery: time.Second, breaks: true},
+		happens: slow, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
 		// Envoy's calls have their answers, so the server is asked: the others are answered in their time, without it.
 		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied, throughEnvoy: true,
 		short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: slowBy(50 * time.Millisecond), bounds: bounds{recovery: time.Second},
-	},
-	{
-		number: "8e", fault: "answers drip", on: proxied, short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: drip, bounds: bounds{recovery: time.Second},
+		happens: slow, bounds: bounds{recovery: time.Second},
 	},
 	{
 		number: "9a", fault: "replies lost after execution", quick: true, on: proxied,
