@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -26,9 +25,8 @@ func (f *floor) ShouldRateLimit(context.Context, *ratelimit.RateLimitRequest) (*
 	return f.answer, nil
 }
 
-// serveFloor serves the floor on addr, with grpc-go's default options. It returns nil when in ends: the bench holds the
-// other end of it, so that no floor outlives its bench.
-func serveFloor(addr string, in io.Reader) error {
+// serveFloor serves the floor on addr, with grpc-go's default options.
+func serveFloor(addr string) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("floor server: %w", err)
@@ -47,10 +45,6 @@ func serveFloor(addr string, in io.Reader) error {
 			DurationUntilReset: durationpb.New(42 * time.Second),
 		}},
 	}})
-	go func() {
-		_, _ = io.Copy(io.Discard, in) // its end is the message; an error is an end too
-		server.Stop()
-	}()
 	if err := server.Serve(listener); err != nil {
 		return fmt.Errorf("floor server: %w", err)
 	}

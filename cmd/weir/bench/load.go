@@ -29,7 +29,8 @@ type load struct {
 	want     ratelimit.RateLimitResponse_Code
 }
 
-// run sends requests for one phase. A failed call, or verdicts that are not the scenario's, fail it.
+// run sends requests for one phase, which lasts for longer where the machine stood still through all of it. A failed
+// call, or verdicts that are not the scenario's, fail it.
 func (l *load) run(ctx context.Context, p phase) (sample, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -39,7 +40,6 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 	})
 	defer overdue.Stop()
 
-	var answered atomic.Uint64
 	var running sync.WaitGroup
 	workers := make([]*worker, l.inFlight*len(l.server.conns))
 	for i := range workers {
@@ -51,14 +51,19 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 		}
 		workers[i] = w
 		running.Go(func() {
-			if err := w.run(ctx, schedule, &answered); err != nil {
+			if err := w.run(ctx, schedule); err != nil {
 				fail(err)
 			}
 		})
 	}
-	before, errBefore := l.read(ctx, schedule.from, &answered)
-	after, errAfter := l.read(ctx, schedule.until, &answered)
-	if err := errors.Join(errBefore, errAfter); err != nil {
+	before, err := l.read(ctx, schedule.from, &schedule.answered)
+	after := before
+	for until := schedule.from; err == nil && (after.answered == before.answered || schedule.measured.Load() == 0); {
+		until = until.Add(p.measure)
+		after, err = l.read(ctx, until, &schedule.answered)
+	}
+	schedule.over.Store(true)
+	if err != nil {
 		fail(err)
 	}
 	running.Wait()
@@ -84,7 +89,7 @@ func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) 
 	case <-ctx.Done():
 		return reading{}, context.Cause(ctx)
 	}
-	cpu, err := l.server.cpu()
+	cpu, err := cpuTime(l.server.process.Pid())
 	store, storeErr := l.server.store.cpu()
 	r := reading{at: time.Now(), cpu: cpu, store: store, answered: answered.Load()}
 	return r, errors.Join(err, storeErr)
@@ -102,15 +107,15 @@ type worker struct {
 	wrongVerdict    ratelimit.RateLimitResponse_Code
 }
 
-func (w *worker) run(ctx context.Context, s *schedule, answered *atomic.Uint64) error {
+func (w *worker) run(ctx context.Context, s *schedule) error {
 	raw := grpc.ForceCodecV2(rawCodec{})
 	var reply []byte
 	for i := w.first; ; i++ {
-		due, more := s.next(time.Now())
-		if !more {
+		due := s.next(time.Now())
+		time.Sleep(time.Until(due))
+		if s.over.Load() {
 			return nil
 		}
-		time.Sleep(time.Until(due))
 		sent := time.Now()
 		request := w.requests[i%len(w.requests)]
 		err := w.conn.Invoke(ctx, ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, request, &reply, raw)
@@ -118,10 +123,11 @@ func (w *worker) run(ctx context.Context, s *schedule, answered *atomic.Uint64) 
 			return err
 		}
 		done := time.Now()
-		answered.Add(1)
+		s.answered.Add(1)
 		if due.Before(s.from) {
 			continue
 		}
+		s.measured.Add(1)
 		w.latencies = append(w.latencies, done.Sub(due))
 		if s.rate > 0 {
 			w.late = append(w.late, sent.Sub(due))
@@ -133,26 +139,27 @@ func (w *worker) run(ctx context.Context, s *schedule, answered *atomic.Uint64) 
 	}
 }
 
-// schedule says when requests are due. It is safe for concurrent use.
+// schedule says when requests are due, and counts the answers. It is safe for concurrent use.
 type schedule struct {
-	start, from, until time.Time // from: end of the warm-up; nothing is due at until or later
-	rate               float64
-	tickets            atomic.Int64
+	start, from time.Time // from: end of the warm-up
+	rate        float64
+	tickets     atomic.Int64
+
+	answered, measured atomic.Uint64 // measured: of those that were due after the warm-up
+	over               atomic.Bool   // nothing is sent any more
 }
 
 func newSchedule(start time.Time, p phase) *schedule {
-	from := start.Add(p.warmUp)
-	return &schedule{start: start, from: from, until: from.Add(p.measure), rate: p.rate}
+	return &schedule{start: start, from: start.Add(p.warmUp), rate: p.rate}
 }
 
 // next returns the moment at which the caller's next request is due: now if unpaced, otherwise the next on a grid that
 // does not wait for answers. A request that the caller comes too late for is still due when it was, so a slow answer
-// counts against all requests that queue behind it. It reports false when the phase is over.
-func (s *schedule) next(now time.Time) (due time.Time, more bool) {
+// counts against all requests that queue behind it.
+func (s *schedule) next(now time.Time) time.Time {
 	if s.rate == 0 {
-		return now, now.Before(s.until)
+		return now
 	}
 	n := s.tickets.Add(1) - 1
-	due = s.start.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
-	return due, due.Before(s.until)
+	return s.start.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
 }

@@ -14,8 +14,7 @@
 // Some scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
 // the keys of all; the others against a second one, whose store is a redis-server that the bench starts as well. What a
 // request costs that redis-server is given in INCRBYs: its CPU time in the same phase, over what one of 32 pipelined
-// INCRBYs cost it right before. With --addr any other rate-limit service can stand in for the first weir if it
-// has the rules of descriptors.yaml; the scenarios on Redis are then left out.
+// INCRBYs cost it right before.
 //
 // Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent
 // from one run to the next; only ratios within one run mean anything, and those still move by a tenth or two. That is
@@ -42,7 +41,7 @@ const floorArgument = "floor"
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == floorArgument {
-		exitOn(serveFloor(os.Args[2], os.Stdin))
+		exitOn(serveFloor(os.Args[2]))
 		return
 	}
 	o, err := parseOptions(os.Args[1:], os.Stderr)
@@ -76,7 +75,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a rest in the temporary directory does no harm
 
-	started, err := startServers(ctx, o, chosen, dir, progress)
+	started, err := startServers(ctx, o, chosen, dir)
 	defer started.close()
 	if err != nil {
 		return err
@@ -86,12 +85,5 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := newReport(o, started.name(), outcomes)
-	if err := r.write(out); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if o.JSON == "" {
-		return nil
-	}
-	return r.save(o.JSON)
+	return report(out, o, outcomes)
 }

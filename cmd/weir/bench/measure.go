@@ -10,24 +10,23 @@ import (
 type measurement struct {
 	options   options
 	scenarios []scenario // the floor is the first
-	servers   servers
+	servers   *servers
 	progress  io.Writer
 }
 
 // outcome is all that was measured of one scenario.
 type outcome struct {
 	scenario
-	Rounds []round `json:"rounds"`
+	rounds []round
 }
 
 // round is what one scenario showed in one round.
 type round struct {
-	Unpaced       sample  `json:"unpaced"`
-	HalfLoad      *sample `json:"half_load,omitempty"`      // at the share of it that the options say
-	Floors        float64 `json:"floors,omitempty"`         // CPU of a request at full load, over the floor's
-	IncrByMicros  float64 `json:"incrby_us,omitempty"`      // Redis CPU of one INCRBY, right before
-	IncrBys       float64 `json:"incrbys,omitempty"`        // Redis CPU of a request at full load, over that
-	ResidentBytes int64   `json:"resident_bytes,omitempty"` // the server's memory afterwards
+	Unpaced       sample
+	HalfLoad      sample  // at the share of it that the options say; empty if they leave it out
+	Floors        float64 // CPU of a request at full load, over the floor's
+	IncrBys       float64 // Redis CPU of a request at full load, over that of one INCRBY right before
+	ResidentBytes int64   // the server's memory afterwards
 }
 
 // rounds measures everything. The rounds are interleaved, so that a machine that slows down for a while slows all of
@@ -41,7 +40,7 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 			return nil, err
 		}
 		outcomes[i].scenario = s
-		loads[i] = &load{server: m.servers.of(s), inFlight: m.options.InFlight, requests: requests, want: s.Want}
+		loads[i] = &load{server: m.servers.at[s.Place], inFlight: m.options.InFlight, requests: requests, want: s.Want}
 	}
 	for n := range m.options.Rounds {
 		var floorCPU float64
@@ -53,10 +52,8 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 			if s.Name == floorName {
 				floorCPU = r.Unpaced.CPUMicros
 			}
-			if floorCPU > 0 {
-				r.Floors = r.Unpaced.CPUMicros / floorCPU
-			}
-			outcomes[i].Rounds = append(outcomes[i].Rounds, r)
+			r.Floors = r.Unpaced.CPUMicros / floorCPU
+			outcomes[i].rounds = append(outcomes[i].rounds, r)
 			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-36s %7.0f requests/s  %5.1f µs  %.2f floors%s\n",
 				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors, r.onRedis())
 		}
@@ -79,8 +76,9 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if err != nil {
 		return r, err
 	}
+	incrBy := 0.0
 	if store := l.server.store; store != nil {
-		if r.IncrByMicros, err = store.yardstick(ctx, m.options.Keys, m.options.Measure); err != nil {
+		if incrBy, err = store.yardstick(ctx, m.options.Keys, m.options.Measure); err != nil {
 			return r, err
 		}
 	}
@@ -88,20 +86,18 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if r.Unpaced, err = l.run(ctx, full); err != nil {
 		return r, fmt.Errorf("full load: %w", err)
 	}
-	if r.IncrByMicros > 0 {
-		r.IncrBys = r.Unpaced.RedisMicros / r.IncrByMicros
+	if incrBy > 0 {
+		r.IncrBys = r.Unpaced.RedisMicros / incrBy
 	}
 	if m.options.HalfLoad > 0 {
 		rate := m.options.Share * r.Unpaced.RequestsPerSecond
-		paced, err := l.run(ctx, phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: rate})
-		if err != nil {
+		if r.HalfLoad, err = l.run(ctx, phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: rate}); err != nil {
 			return r, fmt.Errorf("%s: %w", pacedName(m.options.Share), err)
 		}
-		r.HalfLoad = &paced
 	}
 	if err := s.confirm(ctx, l.server.conns[0], remaining); err != nil {
 		return r, fmt.Errorf("after the load: %w", err)
 	}
-	r.ResidentBytes, err = l.server.resident()
+	r.ResidentBytes, err = residentBytes(l.server.process.Pid())
 	return r, err
 }

@@ -18,10 +18,7 @@ type options struct {
 	Only                      []string // names of scenarios; none: all
 	Binary                    string   // "": built from this module
 	Env                       []string // NAME=VALUE, for weir
-	Addr                      string   // "": weir is started
-	PID                       int      // of the process at Addr; 0: unknown
-	NoRedis                   bool     // leaves out the scenarios on Redis; so does Addr
-	JSON                      string   // "": no file is written
+	NoRedis                   bool     // leaves out the scenarios on Redis
 }
 
 // parseOptions reads the command line and refuses what cannot be measured. What is wrong, and the help, also go to out.
@@ -38,10 +35,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.InFlight, "in-flight", 16, "requests in flight on each connection")
 	f.IntVar(&o.Keys, "keys", 10_000, "values that the keys are spread over")
 	f.StringVar(&o.Binary, "binary", "", "the weir `file` to measure; by default it is built from this module")
-	f.StringVar(&o.Addr, "addr", "", "measure what serves at this `host:port`, with the rules of descriptors.yaml")
-	f.IntVar(&o.PID, "pid", 0, "the process at --addr; without it there are no figures of CPU and memory")
-	f.BoolVar(&o.NoRedis, "no-redis", false, "leave out the scenarios on Redis, which need a redis-server; so does --addr")
-	f.StringVar(&o.JSON, "json", "", "write everything that was measured to this `file`")
+	f.BoolVar(&o.NoRedis, "no-redis", false, "leave out the scenarios on Redis, which need a redis-server")
 	f.Func("only", "only the floor and these `scenarios`, by commas: "+scenarioNames(), func(names string) error {
 		o.Only = append(o.Only, strings.Split(names, ",")...)
 		return nil
@@ -77,9 +71,6 @@ func (o options) validate() error {
 	}
 	if !(o.Share > 0 && o.Share <= 1) {
 		return fmt.Errorf("--share is %g: it must be more than 0 and at most 1", o.Share)
-	}
-	if o.PID != 0 && o.Addr == "" {
-		return fmt.Errorf("--pid %d: it says whose CPU to read, so it needs --addr", o.PID)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -12,15 +13,11 @@ const toleratedWrong = 1000
 
 // sample is what one phase measured.
 type sample struct {
-	Answered          uint64  `json:"answered"`
-	Seconds           float64 `json:"seconds"`
-	RequestsPerSecond float64 `json:"requests_per_second"`
-	CPUMicros         float64 `json:"cpu_us_per_request,omitempty"` // of the server; 0 if its process is unknown
-	RedisMicros       float64 `json:"redis_cpu_us_per_request,omitempty"`
-	P50Millis         float64 `json:"p50_ms"`
-	P99Millis         float64 `json:"p99_ms"`
-	LateP50Millis     float64 `json:"client_late_p50_ms,omitempty"` // how long after they were due requests were sent;
-	LateP99Millis     float64 `json:"client_late_p99_ms,omitempty"` // 0 if unpaced
+	RequestsPerSecond            float64
+	CPUMicros                    float64 // of a request, of the server
+	RedisMicros                  float64 // and of its Redis
+	P50Millis, P99Millis         float64
+	LateP50Millis, LateP99Millis float64 // how long after they were due requests were sent; 0 if unpaced
 }
 
 // newSample puts together what a server did between two readings and what the workers saw of it.
@@ -48,8 +45,6 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 	elapsed := after.at.Sub(before.at).Seconds()
 	micros := func(cpu time.Duration) float64 { return float64(cpu.Nanoseconds()) / 1e3 / float64(answered) }
 	return sample{
-		Answered:          answered,
-		Seconds:           elapsed,
 		RequestsPerSecond: float64(answered) / elapsed,
 		CPUMicros:         micros(after.cpu - before.cpu),
 		RedisMicros:       micros(after.store - before.store),
@@ -61,3 +56,13 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 }
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+// percentile returns the smallest of the sorted durations that at least the share q (0 to 1) of them do not exceed, and
+// 0 of none.
+func percentile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}

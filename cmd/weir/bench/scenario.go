@@ -22,24 +22,31 @@ const domain = "bench"
 // limitOutOfReach is the limit of every rule in descriptors.yaml that must never deny.
 const limitOutOfReach = 1_000_000
 
+// place is the server that a scenario runs against.
+type place string
+
+const (
+	onFloor      place = "the floor"
+	inMemory     place = "weir in memory"
+	onRedis      place = "weir on Redis"
+	historyOff   place = "weir without a history" // in memory, as the next two
+	historyOn    place = "weir with a history in Redis"
+	historyHangs place = "weir with a history in a Redis that never answers"
+)
+
 // scenario is one kind of load.
 type scenario struct {
-	Name  string `json:"name"`            // what --only takes
-	Rule  string `json:"rule,omitempty"`  // the key of its rule
-	Redis bool   `json:"redis,omitempty"` // weir counts in Redis, not in memory
-	// Descriptors is how many a request has; 0 is one. The second is on the rule whose key ends in -2, and so on.
-	Descriptors int  `json:"descriptors,omitempty"`
-	Look        bool `json:"look,omitempty"` // requests count nothing; they look at what was counted before the load
-	// History is what a weir of its own on the memory backend does with the history of its hits; "" for the others,
-	// whose weirs keep none.
-	History history                          `json:"history,omitempty"`
-	Title   string                           `json:"title"`
-	Limit   uint32                           `json:"limit"`   // what its answers must show as the current limit
-	OneKey  bool                             `json:"one_key"` // all requests count on one key; else they are spread
-	Want    ratelimit.RateLimitResponse_Code `json:"-"`       // the verdict of every measured request
-	Budget  float64                          `json:"budget_floors,omitempty"`
-	// RedisBudget is what the request may cost Redis, in INCRBYs.
-	RedisBudget float64 `json:"budget_incrbys,omitempty"`
+	Name        string // what --only takes
+	Rule        string // the key of its rule
+	Place       place
+	Descriptors int  // of a request; 0 is one. The second is on the rule whose key ends in -2, and so on
+	Look        bool // requests count nothing; they look at what was counted before the load
+	Title       string
+	Limit       uint32                           // what its answers must show as the current limit
+	OneKey      bool                             // all requests count on one key; else they are spread
+	Want        ratelimit.RateLimitResponse_Code // the verdict of every measured request
+	Budget      float64                          // what a request may cost, in floors,
+	RedisBudget float64                          // and Redis, in INCRBYs; 0: nothing is said
 }
 
 // floorName is the scenario that all others are compared with.
@@ -52,16 +59,16 @@ const memoryBudget = 0.65
 func scenarios() []scenario {
 	const ok, over = ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT
 	memory := func(rule, title string, floors float64) scenario {
-		return scenario{Name: rule, Rule: rule, Title: title, Limit: limitOutOfReach, Want: ok, Budget: floors}
+		return scenario{Name: rule, Rule: rule, Place: inMemory, Title: title, Limit: limitOutOfReach, Want: ok, Budget: floors}
 	}
 	redis := func(rule, title string, floors, incrBys float64) scenario {
 		s := memory(rule, "Redis, "+title, floors)
-		s.Name, s.Redis, s.RedisBudget = "redis-"+rule, true, incrBys
+		s.Name, s.Place, s.RedisBudget = "redis-"+rule, onRedis, incrBys
 		return s
 	}
-	measured := func(h history, title string) scenario {
+	measured := func(name string, at place, title string) scenario {
 		s := memory("history", title, memoryBudget)
-		s.Name, s.History = "history-"+string(h), h
+		s.Name, s.Place = name, at
 		return s
 	}
 	three := func(s scenario) scenario {
@@ -72,12 +79,12 @@ func scenarios() []scenario {
 		s.Look = true
 		return s
 	}
-	denied := scenario{Name: "denied", Rule: "denied", Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
+	denied := scenario{Name: "denied", Rule: "denied", Place: inMemory, Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
 		Want: over, Budget: memoryBudget}
 	hot := denied
-	hot.Name, hot.Title, hot.Redis, hot.Budget, hot.RedisBudget = "redis-denied", "Redis, "+hot.Title, true, 0.75, 0.1
+	hot.Name, hot.Title, hot.Place, hot.Budget, hot.RedisBudget = "redis-denied", "Redis, "+hot.Title, onRedis, 0.75, 0.1
 	return []scenario{
-		{Name: floorName, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
+		{Name: floorName, Place: onFloor, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
 		memory("fixed-minute", "fixed window, minute", memoryBudget),
 		memory("sliding-minute", "sliding window, minute by 1 s", memoryBudget),
 		memory("sliding-hour", "sliding window, hour by 1 min", memoryBudget),
@@ -85,9 +92,9 @@ func scenarios() []scenario {
 		memory("two-limits", "two sliding limits, minute and hour", 0),
 		three(memory("three-descriptors", "three descriptors, sliding hour: all three", 0)),
 		denied,
-		measured(historyOff, "no history, sliding hour"),
-		measured(historyOn, "history in Redis, 100 values, flushed every second"),
-		measured(historyHangs, "the same, and its Redis hangs"),
+		measured("history-off", historyOff, "no history, sliding hour"),
+		measured("history-on", historyOn, "history in Redis, 100 values, flushed every second"),
+		measured("history-hangs", historyHangs, "the same, and its Redis hangs"),
 		redis("fixed-minute", "fixed window, minute", 0.95, 5),
 		redis("sliding-hour", "sliding window, hour by 1 min", 0.95, 6),
 		redis("sliding-day", "sliding window, day by 1 min", 0.95, 7),
@@ -100,39 +107,21 @@ func scenarios() []scenario {
 	}
 }
 
-// chosen returns what the options ask for. A server that runs already counts where it counts, so there weir's scenarios
-// on Redis have no part.
+// chosen returns what the options ask for, the floor always.
 func (o options) chosen() ([]scenario, error) {
-	chosen, err := choose(scenarios(), o.Only)
-	if err != nil || !o.NoRedis && o.Addr == "" {
-		return chosen, err
-	}
-	var kept []scenario
-	for _, s := range chosen {
-		own := s.Redis || s.History != ""
-		if own && len(o.Only) > 0 {
-			return nil, fmt.Errorf("--only %s: it runs weir on a Redis of its own, which --addr and --no-redis leave out",
-				s.Name)
-		}
-		if !own {
-			kept = append(kept, s)
-		}
-	}
-	return kept, nil
-}
-
-// choose keeps the floor and the named scenarios, or all if none is named.
-func choose(all []scenario, names []string) ([]scenario, error) {
-	if len(names) == 0 {
-		return all, nil
-	}
-	unknown := slices.Clone(names)
 	var chosen []scenario
-	for _, s := range all {
-		if s.Name == floorName || slices.Contains(names, s.Name) {
+	unknown := slices.Clone(o.Only)
+	for _, s := range scenarios() {
+		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.Name })
+		needsRedis := s.Place == onRedis || s.Place == historyOn || s.Place == historyHangs
+		named := s.Name == floorName || slices.Contains(o.Only, s.Name)
+		switch {
+		case needsRedis && o.NoRedis && named:
+			return nil, fmt.Errorf("--only %s: it needs a Redis, which --no-redis leaves out", s.Name)
+		case needsRedis && o.NoRedis:
+		case named, len(o.Only) == 0:
 			chosen = append(chosen, s)
 		}
-		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.Name })
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("--only %s: there is no such scenario; use some of %s", unknown[0], scenarioNames())

@@ -1,125 +1,220 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// servers are what the scenarios run against. Those that none needs are nil.
-type servers struct {
-	floor *server
-	main  *server // weir on the memory backend, or what serves at --addr
-	redis *server // weir on Redis
-	store *store  // that Redis
-
-	measuring map[history]*server // weirs on the memory backend that do something with the history
-	hole      *hole
+// server is what the load is sent to.
+type server struct {
+	process *process.Process
+	release []func() // gives its ports back
+	conns   []*grpc.ClientConn
+	store   *store // what weir counts in; nil for one that counts in memory
 }
 
-// startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
-func startServers(ctx context.Context, o options, chosen []scenario, dir string, progress io.Writer) (servers, error) {
-	var s servers
-	needMain, needRedis, needHistory := false, false, false
-	for _, one := range chosen {
-		needRedis = needRedis || one.Redis
-		needHistory = needHistory || one.History != ""
-		needMain = needMain || !one.Redis && one.History == "" && one.Name != floorName
+// start runs a server and opens connections to it. It is returned when it has said on each of them that it serves.
+func start(ctx context.Context, name string, connections, ports int, command func(ports []int) *exec.Cmd) (*server, error) {
+	s := &server{}
+	err := s.launch(ctx, name, connections, ports, command)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	var err error
-	if needRedis || needHistory { // first, as it is the only one that may be missing on the machine
-		if s.store, err = startStore(ctx, dir); err != nil {
-			return s, err
-		}
-	}
-	if s.floor, err = startFloor(ctx, o.Connections, dir); err != nil {
-		return s, err
-	}
-	if needMain && o.Addr != "" {
-		running := &server{name: o.Addr, addr: o.Addr, pid: o.PID}
-		s.main, err = connect(ctx, running, o.Connections)
-		return s, err
-	}
-	if !needMain && !needRedis && !needHistory {
-		return s, nil
-	}
-	if o.Binary == "" {
-		_, _ = fmt.Fprintln(progress, "building weir")
-		if o.Binary, err = buildWeir(ctx, dir); err != nil {
-			return s, err
-		}
-	}
-	if err = s.startWeirs(ctx, o, needMain, needRedis, dir); err != nil {
-		return s, err
-	}
-	return s, s.startMeasuring(ctx, o, chosen, dir)
+	return s, nil
 }
 
-// startWeirs starts a weir on the memory backend and one on the store, if they are needed.
-func (s *servers) startWeirs(ctx context.Context, o options, onMemory, onRedis bool, dir string) (err error) {
-	if onMemory {
-		if s.main, err = startWeir(ctx, o.Binary, o.Env, o.Connections, dir); err != nil {
+// launch gives the command so many ports; it serves on the first.
+func (s *server) launch(ctx context.Context, name string, connections, ports int, command func([]int) *exec.Cmd) error {
+	var held []int
+	for range ports {
+		port, release, err := process.HoldPort()
+		if err != nil {
 			return err
 		}
+		held, s.release = append(held, port), append(s.release, release)
 	}
-	if !onRedis {
-		return nil
+	var err error
+	if s.process, err = process.Launch(name, command(held), new(process.Output), ""); err != nil {
+		return err
 	}
-	dir = filepath.Join(dir, "redis")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("weir on Redis: %w", err)
+	for range connections {
+		conn, err := dial(fmt.Sprint("127.0.0.1:", held[0]))
+		if err != nil {
+			return err
+		}
+		s.conns = append(s.conns, conn)
+		if err := s.process.Await(func() error { return serves(ctx, conn) }); err != nil || ctx.Err() != nil {
+			return cmp.Or(err, ctx.Err())
+		}
 	}
-	env := append([]string{"BACKEND_TYPE=redis", "REDIS_URL=redis://" + s.store.addr}, o.Env...)
-	if s.redis, err = startWeir(ctx, o.Binary, env, o.Connections, dir); err != nil {
-		return fmt.Errorf("weir on Redis: %w", err)
-	}
-	s.redis.store = s.store
 	return nil
 }
 
-// of returns the server that a scenario runs against.
-func (s servers) of(one scenario) *server {
-	switch {
-	case one.Name == floorName:
-		return s.floor
-	case one.Redis:
-		return s.redis
-	case one.History != "":
-		return s.measuring[one.History]
-	default:
-		return s.main
+// serves asks for the server's health, unless nobody wants to know any more.
+func serves(ctx context.Context, conn *grpc.ClientConn) error {
+	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil && answer.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		err = fmt.Errorf("it is %s", answer.GetStatus())
+	}
+	return err
+}
+
+// dial makes a connection of its own; one to a server that is only just starting is tried again soon.
+func dial(addr string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+}
+
+// close drops the connections and stops the server.
+func (s *server) close() {
+	for _, conn := range s.conns {
+		_ = conn.Close() // it fails only when closed twice
+	}
+	if s.process != nil {
+		s.process.Kill()
+	}
+	for _, release := range s.release {
+		release()
 	}
 }
 
-// name returns what was measured, beside the floor.
-func (s servers) name() string {
-	switch {
-	case s.main != nil:
-		return s.main.name
-	case s.redis != nil:
-		return s.redis.name
-	case len(s.measuring) > 0:
-		return "weir"
-	default:
-		return s.floor.name
+// startFloor runs the floor server as a child of this binary.
+func startFloor(ctx context.Context, connections int) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the bench binary: %w", err)
 	}
+	return start(ctx, "the floor", connections, 1, func(ports []int) *exec.Cmd {
+		cmd := exec.Command(self, floorArgument, fmt.Sprint("127.0.0.1:", ports[0]))
+		cmd.Env = []string{} // as for weir; nil would hand on the bench's own
+		return cmd
+	})
+}
+
+// startWeir runs binary on the rules of descriptors.yaml, with its files in a folder of that name in dir. Nothing of the
+// bench's own environment reaches it: a stray REDIS_URL or GOGC would change what is measured. extra (NAME=VALUE) comes
+// last and so wins.
+func startWeir(ctx context.Context, o options, dir, name string, extra ...string) (*server, error) {
+	dir = filepath.Join(dir, name)
+	config := filepath.Join(dir, "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), descriptorFile, 0o644); err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	return start(ctx, name, o.Connections, 3, func(ports []int) *exec.Cmd {
+		cmd := exec.Command(o.Binary, "serve", "--config", config)
+		cmd.Env = slices.Concat([]string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
+			"GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", ports[0]),
+			fmt.Sprint("PORT=", ports[1]), fmt.Sprint("DEBUG_PORT=", ports[2]),
+			"BACKEND_TYPE=memory", "DATA_DIR=" + filepath.Join(dir, "data"), "HISTORY=false",
+		}, extra, o.Env)
+		return cmd
+	})
+}
+
+// servers are what the scenarios run against, by their place. Those that none needs are not there.
+type servers struct {
+	at     map[place]*server
+	stores []*store
+}
+
+// startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
+func startServers(ctx context.Context, o options, chosen []scenario, dir string) (*servers, error) {
+	s := &servers{at: make(map[place]*server)}
+	needed := make(map[place]bool)
+	for _, one := range chosen {
+		needed[one.Place] = true
+	}
+	redis, hangs := &store{}, &store{}
+	if needed[onRedis] || needed[historyOn] { // first, as it is the only one that may be missing on the machine
+		if err := s.startStore(redis, dir); err != nil {
+			return s, err
+		}
+	}
+	if needed[historyHangs] {
+		if err := s.startStore(hangs, dir); err != nil {
+			return s, err
+		}
+		hangs.Stop() // it takes connections and never answers
+	}
+	var err error
+	if s.at[onFloor], err = startFloor(ctx, o.Connections); err != nil {
+		return s, err
+	}
+	if o.Binary == "" && len(needed) > 1 {
+		o.Binary = filepath.Join(dir, "weir-binary")
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", o.Binary, "github.com/weirproxy/weir/cmd/weir")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return s, fmt.Errorf("build weir: %w\n%s", err, out)
+		}
+	}
+	keeps := []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s"}
+	for at, settings := range map[place][]string{
+		inMemory:     nil,
+		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr()},
+		historyOff:   nil,
+		historyOn:    append(keeps, "REDIS_HISTORY_URL=redis://"+redis.addr()),
+		historyHangs: append(keeps, "REDIS_HISTORY_URL=redis://"+hangs.addr()),
+	} {
+		if !needed[at] {
+			continue
+		}
+		if s.at[at], err = startWeir(ctx, o, dir, string(at), settings...); err != nil {
+			return s, err
+		}
+	}
+	if weir := s.at[onRedis]; weir != nil {
+		weir.store = redis
+	}
+	return s, nil
+}
+
+// startStore puts a new Redis into a store.
+func (s *servers) startStore(to *store, dir string) error {
+	started, err := startStore(filepath.Join(dir, fmt.Sprint("store-", len(s.stores))))
+	if err != nil {
+		return errors.Join(err, errNoRedis)
+	}
+	*to = *started
+	s.stores = append(s.stores, to)
+	return nil
 }
 
 // close stops all, weir before the Redis that it counts in.
-func (s servers) close() {
-	for _, one := range append(slices.Collect(maps.Values(s.measuring)), s.redis, s.main, s.floor) {
+func (s *servers) close() {
+	for one := range maps.Values(s.at) {
 		if one != nil {
 			one.close()
 		}
 	}
-	if s.hole != nil {
-		s.hole.close()
-	}
-	if s.store != nil {
-		s.store.close()
+	for _, one := range s.stores {
+		one.Close()
 	}
 }

@@ -2,63 +2,73 @@ package faults_test
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// judgeOver wants that no key was admitted more than its bound in any window. Of a call it is known that it was counted
-// between its beginning and its end: only calls that lie in a window as a whole are taken to be in it.
+// judgeOver wants that no key was admitted by stores more than its bound in any window. Of a call it is known that it
+// was counted between its beginning and its end: only calls that lie in a window as a whole are taken to be in it.
 func (s *scene) judgeOver(calls []call) string {
 	most := 0.0
-	keys := byKey(calls)
-	for k, key := range allKeys {
+	for k, of := range byKey(calls) {
+		key := allKeys[k]
 		if key.counts {
 			continue
 		}
-		if after := s.healed + s.row.window; s.row.bounds.converges {
-			if n := mostInAWindow(since(keys[k], after), s.row.window); n > int(key.limit) {
+		if s.row.bounds.converges {
+			n := mostInAWindow(since(of, s.healed+s.row.window), s.row.window, (*call).exact)
+			if n > int(key.limit) {
 				s.errorf("plan %s, user %s: %d hits of %d were admitted within %v, and the fault had ended a window before", key.plan,
 					key.user, n, key.limit, s.row.window)
 			}
 		}
-		n, may := mostInAWindow(keys[k], s.row.window), s.row.bounds.states*int(key.limit)
-		if s.row.bounds.local {
-			may += replicas * part(key)
-		}
+		n := mostInAWindow(of, s.row.window, (*call).exact)
 		most = max(most, float64(n)/float64(key.limit))
-		if n > may {
-			s.errorf("plan %s, user %s: %d hits were admitted within %v, at most %d are allowed: %d for each of %d states that the "+
-				"key may have had, and what replicas admit by themselves", key.plan, key.user, n, s.row.window, may, key.limit,
-				s.row.bounds.states)
+		if n > s.row.bounds.states*int(key.limit) {
+			s.errorf("plan %s, user %s: %d hits were admitted within %v, at most %d are allowed for each of %d states that the key "+
+				"may have had", key.plan, key.user, n, s.row.window, key.limit, s.row.bounds.states)
 		}
 	}
-	bound := fmt.Sprintf("%d L", s.row.bounds.states)
-	if s.row.bounds.local {
-		bound += " and the local share"
-	}
-	said := 0.0
-	for _, r := range s.replicas {
-		if m, err := r.scrape(); err == nil {
-			said = max(said, m.sum("weir_over_admission_bound", `window="minute"`))
-		}
-	}
-	return fmt.Sprintf("admitted at most %.2f L of %s (weir says %.2f)", most, bound, said)
+	return fmt.Sprintf("admitted at most %.2f L of %d L", most, s.row.bounds.states)
 }
 
-// part is what a replica admits of a key by itself.
-func part(k key) int { return max(1, int(k.limit)/replicas) }
+// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window. Replicas that have
+// only just found Redis may not know of each other yet.
+func (s *scene) judgeLocal(calls []call) string {
+	if s.row.bounds.healthy {
+		return ""
+	}
+	if s.row.beginsDown {
+		calls = between(calls, 0, s.healed)
+	}
+	most := 0.0
+	for k, of := range byKey(calls) {
+		key := allKeys[k]
+		if key.counts || key.policy != "local" {
+			continue
+		}
+		part := max(1, int(key.limit)/replicas)
+		for at, r := range s.replicas {
+			n := mostInAWindow(of, s.row.window, func(c *call) bool { return c.replica == at && c.policy == "local" })
+			most = max(most, float64(n)/float64(part))
+			if n > part {
+				s.errorf("plan %s, user %s: replica %d admitted %d hits by itself within %v, want at most %d, its share of %d; "+
+					"it knows of %v replicas", key.plan, key.user, at, n, s.row.window, part, key.limit, r.mustScrape(s.T)["weir_replicas"])
+			}
+		}
+	}
+	return fmt.Sprintf("by itself a replica admitted %.2f of its share", most)
+}
 
-// mostInAWindow returns how many calls were surely admitted in one window, those apart that policy allow let through.
-func mostInAWindow(calls []call, window time.Duration) int {
+// mostInAWindow returns how many calls of a kind were surely admitted in one window.
+func mostInAWindow(calls []call, window time.Duration, kind func(*call) bool) int {
 	most := 0
 	for i, first := range calls {
 		n := 0
-		for _, c := range calls[i:] {
-			if c.begun-first.begun >= window {
-				break
-			}
-			if c.verdict == ok && c.policy != "allow" && c.ended < first.begun+window {
+		for j := i; j < len(calls) && calls[j].begun-first.begun < window; j++ {
+			if c := &calls[j]; c.verdict == ok && c.ended < first.begun+window && kind(c) {
 				n++
 			}
 		}
@@ -74,7 +84,7 @@ func (s *scene) judgeDenied(calls []call) string {
 	reach := s.row.window + precision(s.row.window)
 	keys := byKey(calls)
 	for k, key := range allKeys {
-		from, until := s.stepBack(keys[k])
+		from, until := s.row.bounds.stepBack(keys[k], s.healed, s.row.window)
 		for _, c := range keys[k] {
 			if c.verdict != over || c.policy != "" || key.counts || c.ended >= from && c.begun <= until {
 				continue
@@ -106,14 +116,19 @@ func (s *scene) judgeDenied(calls []call) string {
 }
 
 // stepBack returns the time within which a key may be denied for hits that were counted before the servers' clock
-// stepped back: they move into the bucket in which the key is next asked for, and count there for a window and a
-// precision.
-func (s *scene) stepBack(calls []call) (from, until time.Duration) {
-	after := since(calls, s.healed)
-	if !s.row.bounds.stepsBack || len(after) == 0 {
+// stepped back at an instant: they move into the bucket in which the key is next asked for, and count there for a
+// window and a precision. A replica remembers a denial for a precision without asking. So a call has asked for the key
+// after the step, or an earlier one has, if it came a precision after it and has an answer.
+func (b *bounds) stepBack(calls []call, at, window time.Duration) (from, until time.Duration) {
+	if !b.stepsBack {
 		return 0, -1
 	}
-	return s.healed, after[0].ended + s.row.window + 2*precision(s.row.window)
+	for _, c := range since(calls, at+precision(window)) {
+		if c.exact() {
+			return at, c.ended + window + 2*precision(window)
+		}
+	}
+	return at, math.MaxInt64
 }
 
 // precision is a sliding window's, as the descriptor format has it.
@@ -154,34 +169,4 @@ func (s *scene) judgeCounts(calls []call) string {
 		more, may = more+int(held)-told, may+unsure
 	}
 	return fmt.Sprintf("counted %+d of 0 to %d unsure", more, may)
-}
-
-// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.
-func (s *scene) judgeLocal(calls []call) string {
-	if !s.row.bounds.local {
-		return ""
-	}
-	most := 0.0
-	keys := byKey(calls)
-	for k, key := range allKeys {
-		if key.counts {
-			continue
-		}
-		part := part(key)
-		for r := range s.replicas {
-			var own []call
-			for _, c := range keys[k] {
-				if c.replica == r && c.policy == "local" {
-					own = append(own, c)
-				}
-			}
-			n := mostInAWindow(own, s.row.window)
-			most = max(most, float64(n)/float64(part))
-			if n > part {
-				s.errorf("plan %s, user %s: replica %d admitted %d hits by itself within %v, want at most %d, its share of %d", key.plan,
-					key.user, r, n, s.row.window, part, key.limit)
-			}
-		}
-	}
-	return fmt.Sprintf("by itself a replica admitted %.2f of its share", most)
 }

@@ -1,20 +1,18 @@
 package faults_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -44,81 +42,50 @@ func (s *scene) setClock(by time.Duration) {
 	}
 }
 
-// stepClock lets the server's clock step ahead by an hour, and back.
+// stepClock lets the server's clock step ahead by an hour, and back. Windows go by it: a key whose minute is used up is
+// admitted after the step, though no clock of a replica has moved.
 func stepClock(s *scene) {
+	if s.minutely(1) != rlspb.RateLimitResponse_OK || s.minutely(0) != rlspb.RateLimitResponse_OVER_LIMIT {
+		s.errorf("of a key with a hit a minute one was not admitted and the next one denied")
+	}
 	s.setClock(time.Hour)
 	s.breaks()
+	if s.minutely(0) != rlspb.RateLimitResponse_OK {
+		s.errorf("a key is denied an hour after its minute, by Redis's clock: windows must go by that one, which all replicas share")
+	}
 	s.hold()
 	s.setClock(0)
 	s.heals()
 	time.Sleep(2 * s.row.lasts()) // what is denied then must have been counted after the step
 }
 
-// skewed is a server whose replicas' clocks are four seconds apart; its own lies between them.
-var skewed topology = func(s *scene) {
-	single(s)
-	s.own = [][]string{{"CLOCK_SKEW=-2"}, {"CLOCK_SKEW=2"}}
+// minutely asks for a key that is admitted once a minute, with so many hits.
+func (s *scene) minutely(hits int) rlspb.RateLimitResponse_Code {
+	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
+	defer cancel()
+	question := request(minutePlan, "clock")
+	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(uint64(hits))
+	answer, err := s.replicas[0].rls().ShouldRateLimit(ctx, question)
+	s.must(err)
+	s.besides += hits
+	return answer.OverallCode
 }
 
-// buildSkewed builds a weir whose time.Now is ahead by the seconds in CLOCK_SKEW: Go asks no library for the time that
-// could be put in its place, so another one is compiled in.
-func buildSkewed(t *testing.T) string {
-	dir := t.TempDir()
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatalf("asking for GOROOT: %v", err)
+// The case of the seed in the table: after the step back the first call of a full key was answered by what its replica
+// remembered, and only the next one, a second later, asked Redis, where what was counted moved into its bucket then.
+func TestARememberedDenialIsNoCallThatRedisHeardOf(t *testing.T) {
+	const window, stepped = 2 * time.Second, 10 * time.Second
+	denied := func(after time.Duration) call {
+		return call{verdict: over, begun: stepped + after, ended: stepped + after + time.Millisecond}
 	}
-	source := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
-	now, err := os.ReadFile(filepath.Join(source, "time.go"))
-	if err != nil {
-		t.Fatal(err)
+	calls := []call{denied(2 * time.Millisecond), denied(time.Second), denied(2800 * time.Millisecond)}
+	steps := bounds{stepsBack: true}
+	from, until := steps.stepBack(calls, stepped, window)
+	if last := calls[2].begun; from != stepped || last > until {
+		t.Errorf("denials are right from %v to %v, want that at %v among them: Redis was asked at %v, a window before", from, until,
+			last, calls[1].begun)
 	}
-	const reads = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
-	if !bytes.Contains(now, []byte(reads)) {
-		t.Fatalf("%s/time.go reads the clock in another way than %q: teach this row the new one", source, reads)
-	}
-	shifted := filepath.Join(dir, "time.go")
-	added, err := filepath.Abs(filepath.Join("testdata", "skew.go.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(source, "time.go"):       shifted,
-		filepath.Join(source, "clock_skew.go"): added,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, description := filepath.Join(dir, "weir"), filepath.Join(dir, "overlay.json")
-	err = errors.Join(
-		os.WriteFile(shifted, bytes.Replace(now, []byte(reads), []byte(reads+"\tsec += clockSkew\n"), 1), 0o600),
-		os.WriteFile(description, overlay, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "build", "-overlay", description, "-o", binary, "..").CombinedOutput(); err != nil {
-		t.Fatalf("building a weir with a clock of its own: %v\n%s", err, out)
-	}
-	return binary
-}
-
-// elapse lets time pass: the fault is there all the while. What replicas write into answers shows that it is.
-func elapse(s *scene) {
-	s.breaks()
-	s.hold()
-	for i, r := range s.replicas {
-		want := []time.Duration{-2 * time.Second, 2 * time.Second}[i]
-		redistest.Eventually(s.T, "a replica's clock is off", func() error {
-			answer, err := curious.Get(r.admin + "/livez")
-			if err != nil {
-				return err
-			}
-			answer.Body.Close()
-			now, err := http.ParseTime(answer.Header.Get("Date")) // in whole seconds
-			if off := time.Until(now) - want; err != nil || off < -1500*time.Millisecond || off > 500*time.Millisecond {
-				return fmt.Errorf("it is %v off, want %v (%v)", off+want, want, err)
-			}
-			return nil
-		})
+	if most := calls[1].ended + window + 2*precision(window); until > most {
+		t.Errorf("denials are right until %v, want %v at most: no denial outlasts a step back by more", until, most)
 	}
 }

@@ -4,14 +4,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 )
+
+// policies are what rules may say of hits that no store decides about. Plans have them in turn, so that each fault meets
+// each of them. That of defaultPolicy stands in no rule: ON_BACKEND_FAILURE says it.
+var policies = []string{"allow", "deny", "local", "error"}
+
+const defaultPolicy = "deny"
 
 // key is a descriptor that the load asks for. Its plan has a limit of its own, so that an answer which belongs to
 // another caller shows.
 type key struct {
 	plan, user string
+	policy     string // that decides where no store does
 	limit      uint32
 	counts     bool // every hit is counted, whatever the verdict, for a year: what the servers hold can be compared
 }
@@ -19,26 +24,30 @@ type key struct {
 const (
 	coldPlans, coldUsers = 10, 100 // so many keys of each plan: 1,000
 	hotPlans             = 10      // of a key each
-	countPlan            = "count" // of keys that nobody reaches the limit of
-	countUsers           = 50
+	countUsers           = 12      // of each policy, keys that nobody reaches the limit of
 	countLimit           = 100_000_000
 )
 
-func coldLimit(plan int) uint32 { return uint32(1 + plan) }
-func hotLimit(plan int) uint32  { return uint32(8 + 2*plan) }
+func coldLimit(plan int) uint32      { return uint32(1 + plan) }
+func hotLimit(plan int) uint32       { return uint32(8 + 2*plan) }
+func policyOf(plan int) string       { return policies[plan%len(policies)] }
+func countPlan(policy string) string { return "count-" + policy }
+func envoyPlan(policy string) string { return "envoy-" + policy } // of keys that are asked for through Envoy
 
 // allKeys are cold keys, hot keys and those that count everything, in this order.
 var allKeys = func() []key {
 	var keys []key
 	for i := range coldPlans * coldUsers {
 		plan := i % coldPlans
-		keys = append(keys, key{plan: fmt.Sprint("cold", plan), user: fmt.Sprint(i), limit: coldLimit(plan)})
+		keys = append(keys, key{plan: fmt.Sprint("cold", plan), user: fmt.Sprint(i), policy: policyOf(plan), limit: coldLimit(plan)})
 	}
 	for plan := range hotPlans {
-		keys = append(keys, key{plan: fmt.Sprint("hot", plan), user: "all", limit: hotLimit(plan)})
+		keys = append(keys, key{plan: fmt.Sprint("hot", plan), user: "all", policy: policyOf(plan), limit: hotLimit(plan)})
 	}
-	for user := range countUsers {
-		keys = append(keys, key{plan: countPlan, user: fmt.Sprint(user), limit: countLimit, counts: true})
+	for _, policy := range policies {
+		for user := range countUsers {
+			keys = append(keys, key{plan: countPlan(policy), user: fmt.Sprint(user), policy: policy, limit: countLimit, counts: true})
+		}
 	}
 	return keys
 }()
@@ -52,40 +61,36 @@ func anyKey(draw *rand.Rand) int {
 	case 2, 3:
 		return cold + draw.IntN(hot)
 	default:
-		return cold + hot + draw.IntN(countUsers)
+		return draw.IntN(len(allKeys)-cold-hot) + cold + hot
 	}
 }
 
 // rules is a file of domain shop with a limit for each plan, within a window of whole seconds.
-func rules(window time.Duration, algorithm string) string {
+func rules(window time.Duration) string {
 	text := "domain: shop\ndescriptors:\n"
-	add := func(plan, limit string) { text += rule(plan, limit) }
-	short := func(plan string, limit uint32) {
-		add(plan, fmt.Sprintf("unit: second, unit_multiplier: %d, requests_per_unit: %d, algorithm: %s",
-			int(window.Seconds()), limit, algorithm))
+	add := func(plan, policy, limit string) {
+		text += fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
+		if policy != defaultPolicy {
+			text += fmt.Sprintf("    on_backend_failure: %s\n", policy)
+		}
+	}
+	within := func(limit uint32) string {
+		return fmt.Sprintf("unit: second, unit_multiplier: %d, requests_per_unit: %d", int(window.Seconds()), limit)
 	}
 	for plan := range coldPlans {
-		short(fmt.Sprint("cold", plan), coldLimit(plan))
+		add(fmt.Sprint("cold", plan), policyOf(plan), within(coldLimit(plan)))
 	}
 	for plan := range hotPlans {
-		short(fmt.Sprint("hot", plan), hotLimit(plan))
+		add(fmt.Sprint("hot", plan), policyOf(plan), within(hotLimit(plan)))
 	}
-	add(countPlan, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
-	add(envoyPlan, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
+	for _, policy := range policies {
+		limit := fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit)
+		add(countPlan(policy), policy, limit)
+		add(envoyPlan(policy), policy, limit)
+	}
+	add(minutePlan, "allow", "unit: minute, requests_per_unit: 1")
 	return text
 }
 
-// rule is the limit of a plan's users.
-func rule(plan, limit string) string {
-	return fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
-}
-
-// onePlan is a file of domain shop with one rule.
-func onePlan(plan, limit string) string { return "domain: shop\ndescriptors:\n" + rule(plan, limit) }
-
-// describe returns the descriptor (plan=...)(user=...).
-func describe(plan, user string) *descriptorpb.RateLimitDescriptor {
-	return &descriptorpb.RateLimitDescriptor{Entries: []*descriptorpb.RateLimitDescriptor_Entry{
-		{Key: "plan", Value: plan}, {Key: "user", Value: user},
-	}}
-}
+// minutePlan is of keys that one hit a minute is admitted of.
+const minutePlan = "minute"

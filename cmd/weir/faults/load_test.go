@@ -3,11 +3,13 @@ package faults_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,11 +27,10 @@ type load struct {
 	sent    atomic.Int64
 }
 
-// startLoad begins to ask, so many calls a second.
-func startLoad(t *testing.T, r *record, to []*replica, rate int, budget time.Duration) *load {
-	t.Helper()
-	l := &load{record: r, to: to, budget: budget, leave: make(chan struct{})}
-	draw := rand.New(rand.NewPCG(*seed, 1))
+// startLoad begins to ask a scene's replicas, so many calls a second.
+func startLoad(s *scene, rate int) *load {
+	l := &load{record: s.record, to: s.replicas, budget: s.row.budget, leave: make(chan struct{})}
+	draw := rand.New(rand.NewPCG(s.row.draws(), 1))
 	l.running.Go(func() {
 		began := time.Now()
 		for n := 0; ; n++ {
@@ -41,21 +42,28 @@ func startLoad(t *testing.T, r *record, to []*replica, rate int, budget time.Dur
 			}
 			at, key := l.next(n), anyKey(draw)
 			l.sent.Add(1)
-			l.running.Go(func() { r.add(l.ask(at, key)) })
+			l.running.Go(func() {
+				l.record.add(l.ask(at, key))
+				l.to[at].answered.Add(1)
+				l.to[at].underWay.Add(-1)
+			})
 		}
 	})
-	t.Cleanup(l.stop) // before the connections are closed
+	s.Cleanup(l.stop) // before the connections are closed
 	return l
 }
 
-// next takes the replicas in turn, those left out that a client of Envoy's kind would leave out.
+// next takes the replicas in turn, those left out that a client of Envoy's kind would leave out. A call is under way to
+// the one it returns.
 func (l *load) next(n int) int {
-	for i := range l.to {
-		if at := (n + i) % len(l.to); !l.to[at].out.Load() {
+	for ; ; n++ {
+		at := n % len(l.to)
+		l.to[at].underWay.Add(1) // before it is asked, so that who takes it out waits for this call
+		if !l.to[at].out.Load() {
 			return at
 		}
+		l.to[at].underWay.Add(-1)
 	}
-	return n % len(l.to)
 }
 
 // stop ends the load once all calls have ended. It may be called again.
@@ -87,7 +95,7 @@ func (l *load) ask(at, k int) call {
 	defer cancel()
 	c := call{key: k, replica: at, begun: l.record.now()}
 	answer, err := l.to[at].rls().ShouldRateLimit(told{ctx, time.Now().Add(l.budget)},
-		request("shop", allKeys[k].plan, allKeys[k].user))
+		request(allKeys[k].plan, allKeys[k].user))
 	c.ended = l.record.now()
 	switch code := status.Code(err); {
 	case code == codes.DeadlineExceeded || code == codes.Canceled:
@@ -95,6 +103,9 @@ func (l *load) ask(at, k int) call {
 		return c
 	case err != nil:
 		c.verdict, c.failure = failed, err.Error()
+		if code == codes.Unavailable && strings.Contains(c.failure, "redis is unavailable") {
+			c.policy = "error"
+		}
 		return c
 	case answer.OverallCode == rlspb.RateLimitResponse_OVER_LIMIT:
 		c.verdict = over
@@ -117,10 +128,10 @@ func degraded(answer *rlspb.RateLimitResponse) (policy, reason string) {
 }
 
 // request is what Envoy sends for one descriptor.
-func request(domain, plan, user string) *rlspb.RateLimitRequest {
-	r := &rlspb.RateLimitRequest{Domain: domain}
-	r.Descriptors = append(r.Descriptors, describe(plan, user))
-	return r
+func request(plan, user string) *rlspb.RateLimitRequest {
+	return &rlspb.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{{
+		Entries: []*descriptorpb.RateLimitDescriptor_Entry{{Key: "plan", Value: plan}, {Key: "user", Value: user}},
+	}}}
 }
 
 // dial connects as Envoy does, without its care: it watches no health and repeats nothing.

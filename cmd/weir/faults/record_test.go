@@ -24,7 +24,7 @@ type call struct {
 	replica      int
 	verdict      verdict
 	policy       string // that decided in place of a store; "" if the store did
-	reason       string // of that
+	reason       string // of that; policy error tells none
 	limit        uint32 // requests per unit, as the answer has it; 0 without
 	begun, ended time.Duration
 	failure      string // of failed
@@ -117,23 +117,29 @@ func quantile(calls []call, share float64) time.Duration {
 const step = 100 * time.Millisecond
 
 // lastTrouble returns the end of the last step after from in which more than a tenth of the calls were not decided by a
-// store, those apart that excused names; from itself if there is none.
-func lastTrouble(calls []call, from time.Duration, excused func(*call) bool) time.Duration {
-	last := from
+// store, those apart that were late; from itself if there is none. And it returns how many calls have since been asked
+// in vain in such steps without a better one between them, those apart that the machine held up.
+func (s *stalls) lastTrouble(calls []call, from time.Duration) (last time.Duration, inVain int) {
+	last = from
 	calls = since(calls, from)
 	for len(calls) > 0 {
 		at := calls[0].begun.Truncate(step)
 		n, _ := slices.BinarySearchFunc(calls, at+step, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
-		without := 0
+		without, asked := 0, 0
 		for i := range calls[:n] {
-			if c := &calls[i]; !c.exact() && !excused(c) {
+			if c := &calls[i]; !c.exact() && !s.late(c) {
 				without++
+			}
+			if !s.excuses(calls[i].begun-longStall, calls[i].ended, 0) {
+				asked++
 			}
 		}
 		if without*10 > n {
-			last = at + step
+			last, inVain = at+step, inVain+asked
+		} else {
+			inVain = 0
 		}
 		calls = calls[n:]
 	}
-	return last
+	return last, inVain
 }

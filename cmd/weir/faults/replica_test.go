@@ -1,9 +1,9 @@
 package faults_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -27,18 +27,13 @@ type replica struct {
 	config   string // its --config folder
 	env      []string
 	conn     *grpc.ClientConn
-	out      atomic.Bool // clients leave it out
-	restarts int
+	out      atomic.Bool  // clients leave it out
+	underWay atomic.Int64 // calls that have not ended
+	answered atomic.Int64 // calls that have
 }
 
 // startReplica serves a file of rules and waits until it answers. Settings are NAME=value; a later one wins.
-func startReplica(t *testing.T, rules string, settings ...string) *replica {
-	t.Helper()
-	return startReplicaOf(t, weirBinary, rules, settings...)
-}
-
-// startReplicaOf is startReplica for another weir.
-func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *replica {
+func startReplica(t *testing.T, binary, rules string, settings ...string) *replica {
 	t.Helper()
 	process.Weir(t) // so that go test sees what its result hangs on
 	r := &replica{grpcPort: process.Port(t), config: t.TempDir()}
@@ -50,6 +45,7 @@ func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *rep
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
 		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
 		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
+		"ON_BACKEND_FAILURE=" + defaultPolicy, fmt.Sprint("REPLICAS=", replicas),
 	}, settings...)
 	if err := os.WriteFile(filepath.Join(r.config, "shop.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
@@ -62,7 +58,6 @@ func startReplicaOf(t *testing.T, binary, rules string, settings ...string) *rep
 // start runs weir serve, again after it has ended.
 func (r *replica) start(t *testing.T, binary string) {
 	t.Helper()
-	r.restarts++
 	r.Process = process.Start(t, "weir", r.env, binary, "serve", "--config", r.config)
 	r.AwaitReady(t, func() error { return wantStatus(r.admin + "/readyz") })
 }
@@ -72,45 +67,58 @@ func (r *replica) rls() rlspb.RateLimitServiceClient { return rlspb.NewRateLimit
 // curious gives up before the tests' own time is over, so that a process which hangs is named.
 var curious = &http.Client{Timeout: process.Hang}
 
+// get reads what a URL answers with 200.
+func get(url string) ([]byte, error) {
+	answer, err := curious.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s, want 200", url, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
+
 // wantStatus complains unless a URL answers 200.
 func wantStatus(url string) error {
-	answer, err := curious.Get(url)
+	_, err := get(url)
+	return err
+}
+
+// getJSON decodes what a URL answers.
+func getJSON(url string, into any) error {
+	text, err := get(url)
 	if err != nil {
 		return err
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d, want 200", url, answer.StatusCode)
-	}
-	return nil
+	return json.Unmarshal(text, into)
 }
 
 // metrics is a scrape: values by name with labels, as written.
 type metrics map[string]float64
 
-// scrape reads /metrics.
-func (r *replica) scrape() (metrics, error) {
-	answer, err := curious.Get(r.admin + "/metrics")
+// scrape reads metrics as Prometheus does.
+func scrape(url string) (metrics, error) {
+	text, err := get(url)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
 	m := make(metrics)
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		at := strings.LastIndexByte(line, ' ')
 		if at < 0 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		value, err := strconv.ParseFloat(line[at+1:], 64)
-		if err != nil {
+		if m[line[:at]], err = strconv.ParseFloat(line[at+1:], 64); err != nil {
 			return nil, fmt.Errorf("reading the metric %q: %w", line, err)
 		}
-		m[line[:at]] = value
 	}
-	return m, lines.Err()
+	return m, nil
 }
+
+func (r *replica) scrape() (metrics, error) { return scrape(r.admin + "/metrics") }
 
 // sum adds all series of a metric whose labels hold a text.
 func (m metrics) sum(name, label string) (sum float64) {
@@ -135,14 +143,31 @@ func (r *replica) mustScrape(t *testing.T) metrics {
 // hits returns what the store has counted for a key, as weir counters shows it.
 func (r *replica) hits(plan, user string) (uint64, error) {
 	query := url.Values{"domain": {"shop"}, "descriptor": {fmt.Sprintf("plan=%s,user=%s", plan, user)}}
-	answer, err := curious.Get(r.admin + "/api/v1/counters?" + query.Encode())
-	if err != nil {
+	var shown struct{ Limits []struct{ Hits uint64 } }
+	if err := getJSON(r.admin+"/api/v1/counters?"+query.Encode(), &shown); err != nil {
 		return 0, err
 	}
-	defer answer.Body.Close()
-	var shown struct{ Limits []struct{ Hits uint64 } }
-	if err := json.NewDecoder(answer.Body).Decode(&shown); err != nil || len(shown.Limits) != 1 {
-		return 0, fmt.Errorf("the counters of %v: %s, %v, want one limit", query, answer.Status, err)
+	if len(shown.Limits) != 1 {
+		return 0, fmt.Errorf("the counters of %v have %d limits, want one", query, len(shown.Limits))
 	}
 	return shown.Limits[0].Hits, nil
+}
+
+// lifetimes returns how many hits the history has in all.
+func (r *replica) lifetimes() (sum uint64, err error) {
+	var shown struct {
+		Series []struct {
+			Outcome  string
+			Lifetime uint64
+		}
+	}
+	if err := getJSON(r.admin+"/api/v1/history?domain=shop&points=1", &shown); err != nil {
+		return 0, err
+	}
+	for _, series := range shown.Series {
+		if series.Outcome == "within" || series.Outcome == "over" || series.Outcome == "degraded" {
+			sum += series.Lifetime
+		}
+	}
+	return sum, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -23,14 +24,14 @@ type scene struct {
 	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
 	far      *redistest.Far
-	clock    string     // the file that shifts the first server's clock
-	urls     []string   // REDIS_URL of each replica; the last one holds for those beyond
-	settings []string   // of all replicas
-	own      [][]string // of each, where they differ
+	clock    string   // the file that shifts the first server's clock
+	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
+	settings []string // of all replicas
 
 	replicas []*replica
 	record   *record
 	load     *load
+	besides  int // hits that neither the load nor an Envoy has asked for
 	envoys   []*envoy
 	stalls   *stalls
 	atRest   []metrics // of each replica, before the load
@@ -126,10 +127,7 @@ func (s *scene) start() {
 	}
 	for i := range replicas {
 		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings, s.row.settings)
-		if s.own != nil {
-			settings = append(settings, s.own[i]...)
-		}
-		s.replicas = append(s.replicas, startReplicaOf(s.T, binary, rules(s.row.window, s.row.algorithm), settings...))
+		s.replicas = append(s.replicas, startReplica(s.T, binary, rules(s.row.window), settings...))
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
@@ -142,7 +140,7 @@ func (s *scene) start() {
 	}
 	for _, e := range s.envoys { // it connects when it is first asked
 		for n := range 2 * replicas {
-			e.send(fmt.Sprint(n))
+			e.send("allow", fmt.Sprint(n))
 		}
 	}
 	for _, r := range s.replicas {
@@ -151,27 +149,32 @@ func (s *scene) start() {
 	}
 }
 
-// awaitCounting waits until each replica has an answer from a store for some keys, on all servers.
+// awaitCounting waits until each replica has an answer from a store for some keys, on all servers, and knows of the
+// others, whose number is what policy local divides by.
 func (s *scene) awaitCounting() {
 	s.Helper()
 	for _, r := range s.replicas {
 		redistest.Eventually(s.T, "a replica counts", func() error {
 			for user := range 10 {
-				if err := r.look(countPlan, fmt.Sprint(user), s.row.budget); err != nil {
+				if err := r.look(fmt.Sprint(user), s.row.budget); err != nil {
 					return err
 				}
 			}
-			return nil
+			m, err := r.scrape()
+			if err == nil && m["weir_replicas"] != replicas {
+				err = fmt.Errorf("it knows of %v replicas, want %d", m["weir_replicas"], replicas)
+			}
+			return err
 		})
 	}
 }
 
 // look asks a replica without counting, and returns an error unless a store answered. Its budget is that of the calls
 // that follow: weir remembers for a while how long its callers wait.
-func (r *replica) look(plan, user string, budget time.Duration) error {
+func (r *replica) look(user string, budget time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
-	question := request("shop", plan, user)
+	question := request(countPlan("allow"), user)
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
 	answer, err := r.rls().ShouldRateLimit(ctx, question)
 	if err != nil {
@@ -189,8 +192,22 @@ func (s *scene) breaks() { s.broke = s.record.now() }
 // heals notes that the fault has ended now.
 func (s *scene) heals() { s.healed = s.record.now() }
 
-// hold lets the fault last as long as the row says.
-func (s *scene) hold() { time.Sleep(s.row.lasts()) }
+// hold lets the fault last as long as the row says, and until each replica has found out, where it is to.
+func (s *scene) hold() {
+	time.Sleep(s.row.lasts())
+	for i, r := range s.replicas {
+		if !s.row.bounds.breaks {
+			return
+		}
+		redistest.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
+			m, err := r.scrape()
+			if err == nil && m.sum("weir_redis_breaker_open", "") == 0 {
+				err = fmt.Errorf("weir_redis_breaker_open of replica %d is 0", i)
+			}
+			return err
+		})
+	}
+}
 
 // note adds a measurement to the row's line.
 func (s *scene) note(format string, args ...any) {
@@ -202,13 +219,23 @@ func (s *scene) errorf(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
-// recovered waits until the stores have decided for a while, at most ten times as long as the row promises.
+// recovered waits until the stores have decided for a while. It gives weir as many calls as come in ten times the
+// time that the row promises; those that the machine held up do not count.
 func (s *scene) recovered() {
-	quiet := form(700*time.Millisecond, 5*time.Second)
-	for giveUp := s.mark() + slack*s.row.bounds.recovery + quiet; ; time.Sleep(quiet / 5) {
+	quiet := form(500*time.Millisecond, 5*time.Second)
+	most := slack * int(s.row.bounds.recovery.Seconds()*float64(rate()))
+	for ; ; time.Sleep(quiet / 5) {
 		now := s.record.now()
-		if now > giveUp && now-s.mark() > quiet || now-lastTrouble(s.record.all(), s.mark(), s.stalls.late) > quiet {
+		last, inVain := s.stalls.lastTrouble(s.record.all(), s.mark())
+		switch {
+		case now-last > quiet:
+			s.note("back after %s of %v", brief(last-s.mark()), s.row.bounds.recovery)
 			return
+		case !s.row.bounds.healthy && inVain > most:
+			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)
+			return
+		case now-s.mark() > process.Hang:
+			s.Fatalf("starved: in %v the machine let weir answer only %d calls", process.Hang, inVain)
 		}
 	}
 }
@@ -219,14 +246,6 @@ func (s *scene) mark() time.Duration {
 		return s.healed
 	}
 	return s.broke
-}
-
-// askedThroughEnvoy returns how many requests were sent through Envoys.
-func (s *scene) askedThroughEnvoy() (n int) {
-	for _, e := range s.envoys {
-		n += e.asked()
-	}
-	return n
 }
 
 // must ends the row's test at an error of its own means.

@@ -3,15 +3,15 @@ package faults_test
 import "time"
 
 // rows is the table: the rows of the fault matrix, each with what is broken, for how long, and what may come of it.
-// Unless a row says otherwise: two replicas with policy allow, 2,000 calls a second (300 in the short form) with 20 ms
-// each, on 1,000 cold keys, 10 hot ones and 50 that count everything; sliding windows of a minute, which the short form
-// ends within; each key is admitted no more than its limit, and the stores decide about every key.
+// Unless a row says otherwise: two replicas, 300 calls a second (2,000 in the long form) with 20 ms each, on 1,000 cold
+// keys, 10 hot ones and 48 that count everything, a quarter of each for every failure policy; sliding windows of a
+// minute; each key is admitted no more than its limit, and the stores decide about every key.
 //
 // Where a row says that no server is away, a call has time for a machine that is slow.
 var rows = []row{
 	{
-		number: "1", fault: "a ring's node killed", on: ring,
-		short: 3 * time.Second, long: 20 * time.Second, throughEnvoy: true,
+		number: "1", fault: "a ring's node killed", quick: true, on: ring, throughEnvoy: true,
+		short: 2 * time.Second, long: 20 * time.Second,
 		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 2500 * time.Millisecond},
 	},
 	{
@@ -21,10 +21,10 @@ var rows = []row{
 	},
 	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
-		happens: killPrimary, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
+		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
 	},
 	{
-		number: "3b", fault: "a cluster's slots move", on: cluster, budget: patience,
+		number: "3b", fault: "a cluster's slots move", quick: true, on: cluster, budget: patience,
 		short: time.Second, long: 20 * time.Second,
 		happens: migrate, bounds: bounds{healthy: true},
 	},
@@ -38,127 +38,80 @@ var rows = []row{
 	},
 	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
-		short: 2500 * time.Millisecond,
-		long:  20 * time.Second, happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
+		short: 2500 * time.Millisecond, long: 20 * time.Second,
+		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
 	},
 	{
-		number: "6a", fault: "a black hole of packets", on: far,
-		short: 2 * time.Second, long: 30 * time.Second, throughEnvoy: true,
-		happens: blackHole, bounds: bounds{recovery: time.Second, breaks: true},
+		number: "6a", fault: "a black hole of packets", on: far, throughEnvoy: true,
+		short: 2 * time.Second, long: 30 * time.Second,
+		happens: blackHole, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
-		// The history has connections of its own, which are not what the bound is about.
-		number: "6b", fault: "a black hole behind open doors", on: proxied, settings: []string{"HISTORY=false"},
-		short: 2 * time.Second, long: 30 * time.Second, onlyHasty: true,
-		happens: blackHole, bounds: bounds{recovery: time.Second, breaks: true},
+		number: "7", fault: "Redis frozen and back", quick: true, on: single, throughEnvoy: true,
+		short: time.Second, long: 5 * time.Second,
+		happens: freeze, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
-		number: "7", fault: "Redis frozen and back", on: single,
-		short: 1500 * time.Millisecond, long: 5 * time.Second, throughEnvoy: true,
-		happens: freeze, bounds: bounds{recovery: time.Second, breaks: true},
-	},
-	{
-		number: "8a", fault: "Redis slow by 5 ms", on: proxied, short: time.Second, long: 10 * time.Second,
-		happens: slowBy(5 * time.Millisecond), bounds: bounds{exact: 0.995, recovery: time.Second},
-	},
-	{
-		number: "8b", fault: "Redis slow by 15 ms", on: proxied, short: time.Second, long: 10 * time.Second,
-		happens: slowBy(15 * time.Millisecond), bounds: bounds{exact: 0.97, recovery: time.Second},
-	},
-	{
-		number: "8c", fault: "Redis slow by 50 ms", on: proxied,
-		short: 1500 * time.Millisecond, long: 10 * time.Second, onlyHasty: true,
-		happens: slowBy(50 * time.Millisecond), bounds: bounds{recovery: time.Second, breaks: true},
+		number: "8c", fault: "Redis slow by 50 ms", on: proxied, onlyHasty: true,
+		short: 1500 * time.Millisecond, long: 10 * time.Second,
+		happens: slow, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
 		// Envoy's calls have their answers, so the server is asked: the others are answered in their time, without it.
-		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied,
+		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied, throughEnvoy: true,
 		short: 1500 * time.Millisecond, long: 10 * time.Second,
-		throughEnvoy: true, happens: slowBy(50 * time.Millisecond), bounds: bounds{recovery: time.Second},
+		happens: slow, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "8e", fault: "answers drip", on: proxied, short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: drip(5 * time.Millisecond), bounds: bounds{recovery: time.Second},
-	},
-	{
-		number: "9a", fault: "replies lost after execution", on: proxied,
-		short: 2 * time.Second, long: 20 * time.Second,
+		number: "9a", fault: "replies lost after execution", quick: true, on: proxied,
+		short: 1500 * time.Millisecond, long: 20 * time.Second,
 		happens: loseReplies, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "9b", fault: "connections reset", on: proxied,
-		short: 1500 * time.Millisecond, long: 20 * time.Second, throughEnvoy: true,
+		number: "9b", fault: "connections reset", on: proxied, throughEnvoy: true,
+		short: 1500 * time.Millisecond, long: 20 * time.Second,
 		happens: resets, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "10a", fault: "Redis killed and back empty", on: single,
-		short: time.Second, long: 5 * time.Second, throughEnvoy: true,
-		happens: restartEmpty, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
+		number: "10a", fault: "Redis killed and back empty", quick: true, on: single, throughEnvoy: true,
+		short: time.Second, long: 5 * time.Second,
+		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: time.Second},
 	},
 	{
 		number: "10b", fault: "FLUSHALL", on: single, budget: patience, short: time.Second, long: 10 * time.Second,
-		happens: once("flushall"), bounds: bounds{states: 2, forgets: true, healthy: true},
+		happens: flushAll, bounds: bounds{states: 2, forgets: true, healthy: true},
 	},
 	{
-		number: "10c", fault: "SCRIPT FLUSH, FUNCTION FLUSH", on: single, budget: patience,
+		number: "10c", fault: "SCRIPT FLUSH, FUNCTION FLUSH", quick: true, on: single, budget: patience,
 		short: time.Second, long: 10 * time.Second,
 		happens: forgetCode, bounds: bounds{healthy: true},
 	},
 	{
-		number: "11a", fault: "Redis down at the start", on: downAtFirst, beginsDown: true,
+		number: "11a", fault: "Redis down at the start", quick: true, on: downAtFirst, beginsDown: true,
 		short: time.Second, long: 10 * time.Second,
-		happens: appear, bounds: bounds{recovery: time.Second},
+		happens: appear, bounds: bounds{gone: true, recovery: time.Second},
 	},
 	{
 		number: "11b", fault: "Redis loading", on: debugged, short: 2 * time.Second, long: 10 * time.Second,
 		happens: loading, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
 	},
 	{
-		number: "12a", fault: "Redis full", on: single,
-		short: 1500 * time.Millisecond, long: 10 * time.Second, throughEnvoy: true,
-		happens: fill, bounds: bounds{recovery: time.Second},
+		number: "12a", fault: "Redis full", quick: true, on: single, throughEnvoy: true,
+		short: time.Second, long: 10 * time.Second,
+		happens: fill, bounds: bounds{gone: true, recovery: time.Second},
 	},
 	{
-		// No bound: a key may be forgotten as often as it comes. What was admitted is measured.
-		number: "12b", fault: "Redis evicts", on: single, short: 1500 * time.Millisecond, long: 20 * time.Second,
-		happens: evict, bounds: bounds{states: 1000, forgets: true, recovery: time.Second},
-	},
-	{number: "13", fault: "memory full of other keys", alone: floodMemory},
-	{number: "14", fault: "unknown domains and overrides", alone: floodNames},
-	{number: "15", fault: "one hot key", alone: hotKey},
-	{number: "16", fault: "a herd at a window's edge", alone: herd},
-	{
-		number: "17a", fault: "Redis's clock steps by an hour", on: clockwork, window: 2 * time.Second, budget: patience,
-		short: 2500 * time.Millisecond, long: 10 * time.Second,
+		// With this seed the judge once took a denial that a replica remembered for one that Redis gave.
+		number: "17a", fault: "Redis's clock steps by an hour", quick: true, on: clockwork, seed: 1795413887452572181,
+		window: 2 * time.Second, budget: patience, short: 2500 * time.Millisecond, long: 10 * time.Second,
 		happens: stepClock, bounds: bounds{states: 2, stepsBack: true, healthy: true},
 	},
 	{
-		number: "17b", fault: "replicas' clocks 4 s apart", on: skewed, window: 2 * time.Second, budget: patience,
-		short: 3 * time.Second, long: 10 * time.Second, starts: buildSkewed, happens: elapse, bounds: bounds{healthy: true},
-	},
-	{
-		number: "20", fault: "SIGTERM, clients leave late", on: single, budget: patience,
+		number: "20", fault: "SIGTERM, clients leave late", quick: true, on: single, budget: patience,
 		happens: drainOne, bounds: bounds{healthy: true, restarts: true, heard: true},
 	},
 	{
-		number: "21", fault: "the release before, then this, then back", on: single, budget: patience,
+		number: "21", fault: "the release before, then this, then back", onlyLong: true, on: single, budget: patience,
 		starts: buildBefore, happens: rollOver, bounds: bounds{healthy: true, restarts: true, heard: true},
-	},
-	{number: "22", fault: "downsamplers and weirs killed", alone: killDownsamplers},
-
-	{
-		number: "P1", fault: "policy deny, Redis killed", on: single, settings: []string{"ON_BACKEND_FAILURE=deny"},
-		short: time.Second, long: 5 * time.Second, happens: restartEmpty,
-		bounds: bounds{states: 2, forgets: true, recovery: time.Second, policy: "deny"},
-	},
-	{
-		number: "P2", fault: "policy local, Redis killed", on: single, settings: []string{"ON_BACKEND_FAILURE=local"},
-		short: 2 * time.Second, long: 10 * time.Second, happens: restartOnceCounted,
-		bounds: bounds{states: 2, local: true, forgets: true, recovery: time.Second, policy: "local"},
-	},
-	{
-		number: "P3", fault: "policy error, Redis killed", on: single, settings: []string{"ON_BACKEND_FAILURE=error"},
-		short: time.Second, long: 5 * time.Second, throughEnvoy: true, happens: restartEmpty,
-		bounds: bounds{states: 2, forgets: true, errors: true, recovery: time.Second, policy: "error"},
 	},
 }

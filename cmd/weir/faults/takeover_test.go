@@ -12,10 +12,14 @@ import (
 
 // What rows break where another server takes over.
 
-// kill ends a server for good.
+// kill ends a server for good: of a cluster the primary of a third of the slots.
 func kill(s *scene) {
-	s.elsewhere = s.keysBeside(s.servers[0])
-	s.servers[0].Kill()
+	victim := s.servers[0]
+	if s.cluster != nil {
+		victim = s.cluster.Primaries(s.T)[0]
+	}
+	s.elsewhere = s.keysBeside(victim)
+	victim.Kill()
 	s.breaks()
 	s.hold()
 }
@@ -35,15 +39,6 @@ func rejoin(s *scene) {
 		return err
 	})
 	s.note("keys are back after %s of 2.5s", brief(took))
-	s.hold()
-}
-
-// killPrimary ends the primary of a third of the slots.
-func killPrimary(s *scene) {
-	primary := s.cluster.Primaries(s.T)[0]
-	s.elsewhere = s.keysBeside(primary)
-	primary.Kill()
-	s.breaks()
 	s.hold()
 }
 
