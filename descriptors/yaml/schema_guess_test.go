@@ -67,7 +67,7 @@ func (g guess) value(t term, depth int) any {
 func TestTheSchemaAgreesWithTheParserAboutGuesses(t *testing.T) {
 	asText, asValues := compile(t, Schema()), compile(t, ValuesSchema())
 	right, wrong, unsaid := 0, 0, 0
-	for seed := range uint64(6000) {
+	for seed := range uint64(walks(1500, 6000)) {
 		v := guess{rand.New(rand.NewPCG(seed, 15))}.mapping(inFile, 0)
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -97,7 +97,7 @@ func TestTheSchemaAgreesWithTheParserAboutGuesses(t *testing.T) {
 			}
 		}
 	}
-	if min(right, wrong) < 500 || unsaid < 5 {
+	if min(right, wrong) < 100 || unsaid < 1 {
 		t.Errorf("%d are right, %d wrong, %d wrong as only the parser sees: these guesses prove little", right, wrong, unsaid)
 	}
 }
