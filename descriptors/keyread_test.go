@@ -8,6 +8,14 @@ import (
 	"testing"
 )
 
+// rounds is how many random descriptors a test tries: fewer in the form of make test.
+func rounds() int {
+	if testing.Short() {
+		return 4000
+	}
+	return 20_000
+}
+
 var longText = strings.Repeat("long", 40)
 
 // readable is a configuration with rules of each kind: values, keys alone, patterns, shared ones, long texts.
@@ -60,7 +68,7 @@ func TestAKeyTellsWhatItCounts(t *testing.T) {
 	for _, keys := range []Keys{{}, {Prefix: "p"}, {Prefix: longText}} {
 		c := readable(t, keys)
 		hashes, untold := 0, 0
-		for range 20_000 {
+		for range rounds() {
 			domain, d := []string{"shop", "unknown", longText}[random.IntN(3)], randomDescriptor(random)
 			m := c.Match(domain, d)
 			read, err := c.ReadKey(m.AppendKey(nil, domain, d))
@@ -159,7 +167,7 @@ func TestKeysOfRatelimitAreReadByTheRules(t *testing.T) {
 func TestTheRuleOfAKeyOfRatelimitCountsUnderIt(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := readable(t, Keys{Format: KeysOfRatelimit})
-	for range 20_000 {
+	for range rounds() {
 		domain, d := []string{"shop", "shop_b"}[random.IntN(2)], randomDescriptor(random)
 		m := c.Match(domain, d)
 		key := m.AppendKey(nil, domain, d)
@@ -227,7 +235,7 @@ func TestAKeyFilterLeavesOutOnlyKeysOfOthers(t *testing.T) {
 		for _, name := range names {
 			filters[name] = c.KeyFilter(name)
 		}
-		for range 20_000 {
+		for range rounds() {
 			domain, d := names[random.IntN(len(names))], randomDescriptor(random)
 			key := c.Match(domain, d).AppendKey(nil, domain, d)
 			read, err := c.ReadKey(key)
@@ -242,8 +250,8 @@ func TestAKeyFilterLeavesOutOnlyKeysOfOthers(t *testing.T) {
 				}
 			}
 		}
-		if leftOut < 20_000 {
-			t.Errorf("keys %+v: of 100,000 pairs of a key and a domain the filters leave out %d; they spare nothing", keys, leftOut)
+		if leftOut < rounds() {
+			t.Errorf("keys %+v: of %d pairs of a key and a domain the filters leave out %d; they spare nothing", keys, 5*rounds(), leftOut)
 		}
 	}
 }
