@@ -15,9 +15,9 @@ import (
 func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DATA_DIR", dir)
-	const days, until = 20, "2026-11-21T12:00:00Z"
-	got, err := runHistory(t, "demo", "--days", "20", "--until", until)
-	if err != nil || !strings.Contains(got, "Made up 20 days") || !strings.Contains(got, "weir history top --from -7d") {
+	const days, until = 4, "2026-11-21T12:00:00Z"
+	got, err := runHistory(t, "demo", "--days", "4", "--until", until)
+	if err != nil || !strings.Contains(got, "Made up 4 days") || !strings.Contains(got, "weir history top --from -7d") {
 		t.Fatalf("weir history demo prints %q, %v", got, err)
 	}
 	sums, hits := make(map[history.ID]uint64), uint64(0)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -169,49 +170,30 @@ func TestDownsampleSaysWhatToDoWhenItCannot(t *testing.T) {
 	}
 }
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func TestServeDownsamplesAndLogsOnlyWhatMatters(t *testing.T) {
-	store, log := dueHistory(t), &lines{}
-	ctx, end := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		KeepDownsampled(ctx, store, time.Millisecond, slog.New(slog.NewTextHandler(log, nil)))
-	})
-	awaitLog := func(want string) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), want); {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q is not in the log:\n%s", want, log)
-			}
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		store, log := dueHistory(t), &bytes.Buffer{}
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			KeepDownsampled(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil)))
+		})
+		pass := func() {
+			time.Sleep(4 * time.Minute) // two runs at least
+			synctest.Wait()
 		}
-	}
-	awaitLog("downsampled the history")
-	time.Sleep(20 * time.Millisecond)
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines in the log for one run that moved something:\n%s", n, log)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	awaitLog("downsampling the history failed; the next run tries again")
-	end()
-	running.Wait()
+		pass()
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "downsampled the history") {
+			t.Errorf("the log of one run that moved something, and others that did not, is\n%s", got)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		pass()
+		if got := log.String(); !strings.Contains(got, "downsampling the history failed; the next run tries again") {
+			t.Errorf("without a history the log is\n%s", got)
+		}
+		end()
+		running.Wait()
+	})
 }

@@ -29,7 +29,7 @@ func sortedLines(text string) string {
 }
 
 func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
-	source := historyPort(t, someHistory(t, t.TempDir()))
+	source := someHistory(t)
 	written, err := runHistory(t, "export", "--admin", source)
 	if err != nil || !strings.HasPrefix(written, "domain,path,outcome,value,start,width,sum,peak\n") {
 		t.Fatalf("weir history export prints %.300q, %v", written, err)
@@ -81,7 +81,7 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 }
 
 func TestAnExportHasTheRangeAskedFor(t *testing.T) {
-	port := historyPort(t, someHistory(t, t.TempDir()))
+	port := someHistory(t)
 	export := func(args ...string) string {
 		t.Helper()
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
@@ -140,7 +140,7 @@ func cutter(t *testing.T, address string, bytesLeft int64) string {
 }
 
 func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
-	port := historyPort(t, someHistory(t, t.TempDir()))
+	port := someHistory(t)
 	for _, format := range []string{"csv", "json", "openmetrics"} {
 		got, err := runHistory(t, "export", "--format", format, "--admin", cutter(t, port, 30_000))
 		if err == nil || codeOf(err) != 2 || !strings.Contains(err.Error(), "the export is not whole") || got == "" {
@@ -236,7 +236,7 @@ func TestAPathAsItIsShownIsImportedAsItIsStored(t *testing.T) {
 }
 
 func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
-	host, port, err := net.SplitHostPort(historyPort(t, someHistory(t, t.TempDir())))
+	host, port, err := net.SplitHostPort(someHistory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
