@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/cmd/weir/settings"
@@ -276,11 +276,7 @@ func TestHistoryPrintsWhatThePortAnswers(t *testing.T) {
 
 func TestHistoryErrorsAreSentences(t *testing.T) {
 	port, empty := someHistory(t), historyPort(t, openHistory(t, t.TempDir()))
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
+	gone := process.Addr(t) // where nobody listens
 	for _, c := range []struct {
 		promise string
 		args    []string
@@ -298,7 +294,7 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		{"half a minute", []string{"show", "--step", "30", "--admin", port}, "is not in whole minutes"},
 		{"a day before there were computers", []string{"show", "--from", "1960-01-01", "--admin", port}, "is before 1970"},
 		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet"},
-		{"nobody listens", []string{"top", "--admin", gone.Addr().String()}, gone.Addr().String() + ": connect: connection refused"},
+		{"nobody listens", []string{"top", "--admin", gone}, gone + ": connect: connection refused"},
 		{"an address without a port", []string{"top", "--admin", "localhost"}, `--admin "localhost" is not HOST:PORT`},
 		{"no time", []string{"top", "--timeout", "0s", "--admin", port}, "--timeout"},
 		{"a time in words", []string{"show", "--from", "yesterday", "--admin", port},
