@@ -60,20 +60,3 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 		t.Errorf("a history that holds something is filled: %v", err)
 	}
 }
-
-func TestADemoThatCannotBeIsRefused(t *testing.T) {
-	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--days", "0"}, "--days must be 1 to 3650, not 0"},
-		{[]string{"--days", "99999"}, "--days must be 1 to 3650"},
-		{[]string{"--until", "2999-01-01"}, "is in the future"},
-		{[]string{"--until", "soon"}, "is not a time"},
-	} {
-		if _, err := runHistory(t, append([]string{"demo"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("weir history demo %s ends with %v, want %q", strings.Join(c.args, " "), err, c.want)
-		}
-	}
-}

@@ -13,8 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
-	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 // dueHistory holds hits that are due for each tier, none of which has been moved, as time.Now has it.
@@ -130,43 +128,6 @@ func TestDownsampleStopsBetweenSteps(t *testing.T) {
 	}
 	if after := tiersOf(t, store); after[history.Minutes] > 3*2 {
 		t.Errorf("points by tier are %v after the next run: it must go on where the last one stopped", after)
-	}
-}
-
-func TestProgressIsShownWhereSomebodyLooks(t *testing.T) {
-	var out, logged bytes.Buffer
-	p := &rollProgress{out: &out, terminal: true, log: slog.New(slog.NewTextHandler(&logged, nil))}
-	p.show(history.Rolled{Partitions: 12, Chunks: [history.Tiers]uint64{1000, 1}, Points: [history.Tiers]uint64{60000, 9}})
-	p.end()
-	if want := "\r\x1b[?7l12 of 256 partitions, 1,001 chunks, 60,009 points\x1b[K\x1b[?7h\r\x1b[K"; out.String() != want || logged.Len() > 0 {
-		t.Errorf("on a terminal: %q and in the log %q, want %q and nothing", &out, &logged, want)
-	}
-	out.Reset()
-	p = &rollProgress{out: &out, log: p.log}
-	for range 3 {
-		p.show(history.Rolled{Partitions: 12})
-	}
-	p.end()
-	if lines := strings.Count(logged.String(), "\n"); lines != 1 || out.Len() > 0 {
-		t.Errorf("elsewhere: %q and %d lines in the log, want nothing and one a minute", &out, lines)
-	}
-}
-
-func TestDownsampleSaysWhatToDoWhenItCannot(t *testing.T) {
-	for _, name := range []string{"REDIS_URL", "REDIS_URL_FILE", "BACKEND_TYPE"} {
-		t.Setenv(name, "")
-	}
-	for _, c := range []struct {
-		promise string
-		cmd     Downsample
-		want    string
-	}{
-		{"without --once", Downsample{}, "give --once and run it regularly, from a CronJob; or let weir serve do it"},
-		{"without a Redis", Downsample{Once: true}, "a history outside Redis belongs to its weir serve, which downsamples it by itself"},
-	} {
-		if err := c.cmd.Run(t.Context(), terminal.Output{}, settings.Program("weir")); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
-			t.Errorf("%s: got %v, want an error with %q and exit code 2", c.promise, err, c.want)
-		}
 	}
 }
 

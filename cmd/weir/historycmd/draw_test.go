@@ -58,13 +58,6 @@ func TestPeaksThatWouldFlattenTheMeansAreToldInstead(t *testing.T) {
 	}
 }
 
-func TestMinutesHaveNoMarks(t *testing.T) {
-	picture, legend := pictureOf(0, 120, []curves.PointAnswer{{Start: 0, Width: 60, Sum: 7, Peak: 7}, {Start: 60, Width: 60, Sum: 3, Peak: 3}})
-	if strings.ContainsAny(picture, "·↑") || legend != "" {
-		t.Errorf("got%slegend %q: the largest minute of a minute is the minute", picture, legend)
-	}
-}
-
 // However peaks and means lie, every peak that is above its mean by a row is marked, and no line is longer than the axis.
 func TestEveryPeakIsMarkedOrReached(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

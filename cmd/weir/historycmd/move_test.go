@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -185,27 +184,6 @@ func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	}
 	if _, err := runHistoryFrom(t, strings.NewReader(header+good), "import", "-"); err == nil || !strings.Contains(err.Error(), "is in use by another weir: stop it for this") {
 		t.Errorf("an import into a file that is in use ends with %v", err)
-	}
-}
-
-func TestPartsOfHitsAreNoHitsOfTheirOwn(t *testing.T) {
-	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
-	const header = "domain,path,outcome,start,width,sum\n"
-	text := header
-	for i, outcome := range []string{"within", "over", "degraded", "near", "shadow"} {
-		text += fmt.Sprintf("shop,user,%s,1795219200,3600,%d\n", outcome, i+1)
-	}
-	got, err := runHistoryFrom(t, strings.NewReader(text), "import", "-")
-	if err != nil || !strings.Contains(got, "Read 5 rows with 6 hits into") || !strings.Contains(got, "\n9 near and shadow hits are parts of these") {
-		t.Errorf("6 hits, with 9 parts of them, are read as %q, %v", got, err)
-	}
-	got, err = runHistoryFrom(t, strings.NewReader(text), "import", "-")
-	if err != nil || !strings.Contains(got, "nothing has changed") {
-		t.Errorf("a second run prints %q, %v", got, err)
-	}
-	got, err = runHistoryFrom(t, strings.NewReader(header+"shop,user,near,1795219200,3600,4\n"), "import", "-")
-	if err != nil || !strings.Contains(got, "Read 1 rows with 0 hits into") || strings.Contains(got, "nothing has changed") {
-		t.Errorf("near hits alone are read as %q, %v", got, err)
 	}
 }
 
