@@ -164,29 +164,6 @@ func TestKeysOfRatelimitAreReadByTheRules(t *testing.T) {
 	}
 }
 
-func TestTheRuleOfAKeyOfRatelimitCountsUnderIt(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	c := readable(t, Keys{Format: KeysOfRatelimit})
-	for range rounds() {
-		domain, d := []string{"shop", "shop_b"}[random.IntN(2)], randomDescriptor(random)
-		m := c.Match(domain, d)
-		key := m.AppendKey(nil, domain, d)
-		read, err := c.ReadKey(key)
-		if err != nil {
-			continue // it says that it cannot
-		}
-		if _, plain := PlainStem(key); !plain {
-			if read.Rule != m.Rule {
-				t.Fatalf("weir's key of %.200q is read as %+v; want rule %+v", d, read, m.Rule)
-			}
-			continue
-		}
-		if read.Rule == nil || !bytes.Equal(c.Match(read.Domain, read.Descriptor).AppendKey(nil, read.Domain, read.Descriptor), key) {
-			t.Fatalf("the key %.200q of %.200q is read as %+v; want a descriptor with this key", key, d, read)
-		}
-	}
-}
-
 // Whoever reaches a Redis can put any key there.
 func FuzzReadKey(f *testing.F) {
 	f.Add([]byte("4:shop4:user3:ann"), "")
@@ -211,18 +188,6 @@ func FuzzReadKey(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkReadKey(b *testing.B) {
-	c := readable(b, Keys{})
-	d := Descriptor{{"user", "ann"}, {"path", "/pay"}}
-	key := c.Match("shop", d).AppendKey(nil, "shop", d)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.ReadKey(key); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // The oracle is what is read: a key that the filter leaves out is none of the domain's, nor one that does not tell.

@@ -93,7 +93,7 @@ func schemaFiles(t *testing.T) (all []File) {
 
 // An editor must not underline what weir takes, and should underline what weir refuses.
 func TestTheSchemaAgreesWithTheParser(t *testing.T) {
-	schema, used := compile(t, Schema()), make(map[string]bool)
+	schema, values, used := compile(t, Schema()), compile(t, ValuesSchema()), make(map[string]bool)
 	for _, f := range schemaFiles(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			_, problems := Parse([]File{f}, Options{})
@@ -110,6 +110,9 @@ func TestTheSchemaAgreesWithTheParser(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused := schema.Validate(read)
+			if asValues := values.Validate(read); refused == nil && asValues != nil && problems.Err() == nil && !strings.Contains(string(f.Data), ": yes") {
+				t.Errorf("the schema of a chart's values refuses what weir and the other schema take:\n%v", asValues)
+			}
 			switch {
 			case refused != nil && problems.Err() == nil && stricter[f.Name] == "":
 				t.Errorf("the schema refuses what weir takes:\n%v\n%s", refused, f.Data)
