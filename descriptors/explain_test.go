@@ -49,31 +49,6 @@ domain shop (shop.yaml:1)
 No rule applies: below user=bot-* (shop.yaml:14) nothing fits host=a. user (shop.yaml:3) was passed over before, ` +
 			`and matching does not go back.
 `},
-		{"nothing below", "shop", descriptors.Descriptor{{"user", "monitor"}, {"path", "/"}}, `
-domain shop (shop.yaml:1)
-  user=monitor
-    →  user=monitor  shop.yaml:12  exact
-    ·  user          shop.yaml:3   fits too, but the exact value goes first
-    ·  user=bot-*    shop.yaml:14  the value does not fit the pattern
-    ·  route         shop.yaml:18  another key
-  path=/
-    ·  nothing is configured here
-No rule applies: user=monitor (shop.yaml:12) has no descriptors below it, so nothing can fit path=/. ` +
-			`user (shop.yaml:3) was passed over before, and matching does not go back.
-`},
-		{"limit of an inner level", "shop", descriptors.Descriptor{{"user", "ann"}, {"Path", "/pay"}}, `
-domain shop (shop.yaml:1)
-  user=ann
-    →  user          shop.yaml:3   any value
-    ·  user=monitor  shop.yaml:12  another value
-    ·  user=bot-*    shop.yaml:14  the value does not fit the pattern
-    ·  route         shop.yaml:18  another key
-  Path=/pay
-    ·  path=/pay       shop.yaml:6  another key: upper and lower case differ
-    ·  path=/static/*  shop.yaml:9  another key: upper and lower case differ
-No rule applies: below user (shop.yaml:3) nothing fits Path=/pay. ` +
-			`Its own limit applies only to descriptors that end there.
-`},
 		{"unknown domain", "shpo", descriptors.Descriptor{{"user", "ann"}}, `
 No file configures domain shpo. Did you mean shop?
 `},

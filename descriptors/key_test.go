@@ -12,13 +12,7 @@ import (
 
 func TestTheKeyOfTheWorkedExample(t *testing.T) {
 	d := Descriptor{{"user", "ann"}, {"path", "/pay"}}
-	if got, want := string(Match{}.AppendKey(nil, "shop", d)), "4:shop4:user3:ann4:path4:/pay"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestAppendKeyAppends(t *testing.T) {
-	if got, want := string(Match{}.AppendKey([]byte("weir:"), "d", Descriptor{{"k", ""}})), "weir:1:d1:k0:"; got != want {
+	if got, want := string(Match{}.AppendKey([]byte("in front "), "shop", d)), "in front 4:shop4:user3:ann4:path4:/pay"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -93,30 +87,12 @@ var awkward = []string{
 	"#" + strings.Repeat("A", 43), strings.Repeat("9:", 60), strings.Repeat("x", 100<<10),
 }
 
-func TestNoTwoAwkwardDescriptorsShareAKey(t *testing.T) {
-	seen := make(map[string]string)
-	note := func(domain string, d Descriptor) {
-		key := string(Match{}.AppendKey(nil, domain, d))
-		name := fmt.Sprintf("%q %q", domain, d)
-		if other, ok := seen[key]; ok && other != name {
-			t.Fatalf("%.200s and %.200s share the key %.200q", name, other, key)
-		}
-		seen[key] = name
-	}
-	short := awkward[:len(awkward)-1]
-	for _, a := range short {
-		note(a, nil)
-		for _, b := range short {
-			for _, c := range short {
-				note(a, Descriptor{{b, c}})
-			}
-		}
-	}
-	for _, v := range awkward {
-		for _, w := range short {
-			note("d", Descriptor{{"k", v}, {w, "l"}})
-			note("d", Descriptor{{"k", "l"}, {v, w}})
-			checkKey(t, v, Descriptor{{w, v}, {v, w}})
+func TestAwkwardDescriptorsReadBackFromTheirKeys(t *testing.T) {
+	for _, a := range awkward {
+		for _, b := range awkward[:len(awkward)-1] {
+			checkKey(t, a, nil)
+			checkKey(t, a, Descriptor{{b, a}, {a, b}})
+			checkKey(t, "d", Descriptor{{"k", a}, {b, "l"}})
 		}
 	}
 }

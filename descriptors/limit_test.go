@@ -66,24 +66,12 @@ func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 	}
 }
 
-func TestLevelsAreNamedAsPeopleWriteThem(t *testing.T) {
-	l := limit(t, 1, Minute, 1, SlidingWindow, 50*time.Millisecond)
-	if got, want := strings.Join(l.LevelNames(), " "), "50ms 1s 1m"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestAFixedWindowIsOneLevelWithoutPrecision(t *testing.T) {
-	l := limit(t, 5, Hour, 3, FixedWindow, 0)
-	if got := l.Levels(); l.Precision != 0 || len(got) != 1 || got[0] != 3*time.Hour {
-		t.Errorf("got precision %v and levels %v, want 0 and the window alone", l.Precision, got)
-	}
-}
-
-func TestALogIsExactAndHasNoPrecision(t *testing.T) {
-	l := limit(t, 5, Hour, 3, SlidingLog, 0)
-	if got := l.LevelNames(); l.Precision != 0 || len(got) != 1 || got[0] != "1µs" {
-		t.Errorf("got precision %v and levels %v, want 0 and microseconds alone", l.Precision, got)
+func TestOtherAlgorithmsHaveNoPrecision(t *testing.T) {
+	for algorithm, want := range map[Algorithm]string{FixedWindow: "3h", SlidingLog: "1µs", TokenBucket: ""} {
+		l := limit(t, 5, Hour, 3, algorithm, 0)
+		if got := strings.Join(l.LevelNames(), " "); l.Precision != 0 || got != want {
+			t.Errorf("%v has the precision %v and levels %s, want 0 and %s", algorithm, l.Precision, got, want)
+		}
 	}
 }
 
@@ -115,26 +103,6 @@ func TestATokenBucketHasABurstAndNoLevels(t *testing.T) {
 	}
 	if _, err := NewLimit(MaxBurst+1, Hour, 1, TokenBucket, 0); err == nil || !strings.Contains(err.Error(), "at most 4503599627370496") {
 		t.Errorf("a bucket of more than a script counts exactly: %v", err)
-	}
-}
-
-func TestALogIsAmongLogs(t *testing.T) {
-	log, other := limit(t, 1, Minute, 1, SlidingLog, 0), limit(t, 1, Hour, 1, SlidingLog, 0)
-	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
-	for _, test := range []struct {
-		limits []Limit
-		want   bool
-	}{
-		{nil, false},
-		{[]Limit{log}, false},
-		{[]Limit{log, other}, false},
-		{[]Limit{sliding, fixed}, false},
-		{[]Limit{log, sliding}, true},
-		{[]Limit{sliding, fixed, log}, true},
-	} {
-		if got := Mixed(test.limits); got != test.want {
-			t.Errorf("%v: mixed is %v, want %v", test.limits, got, test.want)
-		}
 	}
 }
 
@@ -218,31 +186,6 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 	} {
 		if base.SameState(&other) {
 			t.Errorf("%+v must not share a state with %+v", other, base)
-		}
-	}
-}
-
-func TestLimitsReadAsInFiles(t *testing.T) {
-	for want, l := range map[string]Limit{
-		"10/minute":   limit(t, 10, Minute, 1, FixedWindow, 0),
-		"10/5minute":  limit(t, 10, Minute, 5, FixedWindow, 0),
-		"0/week":      limit(t, 0, Week, 1, SlidingWindow, 0),
-		"7/unit(200)": {Requests: 7, Unit: 200},
-	} {
-		if l.String() != want {
-			t.Errorf("got %s, want %s", l, want)
-		}
-	}
-}
-
-func TestDurationsInMessagesAreBrief(t *testing.T) {
-	for want, d := range map[string]time.Duration{
-		"0s": 0, "50ms": 50 * time.Millisecond, "10s": 10 * time.Second, "1m": time.Minute, "1m30s": 90 * time.Second,
-		"10m": 10 * time.Minute, "1h": time.Hour, "20h": 20 * time.Hour, "1h5m": 65 * time.Minute, "1d": day, "60d": 60 * day,
-		"-1s": -time.Second,
-	} {
-		if got := brief(d); got != want {
-			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
 }

@@ -22,14 +22,6 @@ func TestDifferentValuesNeverShareAText(t *testing.T) {
 	}
 }
 
-func TestValuesReadBack(t *testing.T) {
-	r := Rule{Values: []int{0, 2}}
-	d := Descriptor{{"user", "50%,2"}, {"left", "out"}, {"path", "/a=b"}}
-	if got, want := ReadablePath(string(r.AppendValue(nil, d))), "user=50%,2,path=/a=b"; got != want {
-		t.Errorf("people are shown %q; want %q", got, want)
-	}
-}
-
 func TestAPathIsKnownInBothItsForms(t *testing.T) {
 	path := PathSegment("user", "") + "/" + PathSegment("path", "/a=b%")
 	for asked, want := range map[string]bool{

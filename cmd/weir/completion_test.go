@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,106 +70,63 @@ func completionScript(t *testing.T, shell string) string {
 	return name
 }
 
-// shellOnPath returns a shell. Where it is not installed, bash excepted, it returns "" and says that its script was not run.
-func shellOnPath(t *testing.T, shell string) string {
-	t.Helper()
-	path, err := exec.LookPath(shell)
-	if err != nil && shell == "bash" {
-		t.Fatal("bash is not installed, and its completion is always tested")
-	}
-	if err != nil {
-		t.Logf("NOT RUN: the completion for %s, as there is no %[1]s on PATH: apt-get install %[1]s", shell)
-	}
-	return path
-}
-
-// completed runs a shell's own command in the directory of files, and returns the lines that it prints.
-func completed(t *testing.T, dir, shell string, args ...string) []string {
-	t.Helper()
-	var stderr bytes.Buffer
-	command := exec.Command(shell, args...)
-	command.Dir, command.Stderr = dir, &stderr
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TERM=dumb"}
-	out, err := command.Output()
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("%s %q: %v: %s%s", shell, args, err, out, &stderr)
-	}
-	var all []string
-	for line := range strings.Lines(string(out)) {
-		all = append(all, strings.TrimSuffix(line, "\n"))
-	}
-	return all
-}
-
-// offers checks what is offered for each line.
-func offers(t *testing.T, offered func(t *testing.T, line string) []string) {
-	for _, c := range completions {
-		t.Run(c.line, func(t *testing.T) {
-			got := offered(t, c.line)
-			for i := range got {
-				got[i] = strings.TrimSuffix(got[i], "/")
-			}
-			for _, want := range strings.Fields(strings.ReplaceAll(c.want, "two words", "two_words")) {
-				if want = strings.TrimSuffix(strings.ReplaceAll(want, "two_words", "two words"), "/"); !slices.Contains(got, want) {
-					t.Errorf("%q offers %q, want %s among it", c.line, got, want)
-				}
-			}
-			for _, but := range strings.Fields(c.but) {
-				if slices.Contains(got, but) {
-					t.Errorf("%q offers %q: %s makes no sense there", c.line, got, but)
-				}
-			}
-			if c.want == "" && len(got) > 0 {
-				t.Errorf("%q offers %q, want nothing", c.line, got)
-			}
-		})
-	}
-}
-
-func TestBashCompletes(t *testing.T) {
-	bash, script, dir := shellOnPath(t, "bash"), completionScript(t, "bash"), completionFiles(t)
-	offers(t, func(t *testing.T, line string) []string {
+// completers say how each shell is asked what the last of some words can become.
+var completers = map[string]func(script, line string) []string{
+	"bash": func(script, line string) []string {
 		words := strings.Split(strings.Replace(line, "=", " = ", 1), " ") // as bash parts them
-		args := append([]string{"--norc", "-c", `source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; ` +
+		return append([]string{"--norc", "-c", `source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; ` +
 			`((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}"; complete -p weir >/dev/null`, "bash", script}, words...)
-		return completed(t, dir, bash, args...)
-	})
-}
-
-// zsh completes only where somebody types. Its own functions, which draw the choices, are replaced by some that print them.
-func TestZshCompletes(t *testing.T) {
-	zsh, script, dir := shellOnPath(t, "zsh"), completionScript(t, "zsh"), completionFiles(t)
-	if zsh == "" {
-		return
-	}
-	const stubs = `
+	},
+	// zsh completes only where somebody types. Its own functions, which draw the choices, are replaced by some that print them.
+	"zsh": func(script, line string) []string {
+		return append([]string{"-f", "-c", `
 compdef() { : }
 compset() { words[CURRENT]=${words[CURRENT]#*=} }
 offer() { local w; for w in "$@"; do [[ $w == ${words[CURRENT]}* ]] && print -r -- $w; done; true }
 compadd() { shift; offer "$@" }
 _describe() { local w; for w in ${(P)2}; do offer ${w%%:*}; done; true }
 _files() { if [[ $1 == -/ ]]; then offer *(/N); else offer *(N); fi }
-source "$1"; shift; words=("$@"); CURRENT=$#; _weir`
-	offers(t, func(t *testing.T, line string) []string {
-		return completed(t, dir, zsh, append([]string{"-f", "-c", stubs, "zsh", script}, strings.Split(line, " ")...)...)
-	})
+source "$1"; shift; words=("$@"); CURRENT=$#; _weir`, "zsh", script}, strings.Split(line, " ")...)
+	},
+	"fish": func(script, line string) []string {
+		return []string{"--no-config", "-c", `source $argv[1]; complete -C $argv[2] | string replace -r '\t.*' '' | string replace -r '^--[a-z]+=' ''`,
+			script, line}
+	},
 }
 
-func TestFishCompletes(t *testing.T) {
-	fish, script, dir := shellOnPath(t, "fish"), completionScript(t, "fish"), completionFiles(t)
-	if fish == "" {
-		return
-	}
-	offers(t, func(t *testing.T, line string) []string {
-		all := completed(t, dir, fish, "--no-config", "-c", `source $argv[1]; complete -C $argv[2]`, script, line)
-		for i := range all {
-			all[i], _, _ = strings.Cut(all[i], "\t")
-			if _, value, is := strings.Cut(all[i], "="); is && strings.Contains(line, "=") {
-				all[i] = value // fish completes --flag=value as one word
-			}
+// The shells are those of this machine; bash is one of them.
+func TestShellsComplete(t *testing.T) {
+	for shell, words := range completers {
+		if _, err := exec.LookPath(shell); err != nil && shell != "bash" {
+			continue
 		}
-		return all
-	})
+		script, dir := completionScript(t, shell), completionFiles(t)
+		for _, c := range completions {
+			t.Run(shell+" "+c.line, func(t *testing.T) {
+				command := exec.Command(shell, words(script, c.line)...)
+				command.Dir = dir
+				command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TERM=dumb"}
+				out, err := command.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v: %s", command, err, out)
+				}
+				got := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(out), "/\n", "\n")), "\n")
+				for _, want := range strings.Fields(strings.ReplaceAll(c.want, "two words", "two_words")) {
+					if want = strings.ReplaceAll(strings.TrimSuffix(want, "/"), "two_words", "two words"); !slices.Contains(got, want) {
+						t.Errorf("it offers %q, want %s among it", got, want)
+					}
+				}
+				for _, but := range strings.Fields(c.but) {
+					if slices.Contains(got, but) {
+						t.Errorf("it offers %q: %s makes no sense there", got, but)
+					}
+				}
+				if c.want == "" && len(out) > 0 {
+					t.Errorf("it offers %q, want nothing", got)
+				}
+			})
+		}
+	}
 }
 
 // What is printed can be pasted into a shell as it stands.

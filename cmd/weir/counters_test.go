@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -145,19 +145,15 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 		t.Fatal(err)
 	}
 	open, guarded := countersPort(t, admin.Guard{}), countersPort(t, admin.Guard{TokenFile: token})
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
+	gone := process.Addr(t) // where nobody listens
 	for _, c := range []struct {
 		promise string
 		port    *httptest.Server
 		change  func(*countersReset)
 		want    string
 	}{
-		{"nobody listens", open, func(c *countersReset) { c.Admin = gone.Addr().String() },
-			gone.Addr().String() + ": connect: connection refused"},
+		{"nobody listens", open, func(c *countersReset) { c.Admin = gone },
+			gone + ": connect: connection refused"},
 		{"writes are not open", open, func(*countersReset) {},
 			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
 		{"no token", guarded, func(*countersReset) {}, "--token-file"},
@@ -186,35 +182,13 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestCountersShowTheNewestOfManyBuckets(t *testing.T) {
-	level := admin.LevelAnswer{Width: "50ms"}
-	for i := range maxBucketRows + 2 {
-		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: 1795262400 + float64(i)/20, Hits: 100})
-	}
-	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
-		{Limit: "9999/second", Hits: 6200, Levels: []admin.LevelAnswer{level}}}}}
-	lines := strings.Split(v.String(), "\n")
-	if want := "  50ms  … 2 earlier buckets hold 200 hits (--json lists them)"; lines[3] != want {
-		t.Errorf("got %q, want %q", lines[3], want)
-	}
-	if want := "        12:00:00.10  100  "; !strings.HasPrefix(lines[4], want) {
-		t.Errorf("got %q, want %q first", lines[4], want)
-	}
-	if len(lines) != 3+1+maxBucketRows+1 {
-		t.Errorf("%d lines; a terminal must not be flooded", len(lines))
-	}
-}
-
-func TestCountersShowTheLevelOfABucket(t *testing.T) {
-	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
-		{Limit: "10/minute", Burst: 5, Hits: 2, Remaining: 3, ResetSeconds: 4, Levels: []admin.LevelAnswer{}}}}}
-	if want := "\n10/minute   2 of 5, 3 remaining, the next leaks in 4s\n"; !strings.HasSuffix(v.String(), want) {
-		t.Errorf("got %q, want it to end with %q", v.String(), want)
-	}
-}
-
-// A person is shown the end of a long log, and how much stands before it.
+// A person is shown the end of a long log, and how much stands before it; of a bucket, its level.
 func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
+	bucket := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
+		{Limit: "10/minute", Burst: 5, Hits: 2, Remaining: 3, ResetSeconds: 4, Levels: []admin.LevelAnswer{}}}}}
+	if want := "\n10/minute   2 of 5, 3 remaining, the next leaks in 4s\n"; !strings.HasSuffix(bucket.String(), want) {
+		t.Errorf("got %q, want it to end with %q", bucket.String(), want)
+	}
 	level := admin.LevelAnswer{Width: "1µs"}
 	for i := range maxBucketRows + 40 {
 		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: float64(1795262400_000250+i*1000) / 1e6, Hits: 1})

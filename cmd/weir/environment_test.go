@@ -27,25 +27,56 @@ func ratelimitVariables(t *testing.T) []string {
 	return names
 }
 
-// readVariables are those that weir reads.
-func readVariables(t *testing.T) []string {
+// readVariables are those that weir reads, and their defaults.
+func readVariables(t *testing.T) map[string]string {
 	t.Helper()
-	var names strings.Builder
-	if err := envconfig.Usagef("", new(settings.Settings), &names, "{{range .}}{{usage_key .}}\n{{end}}"); err != nil {
+	var text strings.Builder
+	if err := envconfig.Usagef("", new(settings.Settings), &text, "{{range .}}{{usage_key .}} {{usage_default .}}\n{{end}}"); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Fields(names.String())
+	all := make(map[string]string)
+	for line := range strings.Lines(text.String()) {
+		name, byDefault, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		all[name] = byDefault
+	}
+	return all
+}
+
+func environmentDocument(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("ENVIRONMENT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// An operator must find every variable that weir reads, with its default.
+func TestTheDocumentListsEveryVariable(t *testing.T) {
+	rows := make(map[string]string) // variable → its row
+	for line := range strings.Lines(environmentDocument(t)) {
+		if strings.HasPrefix(line, "| `") {
+			for _, name := range strings.Split(strings.Split(line, "|")[1], ",") {
+				rows[strings.Trim(name, " `")] = line
+			}
+		}
+	}
+	for name, byDefault := range readVariables(t) {
+		row, listed := rows[name]
+		switch {
+		case !listed:
+			t.Errorf("ENVIRONMENT.md does not list %s", name)
+		case !strings.Contains(row, "`"+byDefault+"`") && byDefault != "":
+			t.Errorf("ENVIRONMENT.md gives another default for %s than %q: %s", name, byDefault, row)
+		}
+	}
 }
 
 // verdicts are what ENVIRONMENT.md says of variables of envoyproxy/ratelimit: those that it has, and those of later
 // versions.
 func verdicts(t *testing.T) (now, later map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile("ENVIRONMENT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second, found := strings.Cut(string(text), "read by later versions")
+	first, second, found := strings.Cut(environmentDocument(t), "read by later versions")
 	if !found {
 		t.Fatal("ENVIRONMENT.md has no table of the variables of later versions")
 	}
@@ -92,7 +123,7 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 	}
 	for _, table := range []map[string]string{now, later} {
 		for name, verdict := range table {
-			switch carried := slices.Contains(reads, name); {
+			switch _, carried := reads[name]; {
 			case verdict == "not carried" && carried:
 				t.Errorf("ENVIRONMENT.md says that %s is not carried, and weir reads it", name)
 			case verdict != "not carried" && !carried:

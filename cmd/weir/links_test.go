@@ -10,12 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
-)
-
-const (
-	maxDocumentLine = 120    // characters
-	maxReadme       = 12_000 // bytes: a stranger reads it to the end
 )
 
 // repository is all that is below the root.
@@ -44,37 +38,6 @@ func TestDocumentsLeadSomewhere(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestDocumentsAreWrapped keeps documents readable in a terminal and in a diff. The targets of links do not count;
-// tables, headings and code stand as they are, as they cannot be wrapped.
-func TestDocumentsAreWrapped(t *testing.T) {
-	target := regexp.MustCompile(`\]\([^)]*\)`)
-	documents := readDocuments(t)
-	for _, name := range slices.Sorted(maps.Keys(documents)) {
-		for _, l := range proseOf(documents[name]) {
-			if text := strings.TrimSpace(l.text); strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") {
-				continue
-			}
-			if n := utf8.RuneCountInString(target.ReplaceAllString(l.text, "]")); n > maxDocumentLine {
-				t.Errorf("%s:%d has %d characters; want at most %d", name, l.number, n, maxDocumentLine)
-			}
-		}
-	}
-}
-
-func TestReadmeIsShort(t *testing.T) {
-	if n := len(readDocuments(t)["README.md"]); n > maxReadme {
-		t.Errorf("README.md has %d bytes, want at most %d: details go beside the code, and a link to them here", n, maxReadme)
-	}
-}
-
-func TestAnchorsAreThoseOfHeadings(t *testing.T) {
-	text := "# The `weir` command, 2nd\n\n```\n# code\n```\n## value_to_metric\n## A\n## A\n"
-	want := []string{"the-weir-command-2nd", "value_to_metric", "a", "a-1"}
-	if got := anchorsOf(text); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q, as GitHub makes them", got, want)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -67,36 +66,6 @@ func TestThePipelinesOfTheDocumentRun(t *testing.T) {
 				t.Errorf("%s: the report is no JSON: %s", command, report)
 			}
 		}
-	}
-}
-
-// TestTheKustomizationIsCheckedAsItIsRendered needs kubectl, which not every machine has; package charttest renders the
-// chart, and the kustomizations too, without it.
-func TestTheKustomizationIsCheckedAsItIsRendered(t *testing.T) {
-	t.Parallel()
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Log("NOT RUN: kubectl kustomize k8s/base | weir check -, as there is no kubectl on PATH")
-		return
-	}
-	rendered, err := exec.Command(kubectl, "kustomize", "../../k8s/base").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong := strings.Replace(string(rendered), "unit: minute", "unit: minuet", 1)
-	line := 1 + strings.Count(wrong[:strings.Index(wrong, "minuet")], "\n")
-	check := func(manifests string) (int, string) {
-		command := weirCommand("check", "-")
-		command.Stdin = strings.NewReader(manifests)
-		out, _ := command.CombinedOutput()
-		return command.ProcessState.ExitCode(), string(out)
-	}
-	if code, out := check(string(rendered)); code != 0 || !strings.Contains(out, "OK: 1 domain") {
-		t.Errorf("exit code %d, %s; want the rules of k8s/base", code, out)
-	}
-	want := []string{"error: <stdin>:", " (weir-descriptors/shop.yaml): domain shop, user: unit: \"minuet\""}
-	if code, out := check(wrong); code != 1 || !strings.Contains(out, want[0]+strconv.Itoa(line)+want[1]) {
-		t.Errorf("exit code %d, %s; want line %d of what was rendered", code, out, line)
 	}
 }
 

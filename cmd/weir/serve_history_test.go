@@ -79,37 +79,31 @@ var someKept = map[string]uint64{
 	"shop user user=ann within": 5, "shop user user=ann near": 1, "__unknown__ __unmatched__  over": 2,
 }
 
-func expectKept(t *testing.T, got map[string]uint64) {
-	t.Helper()
-	if !maps.Equal(got, someKept) {
-		t.Errorf("the history has %v; want %v", got, someKept)
+func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	check := func(store history.Store, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(t, store); !maps.Equal(got, someKept) {
+			t.Errorf("the history has %v; want %v", got, someKept)
+		}
 	}
-}
-
-func TestADrainBringsTheLastHitsToTheFile(t *testing.T) {
 	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
-	measureSome(t, set, slog.New(slog.DiscardHandler))
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	expectKept(t, kept(t, store))
-}
-
-// The history has a Redis of its own, beside counters in memory.
-func TestADrainBringsTheLastHitsToRedis(t *testing.T) {
-	set := settingsOf(t, map[string]string{"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "5s"})
+	measureSome(t, set, quiet)
+	file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+	check(file, err)
+	defer file.Close()
+	// A history with a Redis of its own, beside counters in memory.
+	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "60s"})
 	if set.BackendType != "memory" || set.Downsamples() {
 		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.Downsamples())
 	}
-	measureSome(t, set, slog.New(slog.DiscardHandler))
-	store, err := redishistory.Open(set.RedisHistory(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	expectKept(t, kept(t, store))
+	measureSome(t, set, quiet)
+	inRedis, err := redishistory.Open(set.RedisHistory(quiet))
+	check(inRedis, err)
+	defer inRedis.Close()
 }
 
 func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {

@@ -44,6 +44,36 @@ func openForTest(t *testing.T, as settings.Program, environment map[string]strin
 	return s, metrics, err
 }
 
+// Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
+func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	bad := filepath.Join(t.TempDir(), "mapping.yaml")
+	if err := os.WriteFile(bad, []byte("mappings: [{match: a}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"PROMETHEUS_ADDR": taken.Addr().String(), "PROMETHEUS_MAPPER_YAML": bad} {
+		t.Run(name, func(t *testing.T) {
+			environment := map[string]string{"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": "127.0.0.1:0"}
+			environment[name] = value
+			if _, _, err := openForTest(t, "weir", environment); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("as weir: %v; want an error that names %s", err, name)
+			}
+			s, _, err := openForTest(t, "ratelimit", environment)
+			if err != nil {
+				t.Fatalf("as ratelimit: %v; want it to start", err)
+			}
+			s.run()
+			if err := s.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // All sinks at once are as good as one, and what comes last, while the server drains, is sent all the same.
 func TestStatisticsGoOnToTheEnd(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,61 +126,5 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(where, "http://")); err == nil {
 		conn.Close()
 		t.Error("Prometheus's port is open after the end")
-	}
-}
-
-func TestWhatKeepsStatisticsFromPrometheusIsNamed(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("mappings: [{match: a}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for want, environment := range map[string]map[string]string{
-		"PROMETHEUS_ADDR":        {"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": taken.Addr().String()},
-		"PROMETHEUS_MAPPER_YAML": {"USE_PROMETHEUS": "true", "PROMETHEUS_MAPPER_YAML": bad},
-	} {
-		t.Run(want, func(t *testing.T) {
-			if _, _, err := openForTest(t, "weir", environment); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want an error that names %s", err, want)
-			}
-		})
-	}
-}
-
-// Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
-func TestWithoutPrometheusRatelimitStillStarts(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	bad := filepath.Join(t.TempDir(), "mapping.yaml")
-	if err := os.WriteFile(bad, []byte("mappings: 7"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, environment := range map[string]map[string]string{
-		"a port that is taken": {"PROMETHEUS_ADDR": taken.Addr().String()},
-		"a bad mapping":        {"PROMETHEUS_ADDR": "127.0.0.1:0", "PROMETHEUS_MAPPER_YAML": bad},
-		"a directory for one":  {"PROMETHEUS_ADDR": "127.0.0.1:0", "PROMETHEUS_MAPPER_YAML": filepath.Dir(bad)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			environment["USE_PROMETHEUS"] = "true"
-			for as, starts := range map[settings.Program]bool{"weir": false, "ratelimit": true} {
-				s, _, err := openForTest(t, as, environment)
-				if (err == nil) != starts {
-					t.Errorf("as %s the error is %v; want it to start: %v", as, err, starts)
-				}
-				if err == nil {
-					s.run()
-					if err := s.close(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
 	}
 }

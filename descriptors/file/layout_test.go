@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,47 +16,30 @@ import (
 func asRatelimit(d *Dir) { d.Prefix, d.MayBeEmpty = "config.", true }
 
 func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
-	root := t.TempDir()
-	for _, name := range []string{
-		"config.yaml", "config.d/y.yaml", "config/x.yaml", "config/below/z", // these
-		"config2.yaml", "conf/a.yaml", "configs/a.yaml", "other/config.yaml", "a.config.yaml", ".config.yaml",
-		"config/.x.yaml", "config.d/.below/y.yaml", "CONFIG.yaml",
+	for _, tc := range []struct{ prefix, read, others string }{
+		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
+			"config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
+				"config.d/.below/y.yaml CONFIG.yaml"},
+		{"edge.config.", "edge/config/a.yaml", "edge/other/b.yaml"},
+		{"config.", "", "config"}, // a file of the prefix's name
 	} {
-		write(t, config("d", 1), root, filepath.FromSlash(name))
-	}
-	must(t, os.Symlink("nowhere", filepath.Join(root, "broken"))) // nobody asks for it
-	d := New(root, yaml.Options{}, nil)
-	asRatelimit(d)
-	s := d.scan()
-	var got []string
-	for _, f := range s.files {
-		got = append(got, filepath.ToSlash(f.name))
-	}
-	slices.Sort(got)
-	want := []string{"config.d/y.yaml", "config.yaml", "config/below/z", "config/x.yaml"}
-	if !slices.Equal(got, want) || len(s.problems) != 0 || s.err != nil {
-		t.Errorf("read are %q (%v, %v), want %q", got, s.problems, s.err, want)
-	}
-}
-
-func TestAFileOfTheNameOfThePrefixIsNoConfiguration(t *testing.T) {
-	root := t.TempDir()
-	write(t, config("a", 1), root, "config")
-	d := New(root, yaml.Options{}, nil)
-	asRatelimit(d)
-	if s := d.scan(); !s.empty {
-		t.Errorf("got %+v, want an empty directory", s)
-	}
-}
-
-func TestAPrefixMayNameDirectoriesBelow(t *testing.T) {
-	root := t.TempDir()
-	write(t, config("a", 1), root, "edge", "config", "a.yaml")
-	write(t, config("b", 1), root, "edge", "other", "b.yaml")
-	d := New(root, yaml.Options{}, nil)
-	d.Prefix = "edge.config."
-	if s := d.scan(); len(s.files) != 1 || s.files[0].name != filepath.Join("edge", "config", "a.yaml") {
-		t.Errorf("read is %v, want edge/config/a.yaml", s.files)
+		root := t.TempDir()
+		for _, name := range strings.Fields(tc.read + " " + tc.others) {
+			write(t, config("d", 1), root, filepath.FromSlash(name))
+		}
+		must(t, os.Symlink("nowhere", filepath.Join(root, "broken"))) // nobody asks for it
+		d := New(root, yaml.Options{}, nil)
+		asRatelimit(d)
+		d.Prefix = tc.prefix
+		s := d.scan()
+		var got []string
+		for _, f := range s.files {
+			got = append(got, filepath.ToSlash(f.name))
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != tc.read || len(s.problems) != 0 || (s.err != nil) != s.empty || s.empty != (tc.read == "") {
+			t.Errorf("prefix %s: read are %q (%v, %v), want %q", tc.prefix, got, s.problems, s.err, tc.read)
+		}
 	}
 }
 
@@ -83,19 +67,6 @@ func TestASwappedRootIsFollowed(t *testing.T) {
 		write(t, config("news", 3), versions, "2", "ratelimit", "other.yaml")
 		w.pass(promised)
 		w.expect(4, 6, "a file was added that is none of the configuration")
-		w.expectLogged("level=ERROR", 0)
-	})
-}
-
-func TestAConfigMapBelowTheRootIsReadOnceAndFollowed(t *testing.T) {
-	root := t.TempDir()
-	dir := filepath.Join(root, "config")
-	mount(t, dir, "1", config("shop", 1))
-	watchAs(t, root, asRatelimit, func(t *testing.T, w *watched) {
-		w.expect(1, 1, "hidden directories are left out: the domain would be there twice")
-		mount(t, dir, "2", config("shop", 2))
-		w.pass(promised)
-		w.expect(2, 2, "the link was swapped")
 		w.expectLogged("level=ERROR", 0)
 	})
 }

@@ -2,11 +2,8 @@ package file
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // reloading is watchAs for a test that asks for the files to be read.
@@ -53,25 +50,6 @@ func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 		w.expectLogged("does not exist", 1)
 		must(t, os.Rename(dir+".away", dir))
 	})
-}
-
-func TestTheHashOfWhatIsInForceIsThatOfItsDomainsWhateverTheirFiles(t *testing.T) {
-	hash := func(files map[string]string) string {
-		dir := t.TempDir()
-		for name, text := range files {
-			write(t, text, dir, filepath.FromSlash(name))
-		}
-		c, _, err := Load(dir, yaml.Options{})
-		must(t, err)
-		return c.Hash()
-	}
-	one := hash(map[string]string{"a.yaml": config("a", 2), "b.yaml": config("b", 3)})
-	if other := hash(map[string]string{"x/1": config("b", 3), "y": "# a comment\n" + config("a", 2)}); one != other {
-		t.Errorf("the same rules in other files have the hash %s, want %s: replicas would look different", other, one)
-	}
-	if other := hash(map[string]string{"a.yaml": config("a", 2), "b.yaml": config("b", 4)}); one == other {
-		t.Error("other rules have the same hash: replicas would look alike")
-	}
 }
 
 func TestTheHashIsOfADomainsLastGoodForm(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/descriptors/manifest"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -233,9 +232,8 @@ func TestNoManifestTakesMoreThanItIsWorth(t *testing.T) {
 	}
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine}\ndata:\n" + entries.String()
 	pod := "      volumes:\n        - name: mine\n          configMap:\n            name: mine\n            items:\n" + items.String()
-	began := time.Now()
 	m, _ := manifest.Read("f", []byte(config+"---\n"+strings.Replace(deployment(weirContainer), "      volumes:\n", pod, 1)))
-	if len(m.Files) != 20_000 || time.Since(began) > time.Minute {
-		t.Errorf("of 20,000 entries %d were read, in %v: want all, and no look at each for each", len(m.Files), time.Since(began))
+	if len(m.Files) != 20_000 { // a look at each for each would outlast the time that go test gives
+		t.Errorf("of 20,000 entries %d were read, want all", len(m.Files))
 	}
 }

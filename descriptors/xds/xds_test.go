@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -77,77 +76,22 @@ func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
 	}
 }
 
-// A cache of snapshots answers a refusal at once with what it has.
-func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
-	t.Parallel() // it takes its time
-	server := listen(t, "127.0.0.1:0", nil)
-	server.set("1", limited("a", 1))
-	c := follow(t, server.address, nil)
-	c.expect("a=1", "the first version")
-	server.set("2", unitless("a"), limited("b", 1))
-	c.expect("a=1 b=1", "the good part is put in force")
-	const watched = 10 * time.Second
-	began := time.Now()
-	time.Sleep(watched)
-	within := func() (n int) {
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		for i, at := range server.times {
-			if server.requests[i].GetErrorDetail() != nil && at.Sub(began) < watched {
-				n++
-			}
-		}
-		return n
-	}()
-	t.Logf("%d refusals in %v", within, watched)
-	if within > 11 || within < 2 {
-		t.Errorf("%d refusals in %v, want one a second: a server that answers at once must not be kept busy", within, watched)
-	}
-	if got := len(c.errors()); got != 1 {
-		t.Errorf("OnError was told %d times of one rejection", got)
-	}
-	if got := c.logged("unit is missing"); got != 2 { // as a problem, and as the first of all
-		t.Errorf("one rejection was logged %d times, want twice", got)
-	}
-	server.set("3", limited("a", 3))
-	changed := time.Now()
-	c.expect("a=3", "a later version is put in force")
-	t.Logf("a later version was in force after %v", time.Since(changed))
-}
-
-func TestASnapshotThatSwapsAllTheTimeLeavesNoGap(t *testing.T) {
-	t.Parallel() // it takes its time
+func TestASnapshotThatSwapsLeavesNoGap(t *testing.T) {
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("0", limited("a", 1), limited("b", 1))
 	c := follow(t, server.address, nil)
 	c.expect("a=1 b=1", "the first version")
-	stop := make(chan struct{})
-	var matcher sync.WaitGroup
-	matcher.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if got := c.limits(); !strings.HasPrefix(got, "a=") {
-				t.Errorf("in force is %q, where a domain never left", got)
-				return
-			}
-		}
-	})
-	const swaps = 50
-	for i := range swaps {
-		time.Sleep(100 * time.Millisecond)
-		if i%2 == 0 {
-			server.set(fmt.Sprint("v", i%7), limited("a", uint32(i+2)))
-		} else {
-			server.set(fmt.Sprint("v", i%7), limited("a", uint32(i+2)), limited("b", uint32(i)))
+	for i := range uint32(20) {
+		server.set(fmt.Sprint("v", i%7), limited("a", i+2))
+		c.expect(fmt.Sprintf("a=%d", i+2), "a version without one of the domains")
+		server.set(fmt.Sprint("w", i%7), limited("a", i+2), limited("b", i+2))
+		c.expect(fmt.Sprintf("a=%d b=%[1]d", i+2), "a version with both")
+	}
+	for _, config := range c.applied {
+		if got := limitsOf(config); !strings.HasPrefix(got, "a=") {
+			t.Errorf("in force was %q, where a domain never left", got)
 		}
 	}
-	c.expect(fmt.Sprintf("a=%d b=%d", swaps+1, swaps-1), "the last one is in force")
-	close(stop)
-	matcher.Wait()
 	if c.logged("level=ERROR")+c.logged("level=WARN") != 0 {
 		t.Error("nothing was wrong, but the log says so")
 	}
@@ -187,30 +131,21 @@ func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
 func TestAnAbsentServerIsTriedWithPauses(t *testing.T) {
 	server := listen(t, socket(t), nil)
 	server.stop()
-	c := follow(t, server.address, nil)
-	time.Sleep(3 * time.Second)
-	if got := c.logged("level="); got > 6 || got < 1 { // 100, 200, 400, 800 ms, then a second each
-		t.Errorf("%d lines in 3 s, want one before each pause", got)
+	c := follow(t, server.address, func(c *Config) {
+		c.Pauses = Pauses{Again: 100 * time.Millisecond, First: 200 * time.Millisecond, Longest: 300 * time.Millisecond}
+	})
+	c.await("four attempts", func() bool { return c.logged("next_attempt_in=") >= 4 })
+	for pause, times := range map[string]int{"100ms": 1, "200ms": 1} {
+		if got := c.logged("next_attempt_in=" + pause); got != times {
+			t.Errorf("a pause of %s was told %d times, want %d: each is longer than the one before, up to the longest", pause, got, times)
+		}
 	}
-	if got := c.limits(); got != "nothing" {
-		t.Errorf("in force is %s without any server", got)
+	if got := c.limits(); got != "nothing" || c.logged("next_attempt_in=300ms") < 2 {
+		t.Errorf("in force is %s without any server, which is tried after each longest pause", got)
 	}
 	next := listen(t, server.address, nil)
 	next.set("1", limited("a", 1))
 	c.expect("a=1", "the server has come")
-}
-
-func TestASilentServerIsWaitedFor(t *testing.T) {
-	t.Parallel()                            // it takes its time
-	server := listen(t, "127.0.0.1:0", nil) // which has no snapshot, and answers nothing
-	c := follow(t, server.address, nil)
-	c.await("the first request", func() bool { return len(server.seen()) == 1 })
-	c.await("the log says what could be the reason", func() bool { return c.logged("configuration server is silent") == 1 })
-	server.set("1", limited("a", 1))
-	c.expect("a=1", "the first version")
-	if server.streams != 1 || len(server.seen()) > 2 {
-		t.Errorf("%d streams and %d requests, want one stream that waits", server.streams, len(server.seen()))
-	}
 }
 
 func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
@@ -234,38 +169,16 @@ func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
 
 func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
 	more := &ratelimit.RateLimitConfig{Name: "z", Domain: "a", Descriptors: []*ratelimit.RateLimitDescriptor{{Key: "l"}}}
-	for _, merge := range []bool{false, true} {
-		server := listen(t, "127.0.0.1:0", nil)
-		server.set("1", limited("a", 1), more, limited("b", 1))
-		c := follow(t, server.address, func(c *Config) { c.Rules.Merge = merge })
-		if merge {
-			c.expect("a=1 b=1", "both make one domain")
-			continue
-		}
-		c.expect("a=broken b=1", "nobody knows which one is meant")
-		c.await("the refusal", func() bool {
-			const want = "resource z: domain a: this domain is already configured at resource a: keep a domain in one"
-			return strings.Contains(server.seen()[len(server.seen())-1].GetErrorDetail().GetMessage(), want)
-		})
-	}
-}
-
-func TestRulesKnowTheirResource(t *testing.T) {
-	s := New(Config{})
-	files, _, _ := read(pack(t, limited("a", 1)))
-	rules := s.held.Renew(files, nil).Config.Rules()
-	if len(rules) != 1 || rules[0].Where != "resource a" {
-		t.Errorf("the rules are %+v, want one at resource a: nobody sees the lines of what is written for it", rules)
-	}
-}
-
-// A response without any of the fields that a right one has must do no harm.
-func TestAnOddResponseDoesNoHarm(t *testing.T) {
-	var s Source
-	for _, r := range []*discovery.DiscoveryResponse{nil, {}, {Resources: pack(t, nil, &ratelimit.RateLimitConfig{})}} {
-		s = *New(Config{Log: discard})
-		if wrong := s.take(r, func(*descriptors.Config) error { return nil }); len(r.GetResources()) == 0 && wrong != "" {
-			t.Errorf("%v: an empty list is refused: %s", r, wrong)
+	r := &discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), more, limited("b", 1))}
+	for merge, want := range map[bool][2]string{
+		true: {"a=1 b=1", ""},
+		false: {"a=broken b=1",
+			"resource z: domain a: this domain is already configured at resource a: keep a domain in one file, or set MERGE_DOMAIN_CONFIG=true"},
+	} {
+		config, c := Config{Log: discard}, &client{t: t}
+		config.Rules.Merge = merge
+		if told := New(config).take(r, c.apply); c.limits() != want[0] || told != want[1] {
+			t.Errorf("merged %t: in force is %s and the server is told %q, want %q", merge, c.limits(), told, want)
 		}
 	}
 }

@@ -94,6 +94,11 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 			{files{}, []string{"."}, "as before"},
 			{files{"d2": limited("c", 2)}, nil, "c=2"},
 		},
+		"no domains are a configuration too": {
+			{files{}, nil, ""},
+			{files{"a": wrong("a")}, nil, "a=broken"},
+			{files{}, nil, ""},
+		},
 		"the same error told again changes nothing": {
 			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
 			{files{"a": wrong("a"), "b": limited("b", 1)}, nil, "as before"},
@@ -102,15 +107,6 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { runHoldSteps(t, test, Options{}) })
 	}
-}
-
-func TestAConfigurationWithoutDomainsIsInForceToo(t *testing.T) {
-	type files = map[string]string
-	runHoldSteps(t, []holdStep{
-		{files{}, nil, ""},
-		{files{"a": wrong("a")}, nil, "a=broken"},
-		{files{}, nil, ""},
-	}, Options{})
 }
 
 func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
@@ -138,15 +134,22 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 	}
 }
 
-func TestFilesOfUnknownDomainsAreNamed(t *testing.T) {
+func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
 	good := []File{{"a", []byte(limited("a", 1))}, {"d/b", []byte(limited("b", 1))}}
-	r := NewHeld(Options{}).Renew(append(good, File{"x", []byte("]")}), []string{"y"})
-	if want := "unknown, and let pass unless another file has it, is that of: x, y"; r.Told() != want {
-		t.Errorf("told %q, want %q", r.Told(), want)
+	first := NewHeld(Options{}).Renew(append(good, File{"x", []byte("]")}), []string{"y"})
+	kept := first.Held.Renew(good[:1], []string{"d"})
+	never := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, good[1], {"c", []byte(wrong("c\\x"))}}, nil)
+	for want, r := range map[string]Renewal{
+		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
+		"keep their last good form: b":                                                                 kept,
+		`keep their last good form: a; never had a good form, so that requests cannot be decided: c\x`: never,
+	} {
+		if r.Told() != want {
+			t.Errorf("told %q, want %q", r.Told(), want)
+		}
 	}
-	r = r.Held.Renew(good[:1], []string{"d"})
-	if want := "keep their last good form: b"; r.Told() != want {
-		t.Errorf("told %q, want %q: b was known to be in d", r.Told(), want)
+	if x := never.Config.Explain("c\\x", descriptors.Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
+		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
 	}
 }
 
@@ -218,9 +221,6 @@ func allOf(r Renewal) string {
 	for _, rule := range r.Config.Rules() {
 		fmt.Fprintf(&b, "%+v\n", *rule)
 	}
-	for _, domain := range r.Config.DomainNames() {
-		b.WriteString(canonical(r.Config, r.Held.domains[domain].domain))
-	}
 	return b.String()
 }
 
@@ -241,31 +241,6 @@ func inForce(r Renewal) string {
 		parts = append(parts, "(kept "+strings.Join(r.Kept, " ")+")")
 	}
 	return strings.Join(parts, " ")
-}
-
-func TestAFileThatUnfoldsWithoutEndDoesNotSpoilOthers(t *testing.T) {
-	bomb := "domain: b\ndescriptors:\n- &a0 {key: k}\n"
-	for i := range 40 {
-		bomb += fmt.Sprintf("- &a%d {key: k%d, descriptors: [{key: x, descriptors: [*a%d]}, {key: y, descriptors: [*a%d]}]}\n",
-			i+1, i, i, i)
-	}
-	files := []File{{"a", []byte(limited("a", 1))}, {"b", []byte(bomb)}, {"c", []byte(limited("c", 1))}}
-	r := (&Held{}).Renew(files, nil)
-	if r.Config == nil || inForce(r) != "a=1 b=broken c=1" {
-		t.Fatalf("one file that is too much must break its own domain only: %v", r.Problems)
-	}
-}
-
-func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
-	first := (&Held{}).Renew([]File{{"a", []byte(limited("a", 1))}}, nil)
-	r := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, {"b", []byte(wrong("b\\x"))}}, nil)
-	want := `keep their last good form: a; never had a good form, so that requests cannot be decided: b\x`
-	if got := r.Told(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if x := r.Config.Explain("b\\x", descriptors.Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
-		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
-	}
 }
 
 // large is a file that unfolds to 30 MiB: of three, the third is too much.

@@ -175,41 +175,22 @@ func countedByDefinition(steps []*spec, d descriptors.Descriptor) (counted descr
 		counted = append(counted, e)
 		several := s.value == "" || strings.Contains(s.value, "*")
 		if steps[len(steps)-1].details || s.apart && several {
-			told = append(told, percentEscaped(e.Key, ",")+"="+percentEscaped(e.Value, ","))
+			told = append(told, percentEscaped(e.Key)+"="+percentEscaped(e.Value))
 		}
 	}
 	return counted, strings.Join(told, ",")
 }
 
-// percentEscaped escapes what separates the parts of a path, and more besides; with it, also what breaks a line.
-func percentEscaped(s, more string) (escaped string) {
+// percentEscaped escapes what separates the parts of a text of values, and what breaks a line.
+func percentEscaped(s string) (escaped string) {
 	for _, c := range []byte(s) {
-		if strings.IndexByte("%/="+more, c) >= 0 || more != "" && (c < ' ' || c == 0x7f) {
+		if strings.IndexByte("%/=,", c) >= 0 || c < ' ' || c == 0x7f {
 			escaped += fmt.Sprintf("%%%02X", c)
 		} else {
 			escaped += string([]byte{c})
 		}
 	}
 	return escaped
-}
-
-// listByDefinition is what Rules and Passes must list, as texts.
-func listByDefinition(level []*spec, above string) (rules, passes []string) {
-	for _, s := range level {
-		path := above + percentEscaped(s.key, "")
-		if s.value != "" {
-			path += "=" + percentEscaped(s.value, "")
-		}
-		switch {
-		case s.limit != "":
-			rules = append(rules, path+" "+s.message)
-		case len(s.below) == 0:
-			passes = append(passes, path)
-		}
-		r, p := listByDefinition(s.below, path+"/")
-		rules, passes = append(rules, r...), append(passes, p...)
-	}
-	return rules, passes
 }
 
 // checkMatch fails unless Match, the keys and what the history tells apart agree with the definition, and Explain with
@@ -231,9 +212,6 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 	}
 	if !valid {
 		return 0
-	}
-	for domain, level := range domains {
-		checkLists(t, c, domain, level)
 	}
 	for range 20 {
 		domain := choose.of("d", "d", "d", "e/=", "e/=", "f")
@@ -258,19 +236,6 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		checkCounted(t, m, o.Keys.Prefix, domain, d, steps)
 	}
 	return found
-}
-
-// checkLists fails unless the configuration lists the rules and passes of a domain in the order of the files.
-func checkLists(t *testing.T, c *descriptors.Config, domain string, level []*spec) {
-	t.Helper()
-	var rules []string
-	for _, r := range rulesOf(c, domain) {
-		rules = append(rules, r.Path+" "+r.Message)
-	}
-	wantRules, wantPasses := listByDefinition(level, "")
-	if passes := passesOf(c, domain); !slices.Equal(rules, wantRules) || !slices.Equal(passes, wantPasses) {
-		t.Fatalf("domain %s has the rules %q and passes %q, want %q and %q", domain, rules, passes, wantRules, wantPasses)
-	}
 }
 
 // checkCounted fails unless a match counts d under the key of the parts that the definition says.
@@ -302,17 +267,25 @@ func checkCounted(t *testing.T, m descriptors.Match, prefix, domain string, d de
 	}
 }
 
+// walks is how often something random is tried: less often in the form of make test.
+func walks(short, long int) int {
+	if testing.Short() {
+		return short
+	}
+	return long
+}
+
 func TestMatchAgreesWithItsDefinition(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	found := 0
-	for range 300 {
+	for range walks(60, 300) {
 		data := make([]byte, 1500)
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
 		found += checkMatch(t, data)
 	}
-	if found < 500 {
+	if found < 100 {
 		t.Errorf("only %d descriptors found a rule: the trees are not worth matching", found)
 	}
 }

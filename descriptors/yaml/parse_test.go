@@ -1,7 +1,6 @@
 package yaml
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -61,6 +60,7 @@ descriptors:
     rate_limits:
       - {name: burst, requests_per_unit: 10, unit: minute}
       - {requests_per_unit: 500, unit: HOUR, algorithm: fixed_window}
+      - {requests_per_unit: 9, unit: day, algorithm: token_bucket, burst: 2}
     descriptors:
       - key: path
         value: /pay
@@ -81,14 +81,15 @@ descriptors:
 			{Requests: 10, Window: time.Minute, Precision: time.Second, Algorithm: descriptors.SlidingWindow,
 				Unit: descriptors.Minute, Multiplier: 1, Name: "burst"},
 			{Requests: 500, Window: time.Hour, Algorithm: descriptors.FixedWindow, Unit: descriptors.Hour, Multiplier: 1},
+			{Requests: 9, Window: 24 * time.Hour, Algorithm: descriptors.TokenBucket, Unit: descriptors.Day, Multiplier: 1, Burst: 2},
 		}},
 		{
-			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:9",
+			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:10",
 			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal,
 			Limits: []descriptors.Limit{{Requests: 5, Window: 30 * time.Second, Precision: time.Second,
 				Algorithm: descriptors.SlidingWindow, Unit: descriptors.Second, Multiplier: 30}}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:19", Unlimited: true, Number: 2, Name: "free"},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:20", Unlimited: true, Number: 2, Name: "free"},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))
@@ -125,34 +126,12 @@ func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
 	}
 }
 
-func TestATokenBucketHasItsRequestsAsBurstUnlessItNamesOne(t *testing.T) {
-	c := parse(t, "domain: d\ndescriptors:\n- key: k\n  rate_limits:\n"+
-		"  - {requests_per_unit: 9, unit: day, algorithm: token_bucket}\n"+
-		"  - {requests_per_unit: 9, unit: hour, algorithm: token_bucket, burst: 2}\n"+
-		"  - {requests_per_unit: 0, unit: year, algorithm: token_bucket}\n"+
-		"  - {requests_per_unit: 9, unit: day, algorithm: fixed_window}")
-	for i, want := range []struct{ burst, capacity uint64 }{{9, 9}, {2, 2}, {0, 0}, {0, 9}} {
-		if l := c.Rules()[0].Limits[i]; l.Burst != want.burst || l.Capacity() != want.capacity {
-			t.Errorf("%v (%v) has a burst of %d, and %d fit at once; want %+v", l, l.Algorithm, l.Burst, l.Capacity(), want)
-		}
-	}
-}
-
 func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
 		text = strings.Trim(text, "'")
 		if m := c.Match("7", descriptors.Descriptor{{Key: text, Value: text}}); m.Found != descriptors.RuleFound {
 			t.Errorf("key and value %s are not found under that text", text)
-		}
-	}
-}
-
-func TestAnEmptyValueIsNoValue(t *testing.T) {
-	for _, value := range []string{`value: ""`, "value:", ""} {
-		c := parseSuspect(t, "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unlimited: true}\n  "+value)
-		if m := c.Match("d", spelt("k=anything")); m.Found != descriptors.RuleFound {
-			t.Errorf("%q does not match any value", value)
 		}
 	}
 }
@@ -263,38 +242,6 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 }
 
-func TestWarningsDoNotStopAConfiguration(t *testing.T) {
-	const head = "domain: d\ndescriptors:\n"
-	tests := []struct{ name, text, want string }{
-		{"charge without a limit", "- key: k\n  charge: always",
-			"f:4: domain d, k: charge has no effect on a descriptor without a rate_limit of its own"},
-		{"message of an unlimited rule", "- key: k\n  message: m\n  rate_limit: {unlimited: true}",
-			"f:4: domain d, k: message has no effect on an unlimited descriptor"},
-		{"a log that charges always",
-			"- key: k\n  charge: always\n  rate_limit: {requests_per_unit: 1, unit: day, algorithm: sliding_log}",
-			"f:4: domain d, k: a sliding_log that charges always keeps the instants of denied hits too, without a bound: " +
-				"charge admitted, or use sliding_window"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c, problems := Parse([]File{{"f", []byte(head + test.text)}}, Options{})
-			if c == nil {
-				t.Error("a warning must not stop the configuration")
-			}
-			if len(problems) != 1 || problems[0].Error() != test.want || !problems[0].Warning {
-				t.Errorf("got %v\nwant one warning: %s", problems, test.want)
-			}
-			if problems.Err() != nil {
-				t.Errorf("a warning is no error; got %v", problems.Err())
-			}
-		})
-	}
-	c, problems := Parse([]File{{"f", []byte(head + "- {key: k, shadow_mode: false}")}}, Options{})
-	if c == nil || len(problems) > 0 {
-		t.Errorf("shadow_mode: false means nothing and is no problem; got %v", problems)
-	}
-}
-
 func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	text := "domain: d\ndescriptors:\n- {key: \"a\\nb\\e[31m/=%\", value: \"" + strings.Repeat("x", 4000) + "\", unti: 1}"
 	_, problems := Parse([]File{{"a\nfile", []byte(text)}}, Options{})
@@ -307,20 +254,5 @@ func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	}
 	if !strings.Contains(got, "a�b�[31m/=%=xxx") || len(got) > 600 {
 		t.Errorf("the path must be readable and cut short; got %q", got)
-	}
-}
-
-func TestProblemsLeaveOutWhatIsNotKnown(t *testing.T) {
-	for want, p := range map[string]Problem{
-		"t":                          {Text: "t"},
-		"f: t":                       {File: "f", Text: "t"},
-		"f:3: t":                     {File: "f", Line: 3, Text: "t"},
-		"f:3: domain d: t":           {File: "f", Line: 3, Domain: "d", Text: "t"},
-		"f:3: domain d, a/b=/pay: t": {File: "f", Line: 3, Domain: "d", Path: "a/b=/pay", Text: "t"},
-		"f:3: a: t":                  {File: "f", Line: 3, Path: "a", Text: "t"},
-	} {
-		if got := fmt.Sprint(p); got != want || p.Error() != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }

@@ -3,13 +3,9 @@ package yaml
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -42,106 +38,16 @@ func compile(t testing.TB, text []byte) *jsonschema.Schema {
 	return compiled
 }
 
-// asAnEditor returns what YAML 1.2 makes of a node, which is how editors read it.
-func asAnEditor(n *yaml.Node, depth int) (any, error) {
-	switch n = follow(n); {
-	case depth > maxDepth:
-		return nil, errors.New("it contains itself")
-	case n.Kind == yaml.SequenceNode:
-		all := []any{}
-		for _, item := range n.Content {
-			v, err := asAnEditor(item, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, v)
-		}
-		return all, nil
-	case n.Kind == yaml.MappingNode:
-		return mappingAsAnEditor(n, depth)
-	}
-	return scalarAsAnEditor(n), nil
-}
-
-func mappingAsAnEditor(n *yaml.Node, depth int) (map[string]any, error) {
-	all := make(map[string]any)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		v, err := asAnEditor(n.Content[i+1], depth+1)
-		if err != nil {
-			return nil, err
-		}
-		key := follow(n.Content[i])
-		if !isMerge(key) {
-			all[key.Value] = v
-			continue
-		}
-		sources, isList := v.([]any)
-		if !isList {
-			sources = []any{v}
-		}
-		for _, source := range slices.Backward(sources) {
-			merged, ok := source.(map[string]any)
-			if !ok {
-				return nil, errors.New("no mapping is merged")
-			}
-			for name, value := range merged {
-				all[name] = value
-			}
-		}
-	}
-	return all, nil
-}
-
-var wholeNumbers = regexp.MustCompile(`^([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
-var numbers = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
-
-// scalarAsAnEditor resolves a scalar by the core schema of YAML 1.2.
-func scalarAsAnEditor(n *yaml.Node) any {
-	switch v := n.Value; {
-	case n.Style&(quotes|yaml.TaggedStyle) != 0:
-	case v == "" || v == "~" || strings.EqualFold(v, "null"):
-		return nil
-	case strings.EqualFold(v, "true"), strings.EqualFold(v, "false"):
-		if !slices.Contains([]string{v, strings.ToLower(v), strings.ToUpper(v)}, v[:1]+strings.ToLower(v[1:])) {
-			return v
-		}
-		return strings.EqualFold(v, "true")
-	case wholeNumbers.MatchString(v) && strings.HasPrefix(v, "0o"), wholeNumbers.MatchString(v) && strings.HasPrefix(v, "0x"):
-		if whole, err := strconv.ParseUint(v, 0, 64); err == nil {
-			return json.Number(fmt.Sprint(whole))
-		}
-	case numbers.MatchString(v):
-		v = strings.TrimPrefix(v, "+")
-		if wholeNumbers.MatchString(v) { // JSON has no 007
-			minus := strings.HasPrefix(v, "-")
-			v = strings.TrimLeft(strings.TrimPrefix(v, "-"), "0")
-			if v == "" {
-				v = "0"
-			}
-			if minus {
-				v = "-" + v
-			}
-			return json.Number(v)
-		}
-		if f, err := strconv.ParseFloat(v, 64); err == nil {
-			return f
-		}
-	}
-	return n.Value
-}
-
 // onlyTheParser are the faults that no schema can say, by what messages of them hold.
 var onlyTheParser = map[string]string{
-	"already configured":               "it takes the whole tree, or other files",
-	"would share one count":            "it takes a comparison of items",
-	"sliding_log or none":              "it takes a comparison of items",
-	"name of same descriptor":          "it takes a comparison of texts",
-	"must be below the window":         "it takes arithmetic",
-	"too fine for a window":            "it takes arithmetic",
-	"longer than 292 years":            "it takes arithmetic",
-	"beside 0 requests":                "the requests may be left out",
-	"a key in metadata must be a word": "JSON's keys are texts",
-	"metadata holds":                   "JSON has no such numbers",
+	"already configured":       "it takes the whole tree, or other files",
+	"would share one count":    "it takes a comparison of items",
+	"sliding_log or none":      "it takes a comparison of items",
+	"name of same descriptor":  "it takes a comparison of texts",
+	"must be below the window": "it takes arithmetic",
+	"too fine for a window":    "it takes arithmetic",
+	"longer than 292 years":    "it takes arithmetic",
+	"beside 0 requests":        "the requests may be left out",
 }
 
 // stricter are the files that only the schema refuses, by name.
@@ -166,7 +72,7 @@ func schemaFiles(t *testing.T) (all []File) {
 			all = append(all, File{filepath.Base(name), data})
 		}
 	}
-	for _, test := range slices.Concat(fileErrors, descriptorErrors, limitErrors) {
+	for _, test := range errorVerdicts {
 		all = append(all, File{test.name, []byte(test.text)})
 	}
 	all = append(all, File{"a width in nanoseconds", []byte(under(`rate_limit: {unit: day, requests_per_unit: 1, precision: 1000000000ns}`))},
@@ -187,19 +93,26 @@ func schemaFiles(t *testing.T) (all []File) {
 
 // An editor must not underline what weir takes, and should underline what weir refuses.
 func TestTheSchemaAgreesWithTheParser(t *testing.T) {
-	schema, used := compile(t, Schema()), make(map[string]bool)
+	schema, values, used := compile(t, Schema()), compile(t, ValuesSchema()), make(map[string]bool)
 	for _, f := range schemaFiles(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			_, problems := Parse([]File{f}, Options{})
-			var root yaml.Node
-			if yaml.Unmarshal(f.Data, &root) != nil || len(root.Content) == 0 {
+			var v any
+			if yaml.Unmarshal(f.Data, &v) != nil || v == nil {
 				return // no YAML, or none that says anything
 			}
-			v, err := asAnEditor(root.Content[0], 0)
+			text, err := json.Marshal(v)
 			if err != nil {
-				return
+				return // what no JSON has, which is all that an editor compares with the schema
 			}
-			refused := schema.Validate(v)
+			read, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := schema.Validate(read)
+			if asValues := values.Validate(read); refused == nil && asValues != nil && problems.Err() == nil && !strings.Contains(string(f.Data), ": yes") {
+				t.Errorf("the schema of a chart's values refuses what weir and the other schema take:\n%v", asValues)
+			}
 			switch {
 			case refused != nil && problems.Err() == nil && stricter[f.Name] == "":
 				t.Errorf("the schema refuses what weir takes:\n%v\n%s", refused, f.Data)

@@ -31,21 +31,14 @@ func TestParseLimit(t *testing.T) {
 		{text: "10/4294967296minute", err: "is not a multiplier"},
 		{text: "10/293year", err: "longer than 292 years"},
 	} {
-		t.Run(c.text, func(t *testing.T) {
-			got, err := parseLimit(c.text)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("parseLimit(%q) gave error %v, want one with %q, so that the user sees what is wrong",
-						c.text, err, c.err)
-				}
-				return
+		got, err := parseLimit(c.text)
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("parseLimit(%q) gave error %v, want one with %q, so that the user sees what is wrong", c.text, err, c.err)
 			}
-			if err != nil || got.Requests != c.requests || got.Multiplier != c.multiplier || got.Unit != c.unit {
-				t.Fatalf("parseLimit(%q) = %+v, %v, want %d per %d %v", c.text, got, err, c.requests, c.multiplier, c.unit)
-			}
-			if !strings.EqualFold(got.String(), c.text) {
-				t.Errorf("parseLimit(%q) is shown as %q: it must read back", c.text, got)
-			}
-		})
+		case err != nil || got.Requests != c.requests || got.Multiplier != c.multiplier || got.Unit != c.unit || !strings.EqualFold(got.String(), c.text):
+			t.Errorf("parseLimit(%q) = %+v, %v, want %d per %d %v, which is shown as it is written", c.text, got, err, c.requests, c.multiplier, c.unit)
+		}
 	}
 }

@@ -1,116 +1,146 @@
 package callcmd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"net"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// summaryOf calls many times with --json and decodes the summary, no field of which may be unknown.
-func summaryOf(ctx context.Context, t *testing.T, addr string, args ...string) (summary, int) {
+// manyRun is what many calls left behind.
+type manyRun struct {
+	text  string
+	code  int
+	asked []*rls.RateLimitRequest
+}
+
+// runMany calls many times on the clock of a synctest bubble, where each answer takes so long. A nil answer is a service
+// that is away.
+func runMany(t *testing.T, takes time.Duration, answer answerer, change func(ctx context.Context, c *Command) context.Context) (got manyRun) {
 	t.Helper()
-	flags := []string{"--json", "--addr", addr, "--domain", "shop", "--descriptor", "user=ann,path=/pay"}
-	got := runCall(ctx, t, append(flags, args...)...)
-	var s summary
-	decoder := json.NewDecoder(strings.NewReader(got.stdout))
+	synctest.Test(t, func(t *testing.T) {
+		c := &Command{Addr: "weir:8081", Domain: "shop", Descriptor: []string{"user=ann,path=/pay"}, Hits: 1, Keys: 1,
+			Timeout: time.Minute, Concurrency: 16, JSON: true}
+		ctx := change(t.Context(), c)
+		listener := bufconn.Listen(1 << 16)
+		fake := &fakeService{answer: func(n int, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+			time.Sleep(takes)
+			return answer(n, req)
+		}}
+		server := grpc.NewServer()
+		rls.RegisterRateLimitServiceServer(server, fake)
+		go func() { _ = server.Serve(listener) }()
+		defer server.Stop()
+		conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				if answer == nil {
+					return nil, errors.New("connection refused")
+				}
+				return listener.DialContext(ctx)
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		q, err := c.question()
+		if err = errors.Join(err, c.checkFlags()); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err = c.callMany(ctx, q, &caller{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, &out)
+		got.code, _ = terminal.ExitCode(err)
+		got.text, got.asked = out.String(), fake.requests()
+	})
+	return got
+}
+
+// at sets the rate and the length of many calls.
+func at(rate float64, length time.Duration, workers int) func(context.Context, *Command) context.Context {
+	return func(ctx context.Context, c *Command) context.Context {
+		c.Rate, c.For, c.Concurrency = rate, length, workers
+		return ctx
+	}
+}
+
+// summary decodes the summary, no field of which may be unknown.
+func (r manyRun) summary(t *testing.T) (s summary) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(r.text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s); err != nil || decoder.More() {
-		t.Fatalf("stdout is not one summary object: %v\n%s", err, got.stdout)
+		t.Fatalf("stdout is not one summary object: %v\n%s", err, r.text)
 	}
-	return s, got.code
+	return s
 }
 
-func TestManyCallsKeepsItsRate(t *testing.T) {
-	t.Parallel()
-	fake, addr := serveFake(t, always(answered(perMinute(1000, 900, time.Minute))))
-	s, code := summaryOf(t.Context(), t, addr, "--rate", "50", "--for", "1s")
-	if s.Sent+s.Unsent != 50 || s.Sent < 45 || s.OK != s.Sent || code != 0 {
-		t.Errorf("50 a second for 1 s sent %d (%d OK, %d unsent) and ended with %d, want 50, all OK, and 0",
-			s.Sent, s.OK, s.Unsent, code)
-	}
-	if asked := len(fake.requests()); uint64(asked) != s.Sent {
-		t.Errorf("the service was asked %d times, the summary says %d", asked, s.Sent)
-	}
-	if s.Seconds < 1 || s.Rate > 50 {
-		t.Errorf("the calls took %.2f s at %.1f a second, want 1 s or more: calls must be spread over the time",
-			s.Seconds, s.Rate)
-	}
-	if l := s.Latency; l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max {
-		t.Errorf("latencies %+v do not rise from p50 to max", l)
-	}
-	var drawn uint64
-	for _, n := range s.Timeline.OK {
-		drawn += n
-	}
-	if drawn != s.Sent || s.Timeline.WidthSeconds != 1 {
-		t.Errorf("the timeline holds %d calls in columns of %v s, want %d in columns of 1 s",
-			drawn, s.Timeline.WidthSeconds, s.Sent)
-	}
-}
-
-func TestManyCallsWithoutARateUsesAllWorkers(t *testing.T) {
-	t.Parallel()
-	_, addr := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-		time.Sleep(20 * time.Millisecond)
-		return answered(), nil
-	})
-	s, code := summaryOf(t.Context(), t, addr, "--for", "500ms", "--concurrency", "4")
-	if s.Sent < 8 || s.Sent > 104 || code != 0 {
-		t.Errorf("4 workers at 20 ms a call sent %d in 0.5 s and ended with %d, want about 100 and 0", s.Sent, code)
-	}
-}
-
-func TestManyCallsTellsWhatItCouldNotSend(t *testing.T) {
-	t.Parallel()
-	_, addr := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-		time.Sleep(100 * time.Millisecond)
-		return answered(), nil
-	})
-	s, _ := summaryOf(t.Context(), t, addr, "--rate", "200", "--for", "500ms", "--concurrency", "2")
-	if s.Sent+s.Unsent != 100 || s.Unsent < 50 {
-		t.Errorf("2 workers at 100 ms a call sent %d of 100 and told of %d unsent: a rate that was not kept must be said",
-			s.Sent, s.Unsent)
-	}
-}
-
-func TestManyCallsTakesTurnsAmongKeys(t *testing.T) {
-	t.Parallel()
-	fake, addr := serveFake(t, always(answered()))
-	s, _ := summaryOf(t.Context(), t, addr, "--rate", "60", "--for", "500ms", "--keys", "3", "--descriptor", "ip=::1")
-	uses := map[string]int{}
-	for _, req := range fake.requests() {
-		first, second := req.Descriptors[0].Entries, req.Descriptors[1].Entries
-		uses[fmt.Sprintf("%s %s %s", first[0].Value, first[1].Value, second[0].Value)]++
-	}
-	want := []string{"ann /pay-0 ::1-0", "ann /pay-1 ::1-1", "ann /pay-2 ::1-2"}
-	if got := slices.Sorted(maps.Keys(uses)); !slices.Equal(got, want) {
-		t.Fatalf("3 keys gave the values %q, want %q: only the last value of each descriptor gets a suffix", got, want)
-	}
-	for values, n := range uses {
-		if most := int(s.Sent)/3 + 1; n > most {
-			t.Errorf("%s was asked about %d times of %d, want at most %d", values, n, s.Sent, most)
+func TestManyCallsKeepTheirRateAndSayWhatTheyCouldNotSend(t *testing.T) {
+	for _, c := range []struct {
+		promise      string
+		rate         float64
+		length       time.Duration
+		workers      int
+		takes        time.Duration
+		sent, unsent uint64
+		lasts        time.Duration
+	}{
+		{"calls are spread over the time", 50, time.Second, 16, 3 * time.Millisecond, 50, 0, time.Second},
+		{"without a rate all workers are used", 0, 500 * time.Millisecond, 4, 20 * time.Millisecond, 100, 0, 500 * time.Millisecond},
+		{"a rate that cannot be kept is told, a second after the end", 200, 500 * time.Millisecond, 2, 90 * time.Millisecond, 34, 66, 1535 * time.Millisecond},
+	} {
+		got := runMany(t, c.takes, always(answered(perMinute(1000, 900, time.Minute))), at(c.rate, c.length, c.workers))
+		s := got.summary(t)
+		if s.Sent != c.sent || s.Unsent != c.unsent || s.OK != s.Sent || got.code != 0 || uint64(len(got.asked)) != s.Sent {
+			t.Errorf("%s: sent %d (%d OK, %d unsent, %d arrived) and ended with %d, want %d, all OK, %d unsent, and 0",
+				c.promise, s.Sent, s.OK, s.Unsent, len(got.asked), got.code, c.sent, c.unsent)
+		}
+		if took := time.Duration(s.Seconds * 1e9).Round(time.Millisecond); took != c.lasts || s.Timeline.WidthSeconds != 1 {
+			t.Errorf("%s: it took %v in columns of %v s, want %v in columns of 1 s", c.promise, took, s.Timeline.WidthSeconds, c.lasts)
+		}
+		if l, least := s.Latency, float64(c.takes.Microseconds()); float64(l.P50) < least || float64(l.Max) > least*65/64 {
+			t.Errorf("%s: latencies are %+v, where each answer takes %v", c.promise, l, c.takes)
+		}
+		var drawn uint64
+		for _, n := range s.Timeline.OK {
+			drawn += n
+		}
+		if drawn != s.Sent {
+			t.Errorf("%s: the timeline holds %d calls, want %d", c.promise, drawn, s.Sent)
 		}
 	}
 }
 
-var tookAtRate = regexp.MustCompile(`in \d\.\ds \([\d.]+/s\):`)
+func TestManyCallsTakeTurnsAmongKeys(t *testing.T) {
+	got := runMany(t, time.Millisecond, always(answered()), func(ctx context.Context, c *Command) context.Context {
+		c.Rate, c.For, c.Keys, c.Descriptor = 60, 500*time.Millisecond, 3, append(c.Descriptor, "ip=::1")
+		return ctx
+	})
+	uses := map[string]int{}
+	for _, req := range got.asked {
+		first, second := req.Descriptors[0].Entries, req.Descriptors[1].Entries
+		uses[strings.Join([]string{first[0].Value, first[1].Value, second[0].Value}, " ")]++
+	}
+	if want := map[string]int{"ann /pay-0 ::1-0": 10, "ann /pay-1 ::1-1": 10, "ann /pay-2 ::1-2": 10}; !maps.Equal(uses, want) {
+		t.Errorf("3 keys gave the values %v, want %v: only the last value of each descriptor gets a suffix", uses, want)
+	}
+}
 
-var clocks = regexp.MustCompile(`(?m)^ +[\d.]+s  `)
-
-func TestManyCallsShowsALimitBeingHit(t *testing.T) {
-	t.Parallel()
-	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+func TestManyCallsShowALimitBeingHit(t *testing.T) {
+	got := runMany(t, time.Millisecond, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		switch {
 		case n < 10:
 			return answered(perMinute(10, 9-min(8, uint32(n)), time.Minute)), nil
@@ -118,41 +148,30 @@ func TestManyCallsShowsALimitBeingHit(t *testing.T) {
 			return answered(perMinute(10, 0, 57*time.Second)), nil
 		}
 		return answered(perMinute(10, 3, 2*time.Second)), nil
+	}, func(ctx context.Context, c *Command) context.Context {
+		c.Rate, c.For, c.Concurrency, c.JSON = 10, 3*time.Second, 1, false
+		return ctx
 	})
-	got := runCall(t.Context(), t, "--addr", addr, "--domain", "shop", "--descriptor", "user=ann",
-		"--rate", "10", "--for", "3s", "--concurrency", "1")
-	text := tookAtRate.ReplaceAllString(clocks.ReplaceAllString(steady(got.stdout), "T "), "in T:")
-	lines := strings.Split(text, "\n")
-	for _, want := range []string{
-		"asking " + addr + " about shop user=ann, 10 a second for 3s",
-		"T over: 10/minute, again in 57s",
-		"T OK again: 10/minute, 3 left, resets in 2s",
-		"30 sent in T: 20 OK, 10 over, 0 errors",
-		"latency  p50 N ms   p90 N ms   p99 N ms   max N ms",
-	} {
-		if n := len(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return line != want })); n != 1 {
-			t.Errorf("the line %q is there %d times, want once, in\n%s", want, n, got.stdout)
-		}
-	}
-	progress := regexp.MustCompile(`(?m)^    [1-4]s  \d+ sent \(\d+/s\), \d+ OK, \d+ over, 0 errors; last: 10/minute, .*$`)
-	if n := len(progress.FindAllString(got.stdout, -1)); n < 1 || n > 4 {
-		t.Errorf("there are %d progress lines for 3 s, want one a second, in\n%s", n, got.stdout)
-	}
-	drawn := regexp.MustCompile(`(?m)^(OK|over|errors) +\|`).FindAllString(got.stdout, -1)
-	if !slices.Equal(drawn, []string{"OK     |", "over   |"}) {
-		t.Errorf("the timeline must have a row for OK and for over, none for errors, in\n%s", got.stdout)
-	}
-	if strings.Contains(got.stdout, "\x1b") || strings.Contains(got.stdout, "\r") {
-		t.Errorf("what goes to no terminal must hold no control characters: %q", got.stdout)
-	}
-	if got.code != 1 || got.stderr != "" {
-		t.Errorf("weir call ended with %d and stderr %q, want 1 (some were over) and none", got.code, got.stderr)
+	const want = `asking weir:8081 about shop user=ann,path=/pay, 10 a second for 3s
+    1s  10 sent (10/s), 10 OK, 0 over, 0 errors; last: 10/minute, 1 left, resets in 1m
+  1.0s  over: 10/minute, again in 57s
+    2s  20 sent (10/s), 10 OK, 10 over, 0 errors; last: 10/minute, again in 57s
+  2.0s  OK again: 10/minute, 3 left, resets in 2s
+`
+	const end = `
+30 sent in 3.0s (10.0/s): 20 OK, 10 over, 0 errors
+latency  p50 1.00 ms   p90 1.00 ms   p99 1.00 ms   max 1.00 ms
+OK     |# #|
+over   | # |
+        each column 1s; blank is none, # is 10
+`
+	if !strings.HasPrefix(got.text, want) || !strings.HasSuffix(got.text, end) || got.code != 1 { // between them, perhaps a third second
+		t.Errorf("weir call printed\n%s\nand ended with %d, want 1 (some were over), at first\n%s\nand at last%s", got.text, got.code, want, end)
 	}
 }
 
-func TestManyCallsCountsErrorsByCode(t *testing.T) {
-	t.Parallel()
-	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+func TestManyCallsCountErrorsByCode(t *testing.T) {
+	got := runMany(t, time.Millisecond, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		switch n % 4 {
 		case 0:
 			return nil, status.Error(codes.Unavailable, "no configuration yet")
@@ -162,50 +181,45 @@ func TestManyCallsCountsErrorsByCode(t *testing.T) {
 			return answered(perMinute(10, 0, time.Second)), nil
 		}
 		return answered(), nil
-	})
-	s, code := summaryOf(t.Context(), t, addr, "--rate", "40", "--for", "500ms", "--concurrency", "1")
-	want := map[string]failure{"Unavailable": {5, "no configuration yet"}, "Internal": {5, "broken at 1"}}
-	for name, w := range want {
-		if got := s.ErrorCode[name]; got == nil || *got != w {
-			t.Errorf("%s is summed up as %+v, want %+v: its count and its first message", name, got, w)
+	}, at(40, 500*time.Millisecond, 1))
+	s := got.summary(t)
+	for name, want := range map[string]failure{"Unavailable": {5, "no configuration yet"}, "Internal": {5, "broken at 1"}} {
+		if got := s.ErrorCode[name]; got == nil || *got != want {
+			t.Errorf("%s is summed up as %+v, want %+v: its count and its first message", name, got, want)
 		}
 	}
-	if s.Failed != 10 || s.OK != 5 || s.Over != 5 || code != 2 {
-		t.Errorf("%d errors, %d OK, %d over and exit code %d, want 10, 5, 5 and 2: an error outweighs all",
-			s.Failed, s.OK, s.Over, code)
+	if s.Failed != 10 || s.OK != 5 || s.Over != 5 || got.code != 2 {
+		t.Errorf("%d errors, %d OK, %d over and exit code %d, want 10, 5, 5 and 2: an error outweighs all", s.Failed, s.OK, s.Over, got.code)
 	}
 }
 
-func TestManyCallsOutlivesAServiceThatIsAway(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	s, code := summaryOf(t.Context(), t, listener.Addr().String(), "--for", "200ms", "--concurrency", "2")
+func TestManyCallsDoNotHammerAServiceThatIsAway(t *testing.T) {
+	got := runMany(t, 0, nil, at(0, 200*time.Millisecond, 2))
+	s := got.summary(t)
 	failed := s.ErrorCode["Unavailable"]
-	if code != 2 || failed == nil || failed.Count != s.Sent || !strings.Contains(failed.Message, "connection refused") {
-		t.Fatalf("ended with %d, %d sent, Unavailable %+v, want 2 and all refused", code, s.Sent, failed)
+	if got.code != 2 || failed == nil || failed.Count != s.Sent || !strings.Contains(failed.Message, "connection refused") {
+		t.Fatalf("ended with %d, %d sent, Unavailable %+v, want 2 and all refused", got.code, s.Sent, failed)
 	}
-	if s.Sent > 100 {
-		t.Errorf("2 workers tried %d times in 0.2 s: a service that is away must not be hammered", s.Sent)
+	if most := uint64(2 * 200 * time.Millisecond / pause); s.Sent == 0 || s.Sent > most {
+		t.Errorf("2 workers tried %d times in 0.2 s, want at most %d: a call that is refused is followed by a pause", s.Sent, most)
 	}
 }
 
-func TestManyCallsEndsEarlyWithItsSummary(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	_, addr := serveFake(t, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+func TestManyCallsEndEarlyWithTheirSummary(t *testing.T) {
+	var interrupt context.CancelFunc
+	got := runMany(t, time.Millisecond, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		if n == 4 {
-			cancel()
+			interrupt()
 			time.Sleep(50 * time.Millisecond)
 		}
 		return answered(), nil
+	}, func(ctx context.Context, c *Command) context.Context {
+		c.Rate, c.Concurrency = 100, 1
+		ctx, interrupt = context.WithCancel(ctx)
+		return ctx
 	})
-	s, code := summaryOf(ctx, t, addr, "--rate", "100", "--concurrency", "1")
-	if s.Sent != 5 || s.OK != 5 || s.Failed != 0 || code != 0 {
+	if s := got.summary(t); s.Sent != 5 || s.OK != 5 || s.Failed != 0 || got.code != 0 {
 		t.Errorf("interrupted in its fifth call, weir call says %d sent, %d OK, %d errors, exit code %d, "+
-			"want 5, 5, 0, 0: a call under way is not cut short", s.Sent, s.OK, s.Failed, code)
+			"want 5, 5, 0, 0: a call under way is not cut short", s.Sent, s.OK, s.Failed, got.code)
 	}
 }

@@ -34,19 +34,6 @@ func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
 	}
 }
 
-func TestHistogramTakesEveryDuration(t *testing.T) {
-	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 63, 64, 65, 127, 128, math.MaxInt64} {
-		var h histogram
-		h.add(d)
-		if got := h.quantile(0.5); got != max(0, d) {
-			t.Errorf("after adding only %d the median is %d, want %d", d, got, max(0, d))
-		}
-	}
-	if got := new(histogram).quantile(0.5); got != 0 {
-		t.Errorf("the median of nothing is %v, want 0", got)
-	}
-}
-
 func TestHistogramBucketsLieSideBySide(t *testing.T) {
 	for bucket := range 58 * 64 {
 		top := topOf(bucket)
@@ -69,26 +56,6 @@ func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 	}
 	if sum != calls || l.width != 2048*time.Second || l.used != 48 {
 		t.Errorf("27 hours give %d calls in %d columns of %v, want %d in 48 of 2048 s", sum, l.used, l.width, calls)
-	}
-}
-
-func TestTimelineIsDrawnInShades(t *testing.T) {
-	var out bytes.Buffer
-	r := reporter{out: &out, question: &question{keys: 1}}
-	for second, m := range []outcomes{{OK: 20}, {OK: 10, Over: 10}, {Over: 20}, {Over: 20, Failed: 1}, {}, {OK: 1}} {
-		*r.tally.timeline.at(time.Duration(second) * time.Second) = m
-		r.tally.OK, r.tally.Over, r.tally.Failed = r.tally.OK+m.OK, r.tally.Over+m.Over, r.tally.Failed+m.Failed
-	}
-	r.drawTimeline()
-	want := strings.Join([]string{
-		"OK     |#=   .|",
-		"over   | =##  |",
-		"errors |   .  |",
-		"        each column 1s; blank is none, # is 20",
-		"",
-	}, "\n")
-	if out.String() != want {
-		t.Errorf("the timeline is\n%s\nwant\n%s", out.String(), want)
 	}
 }
 

@@ -204,12 +204,9 @@ func TestCallPrintsJSONThatScriptsCanRead(t *testing.T) {
 }
 
 func TestCallTellsAnErrorInOneSentence(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	nobody := closed.Addr().String()
+	const nobody = "127.0.0.1:1" // which the kernel gives to none of the servers that run beside this
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
 	refusing := func(code codes.Code, message string) answerer {
 		return func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 			return nil, status.Error(code, message)
@@ -218,7 +215,7 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 	_, unready := serveFake(t, refusing(codes.Unavailable, "no configuration yet"))
 	_, picky := serveFake(t, refusing(codes.InvalidArgument, "domain must not be empty"))
 	_, slow := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-		time.Sleep(300 * time.Millisecond)
+		<-ended
 		return answered(), nil
 	})
 	ask := func(addr string, more ...string) []string {

@@ -13,8 +13,26 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
+// check runs weir check on a directory with one file, and returns its exit code and what it prints.
+func check(t *testing.T, file string, change func(*Command)) (int, string, string) {
+	t.Helper()
+	c := Command{Path: "limits"}
+	holding(t, file)
+	if change != nil {
+		change(&c)
+	}
+	return c.outcome("")
+}
+
 // runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
 func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
+	t.Helper()
+	holding(t, file)
+	return c.outcome(stdin)
+}
+
+// holding changes to a directory that holds limits/shop.yaml.
+func holding(t *testing.T, file string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("limits", 0o755); err != nil {
@@ -23,6 +41,9 @@ func runOn(t *testing.T, file string, c Command, stdin string) (int, string, str
 	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (c *Command) outcome(stdin string) (int, string, string) {
 	var stdout, stderr bytes.Buffer
 	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	code, told := terminal.ExitCode(err)

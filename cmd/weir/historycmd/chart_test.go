@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,21 +53,6 @@ func TestEveryHitIsInTheCurve(t *testing.T) {
 		if math.Abs(hits-178) > 0.001 {
 			t.Fatalf("a curve of %d columns holds %.3f hits of 178", width, hits)
 		}
-	}
-}
-
-func TestTheSmallestRateIsSeen(t *testing.T) {
-	var b strings.Builder
-	c := newChart(0, 120, []curves.PointAnswer{{Start: 0, Width: 60, Sum: 1}, {Start: 60, Width: 60, Sum: 100_000}}, 24)
-	c.draw(&b, 2, time.UTC, plain, plain)
-	const want = `
-  100k/min ┤     █████
-           ┤▁▁▁▁▁█████
-         0 └┬─────────
-            Thu 01 Jan
-`
-	if got := "\n" + b.String(); got != want {
-		t.Errorf("got%swant%sOne hit is not none.", got, want)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DATA_DIR", dir)
-	const days, until = 20, "2026-11-21T12:00:00Z"
-	got, err := runHistory(t, "demo", "--days", "20", "--until", until)
-	if err != nil || !strings.Contains(got, "Made up 20 days") || !strings.Contains(got, "weir history top --from -7d") {
+	const days, until = 4, "2026-11-21T12:00:00Z"
+	got, err := runHistory(t, "demo", "--days", "4", "--until", until)
+	if err != nil || !strings.Contains(got, "Made up 4 days") || !strings.Contains(got, "weir history top --from -7d") {
 		t.Fatalf("weir history demo prints %q, %v", got, err)
 	}
 	sums, hits := make(map[history.ID]uint64), uint64(0)
@@ -58,22 +58,5 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	}
 	if _, err = runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "it holds ") {
 		t.Errorf("a history that holds something is filled: %v", err)
-	}
-}
-
-func TestADemoThatCannotBeIsRefused(t *testing.T) {
-	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--days", "0"}, "--days must be 1 to 3650, not 0"},
-		{[]string{"--days", "99999"}, "--days must be 1 to 3650"},
-		{[]string{"--until", "2999-01-01"}, "is in the future"},
-		{[]string{"--until", "soon"}, "is not a time"},
-	} {
-		if _, err := runHistory(t, append([]string{"demo"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("weir history demo %s ends with %v, want %q", strings.Join(c.args, " "), err, c.want)
-		}
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
-	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 // dueHistory holds hits that are due for each tier, none of which has been moved, as time.Now has it.
@@ -132,86 +131,30 @@ func TestDownsampleStopsBetweenSteps(t *testing.T) {
 	}
 }
 
-func TestProgressIsShownWhereSomebodyLooks(t *testing.T) {
-	var out, logged bytes.Buffer
-	p := &rollProgress{out: &out, terminal: true, log: slog.New(slog.NewTextHandler(&logged, nil))}
-	p.show(history.Rolled{Partitions: 12, Chunks: [history.Tiers]uint64{1000, 1}, Points: [history.Tiers]uint64{60000, 9}})
-	p.end()
-	if want := "\r\x1b[?7l12 of 256 partitions, 1,001 chunks, 60,009 points\x1b[K\x1b[?7h\r\x1b[K"; out.String() != want || logged.Len() > 0 {
-		t.Errorf("on a terminal: %q and in the log %q, want %q and nothing", &out, &logged, want)
-	}
-	out.Reset()
-	p = &rollProgress{out: &out, log: p.log}
-	for range 3 {
-		p.show(history.Rolled{Partitions: 12})
-	}
-	p.end()
-	if lines := strings.Count(logged.String(), "\n"); lines != 1 || out.Len() > 0 {
-		t.Errorf("elsewhere: %q and %d lines in the log, want nothing and one a minute", &out, lines)
-	}
-}
-
-func TestDownsampleSaysWhatToDoWhenItCannot(t *testing.T) {
-	for _, name := range []string{"REDIS_URL", "REDIS_URL_FILE", "BACKEND_TYPE"} {
-		t.Setenv(name, "")
-	}
-	for _, c := range []struct {
-		promise string
-		cmd     Downsample
-		want    string
-	}{
-		{"without --once", Downsample{}, "give --once and run it regularly, from a CronJob; or let weir serve do it"},
-		{"without a Redis", Downsample{Once: true}, "a history outside Redis belongs to its weir serve, which downsamples it by itself"},
-	} {
-		if err := c.cmd.Run(t.Context(), terminal.Output{}, settings.Program("weir")); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
-			t.Errorf("%s: got %v, want an error with %q and exit code 2", c.promise, err, c.want)
-		}
-	}
-}
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func TestServeDownsamplesAndLogsOnlyWhatMatters(t *testing.T) {
-	store, log := dueHistory(t), &lines{}
-	ctx, end := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		KeepDownsampled(ctx, store, time.Millisecond, slog.New(slog.NewTextHandler(log, nil)))
-	})
-	awaitLog := func(want string) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), want); {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q is not in the log:\n%s", want, log)
-			}
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		store, log := dueHistory(t), &bytes.Buffer{}
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			KeepDownsampled(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil)))
+		})
+		pass := func() {
+			time.Sleep(4 * time.Minute) // two runs at least
+			synctest.Wait()
 		}
-	}
-	awaitLog("downsampled the history")
-	time.Sleep(20 * time.Millisecond)
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines in the log for one run that moved something:\n%s", n, log)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	awaitLog("downsampling the history failed; the next run tries again")
-	end()
-	running.Wait()
+		pass()
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "downsampled the history") {
+			t.Errorf("the log of one run that moved something, and others that did not, is\n%s", got)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		pass()
+		if got := log.String(); !strings.Contains(got, "downsampling the history failed; the next run tries again") {
+			t.Errorf("without a history the log is\n%s", got)
+		}
+		end()
+		running.Wait()
+	})
 }

@@ -58,18 +58,10 @@ func TestPeaksThatWouldFlattenTheMeansAreToldInstead(t *testing.T) {
 	}
 }
 
-func TestMinutesHaveNoMarks(t *testing.T) {
-	picture, legend := pictureOf(0, 120, []curves.PointAnswer{{Start: 0, Width: 60, Sum: 7, Peak: 7}, {Start: 60, Width: 60, Sum: 3, Peak: 3}})
-	if strings.ContainsAny(picture, "·↑") || legend != "" {
-		t.Errorf("got%slegend %q: the largest minute of a minute is the minute", picture, legend)
-	}
-}
-
 // However peaks and means lie, every peak that is above its mean by a row is marked, and no line is longer than the axis.
 func TestEveryPeakIsMarkedOrReached(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
-	for range 2000 {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 500 {
 		var pairs []uint64
 		for range 1 + r.IntN(30) {
 			mean := r.Uint64N(1 << r.IntN(20))
@@ -89,7 +81,7 @@ func TestEveryPeakIsMarkedOrReached(t *testing.T) {
 			for row := range rows {
 				line := []rune(lines[rows-1-row])[chartMargin:]
 				if len(line) > len(c.rates) {
-					t.Fatalf("seed %d: a row of %d columns in a chart of %d:\n%s", seed, len(line), len(c.rates), b.String())
+					t.Fatalf("a row of %d columns in a chart of %d:\n%s", len(line), len(c.rates), b.String())
 				}
 				switch {
 				case i >= len(line) || line[i] == ' ':
@@ -101,7 +93,7 @@ func TestEveryPeakIsMarkedOrReached(t *testing.T) {
 			}
 			s := c.scale(rows)
 			if higher := c.peaks[i]/s.top*float64(rows) > float64(reached)+0.07; marks > 1 || higher && marks == 0 {
-				t.Fatalf("seed %d: column %d, of the mean %v and the peak %v, has %d marks:\n%s", seed, i, c.rates[i], c.peaks[i], marks, b.String())
+				t.Fatalf("column %d, of the mean %v and the peak %v, has %d marks:\n%s", i, c.rates[i], c.peaks[i], marks, b.String())
 			}
 		}
 	}
@@ -120,31 +112,5 @@ func TestWhatIsNotOverIsFaintAndTold(t *testing.T) {
 	}
 	if got := (&showView{answer: &a, zone: time.UTC, width: 20}).String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "the last bucket (1h) is not over") {
 		t.Errorf("without colours got\n%s", got)
-	}
-}
-
-func TestYearsAreToldWhereThereAreTwo(t *testing.T) {
-	from, to := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2026, 11, 21, 12, 1, 0, 0, time.UTC).Unix()
-	var points []curves.PointAnswer
-	for at := from; at < to-day; at += day {
-		points = append(points, curves.PointAnswer{Start: at, Width: day, Sum: 1440, Peak: 2, Tier: "1d"})
-	}
-	points[1].Peak = 3
-	points = append(points, curves.PointAnswer{Start: to - 7200, Width: hour, Sum: 1, Peak: 1, Tier: "1h"},
-		curves.PointAnswer{Start: to - 600, Width: 300, Sum: 1, Peak: 1, Tier: "5m"})
-	points = append(points, curves.PointAnswer{Start: to - 60, Width: 60, Sum: 1, Peak: 1, Tier: "1m"})
-	a := curves.HistoryAnswer{From: from, To: to, Series: []curves.SeriesAnswer{{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
-		Total: 1, Lifetime: 1, Points: points}}}
-	got := (&showView{answer: &a, zone: time.UTC, width: 80}).String()
-	for _, want := range []string{"peak 3/min in the 1d from 21 Nov 2025 00:00", "\n  stored by 1d until 21 Nov 2026 00:00, 1h until 21 Nov 2026 11:01,\n    5m until 21 Nov 2026 11:56, then 1m\n",
-		" 2026-01-26     2026-04-27     2026-07-27\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing from\n%s", want, got)
-		}
-	}
-	for line := range strings.Lines(got) {
-		if n := len([]rune(line)); n > 81 {
-			t.Errorf("a line of %d columns on a terminal of 80: %s", n-1, line)
-		}
 	}
 }

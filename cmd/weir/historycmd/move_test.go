@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -29,7 +28,7 @@ func sortedLines(text string) string {
 }
 
 func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
-	source := historyPort(t, someHistory(t, t.TempDir()))
+	source := someHistory(t)
 	written, err := runHistory(t, "export", "--admin", source)
 	if err != nil || !strings.HasPrefix(written, "domain,path,outcome,value,start,width,sum,peak\n") {
 		t.Fatalf("weir history export prints %.300q, %v", written, err)
@@ -81,7 +80,7 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 }
 
 func TestAnExportHasTheRangeAskedFor(t *testing.T) {
-	port := historyPort(t, someHistory(t, t.TempDir()))
+	port := someHistory(t)
 	export := func(args ...string) string {
 		t.Helper()
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
@@ -140,7 +139,7 @@ func cutter(t *testing.T, address string, bytesLeft int64) string {
 }
 
 func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
-	port := historyPort(t, someHistory(t, t.TempDir()))
+	port := someHistory(t)
 	for _, format := range []string{"csv", "json", "openmetrics"} {
 		got, err := runHistory(t, "export", "--format", format, "--admin", cutter(t, port, 30_000))
 		if err == nil || codeOf(err) != 2 || !strings.Contains(err.Error(), "the export is not whole") || got == "" {
@@ -188,27 +187,6 @@ func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	}
 }
 
-func TestPartsOfHitsAreNoHitsOfTheirOwn(t *testing.T) {
-	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
-	const header = "domain,path,outcome,start,width,sum\n"
-	text := header
-	for i, outcome := range []string{"within", "over", "degraded", "near", "shadow"} {
-		text += fmt.Sprintf("shop,user,%s,1795219200,3600,%d\n", outcome, i+1)
-	}
-	got, err := runHistoryFrom(t, strings.NewReader(text), "import", "-")
-	if err != nil || !strings.Contains(got, "Read 5 rows with 6 hits into") || !strings.Contains(got, "\n9 near and shadow hits are parts of these") {
-		t.Errorf("6 hits, with 9 parts of them, are read as %q, %v", got, err)
-	}
-	got, err = runHistoryFrom(t, strings.NewReader(text), "import", "-")
-	if err != nil || !strings.Contains(got, "nothing has changed") {
-		t.Errorf("a second run prints %q, %v", got, err)
-	}
-	got, err = runHistoryFrom(t, strings.NewReader(header+"shop,user,near,1795219200,3600,4\n"), "import", "-")
-	if err != nil || !strings.Contains(got, "Read 1 rows with 0 hits into") || strings.Contains(got, "nothing has changed") {
-		t.Errorf("near hits alone are read as %q, %v", got, err)
-	}
-}
-
 func TestAPathAsItIsShownIsImportedAsItIsStored(t *testing.T) {
 	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
 	text := "domain,path,outcome,start,width,sum\n"
@@ -236,7 +214,7 @@ func TestAPathAsItIsShownIsImportedAsItIsStored(t *testing.T) {
 }
 
 func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
-	host, port, err := net.SplitHostPort(historyPort(t, someHistory(t, t.TempDir())))
+	host, port, err := net.SplitHostPort(someHistory(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -27,14 +26,14 @@ type houseFile struct {
 type houseRule func([]*houseFile) []string
 
 var houseRules = map[string]houseRule{
-	"rooms reach only what they may":                checkReach,
-	"libraries stay in their rooms":                 each(checkLibraries),
-	"only cmd/weir reads the environment":           each(checkEnvironment),
-	"exported names are explained":                  each(checkExported),
-	"files and functions are short":                 each(checkSizes),
-	"a panic has its reason on its line":            each(checkPanics),
-	"packages and types are named for what they do": each(checkNames),
-	"no test is skipped":                            each(checkSkips),
+	"rooms reach only what they may":      checkReach,
+	"libraries stay in their rooms":       each(checkLibraries),
+	"only cmd/weir reads the environment": each(checkEnvironment),
+	"each package is introduced once":     checkIntroductions,
+	"exported names are explained":        each(checkExported),
+	"files and functions are short":       each(checkSizes),
+	"a panic has its reason on its line":  each(checkPanics),
+	"no test is skipped":                  each(checkSkips),
 }
 
 // each returns a rule that holds for each file by itself.
@@ -49,17 +48,13 @@ func each(check func(*houseFile) []string) houseRule {
 
 func TestTheHouseIsKept(t *testing.T) {
 	files := readHouse(t, filepath.Join("..", "..", ".."))
-	check := func(name string, rule houseRule) {
+	for name, rule := range houseRules {
 		t.Run(name, func(t *testing.T) {
 			for _, broken := range rule(files) {
 				t.Error(broken)
 			}
 		})
 	}
-	for name, rule := range houseRules {
-		check(name, rule)
-	}
-	check("each package is introduced once", checkIntroductions)
 }
 
 // readHouse parses all Go files of the module at root. Hidden folders, test data and modules of their own are not its
@@ -130,43 +125,4 @@ func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }
 // broken writes one finding as file:line: what, so that editors can jump to it.
 func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
-}
-
-// TestHouseRulesCatch proves that the rules bite: each example breaks exactly one, or none.
-func TestHouseRulesCatch(t *testing.T) {
-	for _, example := range slices.Concat(importExamples, reachExamples, styleExamples) {
-		t.Run(example.promise, func(t *testing.T) {
-			files := parseExamples(t, example.file, example.src)
-			files = append(files, parseExamples(t, example.through...)...)
-			for name, check := range houseRules {
-				got := strings.Join(check(files), "\n")
-				switch {
-				case name != example.rule && got != "":
-					t.Errorf("rule %q complains about an example that keeps it:\n%s", name, got)
-				case name == example.rule && !strings.Contains(got, example.want):
-					t.Errorf("rule %q says %q, want it to say %q: a rule that catches nothing keeps nothing", name, got, example.want)
-				}
-			}
-		})
-	}
-}
-
-// parseExamples parses files, each given by its name and its source.
-func parseExamples(t *testing.T, namesAndSources ...string) (files []*houseFile) {
-	t.Helper()
-	for pair := range slices.Chunk(namesAndSources, 2) {
-		f, err := parseHouse(pair[0], pair[1])
-		if err != nil {
-			t.Fatalf("the example does not parse: %v", err)
-		}
-		files = append(files, f)
-	}
-	return files
-}
-
-// houseExample is a small file that breaks one rule; without a rule it keeps all.
-type houseExample struct {
-	promise, file, src string
-	through            []string // names and sources of files that it reaches others through; they keep all rules
-	rule, want         string
 }

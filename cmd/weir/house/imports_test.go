@@ -45,6 +45,10 @@ var houseRooms = []houseRoom{
 		"a store knows its contract, not another store and not who asks it"},
 	{"backend/history/export", []string{"backend/history"}, nil,
 		"it brings hits to any history store, and knows none"},
+	{"backend/backendtest/process", nil, nil,
+		"every test that starts a program uses it, whatever that program is"},
+	{"backend/backendtest/...", []string{"descriptors", "backend", "backend/window", "backend/history", "backend/backendtest/process"},
+		anyLibrary, "it tests any store by its contract, and starts the servers of those that have one"},
 	{"backend/...", []string{"descriptors", "backend", "backend/window", "backend/history"}, anyLibrary,
 		"a store knows its contract, not another store and not who asks it"},
 	{"server/limit", []string{"descriptors", "backend", "backend/history", "server/hits", "server/denials"}, nil,
@@ -138,7 +142,7 @@ var environmentReaders = map[string][]string{
 }
 
 func checkEnvironment(f *houseFile) []string {
-	if f.isTest() || covers("cmd/weir/...", f.room) {
+	if f.isTest() || coversAny([]string{"cmd/weir/...", "backend/backendtest/..."}, f.room) {
 		return nil
 	}
 	readers := make(map[string][]string) // by the name that the package has in this file
@@ -192,118 +196,4 @@ func enumerate(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-var importExamples = []houseExample{
-	{
-		promise: "descriptors/yaml may read YAML",
-		file:    "descriptors/yaml/a.go",
-		src:     `package yaml; import ("strings"; "go.yaml.in/yaml/v3"; "github.com/weirproxy/weir/descriptors")`,
-	}, {
-		promise: "descriptors/yaml imports nothing else of others",
-		file:    "descriptors/yaml/a.go",
-		src:     `package yaml; import "github.com/fsnotify/fsnotify"`,
-		rule:    "rooms reach only what they may",
-		want:    "descriptors/yaml/a.go:1: descriptors/yaml imports github.com/fsnotify/fsnotify, but of libraries",
-	}, {
-		promise: "descriptors imports nothing of others, not even YAML",
-		file:    "descriptors/a.go",
-		src:     `package descriptors; import "go.yaml.in/yaml/v3"`,
-		rule:    "rooms reach only what they may",
-		want:    "descriptors/a.go:1: descriptors imports go.yaml.in/yaml/v3, but of libraries",
-	}, {
-		promise: "a store does not know the server",
-		file:    "backend/memory/a.go",
-		src:     "package memory\n\nimport \"github.com/weirproxy/weir/server/limit\"",
-		rule:    "rooms reach only what they may",
-		want:    "backend/memory/a.go:3: backend/memory imports server/limit, but of weir's packages",
-	}, {
-		promise: "a store's tests may import what they need",
-		file:    "backend/memory/a_test.go",
-		src:     `package memory; import "github.com/weirproxy/weir/backend/backendtest"`,
-	}, {
-		promise: "the server does not choose its store",
-		file:    "server/a.go",
-		src:     `package server; import "github.com/weirproxy/weir/backend/memory"`,
-		rule:    "rooms reach only what they may",
-		want:    "it gets its store as the contract",
-	}, {
-		promise: "the rooms of the server do not know each other",
-		file:    "server/rls/a.go",
-		src:     `package rls; import "github.com/weirproxy/weir/server/stats"`,
-		rule:    "rooms reach only what they may",
-		want:    "package server joins them",
-	}, {
-		promise: "a package outside all rooms is noticed",
-		file:    "pkg/stuff/a.go",
-		src:     `package stuff`,
-		rule:    "rooms reach only what they may",
-		want:    "package pkg/stuff is in no room",
-	}, {
-		promise: "the wire format is known at the edge",
-		file:    "server/rls/a.go",
-		src:     `package rls; import "google.golang.org/grpc/codes"`,
-	}, {
-		promise: "the wire format is not known to a source of configuration that has none",
-		file:    "descriptors/file/a.go",
-		src:     `package file; import "google.golang.org/protobuf/proto"`,
-		rule:    "libraries stay in their rooms",
-		want:    "which only server/..., descriptors/xds/..., cmd/weir/... may",
-	}, {
-		promise: "a client of xDS is no server of it",
-		file:    "descriptors/xds/a.go",
-		src:     `package xds; import "github.com/envoyproxy/go-control-plane/pkg/resource/v3"`,
-		rule:    "libraries stay in their rooms",
-		want:    "which only none may",
-	}, {
-		promise: "tests may have one",
-		file:    "descriptors/xds/a_test.go",
-		src:     `package xds; import "github.com/envoyproxy/go-control-plane/pkg/cache/v3"`,
-	}, {
-		promise: "Prometheus stays in server/stats",
-		file:    "server/rls/a.go",
-		src:     `package rls; import "github.com/prometheus/client_golang/prometheus"`,
-		rule:    "libraries stay in their rooms",
-		want:    "metrics are made in one place",
-	}, {
-		promise: "Prometheus's engine stays in server/promql",
-		file:    "server/admin/a.go",
-		src:     `package admin; import "github.com/prometheus/prometheus/promql"`,
-		rule:    "libraries stay in their rooms",
-		want:    "which only server/promql/... may",
-	}, {
-		promise: "nor does what limits reach it",
-		file:    "server/rls/a.go",
-		src:     `package rls; import "github.com/weirproxy/weir/server/promql/engine"`,
-		rule:    "rooms reach only what they may",
-		want:    "package server joins them",
-	}, {
-		promise: "nor the server that limits, which is given a handler",
-		file:    "server/a.go",
-		src:     `package server; import "github.com/weirproxy/weir/server/promql"`,
-		rule:    "rooms reach only what they may",
-		want:    "it gets its store as the contract",
-	}, {
-		promise: "go-redis stays with the Redis store",
-		file:    "cmd/weir/a.go",
-		src:     `package main; import "github.com/redis/go-redis/v9"`,
-		rule:    "libraries stay in their rooms",
-		want:    "which only backend/redis/..., backend/backendtest/... may",
-	}, {
-		promise: "envconfig is for the settings, not for commands",
-		file:    "cmd/weir/a.go",
-		src:     `package main; import "github.com/kelseyhightower/envconfig"`,
-		rule:    "libraries stay in their rooms",
-		want:    "which only cmd/weir/settings may",
-	}, {
-		promise: "the environment is read in cmd/weir",
-		file:    "cmd/weir/a.go",
-		src:     `package main; import "os"; var level = os.Getenv("LOG_LEVEL")`,
-	}, {
-		promise: "the environment is read nowhere else, whatever os is called there",
-		file:    "server/stats/a.go",
-		src:     `package stats; import sys "os"; var _, found = sys.LookupEnv("LOG_LEVEL")`,
-		rule:    "only cmd/weir reads the environment",
-		want:    "server/stats/a.go:1: sys.LookupEnv reads the environment",
-	},
 }

@@ -98,39 +98,3 @@ func (i houseImport) complain(room, name string, way []string, why string) strin
 	}
 	return i.file.broken(i.pos, "%s, %s", strings.ReplaceAll(room+does+name+by, houseModule, ""), why)
 }
-
-var reachExamples = []houseExample{
-	{
-		promise: "what a room may have reaches others through it",
-		file:    "backend/memory/a.go",
-		src:     `package memory; import "github.com/weirproxy/weir/backend/window"`,
-		through: []string{"backend/window/a.go", `package window; import "github.com/weirproxy/weir/descriptors"`},
-	}, {
-		promise: "a library is found behind a room, and the way to it is named",
-		file:    "server/limit/a.go",
-		src:     "package limit\n\nimport \"github.com/weirproxy/weir/server/hits\"",
-		through: []string{"server/hits/a.go", `package hits; import "example.org/counters"`},
-		rule:    "rooms reach only what they may",
-		want:    "server/limit/a.go:3: server/limit reaches example.org/counters by way of server/hits, but of libraries",
-	}, {
-		promise: "it is found behind two",
-		file:    "server/limit/a.go",
-		src:     `package limit; import "github.com/weirproxy/weir/server/hits"`,
-		through: []string{"server/hits/a.go", `package hits; import "github.com/weirproxy/weir/backend/history"`,
-			"backend/history/a.go", `package history; import "example.org/counters"`},
-		rule: "rooms reach only what they may",
-		want: "server/limit reaches example.org/counters by way of server/hits and backend/history",
-	}, {
-		promise: "a package of weir's own is found behind a room",
-		file:    "backend/window/a.go",
-		src:     `package window; import "github.com/weirproxy/weir/descriptors"`,
-		through: []string{"descriptors/a.go", `package descriptors; import "github.com/weirproxy/weir/descriptors/file"`},
-		rule:    "rooms reach only what they may",
-		want:    "backend/window reaches descriptors/file by way of descriptors, but of weir's packages",
-	}, {
-		promise: "what a room's tests import is not reached",
-		file:    "server/limit/a.go",
-		src:     `package limit; import "github.com/weirproxy/weir/server/hits"`,
-		through: []string{"server/hits/a_test.go", `package hits; import "example.org/counters"`},
-	},
-}

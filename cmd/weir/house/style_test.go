@@ -1,14 +1,11 @@
 package house_test
 
 import (
-	_ "embed"
 	"fmt"
 	"go/ast"
 	"maps"
-	"path"
 	"slices"
 	"strings"
-	"testing"
 )
 
 const (
@@ -42,29 +39,6 @@ func checkIntroductions(files []*houseFile) []string {
 		}
 	}
 	return broken
-}
-
-func TestHouseIntroductionsAreCounted(t *testing.T) {
-	for _, c := range []struct {
-		promise string
-		first   string // of two files of package rls
-		second  string
-		want    string
-	}{
-		{"one is right", "// Package rls answers.\npackage rls", "package rls", ""},
-		{"none is too few", "package rls", "package rls", "server/rls: 0 files have a package comment (none)"},
-		{"two are too many", "// Package rls answers.\npackage rls", "// Package rls asks.\npackage rls", "2 files"},
-		{"it begins as go doc has it", "// It answers.\npackage rls", "package rls", `must begin with "Package rls"`},
-		{"a blank line sets it apart", "// Package rls answers.\n\npackage rls", "package rls", "0 files"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			files := parseExamples(t, "server/rls/0.go", c.first, "server/rls/1.go", c.second)
-			got := strings.Join(checkIntroductions(files), "\n")
-			if !strings.Contains(got, c.want) || (c.want == "" && got != "") {
-				t.Errorf("checkIntroductions finds %q, want %q", got, c.want)
-			}
-		})
-	}
 }
 
 // checkExported wants a comment on each exported name that other packages can reach. One comment on a group of
@@ -176,34 +150,6 @@ func checkPanics(f *houseFile) []string {
 	return broken
 }
 
-// vagueNames say nothing about what a package does, so anything gets put there.
-var vagueNames = []string{"util", "utils", "common", "helper", "helpers", "manager", "managers"}
-
-func checkNames(f *houseFile) []string {
-	var broken []string
-	name := strings.TrimSuffix(f.tree.Name.Name, "_test")
-	if slices.Contains(vagueNames, name) || slices.Contains(vagueNames, path.Base(f.room)) {
-		broken = append(broken, f.broken(f.tree.Name.Pos(), "package %s in %s is named for nothing: name it for what it "+
-			"does, or put its parts where they are used", name, f.room))
-	}
-	reported := make(map[string]bool)
-	foreign := make(map[*ast.Ident]bool) // names after a dot, which others may have given
-	ast.Inspect(f.tree, func(n ast.Node) bool {
-		switch e := n.(type) {
-		case *ast.SelectorExpr:
-			foreign[e.Sel] = true
-		case *ast.Ident:
-			if strings.HasSuffix(e.Name, "Impl") && !foreign[e] && !reported[e.Name] {
-				reported[e.Name] = true
-				broken = append(broken, f.broken(e.Pos(), "%s: name it for how it does its work (memory, redis), "+
-					"everything implements something", e.Name))
-			}
-		}
-		return true
-	})
-	return broken
-}
-
 func checkSkips(f *houseFile) []string {
 	if !f.isTest() {
 		return nil
@@ -221,79 +167,4 @@ func checkSkips(f *houseFile) []string {
 		return true
 	})
 	return broken
-}
-
-// skippedTest is kept out of the Go files: whoever searches them for skipped tests must find none.
-//
-//go:embed testdata/skipped_test.go.txt
-var skippedTest string
-
-var styleExamples = []houseExample{
-	{
-		promise: "explained names are fine, and what nobody can reach needs no comment",
-		file:    "server/rls/a.go",
-		src: "package rls\n\n// These are the outcomes.\nconst (\n\tWithin = iota\n\tOver\n)\n\n" +
-			"// T is a thing.\ntype T struct{}\n\n// Do does it.\nfunc (t *T) Do() {}\n\n" +
-			"type hidden struct{}\n\nfunc (hidden) Do() {}\n",
-	}, {
-		promise: "an exported method without a comment is found",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\ntype t struct{}\n\n// T is a thing.\ntype T[K any] struct{}\n\nfunc (t *T[K]) Do() {}\n",
-		rule:    "exported names are explained",
-		want:    "server/rls/a.go:8: Do is exported and has no comment",
-	}, {
-		promise: "an exported constant without a comment is found",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\nconst (\n\t// A is the first.\n\tA = 1\n\tB = 2\n)\n",
-		rule:    "exported names are explained",
-		want:    "server/rls/a.go:6: B is exported",
-	}, {
-		promise: "a function of 80 lines is fine",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\nfunc f() {" + strings.Repeat("\n", maxFunctionLines-1) + "}\n",
-	}, {
-		promise: "a function of 81 lines is too long, in tests too",
-		file:    "server/rls/a_test.go",
-		src:     "package rls\n\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n",
-		rule:    "files and functions are short",
-		want:    "server/rls/a_test.go:3: f has 81 lines",
-	}, {
-		promise: "a file of 601 lines is too long",
-		file:    "server/rls/a.go",
-		src:     "package rls" + strings.Repeat("\n", maxFileLines+1),
-		rule:    "files and functions are short",
-		want:    "the file has 601 lines",
-	}, {
-		promise: "a panic with its reason is fine",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\nfunc f() {\n\tpanic(1) // the compiler cannot see that the switch above is complete\n}\n",
-	}, {
-		promise: "a panic without one is found",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\n// A reason elsewhere.\nfunc f() {\n\tpanic(1)\n}\n",
-		rule:    "a panic has its reason on its line",
-		want:    "server/rls/a.go:5: panic without a reason",
-	}, {
-		promise: "a test may panic",
-		file:    "server/rls/a_test.go",
-		src:     "package rls\n\nfunc f() { panic(1) }\n",
-	}, {
-		promise: "a package named for nothing is found",
-		file:    "server/util/a.go",
-		src:     "package util\n",
-		rule:    "packages and types are named for what they do",
-		want:    "server/util/a.go:1: package util",
-	}, {
-		promise: "a type named for implementing something is found, others' names are not",
-		file:    "server/rls/a.go",
-		src:     "package rls\n\nimport \"example\"\n\nvar x example.ServerImpl\n\ntype serverImpl struct{}\n",
-		rule:    "packages and types are named for what they do",
-		want:    "server/rls/a.go:7: serverImpl",
-	}, {
-		promise: "a skipped test is found",
-		file:    "server/rls/a_test.go",
-		src:     skippedTest,
-		rule:    "no test is skipped",
-		want:    "server/rls/a_test.go:5: t.Skip",
-	},
 }

@@ -26,15 +26,6 @@ func TestDenialsAreToldByWeirAndAsRatelimitOnlyOnRequest(t *testing.T) {
 	check(dropIn, 5*time.Minute, true)
 }
 
-func TestWrongVariablesOfDenialsAreNamed(t *testing.T) {
-	for _, as := range []Program{"weir", dropIn} {
-		t.Setenv("DENIAL_LOG_INTERVAL", "10ms")
-		if _, err := Read(as); err == nil || !strings.Contains(err.Error(), "DENIAL_LOG_INTERVAL=10ms: use at least 1s, or 0") {
-			t.Errorf("as %s: %v", as, err)
-		}
-	}
-}
-
 func TestALogOfDenialsThatNobodySeesIsTold(t *testing.T) {
 	if got := idleOf(t, dropIn, "DENIAL_LOG_INTERVAL=1m"); !strings.Contains(got, "DENIAL_LOG_INTERVAL (LOG_LEVEL leaves out lines of level info)") {
 		t.Errorf("as ratelimit, whose LOG_LEVEL is warning, it is told: %q", got)

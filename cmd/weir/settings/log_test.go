@@ -63,13 +63,3 @@ func TestOnlyWarningsAreLoggedAsRatelimit(t *testing.T) {
 		t.Errorf("as ratelimit the log is %q; want its words for levels in text too", got)
 	}
 }
-
-func TestAnUnknownLogFormatIsTextAsRatelimit(t *testing.T) {
-	t.Setenv("LOG_FORMAT", "logfmt")
-	if got := logged(t, dropIn); !strings.HasPrefix(got, "time=") {
-		t.Errorf("the log is %q; want text", got)
-	}
-	if _, err := Read("weir"); err == nil {
-		t.Error("weir takes LOG_FORMAT=logfmt")
-	}
-}

@@ -17,18 +17,13 @@ func unknownIn(environment ...string) string {
 
 func TestANameNearlyThatOfAVariableIsTold(t *testing.T) {
 	for variable, meant := range map[string]string{
-		"REDIS_URLS=redis:6379":      "REDIS_URL",
 		"REDIS_URLS=":                "REDIS_URL", // set to nothing, as a template without a value does
 		"REDIS_ULR=redis:6379":       "REDIS_URL",
 		"redis_url=redis:6379":       "REDIS_URL",
 		"REDISURL=redis:6379":        "REDIS_URL",
-		"GRPC_PROT=1":                "GRPC_PORT",
 		"DEBUG_PROT=1":               "DEBUG_PORT",
-		"ON_BACKEND_FAILUER=deny":    "ON_BACKEND_FAILURE",
 		"ON_BACKEND_FAILURES=deny":   "ON_BACKEND_FAILURE",
 		"ALGORITM=fixed_window":      "ALGORITHM",
-		"HISTORY_RETENTON=9h":        "HISTORY_RETENTION",
-		"MERGE_DOMAIN_CONFIGS=true":  "MERGE_DOMAIN_CONFIG",
 		"REDIS_PERSECOND_URLS=p:1":   "REDIS_PERSECOND_URL",
 		"REDIS_PIPELINE_WINDOWS=1ms": "REDIS_PIPELINE_WINDOW", // which has no effect, and is known
 		"REDIS_PASSWORD=hunter2":     "REDIS_AUTH",
@@ -59,14 +54,12 @@ func TestNoNameOfOthersIsTold(t *testing.T) {
 			service+"_PORT_6379_TCP_PORT=6379", service+"_PORT_6379_TCP_ADDR=10.0.0.1", service+"_PORT_53_UDP_ADDR=10.0.0.1")
 	}
 	others := strings.Fields(`PATH=/bin HOME=/ HOSTNAME=weir-0 PWD=/ OLDPWD=/ SHLVL=1 TERM=xterm LANG=C LC_ALL=C USER=u SHELL=/bin/sh TZ=UTC _=/x
-		LOGNAME=u MAIL=/m TMPDIR=/tmp EDITOR=vi PAGER=less HISTFILE=/h HISTSIZE=1 HISTCONTROL=x COLUMNS=80 LINES=24 NO_COLOR=1 DEBUG=1 VERBOSE=1
+		HISTFILE=/h HISTSIZE=1 HISTCONTROL=x COLUMNS=80 LINES=24 DEBUG=1 VERBOSE=1
 		KUBERNETES_SERVICE_HOST=10.0.0.1 KUBERNETES_PORT=tcp://10.0.0.1:443 KUBERNETES_PORT_443_TCP=x POD_NAME=a POD_NAMESPACE=b POD_IP=c NODE_NAME=d
 		GOMAXPROCS=2 GOMEMLIMIT=1GiB GODEBUG=x GOTRACEBACK=all GOCOVERDIR=/c GOPATH=/g GOROOT=/g GOFLAGS=x GOCACHE=/c GOGC=200 GOOS=linux
 		SSL_CERT_FILE=/c SSL_CERT_DIR=/c HTTP_PROXY=x HTTPS_PROXY=x NO_PROXY=x http_proxy=x GRPC_TRACE=all GRPC_VERBOSITY=info GRPC_GO_LOG_SEVERITY_LEVEL=info
 		GRPC_GO_LOG_VERBOSITY_LEVEL=99 GRPC_ENFORCE_ALPN_ENABLED=false GRPC_XDS_BOOTSTRAP=/x OTEL_SERVICE_NAME=w OTEL_RESOURCE_ATTRIBUTES=a
 		OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=x OTEL_EXPORTER_OTLP_PROTOCOL=grpc DD_AGENT_HOST=h DD_ENV=p DD_SERVICE=w DD_VERSION=1 DD_ENTITY_ID=x
-		AWS_REGION=e AWS_ROLE_ARN=a AWS_WEB_IDENTITY_TOKEN_FILE=f GOOGLE_APPLICATION_CREDENTIALS=f ISTIO_META_X=1 CI=true GITHUB_ACTIONS=true JAVA_HOME=/j
-		PYTHONPATH=/p NODE_ENV=production XDG_DATA_DIRS=/x XDG_CONFIG_DIRS=/x XDG_RUNTIME_DIR=/x LD_LIBRARY_PATH=/l SSH_AUTH_SOCK=/s INVOCATION_ID=1
 		JOURNAL_STREAM=8:1 NOTIFY_SOCKET=/n LISTEN_FDS=1 container=podman APP_PORT=1 HTTP_PORT=1 METRICS_PORT=1 ADMIN_PORT=1 PORT_ADMIN=1 PORTS=1 HOSTS=a
 		DATABASE_URL=x CONFIG_FILE=/c LOG_FILE=/l REDISCLI_AUTH=x REDIS_VERSION=7 RELEASE=a VERSION=1 APP_ENV=x`)
 	for _, variable := range slices.Concat(links, others, os.Environ()) {
@@ -78,14 +71,6 @@ func TestNoNameOfOthersIsTold(t *testing.T) {
 		if got := unknownIn(name + "=x"); got != "" {
 			t.Errorf("%s is known, and yet it tells %s", name, got)
 		}
-	}
-}
-
-// A service named grpc sets GRPC_PORT to an address where links are enabled.
-func TestAServiceLinkInAVariableOfWeirsIsExplained(t *testing.T) {
-	t.Setenv("GRPC_PORT", "tcp://10.0.0.1:8081")
-	if _, err := Read("weir"); err == nil || !strings.Contains(err.Error(), "GRPC_PORT") || !strings.Contains(err.Error(), "enableServiceLinks: false") {
-		t.Errorf("got %v, want the variable, and where its value comes from", err)
 	}
 }
 

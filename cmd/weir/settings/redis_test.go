@@ -56,44 +56,6 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 	}
 }
 
-func TestAVariableOfRedisThatCannotWorkIsNamed(t *testing.T) {
-	for _, tc := range []struct{ name, value, want string }{
-		{"TYPE", "mesh", "use one of single, sentinel, cluster, ring"},
-		{"POOL_SIZE", "-1", "POOL_SIZE=-1: it cannot be negative"},
-		{"POOL_SIZE", "many", "use a whole number"},
-		{"TIMEOUT", "-1s", "TIMEOUT=-1s: it cannot be negative"},
-		{"PIPELINE_WINDOW", "-1us", "PIPELINE_WINDOW=-1µs: it cannot be negative"},
-		{"PIPELINE_LIMIT", "few", "use a whole number"},
-		{"CLUSTER_PIPELINE_PARALLELISM", "-1", "CLUSTER_PIPELINE_PARALLELISM=-1: it cannot be negative"},
-		{"POOL_ON_EMPTY_BEHAVIOR", "CREATE", `POOL_ON_EMPTY_BEHAVIOR="CREATE": use WAIT`},
-		{"POOL_ON_EMPTY_BEHAVIOR", "ERROR", `POOL_ON_EMPTY_BEHAVIOR="ERROR": use WAIT`},
-		{"URL", "", "_URL or "},
-	} {
-		for _, prefix := range []string{"REDIS_", "REDIS_PERSECOND_"} {
-			t.Run(prefix+tc.name+"="+tc.value, func(t *testing.T) {
-				t.Setenv("REDIS_PERSECOND", "true")
-				t.Setenv("REDIS_URL", "a:1")
-				t.Setenv("REDIS_PERSECOND_URL", "b:1")
-				t.Setenv(prefix+tc.name, tc.value)
-				_, err := Read("weir")
-				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), " "+prefix+tc.name) {
-					t.Errorf("got %v; want an error about %s that says %q", err, prefix+tc.name, tc.want)
-				}
-			})
-		}
-	}
-	for _, name := range []string{"INITIAL_INTERVAL", "MAX_INTERVAL", "MAX_ELAPSED_TIME"} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("REDIS_URL", "a:1")
-			t.Setenv("REDIS_STARTUP_"+name, "-1s")
-			_, err := Read("weir")
-			if err == nil || !strings.Contains(err.Error(), "REDIS_STARTUP_"+name+"=-1s: it cannot be negative") {
-				t.Errorf("got %v; want an error that names the variable", err)
-			}
-		})
-	}
-}
-
 func TestVariablesOfARedisThatIsNotUsedAreNotChecked(t *testing.T) {
 	t.Setenv("REDIS_PERSECOND_POOL_SIZE", "-1")
 	t.Setenv("REDIS_URL", "a:1")

@@ -12,46 +12,6 @@ import (
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
-// readStatistics reads the settings of a program of that name from an environment.
-func readStatistics(t *testing.T, as Program, environment map[string]string) (Settings, error) {
-	t.Helper()
-	for name, value := range environment {
-		t.Setenv(name, value)
-	}
-	return Read(as)
-}
-
-func TestStatisticsAreRefusedByTheVariableAtFault(t *testing.T) {
-	for _, tc := range []struct {
-		environment map[string]string
-		want        string // in the error, "" for none
-	}{
-		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": "quic"}, "STATSD_PROTOCOL"},
-		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": "UDP"}, ""},
-		{map[string]string{"USE_STATSD": "true", "STATSD_PROTOCOL": ""}, ""},
-		{map[string]string{"USE_PROMETHEUS": "true", "STATS_FLUSH_INTERVAL": "0s"}, "STATS_FLUSH_INTERVAL"},
-		{map[string]string{"USE_PROMETHEUS": "true", "PROMETHEUS_PATH": "GET /{x}"}, "PROMETHEUS_PATH"},
-		{map[string]string{"STATSD_PROTOCOL": "quic", "STATS_FLUSH_INTERVAL": "0s", "USE_STATSD": "true", "DISABLE_STATS": "true"}, ""},
-		{map[string]string{"USE_STATSD": "true", "EXTRA_TAGS": "a"}, "EXTRA_TAGS"},
-		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A"}, "DOG_STATSD_MOGRIFIER_A_PATTERN"},
-		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A, b", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
-			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_B_PATTERN": "x"}, "DOG_STATSD_MOGRIFIER_B_NAME"},
-		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
-			"DOG_STATSD_MOGRIFIER_A_NAME": "y$1"}, "DOG_STATSD_MOGRIFIER_A_PATTERN"},
-		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
-			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_A_TAGS": "k"}, "DOG_STATSD_MOGRIFIER_A_TAGS"},
-		{map[string]string{"USE_DOG_STATSD": "true", "USE_DOG_STATSD_MOGRIFIERS": "A", "DOG_STATSD_MOGRIFIER_A_PATTERN": "x",
-			"DOG_STATSD_MOGRIFIER_A_NAME": "y", "DOG_STATSD_MOGRIFIER_A_TAGS": "k:"}, "DOG_STATSD_MOGRIFIER_A_TAGS"},
-	} {
-		t.Run("", func(t *testing.T) {
-			_, err := readStatistics(t, "weir", tc.environment)
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("%v: %v; want an error that names %q", tc.environment, err, tc.want)
-			}
-		})
-	}
-}
-
 func TestWhereStatisticsGo(t *testing.T) {
 	both := map[string]string{"USE_DOG_STATSD": "true", "STATSD_HOST": "[::1]", "STATSD_PORT": "9125", "EXTRA_TAGS": "team:a",
 		"DD_ENV": "prod", "DD_SERVICE": "rl", "DD_VERSION": "1", "DD_ENTITY_ID": "pod", "USE_DOG_STATSD_MOGRIFIERS": "M",
@@ -70,7 +30,7 @@ func TestWhereStatisticsGo(t *testing.T) {
 		{"weir", map[string]string{"USE_PROMETHEUS": "true"}, "", true},
 	} {
 		t.Run("", func(t *testing.T) {
-			set, err := readStatistics(t, tc.as, tc.environment)
+			set, err := sourceSettings(t, tc.as, tc.environment)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,51 +3,24 @@ package settings
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/redis"
 )
 
 // Values with which envoyproxy/ratelimit starts.
 func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
-	for name, values := range map[string][]string{
-		"LOG_FORMAT":                         {"JSON", "Json", "xml", ""},
-		"LOG_LEVEL":                          {"WARNING", "Trace", "panic"},
-		"BACKEND_TYPE":                       {""},
-		"NEAR_LIMIT_RATIO":                   {"0", "1.5", "80", "-1", "NaN", "1e-3"},
-		"LIMIT_LIMIT_HEADER":                 {"", "Rate Limit"},
-		"LIMIT_RESET_HEADER":                 {"X:Reset"},
-		"SHADOW_MODE":                        {"1", "t", "True", "FALSE", "0", "F"},
-		"REDIS_PERSECOND":                    {"False", "f"},
-		"REDIS_TLS":                          {"T"},
-		"PORT":                               {"0x1F90", "0"},
-		"GRPC_MAX_CONNECTION_AGE":            {"-1s", "0", "1h30m"},
-		"GRPC_MAX_CONNECTION_AGE_GRACE":      {"-1m"},
-		"REDIS_TYPE":                         {"SINGLE", "Single"},
-		"REDIS_SOCKET_TYPE":                  {"tcp4", "tcp6", "unix"},
-		"REDIS_POOL_SIZE":                    {"0", "1"},
-		"REDIS_TIMEOUT":                      {"0", "-1s", "10s"},
-		"REDIS_PIPELINE_WINDOW":              {"-1us", "150us"},
-		"REDIS_PIPELINE_LIMIT":               {"-1", "8"},
-		"REDIS_CLUSTER_PIPELINE_PARALLELISM": {"-1", "0", "4"},
-		"REDIS_POOL_ON_EMPTY_BEHAVIOR":       {"", "wait", "CREATE", "error", "other"},
-		"REDIS_STARTUP_INITIAL_INTERVAL":     {"-1s", "0"},
-		"REDIS_STARTUP_MAX_INTERVAL":         {"-1s"},
-		"REDIS_STARTUP_MAX_ELAPSED_TIME":     {"-1s"},
-		"EXPIRATION_JITTER_MAX_SECONDS":      {"-5", "0", "0x10"},
-		"LOCAL_CACHE_SIZE_IN_BYTES":          {"-5", "100"},
-		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":   {"-1", "0"},
-		"XDS_CLIENT_BACKOFF_MAX_INTERVAL":    {"-1s"},
-		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":   {"0", "-1", "3"},
-		"STATSD_PROTOCOL":                    {"", "UDP", "tcp6", "quic"},
-		"EXTRA_TAGS":                         {"", "a:b,c:d"},
-		"RUNTIME_APPDIRECTORY":               {""},
-		"HOST":                               {"", "::", "[::]"},
-		// weir's own, which envoyproxy/ratelimit does not read.
-		"ALGORITHM": {""}, "KEY_FORMAT": {""}, "ON_BACKEND_FAILURE": {""}, "HISTORY": {""}, "REPLICAS": {""},
-		"DRAIN_DELAY": {""}, "DATA_DIR": {""}, "HISTORY_RETENTION": {""}, "RING_ON_NODE_LOSS": {""}, "HISTORY_DOWNSAMPLE": {""},
-	} {
-		for _, value := range values {
+	for _, values := range strings.Fields(`LOG_FORMAT=JSON|Json|xml| LOG_LEVEL=WARNING|Trace|panic BACKEND_TYPE= NEAR_LIMIT_RATIO=0|1.5|80|-1|NaN|1e-3
+		LIMIT_LIMIT_HEADER=|a:b LIMIT_RESET_HEADER=X:Reset SHADOW_MODE=1|t|True|FALSE|0|F REDIS_PERSECOND=False|f REDIS_TLS=T PORT=0x1F90|0
+		GRPC_MAX_CONNECTION_AGE=-1s|0|1h30m GRPC_MAX_CONNECTION_AGE_GRACE=-1m REDIS_TYPE=SINGLE|Single REDIS_SOCKET_TYPE=tcp4|tcp6|unix
+		REDIS_POOL_SIZE=0|1 REDIS_TIMEOUT=0|-1s|10s REDIS_PIPELINE_WINDOW=-1us|150us REDIS_PIPELINE_LIMIT=-1|8
+		REDIS_CLUSTER_PIPELINE_PARALLELISM=-1|0|4 REDIS_POOL_ON_EMPTY_BEHAVIOR=|wait|CREATE|error|other REDIS_STARTUP_INITIAL_INTERVAL=-1s|0
+		REDIS_STARTUP_MAX_INTERVAL=-1s REDIS_STARTUP_MAX_ELAPSED_TIME=-1s EXPIRATION_JITTER_MAX_SECONDS=-5|0|0x10
+		LOCAL_CACHE_SIZE_IN_BYTES=-5|100 XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=-1|0 XDS_CLIENT_BACKOFF_MAX_INTERVAL=-1s
+		XDS_CLIENT_BACKOFF_RANDOM_FACTOR=0|-1|3 STATSD_PROTOCOL=|UDP|tcp6|quic EXTRA_TAGS=|a:b,c:d RUNTIME_APPDIRECTORY= HOST=|::|[::]
+		ALGORITHM= KEY_FORMAT= ON_BACKEND_FAILURE= HISTORY= REPLICAS= DRAIN_DELAY= DATA_DIR= HISTORY_RETENTION= RING_ON_NODE_LOSS=
+		HISTORY_DOWNSAMPLE=`) { // the last two lines are weir's own, which envoyproxy/ratelimit does not read
+		name, all, _ := strings.Cut(values, "=")
+		for value := range strings.SplitSeq(all, "|") {
 			t.Run(name+"="+value, func(t *testing.T) {
 				t.Setenv(name, value)
 				if _, err := Read(dropIn); err != nil {
@@ -55,20 +28,6 @@ func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestWhatEndsRatelimitOrIsWeirsOwnIsRefusedByItsName(t *testing.T) {
-	for name, value := range map[string]string{
-		"BACKEND_TYPE": "memcache", "REDIS_PERSECOND": "maybe", "REDIS_TYPE": "mesh", "LOG_LEVEL": "loud", "PORT": "http",
-		"ON_BACKEND_FAILURE": "hope", "HISTORY": "maybe",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			if _, err := Read(dropIn); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), value) {
-				t.Errorf("%s=%s gives %v, want an error that names it", name, value, err)
-			}
-		})
 	}
 }
 
@@ -174,22 +133,5 @@ func TestAHistoryIsKeptWhereItWasAskedFor(t *testing.T) {
 					tc.environment, s.KeepHistory, s.HistoryInRedis(), s.DataDir, tc.kept, tc.inRedis, tc.dir)
 			}
 		})
-	}
-}
-
-func TestStartedAsWeirTheSameValuesAreRefused(t *testing.T) {
-	t.Setenv("REDIS_URL", "r:1")
-	for name, value := range map[string]string{
-		"LOG_FORMAT": "xml", "NEAR_LIMIT_RATIO": "0", "REDIS_POOL_ON_EMPTY_BEHAVIOR": "CREATE", "REDIS_TIMEOUT": "-1s", "REPLICAS": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			if _, err := Read("weir"); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s=%s gives %v, want an error that names it", name, value, err)
-			}
-		})
-	}
-	if s, err := Read("weir"); err != nil || s.Redis.Timeout != 500*time.Millisecond {
-		t.Errorf("without them the settings are %+v, %v", s, err)
 	}
 }

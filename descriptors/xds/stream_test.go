@@ -1,0 +1,116 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+)
+
+// scripted is a stream on the clock of a synctest bubble, with a server that answers a refusal at once with what it has,
+// as a cache of snapshots does.
+type scripted struct {
+	grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+
+	began     time.Time
+	refusals  []time.Duration // when they came
+	accepted  []string        // versions
+	now       *discovery.DiscoveryResponse
+	responses chan *discovery.DiscoveryResponse
+}
+
+func (s *scripted) Send(r *discovery.DiscoveryRequest) error {
+	if r.GetErrorDetail() == nil {
+		s.accepted = append(s.accepted, r.GetVersionInfo())
+		return nil
+	}
+	s.refusals = append(s.refusals, time.Since(s.began))
+	s.responses <- s.now
+	return nil
+}
+
+func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
+	if r, open := <-s.responses; open {
+		return r, nil
+	}
+	return nil, io.EOF
+}
+
+// set makes these all that the server has, and sends them.
+func (s *scripted) set(t *testing.T, version string, all ...*ratelimit.RateLimitConfig) {
+	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL}
+	for _, c := range all {
+		s.now.Resources = append(s.now.Resources, pack(t, c)...)
+	}
+	s.responses <- s.now
+	synctest.Wait()
+}
+
+// onStream follows a scripted stream while test runs.
+func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{t: t}
+		s := &scripted{began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 1)}
+		source := New(Config{Server: "s:1", Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.onError})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			v := visit{source: source, stream: s, apply: c.apply}
+			_, err := v.follow(ctx)
+			ended <- err
+		}()
+		synctest.Wait()
+		test(t, s, c)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the stream ended with %v, want the context's error", err)
+		}
+		close(s.responses)
+	})
+}
+
+func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
+	onStream(t, func(t *testing.T, s *scripted, c *client) {
+		s.set(t, "1", limited("a", 1))
+		s.set(t, "2", unitless("a"), limited("b", 1))
+		time.Sleep(3500 * time.Millisecond)
+		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
+		if !slices.Equal(s.refusals, want) {
+			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
+				s.refusals, want)
+		}
+		if got := c.limits(); got != "a=1 b=1" || len(c.errors()) != 1 || c.logged("unit is missing") != 2 {
+			t.Errorf("in force is %s, and one rejection was told %d times and logged %d times, want a=1 b=1, once, and twice "+
+				"(as a problem, and as the first of all)", got, len(c.errors()), c.logged("unit is missing"))
+		}
+		s.set(t, "3", limited("a", 3))
+		if got := c.limits(); got != "a=3" || !slices.Equal(s.accepted, []string{"", "1", "3"}) {
+			t.Errorf("in force is %s, and accepted were %q; want a=3 at once, and the versions 1 and 3", got, s.accepted)
+		}
+	})
+}
+
+func TestASilentServerIsWaitedFor(t *testing.T) {
+	onStream(t, func(t *testing.T, s *scripted, c *client) {
+		time.Sleep(silence - 1)
+		if got := c.logged("level="); got != 0 {
+			t.Errorf("%d lines in the log of a server that has just been asked", got)
+		}
+		time.Sleep(time.Hour)
+		if got := c.logged("configuration server is silent"); got != 1 || len(s.accepted) != 1 {
+			t.Errorf("an hour of silence is told %d times, and asked into %d times; want once what could be the reason", got, len(s.accepted))
+		}
+		s.set(t, "1", limited("a", 1))
+		if got := c.limits(); got != "a=1" {
+			t.Errorf("in force is %s, want the first version", got)
+		}
+	})
+}
