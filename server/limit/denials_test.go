@@ -1,8 +1,6 @@
 package limit_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -138,24 +136,13 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 }
 
 func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
-	store, clk := newStore(t)
 	kept := denials.New()
-	l, _ := newLimiterOn(t, guard.New(away{store}, guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
-	k := &keeping{l, clk, kept}
+	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
+	k := &keeping{l, new(clock), kept}
 	k.ask(t, 1, one("user", "ann"))
 	if got, want := k.list(), "user 3/minute 1 of 1 hits denied by policy: user=ann"; got != want {
 		t.Errorf("kept is\n%s\nwant\n%s", got, want)
 	}
-}
-
-// away is a store that answers nothing.
-type away struct{ guard.Store }
-
-func (away) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
-	for i := range checks {
-		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("the server is away")}}
-	}
-	return nil
 }
 
 // The oracle counts what each verdict says of each descriptor.

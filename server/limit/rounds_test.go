@@ -1,7 +1,6 @@
 package limit_test
 
 import (
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -11,9 +10,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -269,19 +265,12 @@ descriptors:
   - {key: slow, rate_limit: {requests_per_unit: 10, unit: hour}}
   - {key: fast, rate_limit: {requests_per_unit: 10, unit: second}}
 `
-	there, gone := redistest.Single(t), redistest.Single(t)
-	open := func(addr string) *counter.Store {
-		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: addr, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store
-	}
-	store := counter.NewPair(open(there.Addr), open(gone.Addr))
-	t.Cleanup(func() { store.Close() })
+	memory, _ := newStore(t)
+	gone := false // the server of limits per second
+	store := partly{memory, func(c *backend.Check) bool { return gone && c.Limits[0].Unit == descriptors.Second }}
 	l, recorder := newLimiterOn(t, store, limit.Options{Spare: true}, file)
 	ask(t, l, "shop", 1, each("slow", "fast")...)
-	gone.Kill()
+	gone = true
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: each("slow", "fast")}}
 	if err := l.Decide(t.Context(), c); c.Outcome(err) != limit.Unavailable {
 		t.Errorf("with one of two servers gone: %v; want no verdict", err)
@@ -292,28 +281,5 @@ descriptors:
 	want := map[string]hits.Totals{"shop slow": {Within: 1, Degraded: 2}, "shop fast": {Within: 1, Degraded: 2}}
 	if got := recorded(recorder); !maps.Equal(got, want) {
 		t.Errorf("recorded %+v; want %+v", got, want)
-	}
-}
-
-func TestSparingCostsNoAllocation(t *testing.T) {
-	l, _, _ := newLimiterWith(t, limit.Options{Spare: true}, sparing)
-	c := new(limit.Call)
-	decide := func() {
-		c.Reset()
-		c.Domain = "shop"
-		for _, key := range []string{"two", "other"} {
-			d := c.AddDescriptor()
-			d.Entries = append(d.Entries, descriptors.Entry{Key: key})
-		}
-		if err := l.Decide(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	decide()
-	if n := testing.AllocsPerRun(1000, decide); n != 0 {
-		t.Errorf("a request for known keys allocates %v times; want none, in two rounds as in one", n)
-	}
-	if !c.Over {
-		t.Error("the requests passed, so that nothing was spared")
 	}
 }

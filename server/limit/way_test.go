@@ -84,8 +84,7 @@ func TestAWayTellsWhatTheFailurePolicyDecided(t *testing.T) {
 		descriptors.PolicyAllow: "OK 3/minute, remaining 2, resets in 0s, decided by policy (allow, as the store is down)",
 		descriptors.PolicyError: "no decision: the server is away",
 	} {
-		store, _ := newStore(t)
-		l, _ := newLimiterOn(t, guard.New(away{store}, guard.Config{Policy: policy}), limit.Options{}, travelled)
+		l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, travelled)
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 		_ = l.Decide(t.Context(), c) // an error by the last policy
 		if _, got, _ := strings.Cut(string(c.AppendWay(nil)), "hits 1: "); got != want {
