@@ -29,6 +29,22 @@ var ruleBehaviours = []behaviour{{
 		{ask: "team=y + closed=x", want: "OVER_LIMIT | OK 2/HOUR, 1 left, 1h0m0s | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s"},
 	},
 }, {
+	name: "what is no limit is no quota, and who refuses has the word", rules: `
+- {key: small, quota_mode: true, message: small is spent, rate_limit: {requests_per_unit: 0, unit: hour}}
+- {key: large, quota_mode: true, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: tried, quota_mode: true, shadow_mode: true, rate_limit: {requests_per_unit: 0, unit: hour}}
+- {key: gift, quota_mode: true, rate_limit: {unlimited: true}}
+- {key: open, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: closed, message: closed, rate_limit: {requests_per_unit: 0, unit: hour}}
+`,
+	steps: []step{
+		{ask: "small=x + tried=x", want: "OK | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK 0/HOUR, 0 left, 1h0m0s"},
+		{ask: "small=x + gift=x", want: `OVER_LIMIT | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK, 4294967295 left | "small is spent"`},
+		{ask: "small=x + open=x", want: `OVER_LIMIT | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK 9/HOUR, 8 left, 1h0m0s | "small is spent"`},
+		{ask: "small=x + large=x + closed=x",
+			want: `OVER_LIMIT | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK 9/HOUR, 8 left, 1h0m0s | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | "closed"`},
+	},
+}, {
 	name: "what is replaced is no limit and does not count", rules: replacingRules,
 	steps: []step{
 		{ask: "plan=gold + user=ann", want: "OK | OK 9/HOUR gold, 8 left, 1h0m0s | OK"},
@@ -55,6 +71,7 @@ var ruleBehaviours = []behaviour{{
 		{ask: "a=x", want: `OK | OK 9/HOUR, 7 left, 1h0m0s | {"l":[1],"s":{"x":1}}`},
 		{ask: "closed=x + b=x", want: `OVER_LIMIT | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | OK 9/HOUR, 7 left, 1h0m0s | {"l":[2],"s":{"x":3,"y":2}}`},
 		{ask: "free=x", want: "OK | OK, 4294967295 left"},
+		{ask: "trial=x", want: `OK | OK 0/HOUR, 0 left, 1h0m0s | {"trial":"over"}`},
 	},
 }, {
 	name: "detailed_metric leaves a rule its metadata", answers: rls.Options{DynamicMetadata: true}, rules: sayingRules,
@@ -76,6 +93,7 @@ const sayingRules = `
 - {key: b, metadata: {l: [2], s: {x: 3, y: 2}}, rate_limit: {requests_per_unit: 9, unit: hour}}
 - {key: closed, metadata: {z: 1}, rate_limit: {requests_per_unit: 0, unit: hour}}
 - {key: detailed, detailed_metric: true, metadata: {m: 1}, rate_limit: {requests_per_unit: 9, unit: hour}}
+- {key: trial, shadow_mode: true, metadata: {trial: over}, rate_limit: {requests_per_unit: 0, unit: hour}}
 - {key: free, rate_limit: {unlimited: true}}
 `
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
@@ -64,7 +65,7 @@ func (r *running) dial(t testing.TB, config *tls.Config) *grpc.ClientConn {
 
 // hitOver makes a call, and returns the name in the certificate of the server that answered.
 func hitOver(conn *grpc.ClientConn) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
 	var server peer.Peer
 	if _, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, request("shop", "ann"), grpc.Peer(&server)); err != nil {
@@ -76,10 +77,14 @@ func hitOver(conn *grpc.ClientConn) (string, error) {
 // Both sides' certificates are replaced again and again, while some callers keep their connection and others come anew
 // for each call.
 func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
-	const rotations, callers = 30, 4
+	const callers = 4
+	rotations := 30
+	if testing.Short() {
+		rotations = 6
+	}
 	ca := certstest.New(t, "mesh")
 	weirs, envoys := newSecret(t, ca, ca, "weir", "0"), newSecret(t, ca, ca, "envoy", "0")
-	r := start(t, Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))})
+	r := start(t, setup{Config: Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))}})
 	r.configure(t)
 	client := mustTLS(t, certs.Client, envoys.files("weir"))
 
@@ -134,7 +139,7 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 func TestOnlyTheRightClientsAreServed(t *testing.T) {
 	mesh, next := certstest.New(t, "mesh"), certstest.New(t, "next")
 	weirs := newSecret(t, mesh, mesh, "weir")
-	r := start(t, Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))})
+	r := start(t, setup{Config: Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))}})
 	r.configure(t)
 	client := func(by *certstest.Authority, name string) *tls.Config {
 		return mustTLS(t, certs.Client, newSecret(t, mesh, by, name).files("weir"))

@@ -173,7 +173,11 @@ func TestSparingIsNotHavingCounted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	// A shadow rule is not among them: its status does not say whether it took the hits.
 	keys := []string{"two", "other", "both", "epoch", "steady", "log", "always", "quota", "large", "free", "nobody"}
-	for round := range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 8
+	}
+	for round := range rounds {
 		l, clk, _ := newLimiterWith(t, limit.Options{Spare: true}, sparing)
 		oracle, oracleClock, _ := newLimiterWith(t, limit.Options{}, sparing)
 		for range 150 {
@@ -243,7 +247,7 @@ descriptors:
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			for range 2000 {
+			for range 500 {
 				asked.Add(1)
 				if !ask(t, l, "shop", 1, each("tight", "wide")...).Over {
 					passed.Add(1)

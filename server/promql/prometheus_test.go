@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // prometheus starts Debian's Prometheus over the same counts, a sample at the end of each minute, and returns its address.

@@ -3,9 +3,7 @@ package rls
 import (
 	"bytes"
 	"context"
-	"flag"
 	"log/slog"
-	"net"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -14,9 +12,7 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -45,7 +41,6 @@ func FuzzAnswer(f *testing.F) {
 		}
 		f.Add(byte(sparing), byte(60), data[:len(data)*2/3])
 	}
-	searching := flag.Lookup("test.fuzz").Value.String() != ""
 	f.Fuzz(func(t *testing.T, s, seconds byte, data []byte) {
 		var request ratelimit.RateLimitRequest
 		readable := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, &request) == nil
@@ -55,12 +50,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		rules := newRulebook(config, settings(s), &request)
 		asked, canonical := newWorld(t, config, settings(s)), newWorld(t, config, settings(s))
-		ask := asked.ask
-		if !searching { // through grpc it takes many times as long
-			ask = asked.listen(t)
-		}
 		for range 3 {
-			answer, err := ask(t.Context(), data)
+			answer, err := asked.ask(t.Context(), data)
 			if !rules.answered(t, readable, err) {
 				continue
 			}
@@ -196,42 +187,4 @@ func (w *world) ask(ctx context.Context, data []byte) ([]byte, error) {
 	}
 	out, err := codec.Marshal(answer)
 	return out.Materialize(), err
-}
-
-// listen has the world answer at a port, and is ask by way of it.
-func (w *world) listen(t *testing.T) func(context.Context, []byte) ([]byte, error) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(NewCodec()))
-	w.service.Register(server)
-	go func() { _ = server.Serve(l) }() // it ends with Stop
-	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return func(ctx context.Context, data []byte) (answer []byte, err error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		err = conn.Invoke(ctx, method, data, &answer, grpc.ForceCodecV2(rawCodec{}))
-		return answer, err
-	}
-}
-
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = bytes.Clone(data.Materialize())
-	return nil
 }

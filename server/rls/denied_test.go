@@ -68,6 +68,11 @@ func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLi
 		}
 		r.Descriptors = append(r.Descriptors, d)
 	}
+	return s.send(t, r)
+}
+
+func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) *ratelimit.RateLimitResponse {
+	t.Helper()
 	data, err := proto.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -164,23 +169,8 @@ func TestDynamicMetadataTellOfTheLimitThatRefusedNow(t *testing.T) {
 	s := service(t, limit.Options{}, Options{DeniedMetadata: true})
 	refusedBy := func(override *common.RateLimitDescriptor_RateLimitOverride) string {
 		t.Helper()
-		data, err := proto.Marshal(&ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: 9, Descriptors: []*common.RateLimitDescriptor{{
+		answer := s.send(t, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: 9, Descriptors: []*common.RateLimitDescriptor{{
 			Entries: []*common.RateLimitDescriptor_Entry{{Key: "brief", Value: "x"}}, Limit: override}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		call := new(limit.Call)
-		if err := decode(data, call); err != nil {
-			t.Fatal(err)
-		}
-		out, err := s.answer(t.Context(), call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answer ratelimit.RateLimitResponse
-		if err := proto.Unmarshal(out, &answer); err != nil {
-			t.Fatal(err)
-		}
 		return answer.DynamicMetadata.Fields["denied"].GetStructValue().Fields["limit"].GetStringValue()
 	}
 	own := func(requests uint32) *common.RateLimitDescriptor_RateLimitOverride {
