@@ -16,10 +16,13 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// kept is a history in memory whose clock stands still.
+// kept is a history whose clock stands still.
 type kept struct {
 	*curves.History
-	store *filehistory.Store
+	store interface {
+		history.Store
+		Close() error
+	}
 	now   time.Time
 	added int // how often hits were
 }
@@ -28,11 +31,12 @@ func newKept(t testing.TB, now time.Time) *kept {
 	t.Helper()
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
-	var err error
-	if k.store, err = filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { k.store.Close() })
+	t.Cleanup(func() { store.Close() })
+	k.store = store
 	k.History = curves.NewHistory(k.store, clock)
 	return k
 }

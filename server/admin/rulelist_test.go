@@ -131,28 +131,6 @@ func TestHostileNamesAreListedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestTenThousandRulesAreListed(t *testing.T) {
-	const n = 10_000
-	var b strings.Builder
-	b.WriteString("domain: many\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "- {key: k, value: v%d, rate_limit: {unit: minute, requests_per_unit: %d}}\n", i, i)
-	}
-	w := askRules(Parts{Rules: rulesOf(t, b.String())}, "", "")
-	var a struct{ Rules []RuleAnswer }
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Rules) != n {
-		t.Fatalf("%d rules, %v; want %d", len(a.Rules), err, n)
-	}
-	for i := range a.Rules[1:] {
-		if a.Rules[i].Path >= a.Rules[i+1].Path {
-			t.Fatalf("%s stands before %s; want them in order", a.Rules[i].Path, a.Rules[i+1].Path)
-		}
-	}
-	if each := w.Body.Len() / n; each > 200 {
-		t.Errorf("a rule is %d bytes; the page asks for all of them", each)
-	}
-}
-
 func TestAWrongQuestionAboutTheRulesIsRefused(t *testing.T) {
 	for query, want := range map[string]string{"?domain=shop": `Parameter "domain" is unknown`, "?%zz": "The query cannot be read"} {
 		if w := askRules(Parts{Rules: inForce{}}, query, ""); w.Code != 400 || !strings.Contains(w.Body.String(), want) {
