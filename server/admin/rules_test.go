@@ -93,6 +93,9 @@ func TestThePortListsWhatItServes(t *testing.T) {
 	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
 	_, listed := get(full, "/")
 	_, barelyListed := get(bare, "/")
+	if !strings.Contains(listed, "/api/v1/history/verify?") {
+		t.Errorf("the history is not listed:\n%s", listed)
+	}
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {
 		if code, _ := get(full, path); code != 200 || !strings.Contains(listed, path) {
 			t.Errorf("%s is answered with %d and listed as %q", path, code, listed)

@@ -95,21 +95,6 @@ func TestTheLastDenialOfEachRuleIsKeptNewestFirst(t *testing.T) {
 	}
 }
 
-func TestAQuestionTakesEitherFormOfAPath(t *testing.T) {
-	w := newWorld(t, shop)
-	w.deny(noon, 1, false, append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"}))
-	w.deny(noon, 1, false, entry("tenant", "a"))
-	for _, path := range []string{"user/path=%2Fpay", "user/path=/pay"} {
-		got := w.recorder.List(Question{Domain: "shop", Path: path})
-		if len(got) != 1 || got[0].Path != "user/path=%2Fpay" || got[0].Descriptor != "" {
-			t.Errorf("%s finds %+v; want the one rule, without the values of a descriptor that nobody asked for", path, got)
-		}
-	}
-	if got := w.recorder.List(Question{Domain: "bank"}); len(got) != 0 {
-		t.Errorf("domain bank finds %+v; want nothing", got)
-	}
-}
-
 func TestAnUnknownDomainKeepsNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 1000 {

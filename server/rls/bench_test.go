@@ -56,36 +56,20 @@ func BenchmarkAnswer(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		answerOnce := func(b *testing.B, s *Service) {
-			call := s.calls.Get().(*limit.Call)
-			defer s.release(call)
-			if err := decode(data, call); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := s.answer(context.Background(), call); err != nil {
-				b.Fatal(err)
-			}
-		}
-		for _, telling := range []bool{true, false} {
-			run := name
-			if !telling {
-				run += " and told to nobody"
-			}
-			b.Run(run, func(b *testing.B) {
+		for how, telling := range map[string]bool{"": true, " and told to nobody": false} {
+			b.Run(name+how, func(b *testing.B) {
 				s := benchService(b, telling)
 				b.ReportAllocs()
 				for b.Loop() {
-					answerOnce(b, s)
-				}
-			})
-			b.Run(run+" by all at once", func(b *testing.B) {
-				s := benchService(b, telling)
-				b.ReportAllocs()
-				b.RunParallel(func(pb *testing.PB) {
-					for pb.Next() {
-						answerOnce(b, s)
+					call := s.calls.Get().(*limit.Call)
+					if err := decode(data, call); err != nil {
+						b.Fatal(err)
 					}
-				})
+					if _, err := s.answer(context.Background(), call); err != nil {
+						b.Fatal(err)
+					}
+					s.release(call)
+				}
 			})
 		}
 	}
