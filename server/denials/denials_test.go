@@ -305,34 +305,3 @@ func FuzzAKeptDescriptorIsBoundedAndWhole(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkNote is what the request path pays for a denial of a known rule: within the millisecond of the one that is kept,
-// and a millisecond later than that.
-func BenchmarkNote(b *testing.B) {
-	w := newWorld(b, shop)
-	d := append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"})
-	rule := w.config.Match("shop", d).Rule
-	denial := Denial{At: noon, Hits: 1, Limit: rule.Limits[0], RetryIn: time.Minute}
-	b.Run("alone", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			w.table.Note(rule, "shop", false, &denial, d)
-		}
-	})
-	b.Run("all on one rule", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			mine := denial
-			for pb.Next() {
-				w.table.Note(rule, "shop", false, &mine, d)
-			}
-		})
-	})
-	b.Run("kept", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			denial.At = denial.At.Add(keepEvery)
-			w.table.Note(rule, "shop", false, &denial, d)
-		}
-	})
-}

@@ -310,17 +310,3 @@ func TestKnownRulesAndValuesCostNoAllocation(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkCounter(b *testing.B) {
-	r, c := New(DefaultValues), parse(b, shop)
-	table := r.Table(c)
-	for _, key := range []string{"user", "tenant", "unmatched"} {
-		d := descriptors.Descriptor{{Key: key, Value: "ann"}}
-		rule := c.Match("shop", d).Rule
-		b.Run(key, func(b *testing.B) {
-			for b.Loop() {
-				table.Counter(rule, "shop", d).Admit(1, 0)
-			}
-		})
-	}
-}

@@ -111,53 +111,6 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 	}
 }
 
-// What else a request may bring, in one that is refused for another descriptor, or would be.
-func TestLooksAndRefundsBesideWhatIsSpared(t *testing.T) {
-	type counts = map[string]uint64
-	look := func(key string) limit.Descriptor { return with(one(key, ""), own(0)) }
-	for _, tc := range []struct {
-		name string
-		two  uint32 // hits of two before
-		ask  []limit.Descriptor
-		over bool
-		want counts
-	}{
-		{"a look that is over spares what counts", 2, []limit.Descriptor{look("two"), one("other", "")}, true, counts{"two": 2, "other": 4}},
-		{"a look that is not", 1, []limit.Descriptor{look("two"), one("other", "")}, false, counts{"two": 1, "other": 5}},
-		{"looks alone", 2, []limit.Descriptor{look("two"), look("other")}, true, counts{"two": 2, "other": 4}},
-		{"a refund is made whatever the verdict", 2, []limit.Descriptor{one("two", ""), with(one("other", ""), refund(3))}, true,
-			counts{"two": 2, "other": 1}},
-		{"a refund is made once", 1, []limit.Descriptor{one("two", ""), with(one("other", ""), refund(3)), one("both", "")}, false,
-			counts{"two": 2, "other": 1, "both": 1}},
-		{"a refund of what is over lets the request pass, and all of it counts", 2,
-			[]limit.Descriptor{with(one("two", ""), refund(1)), one("two", ""), one("other", "")}, false, counts{"two": 2, "other": 5}},
-		{"and not if it comes too late", 2, []limit.Descriptor{one("two", ""), with(one("two", ""), refund(1)), one("other", "")}, true,
-			counts{"two": 1, "other": 4}},
-		{"more hits than are left", 0, []limit.Descriptor{with(one("two", ""), own(3)), one("other", "")}, true, counts{"two": 3, "other": 4}},
-		{"a key that stands twice, and is over", 2, []limit.Descriptor{one("two", ""), one("two", ""), one("other", "")}, true,
-			counts{"two": 2, "other": 4}},
-		{"a key that stands twice is looked at as it was before", 1, []limit.Descriptor{one("two", ""), one("two", ""), one("other", "")}, true,
-			counts{"two": 2, "other": 5}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			store, _ := newStore(t)
-			l, _ := newLimiterOn(t, store, limit.Options{Spare: true}, sparing)
-			ask(t, l, "shop", 4, one("other", ""))
-			if tc.two > 0 {
-				ask(t, l, "shop", tc.two, one("two", ""))
-			}
-			if c := ask(t, l, "shop", 1, tc.ask...); c.Over != tc.over {
-				t.Errorf("over %v; want %v", c.Over, tc.over)
-			}
-			for key, want := range tc.want {
-				if got := counted(t, store, l, one(key, "")); got != want {
-					t.Errorf("%s holds %d hits; want %d", key, got, want)
-				}
-			}
-		})
-	}
-}
-
 func TestSparedHitsAreRecordedAsWithin(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Spare: true}, sparing)
 	ask(t, l, "shop", 2, each("two", "other")...)

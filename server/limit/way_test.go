@@ -108,14 +108,3 @@ func TestAWayIsBounded(t *testing.T) {
 			len(way), way[len(way)-40:])
 	}
 }
-
-func TestAKeyIsCutBetweenLetters(t *testing.T) {
-	k := newKeeping(t, limit.Options{}, travelled)
-	for _, begin := range []string{"", "x"} {
-		value := begin + strings.Repeat("é", 60)
-		d := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "long", Value: value}, {Key: "two", Value: value}}}
-		if way := string(k.ask(t, 1, d).AppendWay(nil)); !utf8.ValidString(way) || !strings.Contains(way, ", key 4:shop4:long12") || !strings.Contains(way, "é…, hits 1") {
-			t.Errorf("a long key makes the way\n%q\nwant its beginning, in whole letters, and that it was cut", way)
-		}
-	}
-}

@@ -44,11 +44,3 @@ func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
 		t.Errorf("a scrape tells of a server that is gone, or not of another one:\n%s", text)
 	}
 }
-
-// BenchmarkRedisServer is what measuring costs a call and a batch.
-func BenchmarkRedisServer(b *testing.B) {
-	server := New("test").Redis().Server("main", "a:1")
-	for b.Loop() {
-		server.Waited(200 * time.Microsecond)
-	}
-}
