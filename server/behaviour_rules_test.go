@@ -73,7 +73,7 @@ var ruleBehaviours = []behaviour{{
 	steps: []step{
 		{ask: "all=x + vip=x", want: "OK | OK | OK 9/MINUTE, 8 left, 1m0s"},
 		{ask: "one=x + vip=x", want: "OVER_LIMIT | OVER_LIMIT 0/MINUTE c, 0 left, 1m0s | OK 9/MINUTE, 7 left, 1m0s"},
-		{ask: "all=x", want: "OVER_LIMIT | OVER_LIMIT 0/HOUR b, 0 left, 1h0m0s"},
+		{ask: "all=x", want: "OVER_LIMIT | OVER_LIMIT 0/MINUTE a, 0 left, 1h0m0s"},
 	},
 	recorded: "shop all 1 over; shop one 1 over; shop vip 2 within",
 }, {
