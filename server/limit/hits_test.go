@@ -103,7 +103,7 @@ func TestWhatBecomesOfHitsIsRecordedAndTallied(t *testing.T) {
 		{"values are one to the totals, and told apart by tallies", "shop", 1, many, totals{"shop tenant": {Within: 300}}, others},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, _, recorder := newRecordingLimiter(t)
+			l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
 			recorder.KeepTallies()
 			for _, d := range tc.asks {
 				ask(t, l, tc.domain, tc.addend, d)
@@ -194,7 +194,7 @@ func TestADenialThatIsRememberedIsTalliedAsSuch(t *testing.T) {
 }
 
 func TestAReloadKeepsTheTotals(t *testing.T) {
-	l, _, recorder := newRecordingLimiter(t)
+	l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
 	ask(t, l, "shop", 1, one("user", "ann"))
 	l.Apply(l.Config())
 	ask(t, l, "shop", 1, one("user", "ann"))

@@ -45,17 +45,6 @@ type clock struct{ nanos atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
-func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
-	t.Helper()
-	l, clk, _ := newRecordingLimiter(t)
-	return l, clk
-}
-
-func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) {
-	t.Helper()
-	return newLimiterWith(t, limit.Options{}, shop)
-}
-
 // newLimiterWith makes a limiter of a file, by options whose algorithm is the sliding window.
 func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter, *clock, *hits.Recorder) {
 	t.Helper()
@@ -190,7 +179,7 @@ func TestVerdicts(t *testing.T) {
 		{"a window of 100,000 precisions", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, _ := newLimiter(t)
+			l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 			for _, d := range tc.before {
 				ask(t, l, tc.domain, tc.addend, d)
 			}
@@ -203,7 +192,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestStatusesKeepTheirOrder(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	pay := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
 	ask(t, l, "shop", 2, pay)
 	c := ask(t, l, "shop", 1, one("nobody", ""), pay, one("free", ""), one("user", "ann"), one("user", "ann"))
@@ -220,7 +209,7 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 
 // The worked example that README.md opens with.
 func TestTheExampleOfTheReadme(t *testing.T) {
-	l, clk := newLimiter(t)
+	l, clk, _ := newLimiterWith(t, limit.Options{}, shop)
 	at := func(clock string) {
 		moment, err := time.Parse(time.RFC3339Nano, "2026-11-21T"+clock+"Z")
 		if err != nil {
@@ -251,7 +240,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	var none yaml.Held
@@ -279,7 +268,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestACounterThatFailsIsUnavailable(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	store, err := memory.Open(memory.Config{MaxKeys: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +332,7 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 }
 
 func TestResetForgets(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	c := new(limit.Call)
 	fill(c, "ann")
 	c.Hits = 10

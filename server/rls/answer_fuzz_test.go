@@ -29,7 +29,11 @@ import (
 // FORMAT.md and ENVIRONMENT.md, or an error that is theirs. Each message comes three times, so that limits are reached,
 // and seconds pass in between. The same message as protobuf writes it gets the same answer, byte for byte.
 func FuzzAnswer(f *testing.F) {
-	config := everything(f)
+	rules, err := os.ReadFile("testdata/everything.yaml") // one of each kind
+	if err != nil {
+		f.Fatal(err)
+	}
+	config := configured(f, string(rules))
 	for _, r := range append(requests(), shopping()...) {
 		data, err := proto.Marshal(r)
 		if err != nil {
@@ -91,18 +95,27 @@ func (s settings) algorithm() descriptors.Algorithm {
 	return descriptors.SlidingWindow
 }
 
-// everything returns the configuration that has a rule of each kind.
-func everything(t testing.TB) *descriptors.Config {
+// configured returns the configuration that a file is.
+func configured(t testing.TB, file string) *descriptors.Config {
 	t.Helper()
-	data, err := os.ReadFile("testdata/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, problems := yaml.Parse([]yaml.File{{Name: "everything.yaml", Data: data}}, yaml.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(file)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// deciding returns a limiter of a configuration, on a store in memory that goes by a clock.
+func deciding(t testing.TB, config *descriptors.Config, o limit.Options, now func() time.Time) *limit.Limiter {
+	t.Helper()
+	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := limit.New(store, o, hits.New(hits.DefaultValues))
+	l.Apply(config)
+	return l
 }
 
 // shopping are requests that meet the rules of everything.
@@ -149,17 +162,8 @@ func newWorld(t *testing.T, config *descriptors.Config, s settings) *world {
 	t.Helper()
 	clock := new(atomic.Int64)
 	clock.Store(time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC).Unix())
-	store, err := memory.Open(memory.Config{
-		MaxKeys: 1000, Now: func() time.Time { return time.Unix(clock.Load(), 0) }, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	l := limit.New(store, limit.Options{
-		Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas),
-	}, hits.New(hits.DefaultValues))
-	l.Apply(config)
+	l := deciding(t, config, limit.Options{Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas)},
+		func() time.Time { return time.Unix(clock.Load(), 0) })
 	headers := Headers{RetryAfter: s.has(withRetryAfter)}
 	if s.has(withHeaders) {
 		headers.Answer = Names{Limit: "limit", Remaining: "left", Reset: "reset"}

@@ -14,10 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -37,19 +34,8 @@ descriptors:
 // service serves the refusing rules on a clock that stands still.
 func service(t testing.TB, limits limit.Options, o Options) *Service {
 	t.Helper()
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(refusing)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
 	limits.Algorithm = descriptors.SlidingWindow
-	l := limit.New(store, limits, hits.New(0))
-	l.Apply(config)
+	l := deciding(t, configured(t, refusing), limits, func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) })
 	return New(l, o, nobody{})
 }
 
@@ -186,12 +172,7 @@ func TestDynamicMetadataTellOfTheLimitThatRefusedNow(t *testing.T) {
 			}
 		}
 	}
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(strings.Replace(refusing, "requests_per_unit: 2, unit: second",
-		"requests_per_unit: 5, unit: day", 1))}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.limiter.Apply(config)
+	s.limiter.Apply(configured(t, strings.Replace(refusing, "requests_per_unit: 2, unit: second", "requests_per_unit: 5, unit: day", 1)))
 	if got := refusedBy(nil); got != "5/day" {
 		t.Errorf("after a reload the answer says that %s refused it, want 5/day", got)
 	}
