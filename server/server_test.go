@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -201,7 +202,9 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r.seen(t, "without its counters", bad, bad, 500, 503)
 	r.health.Counting(true)
 	r.seen(t, "with them again", good, good, 200, 200)
-	watch, err := healthpb.NewHealthClient(r.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
+	defer cancel()
+	watch, err := healthpb.NewHealthClient(r.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,6 @@ descriptors:
 
 var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
 
-// fixed is a configuration that does not change.
-type fixed struct{ config *descriptors.Config }
-
-func (f fixed) Config() *descriptors.Config { return f.config }
-
 // port is an admin port over a memory store whose clock stands at noon, and what it logged.
 type port struct {
 	http.Handler
@@ -45,18 +40,14 @@ type port struct {
 
 func newPort(t *testing.T, g Guard) *port {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(shop)}},
-		yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, shop)
 	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
 	p := &port{}
-	p.counters = &Counters{Rules: fixed{config}, Counter: store, Inspector: store, Guard: g,
+	p.counters = &Counters{Rules: inForce{config}, Counter: store, Inspector: store, Guard: g,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
 	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters})
 	return p
@@ -133,7 +124,7 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	}{
 		{"an unknown domain", "GET", "?domain=shp&descriptor=user=ann", 404, "Did you mean shop?"},
 		{"a descriptor without a rule", "GET", "?domain=shop&descriptor=usr=ann", 404, "weir check DIR --explain"},
-		{"an unlimited rule", "GET", "?domain=shop&descriptor=friend=bo", 404, `Rule "friend" (shop.yaml:7) is unlimited`},
+		{"an unlimited rule", "GET", "?domain=shop&descriptor=friend=bo", 404, `Rule "friend" (0.yaml:7) is unlimited`},
 		{"no domain", "GET", "?descriptor=user=ann", 400, "domain is missing"},
 		{"no descriptor", "GET", "?domain=shop", 400, "descriptor: it is empty"},
 		{"a torn descriptor", "GET", "?domain=shop&descriptor=user", 400, `has no "="`},
@@ -154,7 +145,7 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 			}
 		})
 	}
-	p.counters.Rules = fixed{}
+	p.counters.Rules = inForce{}
 	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
 		t.Errorf("without a configuration: %d %s, want 503", code, body)
 	}
@@ -270,13 +261,8 @@ func TestWritesChangeAndAreLogged(t *testing.T) {
 // People compare it with what they see in Redis.
 func TestAKeyOfRatelimitIsShownAsItBegins(t *testing.T) {
 	p := newPort(t, Guard{})
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(
-		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}},
-		yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	p.counters.Rules = fixed{config}
+	p.counters.Rules = inForce{parsed(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
+		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/counters?domain=shop&descriptor=user%3Dann", nil))
 	var a CountersAnswer

@@ -13,17 +13,23 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-func rulesOf(t *testing.T, files ...string) inForce {
+// parsed is the configuration of files, named 0.yaml and so on.
+func parsed(t testing.TB, o yaml.Options, files ...string) *descriptors.Config {
 	t.Helper()
 	var all []yaml.File
 	for i, text := range files {
 		all = append(all, yaml.File{Name: fmt.Sprint(i, ".yaml"), Data: []byte(text)})
 	}
-	config, problems := yaml.Parse(all, yaml.Options{Algorithm: descriptors.SlidingWindow})
+	config, problems := yaml.Parse(all, o)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return inForce{config}
+	return config
+}
+
+func rulesOf(t *testing.T, files ...string) inForce {
+	t.Helper()
+	return inForce{parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, files...)}
 }
 
 // askRules asks for the rules, as one who knows those of a tag.

@@ -19,15 +19,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	t.Helper()
 	var config *descriptors.Config
 	if len(files) > 0 {
-		all := make([]yaml.File, len(files))
-		for i, text := range files {
-			all[i] = yaml.File{Name: string(rune('a'+i)) + ".yaml", Data: []byte(text)}
-		}
-		var problems yaml.Problems
-		config, problems = yaml.Parse(all, o)
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
-		}
+		config = parsed(t, o, files...)
 	}
 	w := httptest.NewRecorder()
 	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
