@@ -154,43 +154,6 @@ func TestLabelsAreThoseOfWhatMatches(t *testing.T) {
 	}
 }
 
-func TestSeriesAreSortedAndHaveNoSamplesWhereOnlyTheirNamesAreAskedFor(t *testing.T) {
-	p, e := few(t)
-	q, err := e.Querier(0, p.now().UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, names := range []bool{false, true} {
-		hints := &storage.SelectHints{Start: 0, End: p.now().UnixMilli()}
-		if names {
-			hints.Func = "series"
-		}
-		s := q.Select(t.Context(), true, hints, matchers(t, `{__name__=~".+"}`)...)
-		n, last := 0, labels.EmptyLabels()
-		for ; s.Next(); n++ {
-			l := s.At().Labels()
-			if labels.Compare(last, l) >= 0 {
-				t.Errorf("%s follows %s: series come in the order of their labels", l, last)
-			}
-			last = l
-			if has := s.At().Iterator(nil).Next() != 0; has == names {
-				t.Errorf("%s has a sample: %v, and names alone are asked for: %v", l, has, names)
-			}
-		}
-		if s.Err() != nil || n != 7+7+2 {
-			t.Errorf("%d series (%v), want counters and peaks of 7 and 2 limits", n, s.Err())
-		}
-	}
-	few := q.Select(t.Context(), true, &storage.SelectHints{Func: "series", Limit: 5}, matchers(t, `{__name__=~".+"}`)...)
-	n := 0
-	for few.Next() {
-		n++
-	}
-	if few.Err() != nil || n != 5 {
-		t.Errorf("of five names there are %d (%v)", n, few.Err())
-	}
-}
-
 // A bucket that is not over, a day after an early roll, has its peak until now and not a moment longer.
 func TestPeaksEndNow(t *testing.T) {
 	keep := history.DefaultKeep()
