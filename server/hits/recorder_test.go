@@ -91,7 +91,8 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 	expect(t, drained(t, r, noon), want)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{})
 	at(table, c, "shop", "user", "ann").Admit(1, 0)
-	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 1})
+	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").Admit(2, 0) }) // comes meanwhile
+	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 2})
 }
 
 func TestTotalsGoOnWhatIsDrained(t *testing.T) {
@@ -122,8 +123,8 @@ func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 		}
 	})
 	var within, near uint64
-	for last := range 10_000 {
-		if last == 9_999 {
+	for last := range 5_000 {
+		if last == 4_999 {
 			stop.Store(true)
 			running.Wait()
 		}
