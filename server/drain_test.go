@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -17,13 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/limit"
-	"github.com/weirproxy/weir/server/rls"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
-
-// hang bounds what would otherwise hold up the tests for ever. Nothing here takes a part of it.
-const hang = time.Minute
 
 // held is a store that answers a check only when it is let: what asks it is under way until then.
 type held struct {
@@ -46,7 +40,7 @@ func (h *held) Decide(ctx context.Context, checks []backend.Check, out []backend
 func startHeld(t *testing.T, c Config) (*running, *held) {
 	t.Helper()
 	store := &held{openStore(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
-	r := startOn(t, c, store, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{})
+	r := start(t, setup{Config: c, store: store})
 	r.configure(t)
 	return r, store
 }
@@ -57,7 +51,7 @@ func (r *running) callInBackground(t *testing.T, store *held) (overGRPC, overHTT
 	t.Helper()
 	rpc, web := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := ratelimit.NewRateLimitServiceClient(r.conn).ShouldRateLimit(context.Background(), request("shop", "ann"))
+		_, err := r.client().ShouldRateLimit(context.Background(), request("shop", "ann"))
 		rpc <- err
 	}()
 	go func() {
@@ -82,8 +76,8 @@ func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-from:
-	case <-time.After(hang):
-		t.Fatalf("not within %v: %s", hang, promise)
+	case <-time.After(process.Hang):
+		t.Fatalf("not within %v: %s", process.Hang, promise)
 	}
 	return got
 }
@@ -91,14 +85,24 @@ func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 // awaitClosedDoor returns when new connections are refused: the drain's delay is over.
 func awaitClosedDoor(t *testing.T, lis net.Listener) {
 	t.Helper()
-	for begin := time.Now(); time.Since(begin) < hang; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < process.Hang; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
 			return
 		}
 		conn.Close()
 	}
-	t.Fatalf("not within %v: the listener is closed", hang)
+	t.Fatalf("not within %v: the listener is closed", process.Hang)
+}
+
+// awaitDrain returns when the server says that it wants no more traffic.
+func (r *running) awaitDrain(t *testing.T) {
+	t.Helper()
+	for begin := time.Now(); r.health.Ready() == nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > process.Hang {
+			t.Fatalf("not within %v: the server drains", process.Hang)
+		}
+	}
 }
 
 func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
@@ -158,16 +162,11 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheDelay(t *testing.T) {
-	r := start(t, Config{DrainDelay: time.Hour, DrainTimeout: time.Hour})
+	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}})
 	r.configure(t)
 	r.stop()
-	client := ratelimit.NewRateLimitServiceClient(r.conn)
-	for begin := time.Now(); r.health.Ready() == nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > hang {
-			t.Fatalf("not within %v: the server drains", hang)
-		}
-	}
-	if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+	r.awaitDrain(t)
+	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
 		t.Errorf("in the delay a call got %v; want it answered as before: clients have yet to hear of the drain", err)
 	}
 	r.kill()
@@ -178,7 +177,7 @@ func TestASecondSignalEndsTheDelay(t *testing.T) {
 
 // An open watch of health lasts as long as its client, and must not hold up the end.
 func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
-	r := start(t, Config{DrainTimeout: time.Hour})
+	r := start(t, setup{Config: Config{DrainTimeout: time.Hour}})
 	watch, err := healthpb.NewHealthClient(r.conn).Watch(context.Background(), &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -194,20 +193,18 @@ func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
 
 // Connections end at their age one after the other, so that clients come to new replicas, and no call is lost with one.
 func TestConnectionsEndAtTheirAgeWithoutAFailedCall(t *testing.T) {
-	const connections = 10
-	r := start(t, Config{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: hang})
+	const connections = 4
+	r := start(t, setup{Config: Config{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: process.Hang}})
 	r.configure(t)
-	client := ratelimit.NewRateLimitServiceClient(r.conn)
 	seen, calls := make(map[string]bool), 0
-	for begin := time.Now(); len(seen) < connections && time.Since(begin) < hang; calls++ {
+	for begin := time.Now(); len(seen) < connections && time.Since(begin) < process.Hang; calls++ {
 		var server peer.Peer
-		if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.Peer(&server)); err != nil {
+		if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.Peer(&server)); err != nil {
 			t.Fatalf("call %d, on connection %d: %v", calls, len(seen), err)
 		}
 		seen[server.LocalAddr.String()] = true
 	}
-	t.Logf("%d calls on %d connections", calls, len(seen))
 	if len(seen) < connections {
-		t.Errorf("%d calls in %v came on %d connections, want %d: they are to end at their age", calls, hang, len(seen), connections)
+		t.Errorf("%d calls in %v came on %d connections, want %d: they are to end at their age", calls, process.Hang, len(seen), connections)
 	}
 }

@@ -2,51 +2,86 @@ package server
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+// pipes listens for connections that are made by dial. Nothing of them is the kernel's, so their time is that of the test.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPipes() *pipes {
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+// greet runs a test of a server whose clients take their time, none of which passes outside.
+func greet(t *testing.T, do func(t *testing.T, line *pipes)) {
+	synctest.Test(t, func(t *testing.T) {
+		line := newPipes()
+		r := start(t, setup{grpc: line})
+		r.configure(t)
+		do(t, line)
+		r.stop()
+		r.kill()
+		<-r.ended
+	})
+}
+
 func TestConnectionsThatNeverFinishTheirGreetingAreClosed(t *testing.T) {
-	t.Parallel()
-	r := start(t, Config{})
-	var waiting sync.WaitGroup
 	for what, sent := range map[string]string{
 		"nothing":                        "",
 		"half a preface":                 preface[:len(preface)/2],
 		"a preface without settings":     preface,
 		"a preface and half of settings": preface + "\x00\x00\x00\x04",
 	} {
-		for range 25 {
-			conn, err := net.Dial("tcp", r.grpcLis.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+		greet(t, func(t *testing.T, line *pipes) {
+			conn, began := line.dial(), time.Now()
 			defer conn.Close()
-			if _, err := io.WriteString(conn, sent); err != nil {
-				t.Fatal(err)
+			go func() { _, _ = io.WriteString(conn, sent) }()
+			_ = conn.SetReadDeadline(began.Add(10 * greeting))
+			_, err := io.Copy(io.Discard, conn)
+			if took := time.Since(began); took != greeting {
+				t.Errorf("a connection that has sent %s is open for %v (%v), want %v: such connections would use up the process's files",
+					what, took, err, greeting)
 			}
-			waiting.Go(func() {
-				began := time.Now()
-				_ = conn.SetReadDeadline(began.Add(10 * greeting))
-				if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("a connection that has sent %s is open after %v: such connections would use up the process's files",
-						what, time.Since(began))
-				}
-			})
-		}
+		})
 	}
-	waiting.Wait()
 }
 
 // dripping is a connection that sends its first bytes one by one.
@@ -57,7 +92,7 @@ type dripping struct {
 
 func (d *dripping) Write(b []byte) (n int, err error) {
 	for n < len(b) && d.left > 0 && err == nil {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		var sent int
 		sent, err = d.Conn.Write(b[n : n+1])
 		n, d.left = n+sent, d.left-1
@@ -70,31 +105,26 @@ func (d *dripping) Write(b []byte) (n int, err error) {
 }
 
 func TestASlowGreetingIsWaitedForAndItsConnectionStays(t *testing.T) {
-	t.Parallel()
-	r := start(t, Config{})
-	r.configure(t)
-	dials := 0
-	conn, err := grpc.NewClient("passthrough:///"+r.grpcLis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			dials++
-			c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-			return &dripping{c, len(preface) + 20}, err
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := ratelimit.NewRateLimitServiceClient(conn)
-	ask := func() {
-		t.Helper()
-		if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.WaitForReady(true)); err != nil {
-			t.Errorf("a client that greets byte by byte got %v; want an answer", err)
+	greet(t, func(t *testing.T, line *pipes) {
+		dials := 0
+		conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				dials++
+				return &dripping{line.dial(), len(preface) + 20}, nil
+			}))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	ask()
-	time.Sleep(greeting + time.Second)
-	ask()
-	if dials != 1 {
-		t.Errorf("the client connected %d times, want once: the bound is of the greeting, not of the connection", dials)
-	}
+		defer conn.Close()
+		r := running{conn: conn}
+		for range 2 {
+			if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.WaitForReady(true)); err != nil {
+				t.Errorf("a client that greets byte by byte got %v; want an answer", err)
+			}
+			time.Sleep(greeting + time.Second)
+		}
+		if dials != 1 {
+			t.Errorf("the client connected %d times, want once: the bound is of the greeting, not of the connection", dials)
+		}
+	})
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
 // socketPath is short, as the path of a socket may have 107 bytes at most.
@@ -27,15 +25,14 @@ func socketPath(t *testing.T) string {
 
 func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	path := socketPath(t)
-	r := start(t, Config{GRPCAddress: "unix:" + path, DrainDelay: time.Hour, DrainTimeout: time.Hour})
+	r := start(t, setup{Config: Config{GRPCAddress: "unix:" + path, DrainDelay: time.Hour, DrainTimeout: time.Hour}})
 	r.configure(t)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != socketMode {
 		t.Fatalf("the socket is %v, %v; want mode %o, so that an Envoy of another user may connect", info, err, socketMode)
 	}
-	client := ratelimit.NewRateLimitServiceClient(r.conn)
 	ask := func() error {
-		_, err := client.ShouldRateLimit(context.Background(), request("shop", "ann"))
+		_, err := r.client().ShouldRateLimit(context.Background(), request("shop", "ann"))
 		return err
 	}
 	if err := ask(); err != nil {
@@ -93,13 +90,13 @@ func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
 }
 
 func TestProcessesShareTheirPorts(t *testing.T) {
-	first := start(t, Config{ReusePort: true, DrainTimeout: time.Hour})
+	first := start(t, setup{Config: Config{ReusePort: true, DrainTimeout: time.Hour}})
 	first.configure(t)
-	second := start(t, Config{ReusePort: true, GRPCAddress: first.grpcLis.Addr().String()})
+	second := start(t, setup{Config: Config{ReusePort: true, GRPCAddress: first.grpcLis.Addr().String()}})
 	second.configure(t)
 	ask := func(r *running) {
 		t.Helper()
-		if _, err := ratelimit.NewRateLimitServiceClient(r.conn).ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+		if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
 			t.Errorf("a call to a port that two share: %v", err)
 		}
 	}

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -17,10 +19,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -31,6 +35,16 @@ import (
 )
 
 const shop = "{domain: shop, descriptors: [{key: user, message: slow down, rate_limit: {requests_per_unit: 2, unit: hour, name: few}}]}"
+
+// setup is what a test's server differs in from a server that is as weir makes it unasked.
+type setup struct {
+	Config
+	health  *Health         // nil is weir's own
+	store   backend.Counter // nil is one in memory
+	limits  limit.Options
+	answers rls.Options
+	grpc    net.Listener // nil is a port of its own; the server has no other ports then
+}
 
 // running is a server on ports of its own, and a connection to it.
 type running struct {
@@ -45,17 +59,6 @@ type running struct {
 	panics   atomic.Int64
 }
 
-func start(t testing.TB, c Config) *running {
-	t.Helper()
-	return startWith(t, c, limit.Options{Algorithm: descriptors.SlidingWindow}, rls.Options{})
-}
-
-// startWith is start by these options, which start leaves at what weir does unasked.
-func startWith(t testing.TB, c Config, limits limit.Options, answers rls.Options) *running {
-	t.Helper()
-	return startOn(t, c, openStore(t, time.Now), limits, answers)
-}
-
 // openStore makes a store that goes by this clock.
 func openStore(t testing.TB, now func() time.Time) *memory.Store {
 	t.Helper()
@@ -67,35 +70,41 @@ func openStore(t testing.TB, now func() time.Time) *memory.Store {
 	return store
 }
 
-// startOn is startWith on a store of the caller's.
-func startOn(t testing.TB, c Config, store backend.Counter, limits limit.Options, answers rls.Options) *running {
+// start starts a server, which ends with its test.
+func start(t testing.TB, s setup) *running {
 	t.Helper()
-	return startOf(t, c, NewHealth(HealthRules{}), store, limits, answers)
-}
-
-// startOf is startOn of a health of the caller's.
-func startOf(t testing.TB, c Config, h *Health, store backend.Counter, limits limit.Options, answers rls.Options) *running {
-	t.Helper()
-	c.HTTPAddress, c.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
-	if c.GRPCAddress == "" {
-		c.GRPCAddress = "127.0.0.1:0"
+	s.HTTPAddress, s.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
+	s.GRPCAddress = cmp.Or(s.GRPCAddress, "127.0.0.1:0")
+	s.limits.Algorithm = cmp.Or(s.limits.Algorithm, descriptors.SlidingWindow)
+	if s.health == nil {
+		s.health = NewHealth(HealthRules{})
+	}
+	if s.store == nil {
+		s.store = openStore(t, time.Now)
 	}
 	metrics := stats.New("test")
-	r := &running{recorder: hits.New(0), health: h, ended: make(chan error, 1)}
-	r.limiter = limit.New(store, limits, r.recorder)
+	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
+	r.limiter = limit.New(s.store, s.limits, r.recorder)
 	var err error
-	r.Server, err = Listen(c, Parts{Service: rls.New(r.limiter, answers, metrics), Health: r.health, Metrics: metrics.Handler(), Rules: r.limiter,
-		Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics), Health: r.health, Metrics: metrics.Handler(),
+		Rules: r.limiter, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
+	}
+	target := r.grpcLis.Addr().String()
+	if s.grpc != nil {
+		for _, l := range []*net.Listener{&r.grpcLis, &r.httpLis, &r.debug} {
+			(*l).Close()
+			*l = newPipes()
+		}
+		r.grpcLis = s.grpc
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	killed, kill := context.WithCancel(context.Background())
 	r.stop, r.kill = stop, kill
 	go func() { r.ended <- r.Run(ctx, killed) }()
-	target := r.grpcLis.Addr().String()
-	if strings.HasPrefix(c.GRPCAddress, "unix:") {
-		target = c.GRPCAddress
+	if strings.HasPrefix(s.GRPCAddress, "unix:") {
+		target = s.GRPCAddress
 	}
 	r.conn, err = grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -111,12 +120,21 @@ func startOf(t testing.TB, c Config, h *Health, store backend.Counter, limits li
 
 func (r *running) configure(t testing.TB) {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(shop)}}, yaml.Options{})
+	r.apply(t, shop, yaml.Options{})
+}
+
+func (r *running) apply(t testing.TB, text string, o yaml.Options) {
+	t.Helper()
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(text)}}, o)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.limiter.Apply(config)
 	r.health.Configured(config.Domains())
+}
+
+func (r *running) client() ratelimit.RateLimitServiceClient {
+	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
 
 func request(domain, value string) *ratelimit.RateLimitRequest {
@@ -125,70 +143,68 @@ func request(domain, value string) *ratelimit.RateLimitRequest {
 	}}
 }
 
-func TestGRPCAnswers(t *testing.T) {
-	r := start(t, Config{})
-	client := ratelimit.NewRateLimitServiceClient(r.conn)
-	if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); status.Code(err) != codes.Unavailable {
-		t.Errorf("before the first configuration: %v; want UNAVAILABLE, so that Envoy's failure mode decides", err)
-	}
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (rawCodec) Unmarshal(_ mem.BufferSlice, v any) error { return nil }
+
+func TestWhatIsNoRequestIsRefused(t *testing.T) {
+	r := start(t, setup{})
 	r.configure(t)
-	for i, want := range []ratelimit.RateLimitResponse_Code{1, 1, 2} {
-		got, err := client.ShouldRateLimit(t.Context(), request("shop", "ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := got.Statuses[0]
-		if got.OverallCode != want || s.Code != want || s.CurrentLimit.GetName() != "few" || s.DurationUntilReset.GetSeconds() < 3599 {
-			t.Errorf("request %d: %v; want %v of 2 an hour", i+1, got, want)
-		}
-		if over := want == ratelimit.RateLimitResponse_OVER_LIMIT; over != (string(got.RawBody) == "slow down") {
-			t.Errorf("request %d: body %q; want the rule's message on a denial only", i+1, got.RawBody)
-		}
-	}
-	for text, bad := range map[string]*ratelimit.RateLimitRequest{
-		"rate limit domain must not be empty":          request("", "ann"),
-		"rate limit descriptor list must not be empty": {Domain: "shop"},
-	} {
-		_, err := client.ShouldRateLimit(t.Context(), bad)
-		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != text {
-			t.Errorf("got %v, want INVALID_ARGUMENT with %q", err, text)
-		}
-	}
-	_, err := client.ShouldRateLimit(t.Context(), request("shop", strings.Repeat("x", rls.MaxRequest)))
+	_, err := r.client().ShouldRateLimit(t.Context(), request("shop", strings.Repeat("x", rls.MaxRequest)))
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
+	}
+	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", []byte("\n\xff"), nil, grpc.ForceCodecV2(rawCodec{}))
+	if status.Code(err) != codes.Internal || r.panics.Load() > 0 {
+		t.Errorf("bytes that are no message: %v, %d panics; want INTERNAL, as from any gRPC server", err, r.panics.Load())
+	}
+	err = r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", request("shop", "ann"),
+		new(ratelimit.RateLimitResponse))
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("version 2: %v; want UNIMPLEMENTED", err)
+	}
+}
+
+const good, bad = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
+
+// seen fails unless health is this under no name and under the service's, and the ports answer with these codes.
+func (r *running) seen(t *testing.T, when string, nameless, named healthpb.HealthCheckResponse_ServingStatus, healthcheck, ready int) {
+	t.Helper()
+	for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": nameless, "ratelimit": named, rls.ServiceName: named} {
+		got, err := healthpb.NewHealthClient(r.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+		if err != nil || got.Status != want {
+			t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
+		}
+	}
+	code, body := get(t, r.httpLis, "/healthcheck")
+	if code != healthcheck || code == 200 && body != "OK" {
+		t.Errorf("%s: /healthcheck gives %d %q, want %d", when, code, body, healthcheck)
+	}
+	if code, _ := get(t, r.debug, "/readyz"); code != ready {
+		t.Errorf("%s: /readyz, which is weir's own, gives %d, want %d", when, code, ready)
+	}
+	if code, _ := get(t, r.debug, "/livez"); code != 200 {
+		t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
 	}
 }
 
 func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
-	r := start(t, Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}) // it drains until it is killed
-	health := healthpb.NewHealthClient(r.conn)
-	check := func(when string, want healthpb.HealthCheckResponse_ServingStatus, ready, healthcheck int) {
-		t.Helper()
-		for _, name := range []string{"", "ratelimit", rls.ServiceName} {
-			got, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
-			if err != nil || got.Status != want {
-				t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
-			}
-		}
-		if code, _ := get(t, r.debug, "/readyz"); code != ready {
-			t.Errorf("%s: /readyz gives %d, want %d", when, code, ready)
-		}
-		if code, _ := get(t, r.debug, "/livez"); code != 200 {
-			t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
-		}
-		if code, _ := get(t, r.httpLis, "/healthcheck"); code != healthcheck {
-			t.Errorf("%s: /healthcheck gives %d, want %d", when, code, healthcheck)
-		}
-	}
-	check("unconfigured", healthpb.HealthCheckResponse_NOT_SERVING, 503, 200)
+	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}}) // it drains until it is killed
+	r.seen(t, "unconfigured", bad, bad, 200, 503)
 	r.configure(t)
-	check("configured", healthpb.HealthCheckResponse_SERVING, 200, 200)
+	r.seen(t, "configured", good, good, 200, 200)
 	r.health.Counting(false)
-	check("without its counters", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+	r.seen(t, "without its counters", bad, bad, 500, 503)
 	r.health.Counting(true)
-	check("with them again", healthpb.HealthCheckResponse_SERVING, 200, 200)
-	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	r.seen(t, "with them again", good, good, 200, 200)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
+	defer cancel()
+	watch, err := healthpb.NewHealthClient(r.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,62 +212,29 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.stop()
-	if got, err := watch.Recv(); err != nil || got.Status != healthpb.HealthCheckResponse_NOT_SERVING {
+	if got, err := watch.Recv(); err != nil || got.Status != bad {
 		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)
 	}
 	r.health.Counting(false)
 	r.health.Counting(true)
-	check("draining", healthpb.HealthCheckResponse_NOT_SERVING, 503, 500)
+	r.seen(t, "draining", bad, bad, 500, 503)
 }
 
 // In place of envoyproxy/ratelimit a process is healthy from its store's first answer, and restarted by /healthcheck.
 func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
-	const good, bad = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
 	h := NewHealth(HealthRules{AsRatelimit: true})
-	r := startOf(t, Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, h, openStore(t, time.Now), limit.Options{}, rls.Options{})
-	check := func(when string, named healthpb.HealthCheckResponse_ServingStatus, healthcheck, ready int) {
-		t.Helper()
-		for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": good, "ratelimit": named, rls.ServiceName: named} {
-			got, err := healthpb.NewHealthClient(r.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
-			if err != nil || got.Status != want {
-				t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
-			}
-		}
-		code, body := get(t, r.httpLis, "/healthcheck")
-		if code != healthcheck || code == 200 && body != "OK" {
-			t.Errorf("%s: /healthcheck gives %d %q, want %d", when, code, body, healthcheck)
-		}
-		if code, _ := get(t, r.debug, "/readyz"); code != ready {
-			t.Errorf("%s: /readyz, which is weir's own, gives %d, want %d", when, code, ready)
-		}
-		if code, _ := get(t, r.debug, "/livez"); code != 200 {
-			t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
-		}
-	}
-	check("at first", bad, 500, 503)
+	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, health: h})
+	r.seen(t, "at first", good, bad, 500, 503)
 	r.configure(t)
-	check("configured, with a store that has not answered", bad, 500, 200)
+	r.seen(t, "configured, with a store that has not answered", good, bad, 500, 200)
 	h.Answered()
-	check("once the store has answered", good, 200, 200)
+	r.seen(t, "once the store has answered", good, good, 200, 200)
 	h.Counting(false)
-	check("without its counters, where that is asked for", bad, 500, 503)
+	r.seen(t, "without its counters, where that is asked for", good, bad, 500, 503)
 	h.Counting(true)
-	check("with them again", good, 200, 200)
 	r.stop()
-	for begin := time.Now(); h.Ready() == nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > hang {
-			t.Fatalf("not within %v: the server drains", hang)
-		}
-	}
-	check("draining", bad, 500, 503)
-}
-
-func TestHealthNeedsNoConfigurationAsRatelimit(t *testing.T) {
-	h := NewHealth(HealthRules{AsRatelimit: true})
-	h.Answered()
-	if err := h.Sound(); err != nil {
-		t.Errorf("without a configuration it is unhealthy: %v; envoyproxy/ratelimit is healthy, and answers OK", err)
-	}
+	r.awaitDrain(t)
+	r.seen(t, "draining", good, bad, 500, 503)
 }
 
 func TestHealthMayNeedADomain(t *testing.T) {
@@ -264,11 +247,16 @@ func TestHealthMayNeedADomain(t *testing.T) {
 			}
 			sound, ready := h.Sound() == nil, h.Ready() == nil
 			got, err := h.grpc.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
-			serving := err == nil && got.Status == healthpb.HealthCheckResponse_SERVING
+			serving := err == nil && got.Status == good
 			if want := domains > 0; sound != want || ready != want || serving != want {
 				t.Errorf("step %d, %d domains: /healthcheck %t, /readyz %t, gRPC health %t; want %t of each", i, domains, sound, ready, serving, want)
 			}
 		}
+	}
+	h := NewHealth(HealthRules{AsRatelimit: true})
+	h.Answered()
+	if err := h.Sound(); err != nil {
+		t.Errorf("where none is needed it is unhealthy without a configuration: %v; envoyproxy/ratelimit is healthy, and answers OK", err)
 	}
 }
 
@@ -287,7 +275,7 @@ func get(t *testing.T, lis net.Listener, path string) (int, string) {
 }
 
 func TestJSON(t *testing.T) {
-	r := start(t, Config{})
+	r := start(t, setup{})
 	post := func(body string) (int, string) {
 		t.Helper()
 		resp, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", strings.NewReader(body))
@@ -327,7 +315,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestReflectionKnowsTheService(t *testing.T) {
-	r := start(t, Config{})
+	r := start(t, setup{})
 	stream, err := reflectionpb.NewServerReflectionClient(r.conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -341,38 +329,31 @@ func TestReflectionKnowsTheService(t *testing.T) {
 	}
 }
 
-func TestMetricsCountRequests(t *testing.T) {
-	r := start(t, Config{})
-	r.configure(t)
-	client := ratelimit.NewRateLimitServiceClient(r.conn)
-	for range 3 {
-		if _, err := client.ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, text := get(t, r.debug, "/metrics")
-	for _, line := range []string{`weir_requests_total{outcome="ok"} 2`, `weir_requests_total{outcome="over_limit"} 1`, "weir_request_seconds_count 3", "go_goroutines"} {
-		if !strings.Contains(text, line) {
-			t.Errorf("/metrics lacks %q", line)
-		}
-	}
-}
-
 func TestATakenPortIsAnError(t *testing.T) {
-	r := start(t, Config{})
+	r := start(t, setup{})
 	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.httpLis.Addr().String(), DebugAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
 		t.Errorf("got %v; want an error that names the port", err)
 	}
 }
 
-func TestAPanicCostsOneCall(t *testing.T) {
-	var count int
-	rec := recovery{slog.New(slog.DiscardHandler), func() { count++ }}
-	_, err := rec.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) {
+// panicky is a store with a defect that one key meets.
+type panicky struct{ backend.Counter }
+
+func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if bytes.HasSuffix(checks[0].Key, []byte("defect")) {
 		panic("a defect")
-	})
-	if status.Code(err) != codes.Internal || count != 1 {
-		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, count)
+	}
+	return p.Counter.Decide(ctx, checks, out)
+}
+
+func TestAPanicCostsOneCall(t *testing.T) {
+	r := start(t, setup{store: panicky{openStore(t, time.Now)}})
+	r.configure(t)
+	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
+		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())
+	}
+	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+		t.Errorf("the call after a panic: %v; want an answer", err)
 	}
 }

@@ -25,10 +25,7 @@ descriptors:
 // denialsPort is a port on which, at noon, 20 seconds have passed since ann was denied, and 10 since bob.
 func denialsPort(t testing.TB, user string) http.Handler {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(denying)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, denying)
 	recorder := denials.New()
 	table := recorder.Table(config)
 	note := func(before, retry time.Duration, hits uint64, shadow bool, d descriptors.Descriptor) {
@@ -40,7 +37,7 @@ func denialsPort(t testing.TB, user string) http.Handler {
 	note(20*time.Second, 40500*time.Millisecond, 2, false, pay)
 	note(10*time.Second, denials.Never, 99, true, pay[:1])
 	p := Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Denials: &Denials{
-		Recorder: recorder, Rules: fixed{config}, Since: noon.Add(-time.Hour), Now: func() time.Time { return noon }}}
+		Recorder: recorder, Rules: inForce{config}, Since: noon.Add(-time.Hour), Now: func() time.Time { return noon }}}
 	return Handler(p)
 }
 

@@ -16,10 +16,13 @@ import (
 	"github.com/weirproxy/weir/server/curves"
 )
 
-// kept is a history in memory whose clock stands still.
+// kept is a history whose clock stands still.
 type kept struct {
 	*curves.History
-	store *filehistory.Store
+	store interface {
+		history.Store
+		Close() error
+	}
 	now   time.Time
 	added int // how often hits were
 }
@@ -28,11 +31,12 @@ func newKept(t testing.TB, now time.Time) *kept {
 	t.Helper()
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
-	var err error
-	if k.store, err = filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock}); err != nil {
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { k.store.Close() })
+	t.Cleanup(func() { store.Close() })
+	k.store = store
 	k.History = curves.NewHistory(k.store, clock)
 	return k
 }
@@ -165,16 +169,11 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 		{"a query without end", "?path=" + strings.Repeat("n", maxQuery), "longer than"},
 		{"an unknown outcome", "?outcome=denied", `\"denied\" is not an outcome: use one of within, over, degraded, near, shadow`},
 		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use how long ago"},
-		{"milliseconds", "?to=1795262400000", "give seconds, not milliseconds"},
 		{"a range that ends before it begins", "?from=-1h&to=-2h", "from (2026-11-21T11:00:33Z) must be before to (2026-11-21T10:00:33Z)"},
 		{"an empty range", "?from=-1h&to=-1h", "must be before"},
 		{"no points", "?points=0", "points must be a whole number from 1 to 10000, not \\\"0\\\""},
-		{"too many points", "?points=10001", "from 1 to 10000"},
-		{"points that are no number", "?points=many", "whole number"},
 		{"both a count and a width", "?points=5&step=1h", "give one of them"},
 		{"a step that is no width", "?step=soon", "step: \\\"soon\\\" is not a width of buckets: use whole minutes, such as 15m"},
-		{"half a minute", "?step=30", "not in whole minutes: use 1m"},
-		{"a day and a half", "?step=36h", "neither whole days nor less than one"},
 		{"an unknown time zone", "?tz=Europe/Atlantis", "use a name such as Europe/Berlin"},
 		{"the server's own zone, whatever it is", "?tz=Local", "not a time zone"},
 		{"a file that is no time zone", "?tz=../../etc/passwd", "not a time zone"},
@@ -235,15 +234,6 @@ func TestVerifyLooksAtEverySeries(t *testing.T) {
 	}
 	if code, body := k.get("/api/v1/history/verify?path=user/path=/pay&outcome=over"); code != 200 || body != `{"series":1,"points":1,"broken":0,"named":[]}` {
 		t.Errorf("one series gives %d %s", code, body)
-	}
-}
-
-func TestTheHistoryIsListedOnTheFrontPage(t *testing.T) {
-	_, body := newKept(t, noon).get("/")
-	for _, want := range []string{"/api/v1/history?", "/api/v1/history/top?", "/api/v1/history/verify?"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("/ does not list %s:\n%s", want, body)
-		}
 	}
 }
 

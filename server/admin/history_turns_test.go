@@ -64,26 +64,6 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 	})
 }
 
-func TestQuestionsWaitForTheirTurn(t *testing.T) {
-	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History}))
-	defer port.Close()
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			response, err := http.Get(port.URL + "/api/v1/history?from=-80d&points=50")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			response.Body.Close()
-			if response.StatusCode != 200 {
-				t.Errorf("one of many questions got %s; it has only to wait", response.Status)
-			}
-		})
-	}
-	all.Wait()
-}
-
 func TestARefusalGivesTheTurnBack(t *testing.T) {
 	k := threeMonths(t)
 	port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History})

@@ -78,10 +78,3 @@ func TestThePageCannotBeWrittenTo(t *testing.T) {
 		t.Errorf("an unknown path is answered with %d", w.Code)
 	}
 }
-
-func TestThePagesFilesAreServed(t *testing.T) {
-	w := front(true, "GET", "/page/main.js", "*/*")
-	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/javascript") || w.Header().Get("Content-Security-Policy") == "" {
-		t.Errorf("the page's script is answered with %d %q", w.Code, w.Header())
-	}
-}

@@ -13,17 +13,23 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-func rulesOf(t *testing.T, files ...string) inForce {
+// parsed is the configuration of files, named 0.yaml and so on.
+func parsed(t testing.TB, o yaml.Options, files ...string) *descriptors.Config {
 	t.Helper()
 	var all []yaml.File
 	for i, text := range files {
 		all = append(all, yaml.File{Name: fmt.Sprint(i, ".yaml"), Data: []byte(text)})
 	}
-	config, problems := yaml.Parse(all, yaml.Options{Algorithm: descriptors.SlidingWindow})
+	config, problems := yaml.Parse(all, o)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return inForce{config}
+	return config
+}
+
+func rulesOf(t *testing.T, files ...string) inForce {
+	t.Helper()
+	return inForce{parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, files...)}
 }
 
 // askRules asks for the rules, as one who knows those of a tag.
@@ -128,28 +134,6 @@ func TestHostileNamesAreListedAsTheyAre(t *testing.T) {
 	}
 	if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("it comes as %q, nosniff %q: a browser that looks at it must not run it", w.Header().Get("Content-Type"), got)
-	}
-}
-
-func TestTenThousandRulesAreListed(t *testing.T) {
-	const n = 10_000
-	var b strings.Builder
-	b.WriteString("domain: many\ndescriptors:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "- {key: k, value: v%d, rate_limit: {unit: minute, requests_per_unit: %d}}\n", i, i)
-	}
-	w := askRules(Parts{Rules: rulesOf(t, b.String())}, "", "")
-	var a struct{ Rules []RuleAnswer }
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Rules) != n {
-		t.Fatalf("%d rules, %v; want %d", len(a.Rules), err, n)
-	}
-	for i := range a.Rules[1:] {
-		if a.Rules[i].Path >= a.Rules[i+1].Path {
-			t.Fatalf("%s stands before %s; want them in order", a.Rules[i].Path, a.Rules[i+1].Path)
-		}
-	}
-	if each := w.Body.Len() / n; each > 200 {
-		t.Errorf("a rule is %d bytes; the page asks for all of them", each)
 	}
 }
 

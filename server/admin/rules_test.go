@@ -19,15 +19,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	t.Helper()
 	var config *descriptors.Config
 	if len(files) > 0 {
-		all := make([]yaml.File, len(files))
-		for i, text := range files {
-			all[i] = yaml.File{Name: string(rune('a'+i)) + ".yaml", Data: []byte(text)}
-		}
-		var problems yaml.Problems
-		config, problems = yaml.Parse(all, o)
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
-		}
+		config = parsed(t, o, files...)
 	}
 	w := httptest.NewRecorder()
 	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
@@ -93,6 +85,9 @@ func TestThePortListsWhatItServes(t *testing.T) {
 	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
 	_, listed := get(full, "/")
 	_, barelyListed := get(bare, "/")
+	if !strings.Contains(listed, "/api/v1/history/verify?") {
+		t.Errorf("the history is not listed:\n%s", listed)
+	}
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {
 		if code, _ := get(full, path); code != 200 || !strings.Contains(listed, path) {
 			t.Errorf("%s is answered with %d and listed as %q", path, code, listed)

@@ -95,21 +95,6 @@ func TestTheLastDenialOfEachRuleIsKeptNewestFirst(t *testing.T) {
 	}
 }
 
-func TestAQuestionTakesEitherFormOfAPath(t *testing.T) {
-	w := newWorld(t, shop)
-	w.deny(noon, 1, false, append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"}))
-	w.deny(noon, 1, false, entry("tenant", "a"))
-	for _, path := range []string{"user/path=%2Fpay", "user/path=/pay"} {
-		got := w.recorder.List(Question{Domain: "shop", Path: path})
-		if len(got) != 1 || got[0].Path != "user/path=%2Fpay" || got[0].Descriptor != "" {
-			t.Errorf("%s finds %+v; want the one rule, without the values of a descriptor that nobody asked for", path, got)
-		}
-	}
-	if got := w.recorder.List(Question{Domain: "bank"}); len(got) != 0 {
-		t.Errorf("domain bank finds %+v; want nothing", got)
-	}
-}
-
 func TestAnUnknownDomainKeepsNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 1000 {
@@ -317,37 +302,6 @@ func FuzzAKeptDescriptorIsBoundedAndWhole(f *testing.F) {
 			t.Errorf("%q is no beginning of %q", got, whole)
 		case utf8.ValidString(whole) && !utf8.ValidString(got):
 			t.Errorf("%q is cut within a letter", got)
-		}
-	})
-}
-
-// BenchmarkNote is what the request path pays for a denial of a known rule: within the millisecond of the one that is kept,
-// and a millisecond later than that.
-func BenchmarkNote(b *testing.B) {
-	w := newWorld(b, shop)
-	d := append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"})
-	rule := w.config.Match("shop", d).Rule
-	denial := Denial{At: noon, Hits: 1, Limit: rule.Limits[0], RetryIn: time.Minute}
-	b.Run("alone", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			w.table.Note(rule, "shop", false, &denial, d)
-		}
-	})
-	b.Run("all on one rule", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			mine := denial
-			for pb.Next() {
-				w.table.Note(rule, "shop", false, &mine, d)
-			}
-		})
-	})
-	b.Run("kept", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			denial.At = denial.At.Add(keepEvery)
-			w.table.Note(rule, "shop", false, &denial, d)
 		}
 	})
 }

@@ -19,7 +19,11 @@ import (
 // they began, and count only later, some of them after it has gone; drains come at any time. Whatever the order, each hit
 // is handed out once and under its rule, and what is kept does not grow with what has gone.
 func TestReloadsLoseNoHitAndKeepNothing(t *testing.T) {
-	const reloads, rulesEach = 40, 50
+	const rulesEach = 50
+	reloads := 40
+	if testing.Short() {
+		reloads = 12
+	}
 	w := &reloading{recorder: New(3), configs: make([]*descriptors.Config, reloads)}
 	for i := range w.configs {
 		w.configs[i] = parse(t, distinct(i, rulesEach))

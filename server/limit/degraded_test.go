@@ -3,22 +3,43 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
+
+// partly is a store that gives no answer to some checks, as one of several servers that is away.
+type partly struct {
+	*memory.Store
+	gone func(*backend.Check) bool
+}
+
+var errAway = &backend.Away{Reason: backend.Down, Err: errors.New("the server is away")}
+
+func (p partly) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		if p.gone(&checks[i]) {
+			out[i] = backend.Decision{Err: errAway}
+		} else if err := p.Store.Decide(ctx, checks[i:i+1], out[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// away is a store that answers nothing.
+func away(t testing.TB) partly {
+	store, _ := newStore(t)
+	return partly{store, func(*backend.Check) bool { return true }}
+}
 
 const guarded = `
 domain: shop
@@ -32,18 +53,12 @@ descriptors:
   - {key: blocked, rate_limit: {requests_per_unit: 0, unit: hour}}
 `
 
-// newGuarded makes a limiter whose Redis is gone.
+// newGuarded makes a limiter whose store is away.
 func newGuarded(t *testing.T) (*limit.Limiter, func() map[history.ID]uint64) {
 	t.Helper()
-	server := redistest.Single(t)
-	store, err := counter.Open(counter.Config{Redis: redis.Config{URL: server.Addr, Log: slog.New(slog.DiscardHandler)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := guard.New(store, guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
+	g := guard.New(away(t), guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
 		Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 10}) }})
 	t.Cleanup(func() { g.Close() })
-	server.Kill()
 	l, recorder := newLimiterOn(t, g, limit.Options{}, guarded)
 	return l, func() map[history.ID]uint64 {
 		all := make(map[history.ID]uint64)
@@ -77,12 +92,8 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 			t.Errorf("%d hits of %s are %v; want %d, degraded: whoever decides, no store did", n, id.Path, id.Outcome, want)
 		}
 	}
-	var err error
-	decide := func() {
-		err = l.Decide(t.Context(), &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("open", "x"), one("unsure", "x")}}})
-	}
-	decide()
-	if !errors.Is(err, counter.ErrUnavailable) {
+	unsure := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("open", "x"), one("unsure", "x")}}}
+	if err := l.Decide(t.Context(), unsure); !errors.Is(err, errAway) {
 		t.Errorf("a request with a rule whose policy is error got %v; want the store's error", err)
 	}
 	total := make(map[string]uint64)
@@ -173,44 +184,17 @@ func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T
 	}
 }
 
-// loses is a store that loses the answers to refunds, once it is to.
-type loses struct {
-	*counter.Store
-	proxy *redistest.FaultProxy
-	now   bool
-}
-
-func (l *loses) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if l.now && checks[0].Op == backend.Refund {
-		l.proxy.DropAfter(redistest.Replies, 0)
-	}
-	return l.Store.Decide(ctx, checks, out)
-}
-
 func TestARefundThatFailsIsCountedAndTheRequestIsRefusedAllTheSame(t *testing.T) {
-	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
-	store, err := counter.Open(counter.Config{Redis: redis.Config{URL: proxy.Addr, Log: slog.New(slog.DiscardHandler)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	losing := &loses{Store: store, proxy: proxy}
-	l, _ := newLimiterOn(t, guard.New(losing, guard.Config{Policy: descriptors.PolicyAllow}), limit.Options{}, refunding)
+	store, _ := newStore(t)
+	lost := false
+	l, _ := newLimiterOn(t, partly{store, func(c *backend.Check) bool { return lost && c.Op == backend.Refund }}, limit.Options{}, refunding)
 	ask(t, l, "shop", 2, one("two", "x"))
-	refuse := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 1, Descriptors: []limit.Descriptor{one("two", "x"), one("other", "y")}}}
-		if err := l.Decide(ctx, c); err != nil || !c.Over || c.Degraded {
-			t.Fatalf("a request over its limit got over: %v, degraded: %v, error: %v", c.Over, c.Degraded, err)
+	for range 3 {
+		if c := ask(t, l, "shop", 1, one("two", "x"), one("other", "y")); !c.Over || c.Degraded {
+			t.Fatalf("a request over its limit got over: %v, degraded: %v", c.Over, c.Degraded)
 		}
+		lost = l.Refunds.Done.Load() == 2
 	}
-	refuse()
-	time.Sleep(1100 * time.Millisecond) // a denial is known for a second
-	refuse()
-	time.Sleep(1100 * time.Millisecond)
-	losing.now = true
-	refuse()
 	if done, failed := l.Refunds.Done.Load(), l.Refunds.Failed.Load(); done != 2 || failed != 1 {
 		t.Errorf("%d refunds are counted as done and %d as failed; want 2 and 1, whose answer was lost", done, failed)
 	}

@@ -1,10 +1,7 @@
 package limit_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -138,53 +135,11 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 }
 
 func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
-	store, clk := newStore(t)
 	kept := denials.New()
-	l, _ := newLimiterOn(t, guard.New(away{store}, guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
-	k := &keeping{l, clk, kept}
+	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
+	k := &keeping{l, new(clock), kept}
 	k.ask(t, 1, one("user", "ann"))
 	if got, want := k.list(), "user 3/minute 1 of 1 hits denied by policy: user=ann"; got != want {
 		t.Errorf("kept is\n%s\nwant\n%s", got, want)
-	}
-}
-
-// away is a store that answers nothing.
-type away struct{ guard.Store }
-
-func (away) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
-	for i := range checks {
-		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("the server is away")}}
-	}
-	return nil
-}
-
-// The oracle counts what each verdict says of each descriptor.
-func TestKeptDenialsAddUpToWhatTheVerdictsSay(t *testing.T) {
-	k := newKeeping(t, limit.Options{}, refusing)
-	random := rand.New(rand.NewPCG(7, 7))
-	type total struct{ requests, hits uint64 }
-	want := make(map[string]total)
-	keys := []string{"user", "shadow", "q1", "q2", "closed", "free", "none"}
-	for range 3000 {
-		var ds []limit.Descriptor
-		for range 1 + random.IntN(3) {
-			ds = append(ds, one(keys[random.IntN(len(keys))], fmt.Sprint(random.IntN(4))))
-		}
-		hits := 1 + random.Uint32N(3)
-		c := k.ask(t, hits, ds...)
-		for i, s := range c.Statuses {
-			name := ds[i].Entries[0].Key
-			if s.Shadow || s.Over && c.Over {
-				want[name] = total{want[name].requests + 1, want[name].hits + uint64(hits)}
-			}
-		}
-		k.clock.nanos.Add(random.Int64N(int64(2 * time.Second)))
-	}
-	got := make(map[string]total)
-	for _, d := range k.kept.List(denials.Question{}) {
-		got[d.Path] = total{d.Requests, d.Hits}
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || len(want) < 5 {
-		t.Errorf("kept add up to %v; the verdicts say %v", got, want)
 	}
 }

@@ -137,46 +137,38 @@ func TestAnUnknownDomainIsLoggedOnceWithTheRemedy(t *testing.T) {
 		t.Errorf("before the first configuration nothing is unknown, but logged is %s", &log)
 	}
 	l.Apply(domainsOf(t, "Shop", "bank"))
-	logged := func(why string, lines int, texts ...string) {
-		t.Helper()
-		if got := strings.Count(log.String(), "\n"); got != lines {
-			t.Errorf("%s: there are %d lines, want %d:\n%s", why, got, lines, &log)
+	for _, step := range []struct {
+		why     string
+		before  []string // domains that a reload brings first
+		ask     string
+		lines   int
+		has     []string
+		without string
+	}{
+		{"a misspelt domain", nil, "shpo", 1, []string{"level=WARN", "domain=shpo", "did_you_mean=Shop", `known="Shop, bank"`}, "\x1b"},
+		{"the same again", nil, "shpo", 0, nil, "shpo"},
+		{"one that is known", nil, "Shop", 0, nil, "Shop"},
+		{"one that is like no other", nil, "elsewhere", 1, []string{"domain=elsewhere"}, "did_you_mean"},
+		{"a name that is no name", nil, "a\x1b[31m\nb" + strings.Repeat("x", 5000), 1, nil, "\x1b"},
+		{"a reload that changes nothing about it", []string{"Shop", "bank"}, "shpo", 0, nil, "shpo"},
+		{"one that has become known", []string{"Shop", "shpo"}, "shpo", 0, nil, "shpo"},
+		{"and unknown again", []string{"Shop", "bank"}, "shpo", 1, []string{"domain=shpo"}, "\x1b"},
+	} {
+		if step.before != nil {
+			l.Apply(domainsOf(t, step.before...))
 		}
-		for _, text := range texts {
-			if !strings.Contains(log.String(), text) {
-				t.Errorf("%s: the log lacks %s:\n%s", why, text, &log)
+		try(l, step.ask, ann)
+		got := log.String()
+		log.Reset()
+		if lines := strings.Count(got, "\n"); lines != step.lines || len(got) > 1000 || strings.Contains(got, step.without) {
+			t.Errorf("%s: there are %d lines, want %d of at most 1,000 bytes without %q:\n%s", step.why, lines, step.lines, step.without, got)
+		}
+		for _, text := range step.has {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: the log lacks %s:\n%s", step.why, text, got)
 			}
 		}
-		log.Reset()
 	}
-	for range 3 {
-		try(l, "shpo", ann)
-		try(l, "Shop", ann)
-	}
-	logged("a misspelt domain", 1, "level=WARN", "domain=shpo", "did_you_mean=Shop", `known="Shop, bank"`)
-	try(l, "elsewhere", ann)
-	if strings.Contains(log.String(), "did_you_mean") {
-		t.Errorf("no domain is near: %s", &log)
-	}
-	logged("one that is like no other", 1, "domain=elsewhere")
-	try(l, "a\x1b[31m\nb"+strings.Repeat("x", 5000), ann)
-	if log.Len() > 1000 {
-		t.Errorf("a name of a request makes a line of %d bytes", log.Len())
-	}
-	if strings.Contains(log.String(), "\x1b") {
-		t.Error("a name of a request reaches the terminal as it is")
-	}
-	logged("a name that is no name", 1)
-
-	l.Apply(domainsOf(t, "Shop", "bank"))
-	try(l, "shpo", ann)
-	logged("a reload that changes nothing about it", 0)
-	l.Apply(domainsOf(t, "Shop", "shpo"))
-	try(l, "shpo", ann)
-	logged("it is known", 0)
-	l.Apply(domainsOf(t, "Shop", "bank"))
-	try(l, "shpo", ann)
-	logged("it is unknown again", 1, "domain=shpo")
 }
 
 func TestOfManyUnknownDomainsAHundredAreNamed(t *testing.T) {

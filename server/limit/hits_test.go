@@ -4,21 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"testing"
-	"time"
+	"testing/synctest"
 
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
+// totals are what the history keeps, by domain and path; tallied the numbers of envoyproxy/ratelimit's statistics, by the
+// rule's name.
+type (
+	totals  = map[string]hits.Totals
+	tallied = map[string][hits.Kinds]uint64
+)
+
 // recorded returns what the recorder has, by domain and path.
-func recorded(r *hits.Recorder) map[string]hits.Totals {
-	all := make(map[string]hits.Totals)
+func recorded(r *hits.Recorder) totals {
+	all := make(totals)
 	for _, t := range r.Totals() {
 		name := t.Domain + " " + t.Path
 		t.Domain, t.Path = "", ""
@@ -27,81 +32,103 @@ func recorded(r *hits.Recorder) map[string]hits.Totals {
 	return all
 }
 
-func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
-	type totals = map[string]hits.Totals
+// tallies are those that have hits.
+func tallies(r *hits.Recorder) tallied {
+	all := r.Tallies()
+	maps.DeleteFunc(all, func(_ string, sum [hits.Kinds]uint64) bool { return sum == [hits.Kinds]uint64{} })
+	return all
+}
+
+func tally(total, within, near, over uint64) [hits.Kinds]uint64 {
+	return [hits.Kinds]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
+}
+
+// The history and envoyproxy/ratelimit's statistics differ in a charge that straddles the limit, and in what no rule has.
+func TestWhatBecomesOfHitsIsRecordedAndTallied(t *testing.T) {
+	shadowed := tally(2, 1, 1, 1)
+	shadowed[hits.ShadowMode] = 1
+	many := make([]limit.Descriptor, 300)
+	others := tallied{"shop.tenant___other__": tally(200, 200, 0, 0)}
+	for i := range many {
+		many[i] = one("tenant", fmt.Sprint("t", i))
+		if i < hits.DefaultValues {
+			others[fmt.Sprint("shop.tenant_t", i)] = tally(1, 1, 0, 0)
+		}
+	}
+	ann, minutely := one("user", "ann"), override(3, descriptors.Minute, 1)
+	annPays := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
 	for _, tc := range []struct {
-		name   string
-		domain string
-		addend uint32
-		asks   []limit.Descriptor // one request each
-		want   totals
+		name    string
+		domain  string
+		addend  uint32
+		asks    []limit.Descriptor // one request each
+		totals  totals
+		tallied tallied
 	}{
-		{"admitted", "shop", 3, []limit.Descriptor{one("user", "ann")}, totals{"shop user": {Within: 3}}},
-		{"a request without an addend is a hit", "shop", 0, []limit.Descriptor{one("user", "ann")}, totals{"shop user": {Within: 1}}},
-		{"near is above 8 of 10", "shop", 5, []limit.Descriptor{one("user", "ann"), one("user", "ann")},
-			totals{"shop user": {Within: 10, Near: 2}}},
-		{"denied as a whole", "shop", 6, []limit.Descriptor{one("user", "ann"), one("user", "ann")},
-			totals{"shop user": {Within: 6, Over: 6}}},
+		{"admitted", "shop", 3, []limit.Descriptor{ann}, totals{"shop user": {Within: 3}}, tallied{"shop.user": tally(3, 3, 0, 0)}},
+		{"a request without an addend is a hit", "shop", 0, []limit.Descriptor{ann},
+			totals{"shop user": {Within: 1}}, tallied{"shop.user": tally(1, 1, 0, 0)}},
+		{"near is above 8 of 10", "shop", 5, []limit.Descriptor{ann, ann},
+			totals{"shop user": {Within: 10, Near: 2}}, tallied{"shop.user": tally(10, 10, 2, 0)}},
+		{"denied as a whole, and not charged", "shop", 6, []limit.Descriptor{ann, ann},
+			totals{"shop user": {Within: 6, Over: 6}}, tallied{"shop.user": tally(12, 6, 0, 6)}},
 		{"denied, though charged", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500)), one("bytes", "")},
-			totals{"shop bytes": {Within: 1000, Near: 200, Over: 501}}},
-		{"near is above 8 of a burst of 10", "shop", 9, []limit.Descriptor{one("bucket", "")}, totals{"shop bucket": {Within: 9, Near: 1}}},
+			totals{"shop bytes": {Within: 1000, Near: 200, Over: 501}}, tallied{"shop.bytes": tally(1501, 0, 200, 501)}},
+		{"a fixed window", "shop", 3, []limit.Descriptor{one("epoch", ""), one("epoch", "")},
+			totals{"shop epoch": {Within: 2, Near: 1, Over: 4}}, tallied{"shop.epoch": tally(6, 0, 1, 4)}},
+		{"near is above 8 of a burst of 10", "shop", 9, []limit.Descriptor{one("bucket", "")},
+			totals{"shop bucket": {Within: 9, Near: 1}}, tallied{"shop.bucket": tally(9, 9, 1, 0)}},
 		{"denied, though charged, up to the burst", "shop", 1, []limit.Descriptor{with(one("bucket", ""), own(15))},
-			totals{"shop bucket": {Within: 10, Near: 2, Over: 5}}},
+			totals{"shop bucket": {Within: 10, Near: 2, Over: 5}}, tallied{"shop.bucket": tally(15, 0, 2, 5)}},
+		{"a rule of two levels", "shop", 1, []limit.Descriptor{annPays},
+			totals{"shop user/path=%2Fpay": {Within: 1}}, tallied{"shop.user.path_/pay": tally(1, 1, 0, 0)}},
 		{"a shadow rule that is over", "shop", 1, []limit.Descriptor{one("shadow", ""), one("shadow", "")},
-			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}},
-		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}},
+			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}, tallied{"shop.shadow": shadowed}},
+		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}, tallied{}},
 		{"no rule", "shop", 4, []limit.Descriptor{one("nobody", ""), one("trusted", "yes"), {}, one("", "x")},
-			totals{"shop __unmatched__": {Within: 16}}},
-		{"no domain", "nowhere", 4, []limit.Descriptor{one("user", "ann"), {}}, totals{"__unknown__ __unmatched__": {Within: 8}}},
-		{"an override of a rule", "shop", 2, []limit.Descriptor{with(one("user", "ann"), override(3, descriptors.Minute, 1)),
-			with(one("user", "ann"), override(3, descriptors.Minute, 1))}, totals{"shop user": {Within: 2, Over: 2}}},
-		{"an override without a rule", "shop", 2, []limit.Descriptor{with(one("nobody", ""), override(3, descriptors.Minute, 1)),
-			with(one("nobody", ""), override(3, descriptors.Minute, 1))}, totals{"shop __unmatched__": {Within: 2, Over: 2}}},
-		{"an override without a domain", "nowhere", 2, []limit.Descriptor{with(one("a", ""), override(1, descriptors.Minute, 1))},
-			totals{"__unknown__ __unmatched__": {Within: 2}}},
+			totals{"shop __unmatched__": {Within: 16}}, tallied{}},
+		{"no domain", "nowhere", 4, []limit.Descriptor{ann, {}}, totals{"__unknown__ __unmatched__": {Within: 8}}, tallied{}},
+		{"an override of a rule", "shop", 2, []limit.Descriptor{with(ann, minutely), with(ann, minutely)},
+			totals{"shop user": {Within: 2, Over: 2}}, tallied{"shop.user": tally(4, 2, 0, 2)}},
+		{"an override without a rule", "shop", 2, []limit.Descriptor{with(one("no", ""), minutely), with(one("no", ""), minutely)},
+			totals{"shop __unmatched__": {Within: 2, Over: 2}}, tallied{"shop.__unmatched__": tally(4, 2, 0, 2)}},
+		{"an override without a domain", "nowhere", 2, []limit.Descriptor{with(ann, minutely)},
+			totals{"__unknown__ __unmatched__": {Within: 2}}, tallied{}},
 		{"an override of a shadow rule is none", "shop", 1, []limit.Descriptor{with(one("shadow", ""), override(0, descriptors.Day, 1))},
-			totals{"shop shadow": {Over: 1}}},
-		{"a look", "shop", 1, []limit.Descriptor{with(one("user", "ann"), own(0)), with(one("free", ""), own(0)), with(one("no", ""), own(0))}, totals{}},
-		{"a refund", "shop", 1, []limit.Descriptor{with(one("user", "ann"), refund(3)), with(one("free", ""), refund(3)), with(one("no", ""), refund(1))}, totals{}},
-		{"values are one to the totals", "shop", 1, []limit.Descriptor{one("tenant", "a"), one("tenant", "b")},
-			totals{"shop tenant": {Within: 2}}},
+			totals{"shop shadow": {Over: 1}}, tallied{"shop.shadow": tally(1, 0, 0, 1)}},
+		{"a look", "shop", 1, []limit.Descriptor{with(ann, own(0)), with(one("free", ""), own(0)), with(one("no", ""), own(0))},
+			totals{}, tallied{}},
+		{"a refund", "shop", 1, []limit.Descriptor{with(ann, refund(3)), with(one("free", ""), refund(3)), with(one("no", ""), refund(1))},
+			totals{}, tallied{"shop.user": {hits.TotalNegativeHits: 3}}},
+		{"values are one to the totals, and told apart by tallies", "shop", 1, many, totals{"shop tenant": {Within: 300}}, others},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, _, recorder := newRecordingLimiter(t)
+			l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
+			recorder.KeepTallies()
 			for _, d := range tc.asks {
 				ask(t, l, tc.domain, tc.addend, d)
 			}
-			if got := recorded(recorder); !maps.Equal(got, tc.want) {
-				t.Errorf("recorded %+v; want %+v", got, tc.want)
+			if got := recorded(recorder); !maps.Equal(got, tc.totals) {
+				t.Errorf("recorded %+v; want %+v", got, tc.totals)
+			}
+			if got := tallies(recorder); !maps.Equal(got, tc.tallied) {
+				t.Errorf("tallied %v; want %v", got, tc.tallied)
+			}
+			unknown := uint64(0)
+			if tc.domain == "nowhere" {
+				unknown = uint64(len(tc.asks))
+			}
+			if got := recorder.NotFound(); got != unknown {
+				t.Errorf("%d descriptors had a domain that is not there, want %d", got, unknown)
 			}
 		})
-	}
-}
-
-// TestRatelimitsVectorsOfNear has the table that envoyproxy/ratelimit tests its own near_limit and over_limit by: a
-// limit, a charge, and the count after it.
-func TestRatelimitsVectorsOfNear(t *testing.T) {
-	for _, v := range []struct{ requests, hits, after, near, over uint64 }{
-		{15, 1, 11, 0, 0}, {15, 1, 13, 1, 0}, {15, 1, 16, 0, 1}, {20, 3, 5, 0, 0}, {8, 2, 7, 1, 0}, {20, 3, 19, 3, 0},
-		{20, 3, 22, 1, 2}, {20, 7, 22, 4, 2}, {10, 3, 30, 0, 3},
-	} {
-		l, _, recorder := newLimiterWith(t, limit.Options{}, fmt.Sprintf("domain: shop\ndescriptors: [{key: k, rate_limit: "+
-			"{requests_per_unit: %d, unit: hour, algorithm: fixed_window}}]", v.requests))
-		ask(t, l, "shop", 1, with(one("k", ""), own(v.after-v.hits)))
-		before := recorded(recorder)["shop k"]
-		c := ask(t, l, "shop", uint32(v.hits), one("k", ""))
-		got := recorded(recorder)["shop k"]
-		got.Near, got.Over, got.Within = got.Near-before.Near, got.Over-before.Over, got.Within-before.Within
-		if want := (hits.Totals{Within: v.hits - v.over, Near: v.near, Over: v.over}); got != want || c.Over != (v.after > v.requests) {
-			t.Errorf("%d hits that bring a count to %d of %d: over %v, recorded %+v; want %+v", v.hits, v.after, v.requests, c.Over, got, want)
-		}
 	}
 }
 
 func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{NearRatio: 0.3}, shop)
 	ask(t, l, "shop", 10, one("user", "ann"))
-	want := map[string]hits.Totals{"shop user": {Within: 10, Near: 7}}
+	want := totals{"shop user": {Within: 10, Near: 7}}
 	if got := recorded(recorder); !maps.Equal(got, want) {
 		t.Errorf("recorded %+v; want %+v, as 3 of 10 are not near", got, want)
 	}
@@ -109,9 +136,9 @@ func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
 
 func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
+	recorder.KeepTallies()
 	for range 2 {
-		c := ask(t, l, "shop", 6, one("user", "ann"))
-		if c.Over {
+		if c := ask(t, l, "shop", 6, one("user", "ann")); c.Over {
 			t.Error("a request is refused in shadow mode")
 		}
 	}
@@ -119,44 +146,59 @@ func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	if got := c.Outcome(nil); got != limit.Shadowed || !c.Statuses[0].Over {
 		t.Errorf("the outcome is %v with %+v; want it to be told that the request would be refused", got, c.Statuses[0])
 	}
-	want := map[string]hits.Totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}
-	if got := recorded(recorder); !maps.Equal(got, want) {
-		t.Errorf("recorded %+v; want %+v", got, want)
+	want, wantTallied := totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}, tallied{"shop.user": tally(18, 6, 0, 12)}
+	if got, gotTallied := recorded(recorder), tallies(recorder); !maps.Equal(got, want) || !maps.Equal(gotTallied, wantTallied) {
+		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotTallied, want, wantTallied)
 	}
 }
 
-// Whatever no store has decided is degraded; what needs no store is decided all the same.
+// Whatever no store has decided is degraded; what needs no store is decided all the same. What was asked is in the total:
+// envoyproxy/ratelimit counts it before it asks.
 func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
-	store, err := counter.Open(counter.Config{Redis: redis.Config{
-		URL: "127.0.0.1:1", Timeout: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-	}})
-	if err != nil {
-		t.Fatal(err)
+	for policy, kept := range map[descriptors.Policy]totals{
+		descriptors.PolicyError: {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
+		descriptors.PolicyDeny:  {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
+	} {
+		l, recorder := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, shop)
+		recorder.KeepTallies()
+		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
+			one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
+		}}}
+		if err := l.Decide(context.Background(), c); errors.Is(err, errAway) != (policy == descriptors.PolicyError) {
+			t.Errorf("by policy %s the request gets %v; want the store's error by policy error alone", policy, err)
+		}
+		if got := recorded(recorder); !maps.Equal(got, kept) {
+			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
+		}
+		want := tallied{"shop.user": {hits.TotalHits: 2}, "shop.closed": {hits.TotalHits: 2}, "shop.shadow": {hits.TotalNegativeHits: 1}}
+		if got := tallies(recorder); !maps.Equal(got, want) {
+			t.Errorf("by policy %s: tallied %v; want %v", policy, got, want)
+		}
 	}
-	defer store.Close()
-	known, _ := newLimiter(t)
-	recorder := hits.New(0)
-	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
-	l.Apply(known.Config())
-	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
-		one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
-	}}}
-	if err := l.Decide(context.Background(), c); !errors.Is(err, counter.ErrUnavailable) {
-		t.Fatalf("got %v; want an error, as nothing listens there", err)
-	}
-	want := map[string]hits.Totals{"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}}
-	if got := recorded(recorder); !maps.Equal(got, want) {
-		t.Errorf("recorded %+v; want %+v", got, want)
-	}
+}
+
+func TestADenialThatIsRememberedIsTalliedAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a denial is remembered for a second, which never passes here
+		store, _ := newStore(t)
+		l, recorder := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyError}), limit.Options{}, shop)
+		recorder.KeepTallies()
+		l.Apply(l.Config())
+		for range 3 { // the first is denied by the store
+			ask(t, l, "shop", 11, one("user", "ann"))
+		}
+		want := tallied{"shop.user": {hits.TotalHits: 33, hits.OverLimit: 33, hits.OverLimitWithLocalCache: 22}}
+		if got := tallies(recorder); !maps.Equal(got, want) {
+			t.Errorf("%v; want %v", got, want)
+		}
+	})
 }
 
 func TestAReloadKeepsTheTotals(t *testing.T) {
-	l, _, recorder := newRecordingLimiter(t)
+	l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
 	ask(t, l, "shop", 1, one("user", "ann"))
 	l.Apply(l.Config())
 	ask(t, l, "shop", 1, one("user", "ann"))
-	want := map[string]hits.Totals{"shop user": {Within: 2}}
-	if got := recorded(recorder); !maps.Equal(got, want) {
+	if got, want := recorded(recorder), (totals{"shop user": {Within: 2}}); !maps.Equal(got, want) {
 		t.Errorf("recorded %+v; want %+v, before and after a reload", got, want)
 	}
 }

@@ -45,17 +45,6 @@ type clock struct{ nanos atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
-func newLimiter(t testing.TB) (*limit.Limiter, *clock) {
-	t.Helper()
-	l, clk, _ := newRecordingLimiter(t)
-	return l, clk
-}
-
-func newRecordingLimiter(t testing.TB) (*limit.Limiter, *clock, *hits.Recorder) {
-	t.Helper()
-	return newLimiterWith(t, limit.Options{}, shop)
-}
-
 // newLimiterWith makes a limiter of a file, by options whose algorithm is the sliding window.
 func newLimiterWith(t testing.TB, o limit.Options, file string) (*limit.Limiter, *clock, *hits.Recorder) {
 	t.Helper()
@@ -190,7 +179,7 @@ func TestVerdicts(t *testing.T) {
 		{"a window of 100,000 precisions", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, _ := newLimiter(t)
+			l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 			for _, d := range tc.before {
 				ask(t, l, tc.domain, tc.addend, d)
 			}
@@ -203,7 +192,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestStatusesKeepTheirOrder(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	pay := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
 	ask(t, l, "shop", 2, pay)
 	c := ask(t, l, "shop", 1, one("nobody", ""), pay, one("free", ""), one("user", "ann"), one("user", "ann"))
@@ -218,31 +207,9 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestTenAMinuteAndFiveHundredAnHour(t *testing.T) {
-	l, clk := newLimiter(t)
-	admitted := 0
-	for minute := range 120 {
-		for range 20 {
-			c := ask(t, l, "shop", 1, one("user", "ann"))
-			if !c.Over {
-				admitted++
-			} else if want := "10/minute"; minute < 49 && c.Statuses[0].Limit.String() != want {
-				t.Fatalf("minute %d: denied by %v, want %s", minute, c.Statuses[0].Limit, want)
-			}
-		}
-		if minute == 55 && (admitted != 500 || see(ask(t, l, "shop", 1, one("user", "ann")).Statuses[0]).limit != "500/hour") {
-			t.Fatalf("%d admitted in the first hour; want 500, and the hour's limit shown", admitted)
-		}
-		clk.nanos.Add(int64(61 * time.Second))
-	}
-	if admitted < 900 || admitted > 1000 {
-		t.Errorf("%d admitted in two hours; want 500 in each", admitted)
-	}
-}
-
 // The worked example that README.md opens with.
 func TestTheExampleOfTheReadme(t *testing.T) {
-	l, clk := newLimiter(t)
+	l, clk, _ := newLimiterWith(t, limit.Options{}, shop)
 	at := func(clock string) {
 		moment, err := time.Parse(time.RFC3339Nano, "2026-11-21T"+clock+"Z")
 		if err != nil {
@@ -273,7 +240,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	var none yaml.Held
@@ -301,7 +268,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestACounterThatFailsIsUnavailable(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	store, err := memory.Open(memory.Config{MaxKeys: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -326,25 +293,46 @@ func fill(c *limit.Call, value string) {
 }
 
 func TestAKnownKeyCostsNoAllocation(t *testing.T) {
-	l, _ := newLimiter(t)
-	c := new(limit.Call)
-	for _, key := range []string{"user", "epoch", "bucket"} {
+	for name, tc := range map[string]struct {
+		tallies bool
+		options limit.Options
+		keys    []string
+	}{
+		"one check":     {keys: []string{"user"}},
+		"an epoch":      {keys: []string{"epoch"}},
+		"a bucket":      {keys: []string{"bucket"}},
+		"tallies":       {tallies: true, keys: []string{"user", "epoch", "tenant", "nobody"}},
+		"in two rounds": {options: limit.Options{Spare: true}, keys: []string{"epoch", "user"}},
+	} {
+		l, _, recorder := newLimiterWith(t, tc.options, shop)
+		if tc.tallies {
+			recorder.KeepTallies()
+		}
+		c := new(limit.Call)
 		decide := func() {
-			fill(c, "ann")
-			c.Descriptors[0].Entries[0].Key = key
+			c.Reset()
+			c.Domain = "shop"
+			for _, key := range tc.keys {
+				d := c.AddDescriptor()
+				d.Entries = append(d.Entries, descriptors.Entry{Key: key, Value: "ann"})
+				d.HasOverride, d.Override = key == "nobody", limit.Override{Requests: 1, Unit: descriptors.Day}
+			}
 			if err := l.Decide(context.Background(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
 		decide()
 		if n := testing.AllocsPerRun(1000, decide); n != 0 {
-			t.Errorf("a request for a known %s allocates %v times; want none: the request path must not feed the collector", key, n)
+			t.Errorf("%s: a request for known keys allocates %v times; want none: the request path must not feed the collector", name, n)
+		}
+		if spared := tc.options.Spare; spared && !c.Over {
+			t.Error("the requests passed, so that nothing was spared")
 		}
 	}
 }
 
 func TestResetForgets(t *testing.T) {
-	l, _ := newLimiter(t)
+	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	c := new(limit.Call)
 	fill(c, "ann")
 	c.Hits = 10

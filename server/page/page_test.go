@@ -2,11 +2,9 @@ package page
 
 import (
 	"io/fs"
-	"net/http"
 	"net/http/httptest"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -171,31 +169,6 @@ func TestNothingOnThePageRunsWhatANameSaysOrLeavesTheHost(t *testing.T) {
 		if !hazards.MatchString(bad) {
 			t.Errorf("%q is not found: this test proves nothing", bad)
 		}
-	}
-}
-
-func TestScriptsFindTheElementsThatTheyLookFor(t *testing.T) {
-	all := contents(t)
-	made := regexp.MustCompile(`\bid="([\w-]+)"`).FindAllStringSubmatch(all[index], -1)
-	var ids []string
-	for _, m := range made {
-		if slices.Contains(ids, m[1]) {
-			t.Errorf("two elements have the id %s", m[1])
-		}
-		ids = append(ids, m[1])
-	}
-	for name, content := range all {
-		for _, m := range regexp.MustCompile(`byId\('([\w-]+)'\)`).FindAllStringSubmatch(content, -1) {
-			if !slices.Contains(ids, m[1]) {
-				t.Errorf("%s looks for #%s, which %s does not have", name, m[1], index)
-			}
-		}
-	}
-}
-
-func TestAFileMayBeAskedForInPart(t *testing.T) {
-	if w := get("/", "Range", "bytes=0-14"); w.Code != http.StatusPartialContent || w.Body.String() != "<!doctype html>" {
-		t.Errorf("the first 15 bytes are answered with %d %q", w.Code, w.Body)
 	}
 }
 

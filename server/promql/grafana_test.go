@@ -80,53 +80,35 @@ func curve(t testing.TB, a answer) map[int64]float64 {
 
 // Panels ask for increase(…[$__interval]) at multiples of the interval, by the clock of who looks.
 func TestGrafanasBarsAreExact(t *testing.T) {
-	all := someHours(100 * 24)
+	all := someHours(40 * 24)
 	w := serve(t, keeping(t, all))
 	now := someday.Unix()
 	for _, c := range []struct {
 		name               string
 		back, step, offset int64
-		exactFrom          int64 // how far back a bar is at most that must be exact
 	}{
-		{"an hour by the minute", hour, minute, 0, hour},
-		{"a day by 5 minutes", day, 5 * minute, 0, day},
-		{"a week by the hour", 7 * day, hour, 0, 7 * day},
-		{"a month by the day", 30 * day, day, 0, 30 * day},
-		{"a quarter by the day", 90 * day, day, 0, 90 * day},
-		{"a week by the hour at +5:30", 7 * day, hour, 5*hour + 30*minute, 6 * day},
-		{"a month by the day at +5:30", 30 * day, day, 5*hour + 30*minute, 6 * day},
+		{"an hour by the minute", hour, minute, 0},
+		{"a week by the hour at +5:30", 6 * day, hour, 5*hour + 30*minute},
+		{"a month by the day", 30 * day, day, 0},
 	} {
-		from, to := floored(now-c.back, c.step, c.offset), floored(now, c.step, c.offset)
+		from, to := floored(now-c.back, c.step, c.offset)+c.step, floored(now, c.step, c.offset)
 		query := fmt.Sprintf(`sum by (domain,path) (increase(weir_hits_total{domain="shop",path="user/path=%%2Fpay",outcome="within"}[%ds]))`, c.step)
 		got := curve(t, w.post("api/v1/query_range", "query", query, "start", formatted(from), "end", formatted(to),
 			"step", strconv.FormatInt(c.step, 10)))
-		bars := 0
 		for at := from; at <= to; at += c.step {
-			if now-at+c.step > c.exactFrom {
-				continue
-			}
-			bars++
 			want := sum(all, busy, at-c.step, at)
-			if v, there := got[at]; !there || math.Round(v) != float64(want) || math.Abs(v-math.Round(v)) > 1e-6 {
+			if v, there := got[at]; !there || math.Abs(v-float64(want)) > 1e-6 {
 				t.Errorf("%s: the bar that ends at %s is %v (%v), want %d", c.name, time.Unix(at, 0).UTC(), v, there, want)
 			}
 		}
-		if int64(len(got)) != (to-from)/c.step+1 || bars == 0 {
-			t.Errorf("%s: %d points of %d, %d of them compared: a panel would have gaps", c.name, len(got), (to-from)/c.step+1, bars)
-		}
-		// Whatever the bars cut, no hit is lost between them, nor counted twice.
-		var bar float64
-		for at := from + c.step; at <= to; at += c.step {
-			bar += got[at]
-		}
-		if want := sum(all, busy, from, to); c.offset == 0 && math.Round(bar) != float64(want) {
-			t.Errorf("%s: the bars add up to %v, want %d", c.name, bar, want)
+		if int64(len(got)) != (to-from)/c.step+1 {
+			t.Errorf("%s: %d points of %d: a panel would have gaps", c.name, len(got), (to-from)/c.step+1)
 		}
 	}
 }
 
 func TestABarThatCutsADaySaysSo(t *testing.T) {
-	w := serve(t, keeping(t, someHours(100*24)))
+	w := serve(t, keeping(t, someHours(61*24)))
 	a := w.post("api/v1/query", "query", `increase(weir_hits_total{domain="shop",path="user/path=%2Fpay"}[1d])`,
 		"time", formatted(floored(someday.Unix()-60*day, day, 5*hour+30*minute)))
 	if a.Code != 200 || len(a.Infos) == 0 {

@@ -10,40 +10,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // prometheus starts Debian's Prometheus over the same counts, a sample at the end of each minute, and returns its address.
 func prometheus(t *testing.T, all []history.Increment) string {
 	t.Helper()
-	tool := func(name string) string {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-		path, err := filepath.Abs(filepath.Join("..", "..", ".tools", name))
-		if err == nil {
-			_, err = os.Stat(path)
-		}
-		if err != nil {
-			t.Fatalf("%v: the answers are compared with those of a real Prometheus; please run make tools", err)
-		}
-		return path
-	}
 	dir := t.TempDir()
 	exported, data := filepath.Join(dir, "metrics"), filepath.Join(dir, "data")
 	if err := os.WriteFile(exported, []byte(openMetrics(all)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(tool("promtool"), "tsdb", "create-blocks-from", "openmetrics", exported, data).CombinedOutput(); err != nil {
+	if out, err := exec.Command(process.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", exported, data).CombinedOutput(); err != nil {
 		t.Fatalf("promtool takes no blocks from the counts: %v\n%s", err, out)
 	}
 	config := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := fmt.Sprintf("127.0.0.1:%d", process.Port(t))
-	p := process.Start(t, "prometheus", nil, tool("prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
+	at := process.Addr(t)
+	p := process.Start(t, "prometheus", nil, process.Tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+at)
 	p.AwaitReady(t, func() error {
 		response, err := http.Get("http://" + at + "/-/ready")

@@ -3,11 +3,8 @@ package ranking_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,12 +44,12 @@ func userCheck(config *descriptors.Config, i int, hits uint64) backend.Check {
 	return backend.Check{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: hits}
 }
 
-// BenchmarkCountersTop ranks a million keys, as weir counters top does, and prints what that costs others: for rounds of
-// three seconds with a ranking after the other, and as many without one in turns with them, how long checks wait that
-// come at an even pace, and in Redis how long an INCRBY of another client takes.
+// BenchmarkCountersTop ranks a million keys, as weir counters top does, and prints what that costs others: how long checks
+// wait that come at an even pace, for rounds of three seconds with a ranking after the other, and as many without one in
+// turns with them; and in Redis the CPU of the server while a ranking runs.
 func BenchmarkCountersTop(b *testing.B) {
+	config := benchConfig(b)
 	b.Run("memory", func(b *testing.B) {
-		config := benchConfig(b)
 		store, err := memory.Open(memory.Config{MaxKeys: 2 * benchKeys})
 		if err != nil {
 			b.Fatal(err)
@@ -64,36 +61,27 @@ func BenchmarkCountersTop(b *testing.B) {
 			}
 		}
 		for b.Loop() {
-			measureTop(b, config, store, store, map[string]func(int) error{"check": checkOf(config, store)})
+			measureTop(b, config, store, store)
 		}
 	})
 	b.Run("redis", func(b *testing.B) {
-		config := benchConfig(b)
 		server := redistest.Single(b)
-		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: server.Addr, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}})
+		store, err := counter.Open(counter.Config{Redis: redis.Config{URL: server.Addr, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer store.Close()
 		fillRedis(b, config, store, server)
-		incr := func(i int) error { return server.Client().IncrBy(context.Background(), "other", 1).Err() }
 		for b.Loop() {
-			measureTop(b, config, store, store, map[string]func(int) error{"check": checkOf(config, store), "INCRBY": incr})
-			reportServer(b, config, store, server)
+			measureTop(b, config, store, store)
+			before := server.CPU(b)
+			a, err := ranking.Find(context.Background(), config, store, ranking.Question{Domain: "shop", Rows: 20, For: 2 * time.Second})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(100*(server.CPU(b)-before).Seconds()/a.Seconds, "redis-cpu-%")
 		}
 	})
-}
-
-// checkOf returns what asks for one hit of some user.
-func checkOf(config *descriptors.Config, on backend.Counter) func(i int) error {
-	checks, out := make([]backend.Check, 1000), make([]backend.Decision, 1)
-	for i := range checks {
-		checks[i] = userCheck(config, i*997, 1)
-	}
-	return func(i int) error {
-		at := i % len(checks)
-		return backend.DecideAll(context.Background(), on, checks[at:at+1], out)
-	}
 }
 
 // fillRedis copies what a hundred users have counted to all others.
@@ -123,98 +111,48 @@ func fillRedis(b *testing.B, config *descriptors.Config, store backend.Counter, 
 	}
 }
 
-// measureTop runs loads with and without rankings, and reports how long each of their calls took.
-func measureTop(b *testing.B, config *descriptors.Config, store ranking.Store, on backend.Counter, loads map[string]func(int) error) {
+// measureTop has checks come with and without rankings beside them, and reports how long each of them took.
+func measureTop(b *testing.B, config *descriptors.Config, store ranking.Store, on backend.Counter) {
 	b.Helper()
-	took := make(map[string][]time.Duration) // by load, and whether a ranking ran
-	var tops []ranking.Answer
+	took := make(map[string][]time.Duration)
+	var seen, seconds, tops float64
 	for round := range 2 * benchRounds {
 		with := []string{"alone", "beside"}[round%2]
-		until := time.Now().Add(benchRound)
-		var running sync.WaitGroup
-		var mu sync.Mutex
-		for name, call := range loads {
-			running.Go(func() {
-				times, err := pace(call, until)
-				if err != nil {
-					b.Error(err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				took[name+" "+with] = append(took[name+" "+with], times...)
-			})
-		}
+		until, paced := time.Now().Add(benchRound), make(chan error)
+		go func() { paced <- pace(config, on, until, func(t time.Duration) { took[with] = append(took[with], t) }) }()
 		for with == "beside" && time.Now().Before(until) {
 			a, err := ranking.Find(context.Background(), config, store, ranking.Question{Domain: "shop", Rows: 20, For: 2 * time.Second})
 			if err != nil {
 				b.Error(err)
 				break
 			}
-			tops = append(tops, a)
+			seen, seconds, tops = seen+float64(a.Seen), seconds+a.Seconds, tops+1
 		}
-		running.Wait()
+		if err := <-paced; err != nil {
+			b.Error(err)
+		}
 	}
-	for name, times := range took {
+	for with, times := range took {
 		slices.Sort(times)
-		unit := strings.ReplaceAll(name, " ", "-")
-		b.ReportMetric(micros(times[len(times)/2]), unit+"-p50-µs")
-		b.ReportMetric(micros(times[len(times)*99/100]), unit+"-p99-µs")
+		b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1000, "check-"+with+"-p50-µs")
+		b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/1000, "check-"+with+"-p99-µs")
 	}
-	var seen, seconds, complete float64
-	for _, a := range tops {
-		seen, seconds = seen+float64(a.Seen), seconds+a.Seconds
-		if a.Complete {
-			complete++
-		}
-	}
-	n := float64(len(tops))
-	b.ReportMetric(seconds/n, "top-s")
-	b.ReportMetric(seen/n, "top-keys-seen")
-	b.ReportMetric(complete/n, "top-complete")
+	b.ReportMetric(seconds/tops, "top-s")
+	b.ReportMetric(seen/tops, "top-keys-seen")
 	b.ReportMetric(0, "ns/op")
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-
-// pace calls at an even pace until a time, and returns how long each call took from the moment at which it was due.
-func pace(call func(int) error, until time.Time) (times []time.Duration, err error) {
+// pace asks for one hit of some user at an even pace until a time, and tells how long each took.
+func pace(config *descriptors.Config, on backend.Counter, until time.Time, tell func(time.Duration)) error {
+	out := make([]backend.Decision, 1)
 	for i, due := 0, time.Now(); due.Before(until); i, due = i+1, due.Add(benchPace) {
+		checks := []backend.Check{userCheck(config, i%1000*997, 1)}
 		time.Sleep(time.Until(due))
 		began := time.Now()
-		if err := call(i); err != nil {
-			return times, err
+		if err := backend.DecideAll(context.Background(), on, checks, out); err != nil {
+			return err
 		}
-		times = append(times, time.Since(began))
+		tell(time.Since(began))
 	}
-	return times, nil
-}
-
-// reportServer reports what one ranking costs the server.
-func reportServer(b *testing.B, config *descriptors.Config, store ranking.Store, server *redistest.Server) {
-	b.Helper()
-	ctx := context.Background()
-	before := server.CPU(b)
-	if err := server.Client().ConfigResetStat(ctx).Err(); err != nil {
-		b.Fatal(err)
-	}
-	a, err := ranking.Find(ctx, config, store, ranking.Question{Domain: "shop", Rows: 20, For: 2 * time.Second})
-	if err != nil {
-		b.Fatal(err)
-	}
-	spent := server.CPU(b) - before
-	text, err := server.Client().Info(ctx, "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(text) {
-		var calls, usec int
-		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		if found && (name == "scan" || name == "hmget") {
-			if _, err := fmt.Sscanf(rest, "calls=%d,usec=%d", &calls, &usec); err == nil {
-				b.ReportMetric(float64(calls), "redis-"+name+"s")
-				b.ReportMetric(float64(usec)/float64(max(1, calls)), "redis-"+name+"-µs")
-			}
-		}
-	}
-	b.ReportMetric(100*spent.Seconds()/a.Seconds, "redis-cpu-%")
+	return nil
 }

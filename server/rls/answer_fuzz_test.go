@@ -3,9 +3,7 @@ package rls
 import (
 	"bytes"
 	"context"
-	"flag"
 	"log/slog"
-	"net"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -14,9 +12,7 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,7 +29,11 @@ import (
 // FORMAT.md and ENVIRONMENT.md, or an error that is theirs. Each message comes three times, so that limits are reached,
 // and seconds pass in between. The same message as protobuf writes it gets the same answer, byte for byte.
 func FuzzAnswer(f *testing.F) {
-	config := everything(f)
+	rules, err := os.ReadFile("testdata/everything.yaml") // one of each kind
+	if err != nil {
+		f.Fatal(err)
+	}
+	config := configured(f, string(rules))
 	for _, r := range append(requests(), shopping()...) {
 		data, err := proto.Marshal(r)
 		if err != nil {
@@ -45,7 +45,6 @@ func FuzzAnswer(f *testing.F) {
 		}
 		f.Add(byte(sparing), byte(60), data[:len(data)*2/3])
 	}
-	searching := flag.Lookup("test.fuzz").Value.String() != ""
 	f.Fuzz(func(t *testing.T, s, seconds byte, data []byte) {
 		var request ratelimit.RateLimitRequest
 		readable := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, &request) == nil
@@ -55,12 +54,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		rules := newRulebook(config, settings(s), &request)
 		asked, canonical := newWorld(t, config, settings(s)), newWorld(t, config, settings(s))
-		ask := asked.ask
-		if !searching { // through grpc it takes many times as long
-			ask = asked.listen(t)
-		}
 		for range 3 {
-			answer, err := ask(t.Context(), data)
+			answer, err := asked.ask(t.Context(), data)
 			if !rules.answered(t, readable, err) {
 				continue
 			}
@@ -100,18 +95,27 @@ func (s settings) algorithm() descriptors.Algorithm {
 	return descriptors.SlidingWindow
 }
 
-// everything returns the configuration that has a rule of each kind.
-func everything(t testing.TB) *descriptors.Config {
+// configured returns the configuration that a file is.
+func configured(t testing.TB, file string) *descriptors.Config {
 	t.Helper()
-	data, err := os.ReadFile("testdata/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, problems := yaml.Parse([]yaml.File{{Name: "everything.yaml", Data: data}}, yaml.Options{})
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(file)}}, yaml.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// deciding returns a limiter of a configuration, on a store in memory that goes by a clock.
+func deciding(t testing.TB, config *descriptors.Config, o limit.Options, now func() time.Time) *limit.Limiter {
+	t.Helper()
+	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := limit.New(store, o, hits.New(hits.DefaultValues))
+	l.Apply(config)
+	return l
 }
 
 // shopping are requests that meet the rules of everything.
@@ -158,17 +162,8 @@ func newWorld(t *testing.T, config *descriptors.Config, s settings) *world {
 	t.Helper()
 	clock := new(atomic.Int64)
 	clock.Store(time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC).Unix())
-	store, err := memory.Open(memory.Config{
-		MaxKeys: 1000, Now: func() time.Time { return time.Unix(clock.Load(), 0) }, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	l := limit.New(store, limit.Options{
-		Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas),
-	}, hits.New(hits.DefaultValues))
-	l.Apply(config)
+	l := deciding(t, config, limit.Options{Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas)},
+		func() time.Time { return time.Unix(clock.Load(), 0) })
 	headers := Headers{RetryAfter: s.has(withRetryAfter)}
 	if s.has(withHeaders) {
 		headers.Answer = Names{Limit: "limit", Remaining: "left", Reset: "reset"}
@@ -196,42 +191,4 @@ func (w *world) ask(ctx context.Context, data []byte) ([]byte, error) {
 	}
 	out, err := codec.Marshal(answer)
 	return out.Materialize(), err
-}
-
-// listen has the world answer at a port, and is ask by way of it.
-func (w *world) listen(t *testing.T) func(context.Context, []byte) ([]byte, error) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(NewCodec()))
-	w.service.Register(server)
-	go func() { _ = server.Serve(l) }() // it ends with Stop
-	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return func(ctx context.Context, data []byte) (answer []byte, err error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		err = conn.Invoke(ctx, method, data, &answer, grpc.ForceCodecV2(rawCodec{}))
-		return answer, err
-	}
-}
-
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = bytes.Clone(data.Materialize())
-	return nil
 }

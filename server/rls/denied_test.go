@@ -14,10 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -37,19 +34,8 @@ descriptors:
 // service serves the refusing rules on a clock that stands still.
 func service(t testing.TB, limits limit.Options, o Options) *Service {
 	t.Helper()
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(refusing)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
 	limits.Algorithm = descriptors.SlidingWindow
-	l := limit.New(store, limits, hits.New(0))
-	l.Apply(config)
+	l := deciding(t, configured(t, refusing), limits, func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) })
 	return New(l, o, nobody{})
 }
 
@@ -68,6 +54,11 @@ func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLi
 		}
 		r.Descriptors = append(r.Descriptors, d)
 	}
+	return s.send(t, r)
+}
+
+func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) *ratelimit.RateLimitResponse {
+	t.Helper()
 	data, err := proto.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -164,23 +155,8 @@ func TestDynamicMetadataTellOfTheLimitThatRefusedNow(t *testing.T) {
 	s := service(t, limit.Options{}, Options{DeniedMetadata: true})
 	refusedBy := func(override *common.RateLimitDescriptor_RateLimitOverride) string {
 		t.Helper()
-		data, err := proto.Marshal(&ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: 9, Descriptors: []*common.RateLimitDescriptor{{
+		answer := s.send(t, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: 9, Descriptors: []*common.RateLimitDescriptor{{
 			Entries: []*common.RateLimitDescriptor_Entry{{Key: "brief", Value: "x"}}, Limit: override}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		call := new(limit.Call)
-		if err := decode(data, call); err != nil {
-			t.Fatal(err)
-		}
-		out, err := s.answer(t.Context(), call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answer ratelimit.RateLimitResponse
-		if err := proto.Unmarshal(out, &answer); err != nil {
-			t.Fatal(err)
-		}
 		return answer.DynamicMetadata.Fields["denied"].GetStructValue().Fields["limit"].GetStringValue()
 	}
 	own := func(requests uint32) *common.RateLimitDescriptor_RateLimitOverride {
@@ -196,12 +172,7 @@ func TestDynamicMetadataTellOfTheLimitThatRefusedNow(t *testing.T) {
 			}
 		}
 	}
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(strings.Replace(refusing, "requests_per_unit: 2, unit: second",
-		"requests_per_unit: 5, unit: day", 1))}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.limiter.Apply(config)
+	s.limiter.Apply(configured(t, strings.Replace(refusing, "requests_per_unit: 2, unit: second", "requests_per_unit: 5, unit: day", 1)))
 	if got := refusedBy(nil); got != "5/day" {
 		t.Errorf("after a reload the answer says that %s refused it, want 5/day", got)
 	}

@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"encoding/json"
 	"testing"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -12,6 +11,19 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
+// What rules say of themselves is among the behaviours of package server.
+func TestDynamicMetadataTellOfTheRequest(t *testing.T) {
+	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 3, Descriptors: []limit.Descriptor{
+		{Entries: descriptors.Descriptor{{Key: "user", Value: "v"}}, HasHits: true, HasOverride: true,
+			Override: limit.Override{Requests: 10, Unit: descriptors.Minute, Multiplier: 5, HasMultiplier: true}},
+		{Entries: descriptors.Descriptor{{Key: "path", Value: "/"}, {Key: "k", Value: "v"}}}}}}
+	const want = `{"descriptors":[{"entries":["user=v"],"hitsAddend":0,"limit":"requests_per_unit:10 unit:MINUTE unit_multiplier:{value:5}"},` +
+		`{"entries":["path=/","k=v"]}],"domain":"shop","hitsAddend":3}`
+	if got := said(t, metadata(c, &Options{DynamicMetadata: true})); got != want {
+		t.Errorf("dynamic metadata are\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
 	c := &limit.Call{Verdict: limit.Verdict{Degraded: true, Statuses: []limit.Status{
 		{}, {Policy: descriptors.PolicyDeny, Reason: backend.Down}, {Policy: descriptors.PolicyLocal, Reason: backend.Late}}}}
@@ -19,11 +31,7 @@ func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
 	want := `{"degraded":[` +
 		`{"descriptor":1,"path":"__unmatched__","policy":"deny","reason":"down"},` +
 		`{"descriptor":2,"path":"__unmatched__","policy":"local","reason":"late"}]}`
-	got, err := json.Marshal(metadata(c, &Options{}).AsMap())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
+	if got := said(t, metadata(c, &Options{})); got != want {
 		t.Errorf("dynamic metadata is\n%s, want\n%s: Envoy's logs tell from it what Redis did not decide", got, want)
 	}
 	var answer ratelimit.RateLimitResponse

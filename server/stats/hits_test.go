@@ -1,22 +1,17 @@
 package stats
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 )
 
 func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
-		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n" +
-		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	c := parse(t, "domain: shop\ndescriptors:\n"+
+		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n"+
+		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(hits.DefaultValues), New("test")
 	m.Hits(recorder)
 	table := recorder.Table(c)
@@ -27,14 +22,7 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	counter.Degrade(1)
 	table.Counter(nil, "nowhere", d).Admit(7, 0)
 
-	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	var got []string
-	for line := range strings.Lines(w.Body.String()) {
-		if strings.Contains(line, "hits_total{") {
-			got = append(got, strings.TrimSpace(line))
-		}
-	}
+	got := m.shows("weir_hits_total{", "weir_near_hits_total{", "weir_shadow_hits_total{")
 	want := []string{
 		`weir_hits_total{domain="__unknown__",outcome="degraded",path="__unmatched__"} 0`,
 		`weir_hits_total{domain="__unknown__",outcome="over",path="__unmatched__"} 0`,
@@ -58,8 +46,8 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 		`weir_shadow_hits_total{domain="shop",path="user=a%2F\"b"} 3`,
 	}
 	// The share above which hits are near is a setting: a help with a figure of its own would be wrong for others.
-	const help = "# HELP weir_near_hits_total Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).\n"
-	if !strings.Contains(w.Body.String(), help) {
+	const help = "# HELP weir_near_hits_total Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set)."
+	if len(m.shows(help)) != 1 {
 		t.Errorf("/metrics lacks %s", help)
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -21,6 +21,8 @@ type decade struct {
 	of     *history.Ledger
 	series int
 	each   func(n int) // called before each series
+
+	asking context.Context // of the query that reads
 }
 
 func newDecade(t testing.TB, series int, each func(n int)) *decade {
@@ -38,7 +40,8 @@ func newDecade(t testing.TB, series int, each func(n int)) *decade {
 	return d
 }
 
-func (d *decade) Query(_ context.Context, q history.Query, yield func(history.Series) error) error {
+func (d *decade) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	d.asking = ctx
 	for n := range d.series {
 		d.each(n)
 		if err := yield(d.of.Series(history.ID{Domain: "shop", Path: fmt.Sprint(n)}, q.From, q.To)); err != nil {
@@ -74,8 +77,12 @@ func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
 	})
 	const bound = 1_000_000
 	e := d.engine(func(c *Config) { c.MaxSamples = bound })
-	for _, text := range []string{"weir_hits_total", "sum(rate(weir_hits_total[1d]))", `{__name__=~".+"}`,
-		"weir_hits_total - weir_hits_total offset 30d + weir_hits_total offset 1y", "weir_hits_total smoothed"} {
+	texts := []string{"sum(rate(weir_hits_total[1d]))", "weir_hits_total - weir_hits_total offset 30d + weir_hits_total offset 1y",
+		`{__name__=~".+"}`, "weir_hits_total", "weir_hits_total smoothed"}
+	if testing.Short() {
+		texts = texts[:2]
+	}
+	for _, text := range texts {
 		before, most, reads = live(), 0, 0
 		q, err := e.Range(t.Context(), text, someday.AddDate(-10, 0, 0), someday, 8*time.Hour)
 		if err != nil {
@@ -196,63 +203,43 @@ func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
 // The error is the same wherever the query is when its time is over, or nobody waits any more.
 func TestAQueryEndsWithItsTimeOrItsCaller(t *testing.T) {
 	d := newDecade(t, 50, func(int) {})
-	const text = "sum(rate(weir_hits_total[1d]))"
-	ctx, cancel := context.WithCancel(t.Context())
-	d.each = func(n int) {
-		if n == 7 {
-			cancel()
-		} else if n > 7 {
-			t.Errorf("series %d is read of a query that is canceled", n)
-		}
-	}
-	e := d.engine(func(*Config) {})
-	exec := func(e *Engine, ctx context.Context) error {
-		q, err := e.Instant(ctx, text, someday)
+	var gone promql.ErrQueryCanceled
+	var late promql.ErrQueryTimeout
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration
+		want    any
+		atOnce  bool // or while it reads
+		stop    func(leave context.CancelFunc, q promql.Query)
+	}{
+		{"whose caller leaves", time.Hour, &gone, false, func(leave context.CancelFunc, _ promql.Query) { leave() }},
+		{"whose caller has gone", time.Hour, &gone, true, func(leave context.CancelFunc, _ promql.Query) { leave() }},
+		{"that is canceled", time.Hour, &gone, false, func(_ context.CancelFunc, q promql.Query) { q.Cancel() }},
+		{"without time", time.Nanosecond, &late, true, func(context.CancelFunc, promql.Query) {}},
+		{"whose time is over", 100 * time.Millisecond, &late, false, func(context.CancelFunc, promql.Query) { <-d.asking.Done() }},
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		q, err := d.engine(func(e *Config) { e.Timeout = c.timeout }).Instant(ctx, "sum(rate(weir_hits_total[1d]))", someday)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer q.Close()
-		return q.Exec(ctx).Err
-	}
-	var gone promql.ErrQueryCanceled
-	if err := exec(e, ctx); !errors.As(err, &gone) {
-		t.Errorf("a query whose caller leaves while it reads ends with %v, want a %T", err, gone)
-	}
-	if err := exec(e, ctx); !errors.As(err, &gone) {
-		t.Errorf("a query whose caller has gone ends with %v, want a %T", err, gone)
-	}
-
-	var late promql.ErrQueryTimeout
-	d.each = func(int) {}
-	if err := exec(d.engine(func(c *Config) { c.Timeout = time.Nanosecond }), t.Context()); !errors.As(err, &late) {
-		t.Errorf("a query without time ends with %v, want a %T", err, late)
-	}
-	over := make(chan struct{})
-	d.each = func(n int) {
-		if n == 7 {
-			<-over
+		stopped := c.atOnce
+		if c.atOnce {
+			c.stop(leave, q)
 		}
-	}
-	late = ""
-	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	context.AfterFunc(ctx, func() { close(over) })
-	if err := exec(e, ctx); !errors.As(err, &late) {
-		t.Errorf("a query whose time is over while it reads ends with %v, want a %T", err, late)
-	}
-
-	d.each = func(int) {}
-	q, err := e.Instant(t.Context(), text, someday)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.each = func(n int) {
-		if n == 7 {
-			q.Cancel()
+		d.each = func(n int) {
+			if stopped && n > 7 {
+				t.Errorf("series %d is read of a query %s", n, c.name)
+			} else if n == 7 {
+				stopped = true
+				c.stop(leave, q)
+			}
 		}
-	}
-	if err := q.Exec(t.Context()).Err; !errors.As(err, &gone) {
-		t.Errorf("a query that is canceled ends with %v, want a %T", err, gone)
+		if err := q.Exec(ctx).Err; !errors.As(err, c.want) {
+			t.Errorf("a query %s ends with %v, want a %T", c.name, err, c.want)
+		}
+		q.Close()
+		leave()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats/mapped"
 )
 
@@ -83,7 +84,7 @@ func TestPrometheusSeesTheNamesAndLabelsOfEnvoyproxyRatelimit(t *testing.T) {
 	}
 	w.ask(t, 1, "route=r1,method=GET,path=/a", "route=r1,method=GET,path=/b", "tenant=b.c")
 	w.ask(t, 21, "dark=1")
-	w.decide(t, unknown(t))
+	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})
 	m.Took(3 * time.Millisecond)
 	const address = `{domain="default/eg/http", key1="route_r1", key2="masked_remote_address_0_0_0_0/0"}`
 	const method = `{domain="default/eg/http", key1="route_r1", key2="method_GET"}` // its paths are added up
@@ -193,43 +194,5 @@ func TestResponseTimesAreShownInSecondsUnlessAskedOtherwise(t *testing.T) {
 		if !strings.Contains(answer.Body.String(), want) {
 			t.Errorf("milliseconds %v: a scrape has not %s", milliseconds, want)
 		}
-	}
-}
-
-// Rules are reloaded, some of them gone and back, while requests are counted and Prometheus scrapes: each hit is in one
-// series, and none of them goes down.
-func TestPrometheusLosesNoHitByReloads(t *testing.T) {
-	w := newWorld(t, true)
-	m := newPrometheus(t, w, mapped.DefaultMapping(false), map[string]string{"team": "a"})
-	last := make(map[string]float64)
-	noLess := func() {
-		now := scrape(t, m)
-		for id, value := range last {
-			if now[id] < value {
-				t.Errorf("%s went from %v to %v", id, value, now[id])
-			}
-		}
-		last = now
-	}
-	want := w.run(t, 20_000, func(i int) {
-		switch {
-		case i%50 == 0:
-			w.load(t, []string{rules, moreRules}[i/50%2])
-		case i%501 == 0:
-			noLess()
-		}
-	})
-	noLess()
-	var asked, counted float64
-	for _, n := range want {
-		asked += float64(n)
-	}
-	for id, value := range last {
-		if strings.HasPrefix(id, "ratelimit_service_rate_limit_total_hits{") {
-			counted += value
-		}
-	}
-	if asked != counted || last[`ratelimit_service_total_requests{grpc_method="ShouldRateLimit", team="a"}`] != 20_000 {
-		t.Errorf("%v hits were asked for, %v are in all series; in %v", asked, counted, listed(last))
 	}
 }

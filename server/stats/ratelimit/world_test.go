@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +17,7 @@ import (
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
-// rules and moreRules have rules of one, two and three levels; two that differ in the third only; and one that tells
-// values apart.
+// rules have rules of one, two and three levels; two that differ in the third only; and one that tells values apart.
 const rules = `
 domain: default/eg/http
 descriptors:
@@ -36,10 +33,6 @@ descriptors:
     descriptors:
     - {key: path, value: /a, rate_limit: *limit}
     - {key: path, value: /b, rate_limit: *limit}
-`
-
-const moreRules = rules + `
-- {key: late, rate_limit: *limit}
 `
 
 // world is a limiter and its statistics.
@@ -115,51 +108,5 @@ func (w *world) decide(t testing.TB, r limit.Request) {
 	w.metrics.Observe(c.Outcome(err), time.Millisecond)
 }
 
-// run asks at random from several goroutines; one of them calls now before each of its requests. It returns how many hits
-// each rule got, by the name of its total.
-func (w *world) run(t testing.TB, requests int, now func(i int)) map[string]uint64 {
-	t.Helper()
-	asked := map[string]string{
-		"user=ann": "user", "user=bob": "user", "tenant=a": "tenant_a", "tenant=b.c": "tenant_b.c", "dark=1": "dark",
-		"route=r1,masked_remote_address=0.0.0.0/0": "route_r1.masked_remote_address_0_0_0_0/0",
-		"route=r1,method=GET,path=/a":              "route_r1.method_GET.path_/a",
-		"route=r1,method=GET,path=/b":              "route_r1.method_GET.path_/b",
-	}
-	var written []string
-	for d := range asked {
-		written = append(written, d)
-	}
-	got := make(map[string]uint64)
-	var mu sync.Mutex
-	var senders sync.WaitGroup
-	const parallel = 4
-	for sender := range parallel {
-		senders.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(sender), 7))
-			mine := make(map[string]uint64)
-			for i := range requests / parallel {
-				if sender == 0 {
-					now(i)
-				}
-				d, hits := written[r.IntN(len(written))], uint32(1+r.IntN(3))
-				w.ask(t, hits, d)
-				mine["ratelimit.service.rate_limit.default/eg/http."+asked[d]+".total_hits"] += uint64(hits)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for name, n := range mine {
-				got[name] += n
-			}
-		})
-	}
-	senders.Wait()
-	return got
-}
-
 // value returns a value of that number.
 func value(i int) string { return strconv.FormatInt(int64(i)+1<<40, 36) }
-
-// unknown is a request of a domain that is not there.
-func unknown(t testing.TB) limit.Request {
-	return limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")}
-}

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/server/hits"
@@ -177,6 +179,104 @@ func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	sums := make(map[string]uint64)
 	if add(t, sums, string(whole)); len(sums) != 0 || len(s.due) != 2 {
 		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(s.due), err)
+	}
+}
+
+// packets is a connection that keeps what each write sends.
+type packets struct {
+	shortConn
+	sent []string
+}
+
+func (p *packets) Write(b []byte) (int, error) {
+	p.sent = append(p.sent, string(b))
+	return len(b), nil
+}
+
+func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
+	mogrifier, err := NewMogrifier(`^ratelimit\.service\.(.*)$`, "rl", map[string]string{"of": "$1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, err := NewMogrifier(`^ratelimit\.`, "never.$0", nil) // the first that matches wins
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		network string
+		form    Form
+		want    string
+	}{
+		{"tcp", Plain(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
+ratelimit_server.ShouldRateLimit.total_requests.__env=a_b_c.__zone=b:2|c
+ratelimit.cache.__env=a_b_c.__zone=b:7|g
+ratelimit_server.ShouldRateLimit.response_time.__env=a_b_c.__zone=b:1.5|ms
+`},
+		{"udp", Tagged([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
+ratelimit_server.ShouldRateLimit.total_requests:2|c|#env:prod
+never.ratelimit.:7|g|#env:prod
+ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
+`},
+	} {
+		c := &counted{loads: 3}
+		c.requests[limit.OK] = 2
+		statistics := ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+			ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 },
+			Gauges:      map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}})
+		s := New(Config{Network: tc.network, Address: "127.0.0.1:1", Form: tc.form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
+		conn := new(packets)
+		s.conn = conn
+		s.Took(1500 * time.Microsecond)
+		s.send(t.Context())
+		got := slices.Sorted(strings.Lines(strings.Join(conn.sent, "")))
+		if want := slices.Sorted(strings.Lines(tc.want)); !slices.Equal(got, want) {
+			t.Errorf("by %s comes\n%s\nwant\n%s", tc.network, strings.Join(got, ""), strings.Join(want, ""))
+		}
+	}
+}
+
+func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, conn, sums := new(counted), new(packets), make(map[string]uint64)
+		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: c.statistics(),
+			Log: slog.New(slog.DiscardHandler)})
+		s.conn = conn
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { s.Run(ctx); close(ended) }()
+		time.Sleep(time.Second / 2)
+		for range 3 {
+			c.loads++
+			time.Sleep(time.Second)
+		}
+		c.loads++
+		end()
+		<-ended
+		add(t, sums, strings.Join(conn.sent, ""))
+		if got := sums["ratelimit.service.config_load_success"]; len(conn.sent) != 4 || got != 4 {
+			t.Errorf("%d loads came in %d parts; want all 4, one a second and the last at the end", got, len(conn.sent))
+		}
+	})
+}
+
+func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
+	c := &counted{loads: 1}
+	for o := range c.requests {
+		c.requests[o] = 1
+	}
+	s := New(Config{Network: "udp", Address: "127.0.0.1:1", Form: Plain(map[string]string{"long": strings.Repeat("x", 400)}),
+		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
+	conn, sums := new(packets), make(map[string]uint64)
+	s.conn = conn
+	s.send(t.Context())
+	for _, packet := range conn.sent {
+		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
+			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
+		}
+		add(t, sums, packet)
+	}
+	if len(conn.sent) < 2 || len(sums) != 5 {
+		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(conn.sent))
 	}
 }
 
