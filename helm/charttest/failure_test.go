@@ -1,12 +1,10 @@
 package charttest
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are within it
@@ -22,10 +20,7 @@ func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
 		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", "40"},
 		{"counting in memory", "{}", ""},
 	} {
-		values, err := loader.LoadValues(strings.NewReader(tc.values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := valuesOf(t, tc.values)
 		var objects []Object
 		if values["mode"] == "sidecar" {
 			objects = renderBeside(t, map[string]any{"weir": values})
@@ -65,13 +60,10 @@ func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
 		{"error", "remap", [3]int{2, 2, 2}},
 	} {
 		t.Run(tc.policy+" "+tc.onNodeLoss, func(t *testing.T) {
+			t.Parallel()
 			w := startRendered(t, render(t, "weir", map[string]any{"replicas": 5, "redis": map[string]any{"type": "ring",
-				"addresses": []any{fmt.Sprint("127.0.0.1:", freePort(t))}, "onFailure": tc.policy, "onNodeLoss": tc.onNodeLoss}}))
-			for i, want := range tc.want {
-				if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != want {
-					t.Errorf("weir call %d of 3 ends with %d, want %d: %s", i+1, code, want, out)
-				}
-			}
+				"addresses": []any{process.Addr(t)}, "onFailure": tc.policy, "onNodeLoss": tc.onNodeLoss}}))
+			inOneMinute(t, func(user string) error { return wantCodes(t, w, "shop", "user="+user, tc.want[:]...) })
 		})
 	}
 }

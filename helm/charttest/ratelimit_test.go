@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,46 +28,29 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // As ratelimit weir counts in the keys of envoyproxy/ratelimit, in fixed windows, with the descriptor files of the chart.
 func TestAsRatelimitItCountsInItsKeys(t *testing.T) {
 	redis := startRedis(t)
-	w := startRendered(t, render(t, "weir", map[string]any{"program": "ratelimit",
-		"redis":       map[string]any{"addresses": []any{redis}, "auth": map[string]any{"existingSecret": "redis-credentials"}},
-		"descriptors": map[string]any{"a.yaml": "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 10, unit: minute}}]\n"}}))
-	wantTenAMinute(t, startEnvoy(t, w.grpc), "ann")
-	awaitStatus(t, w.http+"/healthcheck", 200)
-	keys := askRedis(t, redis, "KEYS *")
-	if !regexp.MustCompile(`(?m)^shop_user_ann_[0-9]+0\r?$`).MatchString(keys) {
-		t.Errorf("Redis holds\n%s\nwant the key shop_user_ann_ and the beginning of the minute, which envoyproxy/ratelimit has", keys)
-	}
-	for key := range strings.FieldsSeq(keys) {
-		if strings.HasPrefix(key, "weir:") {
-			t.Errorf("Redis holds %s, which nobody who replaces envoyproxy/ratelimit has asked for", key)
-		}
-	}
-}
-
-// askRedis sends one command to the Redis of startRedis, and returns the lines of its answer.
-func askRedis(t *testing.T, address, command string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
+	values := inRedis(redis.Addr)
+	values["program"] = "ratelimit"
+	values["descriptors"] = map[string]any{"a.yaml": "domain: shop\n" +
+		"descriptors: [{key: user, rate_limit: {requests_per_unit: 10, unit: minute}}]\n"}
+	w := startRendered(t, render(t, "weir", values))
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
+	eventually(t, answers(w.http+"/healthcheck", 200))
+	keys, err := redis.Client().Keys(t.Context(), "*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "AUTH secret\r\n%s\r\nQUIT\r\n", command); err != nil {
-		t.Fatal(err)
+	if !slices.ContainsFunc(keys, regexp.MustCompile(`^shop_user_user0_[0-9]+0$`).MatchString) {
+		t.Errorf("Redis holds %q, want the key shop_user_user0_ and the beginning of the minute, which envoyproxy/ratelimit has", keys)
 	}
-	var answer strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := conn.Read(buffer)
-		answer.Write(buffer[:n])
-		if err != nil { // it hangs up after QUIT
-			return answer.String()
-		}
+	if i := slices.IndexFunc(keys, func(key string) bool { return strings.HasPrefix(key, "weir:") }); i >= 0 {
+		t.Errorf("Redis holds %s, which nobody who replaces envoyproxy/ratelimit has asked for", keys[i])
 	}
 }
 
@@ -147,7 +131,7 @@ func TestTheGRPCPortIsServedByTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
 		answer, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "shop",
 			Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}}})
 		cancel()
@@ -221,7 +205,7 @@ func TestLimitsComeByXDS(t *testing.T) {
 	if got := <-s.acked; got != "7" {
 		t.Errorf("weir answers %q, want that it takes version 7", got)
 	}
-	wantTenAMinute(t, startEnvoy(t, w.grpc), "ann")
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
 }
 
 func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
@@ -247,20 +231,18 @@ func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
 	if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != 0 {
 		t.Fatalf("weir call ends with %d: %s", code, out)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for { // the statistics may be a flush behind
+	eventually(t, func() error { // the statistics may be a flush behind
 		_, text, _ := body(t, w.statistics+"/numbers", nil)
-		found := line.FindStringSubmatch(text)
-		if found != nil && strings.Contains(found[1], `of="shop"`) && strings.Contains(found[1], `by="user"`) && strings.Contains(found[1], `cluster="edge"`) {
-			break
+		labels := strings.Join(line.FindStringSubmatch(text), "")
+		for _, label := range []string{`of="shop"`, `by="user"`, `cluster="edge"`} {
+			if !strings.Contains(labels, label) {
+				return fmt.Errorf("Prometheus is not told of the hit by the names of the mapping, with %s:\n%s", label, text)
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Prometheus is not told of the hit by the names of the mapping, want hits{of=\"shop\",by=\"user\",cluster=\"edge\"} 1:\n%s", text)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 	packet := make([]byte, 65536)
-	if err := statsd.SetReadDeadline(deadline); err != nil {
+	if err := statsd.SetReadDeadline(time.Now().Add(process.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	for {
