@@ -35,6 +35,7 @@ func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
 // A weir is scraped while its Redis answers, is killed, is back, is full, and has room again: at the end of each, these
 // alerts fire and no others.
 func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	address, values := redis.Addr, watched(redis.Addr)
 	w := startRendered(t, render(t, "weir", values))
@@ -117,6 +118,7 @@ func hasRoom(t *testing.T, redis *redistest.Server, bytes string) {
 
 // What a test can hardly bring about: a calm weir is scraped, and one of its series is changed. Its alert fires, alone.
 func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
+	t.Parallel()
 	values := watched(startRedis(t).Addr)
 	delete(values, "history")
 	w := startRendered(t, render(t, "weir", values))

@@ -16,6 +16,7 @@ import (
 
 // A dashboard is written in one way, so that a change shows as what it is.
 func TestDashboardsAreWrittenInOneWay(t *testing.T) {
+	t.Parallel()
 	for name := range dashboards(t) {
 		text := readText(t, filepath.Join(dashboardFolder, name))
 		var tree any
@@ -37,6 +38,7 @@ func TestDashboardsAreWrittenInOneWay(t *testing.T) {
 
 // What the provisioning of Grafana, and whoever bookmarks a dashboard, needs.
 func TestDashboardsCanBeProvisioned(t *testing.T) {
+	t.Parallel()
 	for name, d := range dashboards(t) {
 		if d.ID != nil || d.Inputs != nil {
 			t.Errorf("%s has an id or __inputs, which are of one Grafana's database and of its import by hand", name)
@@ -58,6 +60,7 @@ func TestDashboardsCanBeProvisioned(t *testing.T) {
 }
 
 func TestEveryQueryGoesToTheChosenDataSource(t *testing.T) {
+	t.Parallel()
 	want := source{"prometheus", "${datasource}"}
 	for name, d := range dashboards(t) {
 		if first := d.Templating.List[0]; first.Name != "datasource" || first.Type != "datasource" || string(first.Query) != `"prometheus"` {
@@ -86,6 +89,7 @@ var units = []string{"none", "locale", "percentunit", "s", "bytes", "ops", "reqp
 
 // Who looks at three in the morning reads what a number is, in which unit, and what it means.
 func TestEveryPanelSaysWhatItShows(t *testing.T) {
+	t.Parallel()
 	runbook := anchors(readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md")))
 	for name, d := range dashboards(t) {
 		for _, p := range d.Panels {
@@ -120,6 +124,7 @@ func TestEveryPanelSaysWhatItShows(t *testing.T) {
 }
 
 func TestPanelsDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	for name, d := range dashboards(t) {
 		ids, taken := make(map[int]bool), make(map[[2]int]string)
 		for _, p := range d.Panels {
@@ -147,6 +152,7 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 var variableName = regexp.MustCompile(`\$\{?([a-z]\w*)|\$(__[a-z_]+)`)
 
 func TestEveryVariableIsThereAndUsed(t *testing.T) {
+	t.Parallel()
 	for name, d := range dashboards(t) {
 		text := readText(t, filepath.Join(dashboardFolder, name))
 		known := make(map[string]bool)
@@ -179,6 +185,7 @@ func TestEveryVariableIsThereAndUsed(t *testing.T) {
 // Rates of what is scraped look back four scrapes, which Grafana calculates; the history has no scrapes, and its bars must
 // meet without overlapping. A bar stands where it begins, so it looks ahead.
 func TestRangesAreThoseOfTheirSource(t *testing.T) {
+	t.Parallel()
 	ranges := regexp.MustCompile(`\[([$\w]+)\]( offset -\$__interval)?`)
 	for where, of := range dashboards(t)["live.json"].expressions() {
 		for _, m := range regexp.MustCompile(`rate\([^\[]*\[([^\]]+)\]`).FindAllStringSubmatch(of.Expr, -1) {
@@ -208,6 +215,7 @@ func TestRangesAreThoseOfTheirSource(t *testing.T) {
 
 // A fleet is chosen by variables: nothing is asked of all that a Prometheus has, or of one namespace that somebody had.
 func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
+	t.Parallel()
 	d := dashboards(t)["live.json"]
 	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
 	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
@@ -228,6 +236,7 @@ func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
 
 // The live dashboard asks for what server/stats/METRICS.md tells of, all of it, and by its labels.
 func TestTheLiveDashboardShowsEveryMetric(t *testing.T) {
+	t.Parallel()
 	document := metricsDocument(t)
 	d := dashboards(t)["live.json"]
 	asked := make(map[string]bool)
@@ -251,6 +260,7 @@ func TestTheLiveDashboardShowsEveryMetric(t *testing.T) {
 
 // Links lead to the other dashboard, to a document that is there, or to weir's page, with what the page reads.
 func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
+	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
 	all := dashboards(t)
 	for name, d := range all {

@@ -10,6 +10,7 @@ import (
 // A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are within it
 // would be refused.
 func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
+	t.Parallel()
 	const redis = "redis: {addresses: ['redis:6379']}\n"
 	for _, tc := range []struct{ name, values, want string }{
 		{"by default", redis, "2"},
@@ -49,6 +50,7 @@ func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
 
 // Each policy decides as the values say while there is no Redis: the example allows ten a minute.
 func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		policy, onNodeLoss string
 		want               [3]int

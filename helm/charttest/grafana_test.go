@@ -261,6 +261,7 @@ func (a promAPI) offers(t *testing.T, label, selector string) (values []string, 
 
 // Grafana escapes the values of a variable that may have several, twice, since they stand in a regular expression in a text.
 func TestVariablesAreReplacedAsGrafanaDoes(t *testing.T) {
+	t.Parallel()
 	d := &dashboard{}
 	d.Templating.List = []variable{{Name: "domain", Multi: true, IncludeAll: true, AllValue: ".*"}, {Name: "path"},
 		{Name: "replica", Type: "custom", Query: json.RawMessage(`"pod,instance"`)}}

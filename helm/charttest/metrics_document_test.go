@@ -97,6 +97,7 @@ func scraping(t *testing.T, values map[string]any, during func(w *weir, seen rec
 // Two weirs, one of which loses its Redis, show all that there is: the document has it, and nothing else, and Prometheus
 // evaluates each of its queries over what they showed.
 func TestEachMetricIsDocumentedWithAQueryThatFindsSomething(t *testing.T) {
+	t.Parallel()
 	load := func(w *weir) func() {
 		return func() {
 			w.ask(t, "user", "ann")
@@ -198,6 +199,7 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 // What happens for the first time after a load is seen by increase(): one denial, one request for an unknown domain, one
 // decision without Redis. A weir that shows a series only from its first hit on shows none of it.
 func TestTheFirstOfAnythingIsAnIncrease(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	values := watched(redis.Addr)
 	values["descriptors"] = map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +

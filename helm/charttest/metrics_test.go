@@ -76,6 +76,7 @@ func rulesOf(t *testing.T, r *Rendered) []monitoring.Rule {
 // Who is woken at night reads what happens and what to do, follows a link that leads somewhere, and finds the alert in the
 // chart's README.
 func TestAlertsSayWhatToDo(t *testing.T) {
+	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
 	documented := make(map[string]bool)
 	row, readme := regexp.MustCompile("(?m)^\\| `(Weir[A-Za-z]+)` \\|"), readText(t, filepath.Join(chartDir, "README.md"))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +25,10 @@ import (
 // The programs under test. TestMain finds them; then they are only read.
 var weirBinary, envoyBinary string
 
-func TestMain(m *testing.M) { os.Exit(process.RunWith(m, &weirBinary, &envoyBinary)) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
+}
 
 // eventually asks until what it asks for is so.
 func eventually(t *testing.T, check func() error) {

@@ -34,6 +34,7 @@ import (
 
 // As ratelimit weir counts in the keys of envoyproxy/ratelimit, in fixed windows, with the descriptor files of the chart.
 func TestAsRatelimitItCountsInItsKeys(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	values := inRedis(redis.Addr)
 	values["program"] = "ratelimit"
@@ -121,6 +122,7 @@ func (a *authority) config(t *testing.T, name string) *tls.Config {
 }
 
 func TestTheGRPCPortIsServedByTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	w := startRendered(t, render(t, "weir", map[string]any{
 		"grpc":         map[string]any{"tls": map[string]any{"enabled": true, "existingSecret": "grpc-tls", "clientCAKey": "ca.crt", "clientName": "envoy"}},
@@ -182,6 +184,7 @@ func (s *ads) serve(t *testing.T, server *grpc.Server, listener net.Listener) {
 }
 
 func TestLimitsComeByXDS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	s := &ads{asked: make(chan string, 9), acked: make(chan string, 9), domain: &limits.RateLimitConfig{Name: "shop", Domain: "shop",
 		Descriptors: []*limits.RateLimitDescriptor{{Key: "user", RateLimit: &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_MINUTE, RequestsPerUnit: 10}}}}}
@@ -209,6 +212,7 @@ func TestLimitsComeByXDS(t *testing.T) {
 }
 
 func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
+	t.Parallel()
 	statsd, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +262,7 @@ func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
 
 // What a value leaves open is as the program that weir is started as has it.
 func TestTheProgramDecidesWhatTheValuesLeaveOpen(t *testing.T) {
+	t.Parallel()
 	redis := map[string]any{"addresses": []any{"redis:6379"}}
 	for _, tc := range []struct {
 		promise string

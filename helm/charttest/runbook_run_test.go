@@ -29,6 +29,7 @@ type situation struct {
 // Each alert has a section in the runbook, whose every command runs, in the situation of its alert as far as one can be
 // made here, and prints what the section says.
 func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"curl", "redis-cli", "kubectl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("no %s on PATH, which the runbook uses: run make tools", tool)

@@ -58,6 +58,7 @@ func sampleOfRatelimit(t *testing.T, sample string, more map[string]string) (*we
 }
 
 func TestIstiosSampleLimitsWithTheImageSwapped(t *testing.T) {
+	t.Parallel()
 	w, redis := sampleOfRatelimit(t, "istio/rate-limit-service.yaml", nil)
 	inOneMinute(t, func(string) error {
 		if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
@@ -68,6 +69,7 @@ func TestIstiosSampleLimitsWithTheImageSwapped(t *testing.T) {
 }
 
 func TestEnvoyAIGatewaysSampleTakesItsQuotas(t *testing.T) {
+	t.Parallel()
 	s := &ads{asked: make(chan string, 9), acked: make(chan string, 9), domain: &limits.RateLimitConfig{Name: "ai-gateway-quota", Domain: "ai-gateway-quota",
 		Descriptors: []*limits.RateLimitDescriptor{{Key: "backend_name", Value: "ns/b", Descriptors: []*limits.RateLimitDescriptor{{Key: "model_name_override", Value: "m",
 			QuotaMode: true, RateLimit: &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_DAY, RequestsPerUnit: 1}}}}}}}
@@ -89,6 +91,7 @@ func TestEnvoyAIGatewaysSampleTakesItsQuotas(t *testing.T) {
 
 // What a sample sets, or says that one can set, is a variable that weir knows.
 func TestSamplesSetVariablesThatWeirKnows(t *testing.T) {
+	t.Parallel()
 	listed, found := documentedVariables(t), 0
 	variable := regexp.MustCompile(`name: ([A-Z][A-Z0-9_]+)`)
 	for _, sample := range []string{"istio/rate-limit-service.yaml", "envoy-gateway/drop-in.yaml", "envoy-ai-gateway/ratelimit.yaml"} {

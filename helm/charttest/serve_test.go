@@ -148,6 +148,7 @@ func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 }
 
 func TestASidecarServesARealEnvoyOnItsSocket(t *testing.T) {
+	t.Parallel()
 	objects := renderBeside(t, nil)
 	for _, o := range objects {
 		if pod := podOf(decode(t, o)); pod != nil {
@@ -162,6 +163,7 @@ func TestASidecarServesARealEnvoyOnItsSocket(t *testing.T) {
 
 // The pods of helm test do what they say.
 func TestTheTestsOfAReleasePass(t *testing.T) {
+	t.Parallel()
 	r := render(t, "weir", nil)
 	w := startRendered(t, r)
 	at := strings.NewReplacer("weir:8081", w.grpc, "weir:6070", strings.TrimPrefix(w.admin, "http://"))
@@ -185,6 +187,7 @@ func TestTheTestsOfAReleasePass(t *testing.T) {
 }
 
 func TestRenderedDescriptorsAreRight(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			data, ok := o.At("data").(map[string]any)
@@ -206,6 +209,7 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 
 // Names and texts that YAML would read as something else arrive as they are.
 func TestDescriptorsArriveAsTheyAre(t *testing.T) {
+	t.Parallel()
 	sent := map[string]any{"on": "domain: on\n", "1.5": "domain: x\n", "indented.yaml": "  # first\n  domain: shop\n"}
 	for _, o := range render(t, "weir", map[string]any{"descriptors": sent}).Objects {
 		if o.Name() != "weir-descriptors" {
@@ -223,6 +227,7 @@ func TestDescriptorsArriveAsTheyAre(t *testing.T) {
 
 // The pod of the CronJob does its work, with the environment that it gets.
 func TestTheJobDownsamplesAndEnds(t *testing.T) {
+	t.Parallel()
 	r := render(t, "weir", inRedis(startRedis(t).Addr))
 	for _, o := range r.Objects {
 		if o.Kind() != "CronJob" {

@@ -2,7 +2,6 @@ package charttest
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 )
 
 func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
+	t.Parallel()
 	const redis = "redis: {addresses: ['redis:6379']}\n"
 	for _, tc := range []struct{ promise, values, want string }{
 		{"a typing mistake", "replica: 3", "additional properties 'replica' not allowed"},
@@ -120,11 +120,8 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 			"history.downsample.podLabels sets app.kubernetes.io/component"},
 	} {
 		t.Run(tc.promise, func(t *testing.T) {
-			values, err := loader.LoadValues(strings.NewReader(tc.values))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err = tryRender(t, "weir", values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Parallel()
+			if _, err := tryRender(t, "weir", valuesOf(t, tc.values)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v; want a refusal that says %q", err, tc.want)
 			}
 		})
@@ -198,6 +195,7 @@ func rendered(t *testing.T) map[string]string {
 }
 
 func TestEveryVariableCanBeSetByAValue(t *testing.T) {
+	t.Parallel()
 	listed := documentedVariables(t)
 	set := rendered(t)
 	for _, name := range listed {
@@ -213,12 +211,8 @@ func TestEveryVariableCanBeSetByAValue(t *testing.T) {
 // documentedVariables are those of the tables in cmd/weir/ENVIRONMENT.md.
 func documentedVariables(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "cmd", "weir", "ENVIRONMENT.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := make(map[string]bool)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(readText(t, filepath.Join(root, "cmd", "weir", "ENVIRONMENT.md"))) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 5 || !strings.HasPrefix(line, "| `") {
 			continue
@@ -236,6 +230,7 @@ func documentedVariables(t *testing.T) []string {
 }
 
 func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
+	t.Parallel()
 	listed := append(documentedVariables(t), "GOMEMLIMIT", "SSL_CERT_FILE")
 	for name, where := range rendered(t) {
 		if !slices.Contains(listed, name) {
@@ -246,9 +241,14 @@ func TestEveryVariableThatIsSetIsOneOfWeirs(t *testing.T) {
 
 // Values that nobody thought of together render, or are refused with a sentence: never does a template stumble.
 func TestAnyTwoSetsOfValuesRenderOrAreRefused(t *testing.T) {
+	t.Parallel()
 	names := caseNames(t)
 	for i, one := range names {
-		for _, two := range names[i+1:] {
+		others := names[i+1:]
+		if testing.Short() { // any two that stand beside each other
+			others = others[:min(1, len(others))]
+		}
+		for _, two := range others {
 			values := loader.MergeMaps(caseValues(t, one), caseValues(t, two))
 			_, err := tryRender(t, "weir", values)
 			if err != nil && !strings.HasPrefix(err.Error(), "execution error at (weir/templates/validate/") {
