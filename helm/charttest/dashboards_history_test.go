@@ -15,10 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pastIn fills the history in a Redis with made-up weeks, up to an hour.
+// pastDays is how many days the dashboard of the history is looked at for.
+const pastDays = 4
+
+// pastIn fills the history in a Redis with made-up days, up to an hour.
 func pastIn(t *testing.T, address string, until time.Time) {
 	t.Helper()
-	demo := exec.Command(weirBinary, "history", "demo", "--days", "20", "--until", until.Format(time.RFC3339))
+	demo := exec.Command(weirBinary, "history", "demo", "--days", fmt.Sprint(pastDays+1), "--until", until.Format(time.RFC3339))
 	demo.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
 	if out, err := demo.CombinedOutput(); err != nil {
 		t.Fatalf("weir history demo: %v\n%s", err, out)
@@ -40,7 +43,7 @@ func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	t.Helper()
 	left := d.expressions()
 	for _, rule := range rulesOffered(t, asked, d) {
-		with := substitution{values: rule, interval: 6 * time.Hour, window: 14 * 24 * time.Hour}
+		with := substitution{values: rule, interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
 		for where, of := range left {
 			found, err := asked.finds(t, of, with.expand(d, of.Expr), until.Add(-with.window), until, with.interval)
 			if err != nil {
@@ -80,7 +83,7 @@ func rulesOffered(t *testing.T, asked promAPI, d *dashboard) (rules []map[string
 // and no hit stands in two colours.
 func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	t.Helper()
-	const days = 14
+	const days = pastDays
 	day := 24 * time.Hour
 	with := substitution{interval: day, window: days * day, values: map[string][]string{"domain": {"shop"}, "path": {"user"}}}
 	bars := 0.0

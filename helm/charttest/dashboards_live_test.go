@@ -32,7 +32,7 @@ func startPrometheus(t *testing.T, pods map[string]*weir) promAPI {
 	return promAPI("http://" + address)
 }
 
-// A Redis that holds three weeks of hits, a weir and a history server of one release over it, and a weir that counts in
+// A Redis that holds some days of hits, a weir and a history server of one release over it, and a weir that counts in
 // memory: every query of the dashboards is answered, and has something to show. So have the variables.
 func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	t.Parallel()
@@ -88,6 +88,7 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 				return nil
 			}
 			load()
+			time.Sleep(250 * time.Millisecond) // there is a scrape a second
 			return fmt.Errorf("Prometheus does not show %s %q", what, missing)
 		})
 	}
