@@ -13,6 +13,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // looks are the ways in which people see the page.
@@ -202,7 +204,7 @@ func TestTheViewCanBePrinted(t *testing.T) {
 	w := ofAYear(t)
 	for _, dark := range []bool{false, true} {
 		b := open(t, w.admin, look{dark: dark, fragment: pay + "&range=30d"})
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 		defer cancel()
 		pdf, err := chromedp.Run(ctx, chromedp.PrintToPDF(chromedp.PDFPrintBackground()))
 		if err != nil {
