@@ -197,12 +197,15 @@ func eval[T any](b *tab, expression string) T {
 	return got
 }
 
+// hung is the picture of a page that a test has waited for in vain.
+const hung = "hung"
+
 // await polls until an expression is true.
 func (b *tab) await(what, expression string) {
 	b.Helper()
-	for began := time.Now(); !eval[bool](b, "!!("+expression+")"); time.Sleep(15 * time.Millisecond) {
+	for began := time.Now(); !eval[bool](b, "!!("+expression+")"); time.Sleep(30 * time.Millisecond) {
 		if time.Since(began) > process.Hang {
-			b.shoot("hung")
+			b.shoot(hung)
 			b.Fatalf("%s: not within %v: %s\nbody: %s", what, process.Hang, expression, eval[string](b, "document.body.innerText"))
 		}
 	}
@@ -264,9 +267,12 @@ func (b *tab) press(keys string, options ...chromedp.KeyOption) {
 // screenshots is where pictures are kept for people to look at. git ignores it.
 var screenshots, _ = filepath.Abs(filepath.FromSlash("../../../bin/screenshots"))
 
-// shoot keeps a picture of the whole page.
+// shoot keeps a picture of the whole page for people; the short form only has one of what failed.
 func (b *tab) shoot(name string) {
 	b.Helper()
+	if testing.Short() && name != hung {
+		return
+	}
 	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
