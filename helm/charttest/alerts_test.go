@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,8 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	calm := w.scraped(t)
 	rules := rulesWith(t, values, nil)
 	tests := []map[string]any{held(t, rules, calm, "", "", firing(150))}
+	fired := []string{"WeirConfigDiffers", "WeirMemoryFull"}
+	fired = append(fired, "WeirRedisShardDown", "WeirDegraded", "WeirErrors", "WeirRedisTakesNoWrites", "WeirSlow", "WeirRedisSlow") // above
 	for _, tc := range []struct {
 		series, values, alert string
 		minute                int
@@ -141,6 +144,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 		{"weir_history_lost_hits_total", "0+1x30", "WeirHistoryForgets", 10},
 	} {
 		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(tc.minute, tc.alert)))
+		fired = append(fired, tc.alert)
 	}
 	differs := held(t, rules, calm, "", "", firing(15, "WeirConfigDiffers"))
 	differs["input_series"] = append(differs["input_series"].([]any), map[string]any{"values": "1+0x30",
@@ -149,6 +153,17 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	// One loss is nothing to wake anybody for: its bound is over within the window.
 	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1+0x30 2+0x60 1+0x60", firing(90)))
 	promtool(t, rules, tests...)
+
+	full := startRendered(t, render(t, "weir", map[string]any{"memory": map[string]any{"maxKeys": 256}}))
+	full.ask(t, "user", "ann")
+	inMemory := rulesWith(t, map[string]any{}, map[string]any{"enabled": true})
+	promtool(t, inMemory, held(t, inMemory, full.scraped(t), `weir_memory_evicted_keys_total{.*state="open"`, "0+9x150",
+		firing(40, "WeirMemoryFull")))
+	for _, rule := range slices.Concat(rules, inMemory) {
+		if !slices.Contains(fired, rule.Alert) {
+			t.Errorf("no test has seen %s fire", rule.Alert)
+		}
+	}
 }
 
 // held is a promtool test in which a weir shows the same all the time, but for the series that a pattern matches.
