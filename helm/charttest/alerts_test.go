@@ -1,23 +1,24 @@
 package charttest
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
-	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 // watched are values of a weir that counts in a Redis, and of its alerts. A busy machine wakes nobody here: neither weir
 // nor an alert takes an answer for late.
 func watched(redis string) map[string]any {
 	return map[string]any{
-		"redis": map[string]any{"addresses": []any{redis}, "timeout": "10s",
+		"redis": map[string]any{"addresses": []any{redis}, "timeout": "1m",
 			"auth": map[string]any{"existingSecret": "redis-credentials"}},
 		"descriptors": map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
 			"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
@@ -35,10 +36,9 @@ func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
 // A weir is scraped while its Redis answers, is killed, is back, is full, and has room again: at the end of each, these
 // alerts fire and no others.
 func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
-	port := freePort(t)
-	process := startRedisOn(t, port)
-	address := fmt.Sprint("127.0.0.1:", port)
-	values := watched(address)
+	t.Parallel()
+	redis := startRedis(t)
+	address, values := redis.Addr, watched(redis.Addr)
 	w := startRendered(t, render(t, "weir", values))
 	load := func() {
 		for range 4 {
@@ -60,17 +60,17 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 		alerts  []string
 	}{
 		{"calm", func() {}, counts, nil},
-		{"gone", func() { kill(t, process) },
+		{"gone", redis.Kill,
 			func(_, now samples) bool { return now.sum("weir_redis_breaker_open", address) == 1 },
 			[]string{"WeirRedisShardDown", "WeirDegraded", "WeirErrors"}},
-		{"back", func() { startRedisOn(t, port) }, counts, nil},
-		{"full", func() { redisSays(t, address, "CONFIG SET maxmemory 1") },
+		{"back", func() { redis.Restart(t) }, counts, nil},
+		{"full", func() { hasRoom(t, redis, "1") },
 			func(before, now samples) bool {
 				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
 				return now.sum(metric, label)-before.sum(metric, label) == 5
 			},
 			[]string{"WeirRedisTakesNoWrites", "WeirErrors"}},
-		{"with room", func() { redisSays(t, address, "CONFIG SET maxmemory 0") }, counts, nil},
+		{"with room", func() { hasRoom(t, redis, "0") }, counts, nil},
 	} {
 		phase.cause()
 		w.await(t, "Redis is "+phase.name, load, phase.reached)
@@ -109,41 +109,26 @@ func told(rules []monitoring.Rule, alert string, labels map[string]string, value
 	return nil
 }
 
-func kill(t *testing.T, process interface{ Kill() error }) {
+// hasRoom gives a Redis a bound of its memory in bytes, 0 for none.
+func hasRoom(t *testing.T, redis *redistest.Server, bytes string) {
 	t.Helper()
-	if err := process.Kill(); err != nil {
+	if err := redis.Client().ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// redisSays sends a command to a Redis, which must answer OK.
-func redisSays(t *testing.T, address, command string) {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "AUTH secret\r\n%s\r\n", command); err != nil {
-		t.Fatal(err)
-	}
-	answers := bufio.NewReader(conn)
-	for range 2 {
-		if line, err := answers.ReadString('\n'); err != nil || line != "+OK\r\n" {
-			t.Fatalf("Redis answers %s with %q, %v", command, line, err)
-		}
 	}
 }
 
 // What a test can hardly bring about: a calm weir is scraped, and one of its series is changed. Its alert fires, alone.
 func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
-	values := watched(startRedis(t))
+	t.Parallel()
+	values := watched(startRedis(t).Addr)
 	delete(values, "history")
 	w := startRendered(t, render(t, "weir", values))
 	w.ask(t, "user", "ann")
 	calm := w.scraped(t)
 	rules := rulesWith(t, values, nil)
 	tests := []map[string]any{held(t, rules, calm, "", "", firing(150))}
+	fired := []string{"WeirConfigDiffers", "WeirMemoryFull"}
+	fired = append(fired, "WeirRedisShardDown", "WeirDegraded", "WeirErrors", "WeirRedisTakesNoWrites", "WeirSlow", "WeirRedisSlow") // above
 	for _, tc := range []struct {
 		series, values, alert string
 		minute                int
@@ -159,6 +144,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 		{"weir_history_lost_hits_total", "0+1x30", "WeirHistoryForgets", 10},
 	} {
 		tests = append(tests, held(t, rules, calm, tc.series, tc.values, firing(tc.minute, tc.alert)))
+		fired = append(fired, tc.alert)
 	}
 	differs := held(t, rules, calm, "", "", firing(15, "WeirConfigDiffers"))
 	differs["input_series"] = append(differs["input_series"].([]any), map[string]any{"values": "1+0x30",
@@ -167,6 +153,17 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	// One loss is nothing to wake anybody for: its bound is over within the window.
 	tests = append(tests, held(t, rules, calm, `weir_over_admission_bound{.*window="hour"`, "1+0x30 2+0x60 1+0x60", firing(90)))
 	promtool(t, rules, tests...)
+
+	full := startRendered(t, render(t, "weir", map[string]any{"memory": map[string]any{"maxKeys": 256}}))
+	full.ask(t, "user", "ann")
+	inMemory := rulesWith(t, map[string]any{}, map[string]any{"enabled": true})
+	promtool(t, inMemory, held(t, inMemory, full.scraped(t), `weir_memory_evicted_keys_total{.*state="open"`, "0+9x150",
+		firing(40, "WeirMemoryFull")))
+	for _, rule := range slices.Concat(rules, inMemory) {
+		if !slices.Contains(fired, rule.Alert) {
+			t.Errorf("no test has seen %s fire", rule.Alert)
+		}
+	}
 }
 
 // held is a promtool test in which a weir shows the same all the time, but for the series that a pattern matches.

@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -14,41 +13,39 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// A dashboard is written in one way, so that a change shows as what it is.
-func TestDashboardsAreWrittenInOneWay(t *testing.T) {
-	for name := range dashboards(t) {
-		text := readText(t, filepath.Join(dashboardFolder, name))
-		var tree any
-		if err := json.Unmarshal([]byte(text), &tree); err != nil {
-			t.Fatal(err)
-		}
-		var plain bytes.Buffer
-		encoder := json.NewEncoder(&plain)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(tree); err != nil {
-			t.Fatal(err)
-		}
-		if plain.String() != text {
-			t.Errorf("%s is not indented by two spaces with its keys in order; jq -S . writes it so", name)
-		}
-	}
-}
-
-// What the provisioning of Grafana, and whoever bookmarks a dashboard, needs.
+// What the provisioning of Grafana, and whoever bookmarks a dashboard, needs; and each question goes to the source chosen.
 func TestDashboardsCanBeProvisioned(t *testing.T) {
+	t.Parallel()
+	want := source{"prometheus", "${datasource}"}
 	for name, d := range dashboards(t) {
-		if d.ID != nil || d.Inputs != nil {
-			t.Errorf("%s has an id or __inputs, which are of one Grafana's database and of its import by hand", name)
-		}
-		if want := "weir-" + strings.TrimSuffix(name, ".json"); d.UID != want {
-			t.Errorf("%s has the uid %q, want %s: links and bookmarks name it", name, d.UID, want)
+		if d.ID != nil || d.Inputs != nil || d.UID != "weir-"+strings.TrimSuffix(name, ".json") || !slices.Contains(d.Tags, "weir") {
+			t.Errorf("%s has the id %v, the inputs %v, the uid %s and the tags %v: links and bookmarks name it by weir and its name",
+				name, d.ID, d.Inputs, d.UID, d.Tags)
 		}
 		if d.SchemaVersion != 39 {
 			t.Errorf("%s has the schema %d, want 39, which Grafana 10.3 and later open", name, d.SchemaVersion)
 		}
-		if d.Title == "" || d.Description == "" || d.Refresh == "" || d.Time.From == "" || !slices.Contains(d.Tags, "weir") {
-			t.Errorf("%s lacks a title, a description, a refresh, a time range or the tag weir", name)
+		if first := d.Templating.List[0]; first.Name != "datasource" || first.Type != "datasource" || string(first.Query) != `"prometheus"` {
+			t.Errorf("%s begins with the variable %+v, want datasource, a Prometheus: the others ask it", name, first)
+		}
+		asked := make(map[string]source)
+		for where, of := range d.expressions() {
+			asked[where] = of.Datasource
+		}
+		for _, v := range d.Templating.List {
+			if v.Type == "query" {
+				asked["the variable "+v.Name] = v.Datasource
+			}
+		}
+		for _, p := range d.Panels {
+			if p.Type != "row" {
+				asked["the panel "+p.Title] = p.Datasource
+			}
+		}
+		for where, of := range asked {
+			if of != want {
+				t.Errorf("%s: %s asks %v, want the data source that is chosen, %v", name, where, of, want)
+			}
 		}
 	}
 	// Bars of a day are days of UTC, in which the history stores them.
@@ -57,69 +54,13 @@ func TestDashboardsCanBeProvisioned(t *testing.T) {
 	}
 }
 
-func TestEveryQueryGoesToTheChosenDataSource(t *testing.T) {
-	want := source{"prometheus", "${datasource}"}
-	for name, d := range dashboards(t) {
-		if first := d.Templating.List[0]; first.Name != "datasource" || first.Type != "datasource" || string(first.Query) != `"prometheus"` {
-			t.Errorf("%s begins with the variable %+v, want datasource, a Prometheus: the others ask it", name, first)
-		}
-		for where, of := range d.expressions() {
-			if of.Datasource != want {
-				t.Errorf("%s asks %v, want the data source that is chosen, %v", where, of.Datasource, want)
-			}
-		}
-		for _, v := range d.Templating.List {
-			if v.Type == "query" && v.Datasource != want {
-				t.Errorf("%s: the variable %s asks %v, want %v", name, v.Name, v.Datasource, want)
-			}
-		}
-		for _, p := range d.Panels {
-			if p.Type != "row" && p.Datasource != want {
-				t.Errorf("%s: the panel %q asks %v, want %v", name, p.Title, p.Datasource, want)
-			}
-		}
-	}
-}
-
 // units are those of Grafana's that the dashboards use; of one that it does not know it shows the number, and says nothing.
 var units = []string{"none", "locale", "percentunit", "s", "bytes", "ops", "reqps", "suffix: hits/s", "suffix: /min"}
 
-// Who looks at three in the morning reads what a number is, in which unit, and what it means.
+// Who looks at three in the morning reads what a number is, in which unit, and where the runbook tells of it.
 func TestEveryPanelSaysWhatItShows(t *testing.T) {
+	t.Parallel()
 	runbook := anchors(readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md")))
-	for name, d := range dashboards(t) {
-		for _, p := range d.Panels {
-			if p.Type == "row" {
-				continue
-			}
-			if p.Title == "" || !strings.HasSuffix(p.Description, ".") || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
-				t.Errorf("%s: panel %d %q has no title, no description that is a sentence, no unit or no query", name, p.ID, p.Title)
-			}
-			if _, alerts, names := strings.Cut(strings.TrimSuffix(p.Description, "."), "Runbook: "); names {
-				for _, alert := range strings.Split(alerts, ", ") {
-					if !slices.Contains(runbook, strings.ToLower(alert)) {
-						t.Errorf("%s: the panel %q names %s of the runbook, which has no such section", name, p.Title, alert)
-					}
-				}
-			}
-			if !slices.Contains(units, p.FieldConfig.Defaults.Unit) {
-				t.Errorf("%s: the panel %q has the unit %q, which is none of Grafana's that these dashboards use: %q", name, p.Title, p.FieldConfig.Defaults.Unit, units)
-			}
-			refs := make(map[string]bool)
-			for _, of := range p.Targets {
-				if refs[of.RefID] || of.Instant == of.Range || (p.Type == "table") != (of.Format == "table") {
-					t.Errorf("%s: the panel %q has query %q twice, or one that is both instant and range, or of the wrong format", name, p.Title, of.RefID)
-				}
-				refs[of.RefID] = true
-				if p.Type == "timeseries" && strings.HasPrefix(of.LegendFormat, "__") {
-					t.Errorf("%s: the panel %q leaves its legend to Grafana, which then shows whole selectors", name, p.Title)
-				}
-			}
-		}
-	}
-}
-
-func TestPanelsDoNotOverlap(t *testing.T) {
 	for name, d := range dashboards(t) {
 		ids, taken := make(map[int]bool), make(map[[2]int]string)
 		for _, p := range d.Panels {
@@ -127,17 +68,29 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 				t.Errorf("%s: the panel %q has the id %d, which is another's, or none", name, p.Title, p.ID)
 			}
 			ids[p.ID] = true
-			g := p.GridPos
-			if g.X < 0 || g.W < 1 || g.H < 1 || g.X+g.W > 24 || len(p.Panels) > 0 {
-				t.Errorf("%s: the panel %q lies at %+v, outside of 24 columns, or holds others", name, p.Title, g)
-			}
-			for x := g.X; x < g.X+g.W; x++ {
-				for y := g.Y; y < g.Y+g.H; y++ {
-					if other := taken[[2]int{x, y}]; other != "" {
-						t.Errorf("%s: the panels %q and %q lie on each other", name, other, p.Title)
-						return
+			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+					if other := taken[[2]int{x, y}]; other != "" && other != p.Title || x >= 24 {
+						t.Fatalf("%s: the panels %q and %q lie on each other, or outside of 24 columns", name, other, p.Title)
 					}
 					taken[[2]int{x, y}] = p.Title
+				}
+			}
+			if p.Type == "row" {
+				continue
+			}
+			if unit := p.FieldConfig.Defaults.Unit; p.Description == "" || len(p.Targets) == 0 || !slices.Contains(units, unit) {
+				t.Errorf("%s: the panel %q has no description, no query, or the unit %q, which is none of %q", name, p.Title, unit, units)
+			}
+			_, alerts, _ := strings.Cut(strings.TrimSuffix(p.Description, "."), "Runbook: ")
+			for alert := range strings.SplitSeq(alerts, ", ") {
+				if alert != "" && !slices.Contains(runbook, strings.ToLower(alert)) {
+					t.Errorf("%s: the panel %q names %s of the runbook, which has no such section", name, p.Title, alert)
+				}
+			}
+			for _, of := range p.Targets {
+				if of.Instant == of.Range || (p.Type == "table") != (of.Format == "table") {
+					t.Errorf("%s: the panel %q has a query that is both instant and range, or of the wrong format", name, p.Title)
 				}
 			}
 		}
@@ -147,13 +100,11 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 var variableName = regexp.MustCompile(`\$\{?([a-z]\w*)|\$(__[a-z_]+)`)
 
 func TestEveryVariableIsThereAndUsed(t *testing.T) {
+	t.Parallel()
 	for name, d := range dashboards(t) {
 		text := readText(t, filepath.Join(dashboardFolder, name))
 		known := make(map[string]bool)
 		for _, v := range d.Templating.List {
-			if known[v.Name] || v.Label == "" || v.Description == "" {
-				t.Errorf("%s: the variable %s is there twice, or has no label or description", name, v.Name)
-			}
 			known[v.Name] = true
 			if strings.Count(text, "$"+v.Name)+strings.Count(text, "${"+v.Name) == 0 {
 				t.Errorf("%s: nothing uses the variable %s", name, v.Name)
@@ -179,6 +130,7 @@ func TestEveryVariableIsThereAndUsed(t *testing.T) {
 // Rates of what is scraped look back four scrapes, which Grafana calculates; the history has no scrapes, and its bars must
 // meet without overlapping. A bar stands where it begins, so it looks ahead.
 func TestRangesAreThoseOfTheirSource(t *testing.T) {
+	t.Parallel()
 	ranges := regexp.MustCompile(`\[([$\w]+)\]( offset -\$__interval)?`)
 	for where, of := range dashboards(t)["live.json"].expressions() {
 		for _, m := range regexp.MustCompile(`rate\([^\[]*\[([^\]]+)\]`).FindAllStringSubmatch(of.Expr, -1) {
@@ -208,6 +160,7 @@ func TestRangesAreThoseOfTheirSource(t *testing.T) {
 
 // A fleet is chosen by variables: nothing is asked of all that a Prometheus has, or of one namespace that somebody had.
 func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
+	t.Parallel()
 	d := dashboards(t)["live.json"]
 	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
 	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
@@ -228,6 +181,7 @@ func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
 
 // The live dashboard asks for what server/stats/METRICS.md tells of, all of it, and by its labels.
 func TestTheLiveDashboardShowsEveryMetric(t *testing.T) {
+	t.Parallel()
 	document := metricsDocument(t)
 	d := dashboards(t)["live.json"]
 	asked := make(map[string]bool)
@@ -251,6 +205,7 @@ func TestTheLiveDashboardShowsEveryMetric(t *testing.T) {
 
 // Links lead to the other dashboard, to a document that is there, or to weir's page, with what the page reads.
 func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
+	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
 	all := dashboards(t)
 	for name, d := range all {

@@ -34,6 +34,7 @@ func exampleFiles(t *testing.T) map[string]string {
 
 // What the chart takes for a descriptor file is one that weir takes, and it takes all that the documents show.
 func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
+	t.Parallel()
 	taken, files := 0, exampleFiles(t)
 	for name, text := range files {
 		check := exec.Command(weirBinary, "check", "-")
@@ -62,6 +63,7 @@ func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
 
 // What is a text in a value is quoted in the file that Helm makes of it, where weir refuses it: better at helm install.
 func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ descriptor, want string }{
 		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "10"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
 		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "1_0"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
@@ -86,6 +88,7 @@ func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
 
 // A number must come to weir as it was written, however large.
 func TestLargeNumbersOfValuesReachWeir(t *testing.T) {
+	t.Parallel()
 	values, err := loader.LoadValues(strings.NewReader("descriptors: {shop.yaml: {domain: shop, descriptors: " +
 		"[{key: user, value: 123456789, rate_limit: {unit: hour, requests_per_unit: 4294967295}}]}}"))
 	if err != nil {

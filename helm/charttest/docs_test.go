@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 func TestTheTableOfValuesIsCurrent(t *testing.T) {
+	t.Parallel()
 	readme := readText(t, filepath.Join(chartDir, "README.md"))
 	documented, err := Document(readme, readText(t, filepath.Join(chartDir, "values.yaml")))
 	if err != nil {
@@ -25,6 +24,7 @@ func TestTheTableOfValuesIsCurrent(t *testing.T) {
 }
 
 func TestTheSchemaOfDescriptorFilesIsCurrent(t *testing.T) {
+	t.Parallel()
 	values := readText(t, filepath.Join(chartDir, "values.schema.json"))
 	printed, err := exec.Command(weirBinary, "schema", "--values").Output()
 	if err != nil {
@@ -36,17 +36,6 @@ func TestTheSchemaOfDescriptorFilesIsCurrent(t *testing.T) {
 	}
 	if embedded != values {
 		t.Error("helm/weir/values.schema.json is not made of what weir schema --values prints: run make chart-docs")
-	}
-}
-
-func TestAValueThatNothingExplainsIsNoticed(t *testing.T) {
-	table, err := valuesTable("# A heading.\n\n# -- One,\n# two.\na: {b: 1}\nc:\n  # -- Or | so.\n  d: [x]\n")
-	want := "| `a` | `{\"b\":1}` | One, two. |\n| `c.d` | `[\"x\"]` | Or \\| so. |\n"
-	if err != nil || !strings.HasSuffix(table, "|---|---|---|\n"+want) {
-		t.Errorf("got %v\n%s\nwant\n%s", err, table, want)
-	}
-	if _, err := valuesTable("a: 1\n"); err == nil || !strings.Contains(err.Error(), "line 1 of the values: a has no comment") {
-		t.Errorf("got %v; want to hear of the value without a comment", err)
 	}
 }
 
@@ -84,6 +73,7 @@ func snippets(t *testing.T, document string) (objects []Object) {
 
 // What people paste works: it is the same, whether they read it in the notes or let the chart make it.
 func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
+	t.Parallel()
 	shown := snippets(t, render(t, "limits", nil).Notes)
 	if len(shown) != 2 {
 		t.Fatalf("the notes show %d objects, want an EnvoyFilter and a cluster", len(shown))
@@ -101,6 +91,7 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 
 // Where weir serves by TLS, an Envoy of one's own has to be told so, and for whom to take it.
 func TestTheNotesShowAClusterThatTalksTLS(t *testing.T) {
+	t.Parallel()
 	for _, clientCA := range []string{"", "ca.crt"} {
 		notes := render(t, "limits", map[string]any{"grpc": map[string]any{"tls": map[string]any{
 			"enabled": true, "existingSecret": "grpc-tls", "clientCAKey": clientCA}}}).Notes
@@ -132,37 +123,31 @@ func onlyKind(objects map[string]any, kind string) map[string]any {
 }
 
 func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
+	t.Parallel()
 	redis := map[string]any{"addresses": []any{"redis:6379"}}
 	for _, tc := range []struct {
-		promise string
-		values  map[string]any
-		want    string
+		values map[string]any
+		want   string
 	}{
-		{"counters that end with the pod", nil, "weir counts in memory, in one process, and counters and history end with its pod"},
-		{"the page", nil, "kubectl -n limits port-forward service/weir 6070"},
-		{"the page of a sidecar", map[string]any{"mode": "sidecar"}, "kubectl -n limits port-forward POD 6070"},
-		{"the example", nil, "these are the limits of an example"},
-		{"one replica", map[string]any{"redis": redis, "replicas": 1}, "NOTE: one replica"},
-		{"an open Service", map[string]any{"service": map[string]any{"type": "LoadBalancer"}}, "see that only Envoys reach it"},
-		{"the failure mode", map[string]any{"mesh": map[string]any{"failureModeDeny": true}}, "Envoy refuses requests (failure_mode_deny: true)"},
-		{"the policy", map[string]any{"redis": redis}, "While Redis is away, weir lets requests pass (redis.onFailure: allow)"},
-		{"a policy that asks Envoy", map[string]any{"redis": map[string]any{"addresses": []any{"redis:6379"}, "onFailure": "error"}},
+		{nil, "weir counts in memory, in one process, and counters and history end with its pod"},
+		{map[string]any{"redis": redis, "replicas": 1}, "NOTE: one replica"},
+		{map[string]any{"mesh": map[string]any{"failureModeDeny": true}}, "Envoy refuses requests (failure_mode_deny: true)"},
+		{map[string]any{"redis": redis}, "While Redis is away, weir lets requests pass (redis.onFailure: allow)"},
+		{map[string]any{"redis": map[string]any{"addresses": []any{"redis:6379"}, "onFailure": "error"}},
 			"While Redis is away, weir gives none (redis.onFailure: error)"},
-		{"sidecars that do not share", map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
-		{"listeners that do not ask", map[string]any{"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true}}},
+		{map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
+		{map[string]any{"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true}}},
 			"The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else"},
-		{"limits of another domain than Envoy's", map[string]any{"descriptors": map[string]any{"api.yaml": "domain: api"}},
-			"none of descriptors configures the domain shop"},
-		{"the same as YAML", map[string]any{"descriptors": map[string]any{"api.yaml": map[string]any{"domain": "api"}}},
-			"none of descriptors configures the domain shop"},
+		{map[string]any{"descriptors": map[string]any{"api.yaml": "domain: api"}}, "none of descriptors configures the domain shop"},
 	} {
 		if notes := render(t, "weir", tc.values).Notes; !strings.Contains(notes, tc.want) {
-			t.Errorf("the notes do not tell of %s: want %q in\n%s", tc.promise, tc.want, notes)
+			t.Errorf("with %v the notes do not say %q:\n%s", tc.values, tc.want, notes)
 		}
 	}
 }
 
 func TestNotesDoNotWarnOfADomainThatIsThere(t *testing.T) {
+	t.Parallel()
 	for _, values := range []map[string]any{
 		nil,
 		{"descriptors": map[string]any{"a.yaml": "domain: a", "shop.yaml": "domain: shop"}},
@@ -177,6 +162,7 @@ func TestNotesDoNotWarnOfADomainThatIsThere(t *testing.T) {
 
 // What documents show is what their APIs take; README.md of the chart shows Envoy Gateway, Istio and a sidecar.
 func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md"), migration} {
 		shown := snippets(t, readText(t, name))
 		if len(shown) == 0 {
@@ -198,35 +184,20 @@ var migration = filepath.Join(root, "cmd", "weir", "MIGRATION.md")
 
 // The values that the documents show to those who come from envoyproxy/ratelimit make a weir in its place.
 func TestTheValuesThatTheDocumentsShowRender(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), migration} {
 		shown := 0
 		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(readText(t, name), -1) {
 			if !strings.Contains(m[1], "program: ratelimit") {
 				continue
 			}
-			values, err := loader.LoadValues(strings.NewReader(m[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := render(t, "weir", values).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
+			if d := render(t, "weir", valuesOf(t, m[1])).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
 				t.Errorf("what %s shows starts %v", name, d.Spec.Template.Spec.Containers[0].Command)
 			}
 			shown++
 		}
 		if shown == 0 {
 			t.Errorf("%s shows no values", name)
-		}
-	}
-}
-
-// Every file that the documents name is there.
-func TestDocumentsNameFilesThatAreThere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
-	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
-		for _, m := range link.FindAllStringSubmatch(readText(t, name), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
-				t.Errorf("%s leads nowhere: %v", name, err)
-			}
 		}
 	}
 }

@@ -126,6 +126,7 @@ func wantRateLimits(t *testing.T, where string, value any) {
 }
 
 func TestEnvoyTakesWhatTheMeshTemplatesGiveIt(t *testing.T) {
+	t.Parallel()
 	want := map[string]int{"istio": 2, "envoy-gateway": 2, "sidecar": 1, "everything": 3}
 	for _, name := range caseNames(t) {
 		filters := 0
@@ -140,17 +141,14 @@ func TestEnvoyTakesWhatTheMeshTemplatesGiveIt(t *testing.T) {
 
 // The same as the chart's templates, for who has no Helm.
 func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
+	t.Parallel()
 	charted := make(map[string]any)
-	c, err := Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	enabled := map[string]any{"enabled": true}
-	r, err := Render(c, Release{Name: "weir", Namespace: "weir", Values: map[string]any{
+	r, err := renderIn(t, "weir", "weir", map[string]any{
 		"istio": map[string]any{"gateway": enabled,
 			"sidecar": map[string]any{"enabled": true, "namespace": "shop", "selector": map[string]any{"app": "cart"}}},
 		"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true, "namespace": "default"}},
-	}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +169,7 @@ func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
 }
 
 func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
+	t.Parallel()
 	var files []string
 	for _, dir := range []string{"istio", "envoy-gateway", "envoy-ai-gateway"} {
 		found, err := filepath.Glob(filepath.Join(k8sDir, dir, "*.yaml"))
@@ -196,6 +195,7 @@ func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
 }
 
 func TestTheBootstrapIsWhatEnvoyTakes(t *testing.T) {
+	t.Parallel()
 	objects, err := readFile(filepath.Join(k8sDir, "envoy", "envoy.yaml"))
 	if err != nil {
 		t.Fatal(err)

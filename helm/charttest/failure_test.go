@@ -1,17 +1,16 @@
 package charttest
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are within it
 // would be refused.
 func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
+	t.Parallel()
 	const redis = "redis: {addresses: ['redis:6379']}\n"
 	for _, tc := range []struct{ name, values, want string }{
 		{"by default", redis, "2"},
@@ -22,10 +21,7 @@ func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
 		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", "40"},
 		{"counting in memory", "{}", ""},
 	} {
-		values, err := loader.LoadValues(strings.NewReader(tc.values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := valuesOf(t, tc.values)
 		var objects []Object
 		if values["mode"] == "sidecar" {
 			objects = renderBeside(t, map[string]any{"weir": values})
@@ -54,6 +50,7 @@ func TestWeirIsToldHowManyReplicasThereAreAtLeast(t *testing.T) {
 
 // Each policy decides as the values say while there is no Redis: the example allows ten a minute.
 func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		policy, onNodeLoss string
 		want               [3]int
@@ -65,13 +62,10 @@ func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
 		{"error", "remap", [3]int{2, 2, 2}},
 	} {
 		t.Run(tc.policy+" "+tc.onNodeLoss, func(t *testing.T) {
+			t.Parallel()
 			w := startRendered(t, render(t, "weir", map[string]any{"replicas": 5, "redis": map[string]any{"type": "ring",
-				"addresses": []any{fmt.Sprint("127.0.0.1:", freePort(t))}, "onFailure": tc.policy, "onNodeLoss": tc.onNodeLoss}}))
-			for i, want := range tc.want {
-				if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != want {
-					t.Errorf("weir call %d of 3 ends with %d, want %d: %s", i+1, code, want, out)
-				}
-			}
+				"addresses": []any{process.Addr(t)}, "onFailure": tc.policy, "onNodeLoss": tc.onNodeLoss}}))
+			inOneMinute(t, func(user string) error { return wantCodes(t, w, "shop", "user="+user, tc.want[:]...) })
 		})
 	}
 }

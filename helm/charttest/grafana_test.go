@@ -18,10 +18,7 @@ import (
 // dashboard is what these tests read of a dashboard of Grafana.
 type dashboard struct {
 	ID            any
-	UID, Title    string
-	Description   string
-	Refresh       string
-	Timezone      string
+	UID, Timezone string
 	SchemaVersion int
 	Inputs        any `json:"__inputs"`
 	Tags          []string
@@ -29,7 +26,6 @@ type dashboard struct {
 	Links         []dashboardLink
 	Templating    struct{ List []variable }
 	Annotations   struct{ List []annotation }
-	Time          struct{ From, To string }
 }
 
 type panel struct {
@@ -54,18 +50,18 @@ type panel struct {
 type source struct{ Type, UID string }
 
 type target struct {
-	Datasource                        source
-	RefID, Expr, LegendFormat, Format string
-	Instant, Range                    bool
+	Datasource          source
+	RefID, Expr, Format string
+	Instant, Range      bool
 }
 
 type dashboardLink struct{ Title, URL string }
 
 type variable struct {
-	Name, Label, Description, Type, Regex, AllValue string
-	Multi, IncludeAll                               bool
-	Datasource                                      source
-	Query                                           json.RawMessage
+	Name, Type, AllValue string
+	Multi, IncludeAll    bool
+	Datasource           source
+	Query                json.RawMessage
 }
 
 type annotation struct {
@@ -257,25 +253,4 @@ func (a promAPI) offers(t *testing.T, label, selector string) (values []string, 
 		return nil, err
 	}
 	return values, readPrometheus(answer, &values)
-}
-
-// Grafana escapes the values of a variable that may have several, twice, since they stand in a regular expression in a text.
-func TestVariablesAreReplacedAsGrafanaDoes(t *testing.T) {
-	d := &dashboard{}
-	d.Templating.List = []variable{{Name: "domain", Multi: true, IncludeAll: true, AllValue: ".*"}, {Name: "path"},
-		{Name: "replica", Type: "custom", Query: json.RawMessage(`"pod,instance"`)}}
-	for _, tc := range []struct {
-		values map[string][]string
-		want   string
-	}{
-		{nil, `sum by (pod) (increase(a{d=~".*",p="nothing"}[6h] offset -6h)) / 21600000`},
-		{map[string][]string{"domain": {"a.b"}, "path": {`u\x`}, "replica": {"instance"}}, `sum by (instance) (increase(a{d=~"a\\.b",p="u\\x"}[6h] offset -6h)) / 21600000`},
-		{map[string][]string{"domain": {"a", "b|c"}}, `sum by (pod) (increase(a{d=~"(a|b\\|c)",p="nothing"}[6h] offset -6h)) / 21600000`},
-	} {
-		s := substitution{values: tc.values, interval: 6 * time.Hour, window: time.Hour, rateInterval: "1m"}
-		got := s.expand(d, `sum by ($replica) (increase(a{d=~"$domain",p="${path}"}[$__interval] offset -$__interval)) / $__interval_ms`)
-		if got != tc.want {
-			t.Errorf("with %v: got %s, want %s", tc.values, got, tc.want)
-		}
-	}
 }

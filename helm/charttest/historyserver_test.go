@@ -28,6 +28,7 @@ func valuesOf(t *testing.T, text string) map[string]any {
 // What serves the history reads the Redis that weir writes it to, by the same variables and Secrets, and the descriptor files
 // that weir has, if it has any. It is told nothing of how weir counts, answers or drains.
 func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"everything", "ha", "cluster-tls", "ring"} {
 		values := caseValues(t, name)
 		values["historyServer"] = map[string]any{"enabled": true}
@@ -63,6 +64,7 @@ func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
 // A history in a Redis of its own can be served beside counters in memory; nothing of theirs is mounted, only the descriptor
 // files.
 func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
+	t.Parallel()
 	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
 	pod := r.podOfComponent(t, "history")
 	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "weir-descriptors" || pod.Volumes[0].Projected == nil {
@@ -74,6 +76,7 @@ func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
 // Where weir is started as ratelimit, its files are named by variables, and the history server has them as well. A
 // configuration server's limits it does not have.
 func TestTheHistoryServerHasTheFilesThereAre(t *testing.T) {
+	t.Parallel()
 	const files = "/etc/weir/descriptors"
 	for name, wants := range map[string]bool{"ratelimit-files": true, "ratelimit": false} {
 		values := caseValues(t, name)
@@ -106,6 +109,7 @@ func TestTheHistoryServerHasTheFilesThereAre(t *testing.T) {
 
 // A Redis that is away restarts no process that reads it: only readiness asks for it.
 func TestAnOutageOfRedisRestartsNoHistoryServer(t *testing.T) {
+	t.Parallel()
 	c := render(t, "weir", valuesOf(t, "redis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}")).podOfComponent(t, "history").Containers[0]
 	if c.StartupProbe.HTTPGet.Path != "/livez" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
 		t.Errorf("the probes ask %v, %v and %v", c.StartupProbe.HTTPGet, c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet)
@@ -146,6 +150,7 @@ func dataSource(t *testing.T, r *Rendered) (name string, file sourceFile) {
 // The data source asks a Service of the release, on a port that it has, as weir's API wants to be asked. Its uid stays when
 // the chart changes, and is another in each release, or Grafana would take one for the other.
 func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
+	t.Parallel()
 	uids := make(map[string]bool)
 	for values, want := range map[string]string{
 		"{}":                                 "weir",
@@ -190,6 +195,7 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 // The sidecar writes all dashboards into one folder by their names, so these must be weir's own. A page that the values name
 // is where their links lead.
 func TestDashboardsAreInstalledAsTheyAre(t *testing.T) {
+	t.Parallel()
 	for page, want := range map[string]string{"": "http://127.0.0.1:6070", "https://weir.example/limits/": "https://weir.example/limits"} {
 		values := map[string]any{"enabled": true}
 		if page != "" {
@@ -225,6 +231,7 @@ func TestDashboardsAreInstalledAsTheyAre(t *testing.T) {
 // Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it where the
 // port is open to everyone.
 func TestViewersReachWhatTheyMayRead(t *testing.T) {
+	t.Parallel()
 	const policy = "redis: {addresses: ['redis:6379']}\nnetworkPolicy:\n  enabled: true\n" +
 		"  viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}]\n  clients: [{namespaceSelector: {matchLabels: {a: envoy}}}]\n"
 	const operators = "  operators: [{namespaceSelector: {matchLabels: {a: prometheus}}}]\n"

@@ -56,7 +56,7 @@ func startKubeAPI(t *testing.T, from *weir) *kubeAPI {
 		answer, known := answers[r.URL.Path]
 		switch {
 		case r.URL.Path == pods+"/"+podName+"/log" && r.URL.Query().Get("container") == "weir":
-			fmt.Fprint(w, from.log.String())
+			fmt.Fprint(w, from.process.Log.String())
 		case r.URL.Path == "/api/v1/namespaces/limits/configmaps" && selector == "app.kubernetes.io/instance=weir,app.kubernetes.io/component=server":
 			file, err := os.ReadFile(filepath.Join(from.descriptors, "shop.yaml"))
 			if err != nil {

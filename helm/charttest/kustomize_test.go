@@ -5,14 +5,14 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 var k8sDir = filepath.Join(root, "k8s")
@@ -49,15 +49,11 @@ func readFile(name string) ([]Object, error) {
 // build is what kubectl kustomize makes of a folder.
 func build(t *testing.T, dir string) []Object {
 	t.Helper()
-	out, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	out, err := exec.Command(process.Tool(t, "kubectl"), "kustomize", dir).CombinedOutput()
 	if err != nil {
-		t.Fatalf("kubectl kustomize %s: %v", dir, err)
+		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, out)
 	}
-	text, err := out.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := ReadObjects(string(text))
+	objects, err := ReadObjects(string(out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,34 +64,39 @@ func build(t *testing.T, dir string) []Object {
 func withoutLabels(objects []Object) map[string]any {
 	plain := make(map[string]any)
 	for _, o := range objects {
-		meta, _ := o.At("metadata").(map[string]any) // an object without any has no name and is no object
-		annotations, _ := meta["annotations"].(map[string]any)
+		annotations, _ := o.At("metadata", "annotations").(map[string]any)
 		if annotations["helm.sh/hook"] != nil {
 			continue
 		}
+		tree := sorted(o.Tree).(map[string]any)
+		meta, _ := tree["metadata"].(map[string]any) // an object without any has no name and is no object
 		delete(meta, "labels")
 		delete(meta, "namespace")
-		plain[o.Kind()+"/"+o.Name()] = sorted(o.Tree)
+		plain[o.Kind()+"/"+o.Name()] = tree
 	}
 	return plain
 }
 
-// sorted puts lists in order whose order means nothing: those of variables, volumes and mounts.
+// sorted is a copy with lists in order whose order means nothing: those of variables, volumes and mounts.
 func sorted(tree any) any {
 	switch tree := tree.(type) {
 	case map[string]any:
+		same := make(map[string]any)
 		for key, value := range tree {
-			tree[key] = sorted(value)
+			same[key] = sorted(value)
 		}
 		for _, key := range []string{"env", "volumes", "volumeMounts"} {
-			if list, isList := tree[key].([]any); isList {
+			if list, isList := same[key].([]any); isList {
 				slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 			}
 		}
+		return same
 	case []any:
+		same := make([]any, len(tree))
 		for i, value := range tree {
-			tree[i] = sorted(value)
+			same[i] = sorted(value)
 		}
+		return same
 	}
 	return tree
 }
@@ -119,10 +120,12 @@ func wantSame(t *testing.T, kustomized, charted map[string]any) {
 }
 
 func TestTheBaseIsWhatTheChartGivesByDefault(t *testing.T) {
+	t.Parallel()
 	wantSame(t, withoutLabels(build(t, filepath.Join(k8sDir, "base"))), withoutLabels(render(t, "weir", nil).Objects))
 }
 
 func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {
+	t.Parallel()
 	for _, overlay := range []string{"ha-sentinel", "cluster", "ring", "mtls"} {
 		t.Run(overlay, func(t *testing.T) {
 			dir := filepath.Join(k8sDir, "overlays", overlay)
@@ -130,21 +133,8 @@ func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := tryRender(t, "weir", values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := render(t, "weir", values)
 			wantSame(t, withoutLabels(build(t, dir)), withoutLabels(r.Objects))
-		})
-	}
-}
-
-func TestKustomizationsAreWhatTheirAPIsTake(t *testing.T) {
-	for _, dir := range kustomizations(t) {
-		t.Run(dir, func(t *testing.T) {
-			for _, o := range build(t, filepath.Join(k8sDir, dir)) {
-				decode(t, o)
-			}
 		})
 	}
 }

@@ -3,7 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,12 +26,8 @@ var inBackticks = regexp.MustCompile("`([^`]+)`")
 // metricsDocument reads the tables of server/stats/METRICS.md.
 func metricsDocument(t *testing.T) map[string]documented {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "server", "stats", "METRICS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make(map[string]documented)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(readText(t, filepath.Join(root, "server", "stats", "METRICS.md"))) {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}
@@ -70,16 +65,17 @@ func (w *weir) declared(t *testing.T) map[string]documented {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 		all[m[1]] = documented{kind: m[2]}
 	}
-	for name, of := range w.scrape(t) {
-		metric := name
+	for name := range w.scraped(t) {
+		of := labelsOf(t, name)
+		metric, name := of.Get("__name__"), of.Get("__name__")
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
 			if base := strings.TrimSuffix(name, part); all[base].kind == "histogram" {
 				metric = base
 			}
 		}
 		if one, is := all[metric]; is {
-			for label := range of[0] {
-				if label != "le" && !slices.Contains(one.labels, label) {
+			for label := range of.Map() {
+				if label != "__name__" && label != "le" && !slices.Contains(added, label) && !slices.Contains(one.labels, label) {
 					one.labels = append(one.labels, label)
 				}
 			}
@@ -101,6 +97,7 @@ func scraping(t *testing.T, values map[string]any, during func(w *weir, seen rec
 // Two weirs, one of which loses its Redis, show all that there is: the document has it, and nothing else, and Prometheus
 // evaluates each of its queries over what they showed.
 func TestEachMetricIsDocumentedWithAQueryThatFindsSomething(t *testing.T) {
+	t.Parallel()
 	load := func(w *weir) func() {
 		return func() {
 			w.ask(t, "user", "ann")
@@ -108,14 +105,13 @@ func TestEachMetricIsDocumentedWithAQueryThatFindsSomething(t *testing.T) {
 		}
 	}
 	inMemory, ofMemory := scraping(t, map[string]any{}, func(w *weir, seen recording) recording { return seen.record(t, w, 3, load(w)) })
-	port := freePort(t)
-	process := startRedisOn(t, port)
-	values := watched(fmt.Sprint("127.0.0.1:", port))
+	redis := startRedis(t)
+	values := watched(redis.Addr)
 	delete(values, "history")
 	inRedis, ofRedis := scraping(t, values, func(w *weir, seen recording) recording {
 		w.await(t, "Redis counts", load(w), func(_, now samples) bool { return now.sum("weir_redis_answer_seconds_count", "") > 0 })
 		seen = seen.record(t, w, 3, load(w))
-		kill(t, process)
+		redis.Kill()
 		w.await(t, "Redis has gone", load(w), func(_, now samples) bool { return now.sum("weir_degraded_decisions_total", "") > 0 })
 		return seen.record(t, w, 3, load(w))
 	})
@@ -203,9 +199,9 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 // What happens for the first time after a load is seen by increase(): one denial, one request for an unknown domain, one
 // decision without Redis. A weir that shows a series only from its first hit on shows none of it.
 func TestTheFirstOfAnythingIsAnIncrease(t *testing.T) {
-	port := freePort(t)
-	process := startRedisOn(t, port)
-	values := watched(fmt.Sprint("127.0.0.1:", port))
+	t.Parallel()
+	redis := startRedis(t)
+	values := watched(redis.Addr)
 	values["descriptors"] = map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
 		"  - {key: blocked, on_backend_failure: deny, rate_limit: {requests_per_unit: 0, unit: hour}}\n" +
 		"  - {key: user, on_backend_failure: deny, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"}
@@ -214,7 +210,7 @@ func TestTheFirstOfAnythingIsAnIncrease(t *testing.T) {
 		w.ask(t, "blocked", "ann")
 		w.askDomain(t, "shpo", "user", "ann")
 		seen = seen.record(t, w, 1, func() {})
-		kill(t, process)
+		redis.Kill()
 		w.await(t, "Redis has gone", func() { w.ask(t, "user", "ann") },
 			func(_, now samples) bool { return now.sum("weir_degraded_total", "") > 0 })
 		return seen.record(t, w, 1, func() {})

@@ -38,6 +38,9 @@ var decoder = sync.OnceValues(func() (runtime.Decoder, error) {
 	return serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer(), nil
 })
 
+// decoded are the objects that were read, by their text. Nobody changes them.
+var decoded sync.Map
+
 // decode reads an object into the type of its API, which must know every field.
 func decode(t *testing.T, o Object) runtime.Object {
 	t.Helper()
@@ -49,6 +52,9 @@ func decode(t *testing.T, o Object) runtime.Object {
 		}
 		return nil
 	}
+	if typed, done := decoded.Load(o.Text); done {
+		return typed.(runtime.Object)
+	}
 	d, err := decoder()
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +64,7 @@ func decode(t *testing.T, o Object) runtime.Object {
 		t.Fatalf("%s is not what its API takes: %v\n%s", o, err, o.Text)
 	}
 	strictSpec(t, o)
+	decoded.Store(o.Text, typed)
 	return typed
 }
 
@@ -100,6 +107,7 @@ func podOf(o runtime.Object) *corev1.PodTemplateSpec {
 }
 
 func TestEveryObjectIsWhatItsAPITakes(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			decode(t, o)
@@ -150,7 +158,9 @@ func wantQuiet(t *testing.T, o Object, pod *corev1.PodTemplateSpec) {
 	}
 }
 
+// Each object of a kustomization is what its API takes, and each pod of theirs and the chart's is restricted.
 func TestEveryPodIsRestricted(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			wantRestricted(t, o)

@@ -137,6 +137,7 @@ func pointers(t *testing.T, resource []byte, patch Object) (all []string) {
 // What Envoy Gateway makes of listeners of one port: one listener with a filter chain for all that are plain HTTP, and
 // one for each that has TLS.
 func TestThePatchPolicyReachesEveryFilterChain(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		promise, file, listener string
 		chains                  int
@@ -189,6 +190,7 @@ func managers(t *testing.T, l *listener.Listener) (n int) {
 }
 
 func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
+	t.Parallel()
 	const name = "first-listener"
 	before := translated(t, "jsonpatch.routes.yaml", name, &route.RouteConfiguration{})
 	second := proto.Clone(before.VirtualHosts[0]).(*route.VirtualHost)

@@ -1,19 +1,16 @@
 package charttest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,164 +18,62 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// The binaries under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary, promtoolBinary, prometheusBinary string
+// The programs under test. TestMain finds them; then they are only read.
+var weirBinary, envoyBinary string
 
 func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "helm/charttest:", err)
-		code = 1
-	}
-	os.Exit(code)
+	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
+	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
-func runTests(m *testing.M) (code int, err error) {
-	if envoyBinary, err = find("envoy", "what Envoy sees"); err != nil {
-		return 0, err
-	}
-	if promtoolBinary, err = find("promtool", "which alerts fire"); err != nil {
-		return 0, err
-	}
-	if prometheusBinary, err = find("prometheus", "what a dashboard shows"); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "weir-chart-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	weirBinary = filepath.Join(dir, "weir")
-	build := exec.Command("go", "build", "-o", weirBinary, "./cmd/weir")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building weir: %w\n%s", err, out)
-	}
-	if err := os.Link(weirBinary, filepath.Join(dir, "ratelimit")); err != nil { // as the image has it
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// find looks for a tool on PATH and where make tools installs it.
-func find(name, about string) (string, error) {
-	if onPath, err := exec.LookPath(name); err == nil {
-		return onPath, nil
-	}
-	installed, err := filepath.Abs(filepath.Join(root, ".tools", name))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(installed); err != nil {
-		return "", fmt.Errorf("no %s on PATH or in .tools, and one of these tests is about %s: run make tools", name, about)
-	}
-	return installed, nil
-}
-
-// run starts a process that ends with its test, unless it is killed before. What it printed is shown if the test fails.
-func run(t *testing.T, env []string, binary string, args ...string) *os.Process {
+// eventually asks until what it asks for is so.
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	return runLogging(t, new(lockedBuffer), env, binary, args...)
-}
-
-func runLogging(t *testing.T, log *lockedBuffer, env []string, binary string, args ...string) *os.Process {
-	t.Helper()
-	cmd := exec.Command(binary, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), log, log
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting %s: %v", binary, err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s %v printed:\n%s", filepath.Base(binary), args, log.String())
-		}
-	})
-	return cmd.Process
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// awaitStatus asks a URL until it answers with a status.
-func awaitStatus(t *testing.T, url string, status int) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		answer, err := http.Get(url)
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := check()
 		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == status {
-				return
-			}
-			err = fmt.Errorf("it answers %d", answer.StatusCode)
+			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer %d: %v", url, status, err)
+		if time.Since(began) > process.Hang {
+			t.Fatalf("not within %v: %v", process.Hang, err)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// awaitHealth asks by gRPC, as the kubelet does, until weir is healthy.
-func awaitHealth(t *testing.T, address string) {
+// answers is an error unless a URL answers with a status.
+func answers(url string, status int) func() error {
+	return func() error {
+		answer, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		answer.Body.Close()
+		if answer.StatusCode != status {
+			return fmt.Errorf("%s answers %d, want %d", url, answer.StatusCode, status)
+		}
+		return nil
+	}
+}
+
+// healthy asks by gRPC, as the kubelet does.
+func healthy(t *testing.T, address string) func() error {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	t.Cleanup(func() { conn.Close() })
+	return func() error {
 		answer, err := health.NewHealthClient(conn).Check(t.Context(), &health.HealthCheckRequest{})
-		if answer.GetStatus() == health.HealthCheckResponse_SERVING {
-			return
+		if err == nil && answer.GetStatus() != health.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("the gRPC port is %v", answer.GetStatus())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the gRPC port is not healthy: %v, %v", answer, err)
-		}
-		time.Sleep(20 * time.Millisecond)
+		return err
 	}
-}
-
-// ports are those that freePort gave away.
-var ports sync.Map
-
-// freePort is a port that nobody listens on. It lies below those that the kernel gives to whoever connects or listens
-// without naming one, so that it is free still when it is used, and apart from those of redistest and child.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 26_000 + rand.IntN(6_000)
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-		if err != nil {
-			continue
-		}
-		l.Close()
-		if _, taken := ports.LoadOrStore(port, true); !taken {
-			return port
-		}
-	}
-	t.Fatal("of 1,000 ports none is free")
-	return 0
 }
 
 // weir is a process that runs as a rendered container says.
@@ -188,7 +83,7 @@ type weir struct {
 	statistics  string // likewise, without a path
 	grpc        string // host:port, or the path of a socket
 	descriptors string // the folder of its descriptor files
-	log         lockedBuffer
+	process     *process.Process
 }
 
 // startRendered runs the container of a release's Deployment here: its command, its environment and the files that are
@@ -220,12 +115,12 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	}
 	for _, name := range []string{"GRPC_PORT", "PORT", "DEBUG_PORT"} {
 		if port := w.env[name]; port != "" && port != "0" {
-			w.env[name] = strconv.Itoa(freePort(t))
+			w.env[name] = strconv.Itoa(process.Port(t))
 		}
 	}
 	w.admin, w.http = "http://127.0.0.1:"+w.env["DEBUG_PORT"], "http://127.0.0.1:"+w.env["PORT"]
 	if w.env["PROMETHEUS_ADDR"] != "" {
-		address := fmt.Sprint("127.0.0.1:", freePort(t))
+		address := process.Addr(t)
 		w.env["PROMETHEUS_ADDR"], w.statistics = address, "http://"+address
 	}
 	w.grpc = w.env["GRPC_UDS"]
@@ -240,11 +135,12 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	for _, arg := range c.Args {
 		args = append(args, files.here(arg))
 	}
-	runLogging(t, &w.log, env, filepath.Join(filepath.Dir(weirBinary), filepath.Base(c.Command[0])), args...)
+	name := filepath.Base(c.Command[0])
+	w.process = process.Start(t, name, env, filepath.Join(filepath.Dir(weirBinary), name), args...)
 	if c.ReadinessProbe.HTTPGet != nil {
-		awaitStatus(t, w.admin+c.ReadinessProbe.HTTPGet.Path, 200)
+		w.process.AwaitReady(t, answers(w.admin+c.ReadinessProbe.HTTPGet.Path, 200))
 	} else {
-		awaitHealth(t, w.grpc)
+		w.process.AwaitReady(t, healthy(t, w.grpc))
 	}
 	return w
 }

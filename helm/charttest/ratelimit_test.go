@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,46 +28,30 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // As ratelimit weir counts in the keys of envoyproxy/ratelimit, in fixed windows, with the descriptor files of the chart.
 func TestAsRatelimitItCountsInItsKeys(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
-	w := startRendered(t, render(t, "weir", map[string]any{"program": "ratelimit",
-		"redis":       map[string]any{"addresses": []any{redis}, "auth": map[string]any{"existingSecret": "redis-credentials"}},
-		"descriptors": map[string]any{"a.yaml": "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 10, unit: minute}}]\n"}}))
-	wantTenAMinute(t, startEnvoy(t, w.grpc), "ann")
-	awaitStatus(t, w.http+"/healthcheck", 200)
-	keys := askRedis(t, redis, "KEYS *")
-	if !regexp.MustCompile(`(?m)^shop_user_ann_[0-9]+0\r?$`).MatchString(keys) {
-		t.Errorf("Redis holds\n%s\nwant the key shop_user_ann_ and the beginning of the minute, which envoyproxy/ratelimit has", keys)
-	}
-	for key := range strings.FieldsSeq(keys) {
-		if strings.HasPrefix(key, "weir:") {
-			t.Errorf("Redis holds %s, which nobody who replaces envoyproxy/ratelimit has asked for", key)
-		}
-	}
-}
-
-// askRedis sends one command to the Redis of startRedis, and returns the lines of its answer.
-func askRedis(t *testing.T, address, command string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
+	values := inRedis(redis.Addr)
+	values["program"] = "ratelimit"
+	values["descriptors"] = map[string]any{"a.yaml": "domain: shop\n" +
+		"descriptors: [{key: user, rate_limit: {requests_per_unit: 10, unit: minute}}]\n"}
+	w := startRendered(t, render(t, "weir", values))
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
+	eventually(t, answers(w.http+"/healthcheck", 200))
+	keys, err := redis.Client().Keys(t.Context(), "*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "AUTH secret\r\n%s\r\nQUIT\r\n", command); err != nil {
-		t.Fatal(err)
+	if !slices.ContainsFunc(keys, regexp.MustCompile(`^shop_user_user0_[0-9]+0$`).MatchString) {
+		t.Errorf("Redis holds %q, want the key shop_user_user0_ and the beginning of the minute, which envoyproxy/ratelimit has", keys)
 	}
-	var answer strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := conn.Read(buffer)
-		answer.Write(buffer[:n])
-		if err != nil { // it hangs up after QUIT
-			return answer.String()
-		}
+	if i := slices.IndexFunc(keys, func(key string) bool { return strings.HasPrefix(key, "weir:") }); i >= 0 {
+		t.Errorf("Redis holds %s, which nobody who replaces envoyproxy/ratelimit has asked for", keys[i])
 	}
 }
 
@@ -137,6 +122,7 @@ func (a *authority) config(t *testing.T, name string) *tls.Config {
 }
 
 func TestTheGRPCPortIsServedByTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	w := startRendered(t, render(t, "weir", map[string]any{
 		"grpc":         map[string]any{"tls": map[string]any{"enabled": true, "existingSecret": "grpc-tls", "clientCAKey": "ca.crt", "clientName": "envoy"}},
@@ -147,7 +133,7 @@ func TestTheGRPCPortIsServedByTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
 		answer, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "shop",
 			Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}}})
 		cancel()
@@ -198,6 +184,7 @@ func (s *ads) serve(t *testing.T, server *grpc.Server, listener net.Listener) {
 }
 
 func TestLimitsComeByXDS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	s := &ads{asked: make(chan string, 9), acked: make(chan string, 9), domain: &limits.RateLimitConfig{Name: "shop", Domain: "shop",
 		Descriptors: []*limits.RateLimitDescriptor{{Key: "user", RateLimit: &limits.RateLimitPolicy{Unit: limits.RateLimitUnit_MINUTE, RequestsPerUnit: 10}}}}}
@@ -221,10 +208,11 @@ func TestLimitsComeByXDS(t *testing.T) {
 	if got := <-s.acked; got != "7" {
 		t.Errorf("weir answers %q, want that it takes version 7", got)
 	}
-	wantTenAMinute(t, startEnvoy(t, w.grpc), "ann")
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
 }
 
 func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
+	t.Parallel()
 	statsd, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -247,20 +235,18 @@ func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
 	if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != 0 {
 		t.Fatalf("weir call ends with %d: %s", code, out)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for { // the statistics may be a flush behind
+	eventually(t, func() error { // the statistics may be a flush behind
 		_, text, _ := body(t, w.statistics+"/numbers", nil)
-		found := line.FindStringSubmatch(text)
-		if found != nil && strings.Contains(found[1], `of="shop"`) && strings.Contains(found[1], `by="user"`) && strings.Contains(found[1], `cluster="edge"`) {
-			break
+		labels := strings.Join(line.FindStringSubmatch(text), "")
+		for _, label := range []string{`of="shop"`, `by="user"`, `cluster="edge"`} {
+			if !strings.Contains(labels, label) {
+				return fmt.Errorf("Prometheus is not told of the hit by the names of the mapping, with %s:\n%s", label, text)
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Prometheus is not told of the hit by the names of the mapping, want hits{of=\"shop\",by=\"user\",cluster=\"edge\"} 1:\n%s", text)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 	packet := make([]byte, 65536)
-	if err := statsd.SetReadDeadline(deadline); err != nil {
+	if err := statsd.SetReadDeadline(time.Now().Add(process.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -276,6 +262,7 @@ func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
 
 // What a value leaves open is as the program that weir is started as has it.
 func TestTheProgramDecidesWhatTheValuesLeaveOpen(t *testing.T) {
+	t.Parallel()
 	redis := map[string]any{"addresses": []any{"redis:6379"}}
 	for _, tc := range []struct {
 		promise string

@@ -12,11 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // samples are what a weir shows in one scrape, by series.
@@ -74,18 +75,16 @@ type recording []samples
 // await asks weir until what it shows is as expected, and only then begins to record.
 func (w *weir) await(t *testing.T, what string, load func(), reached func(before, now samples) bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for before := w.scraped(t); ; time.Sleep(20 * time.Millisecond) {
+	before := w.scraped(t)
+	eventually(t, func() error {
 		load()
 		now := w.scraped(t)
-		if reached(before, now) {
-			return
+		if !reached(before, now) {
+			before = now
+			return fmt.Errorf("%s: weir does not show it: %v", what, now)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: weir does not show it: %v", what, now)
-		}
-		before = now
-	}
+		return nil
+	})
 }
 
 // record adds a scrape for each of some minutes, in each of which there is the same load.
@@ -103,16 +102,7 @@ func (r recording) inputs(t *testing.T, rules []monitoring.Rule) (inputs []any) 
 	t.Helper()
 	asked := make(map[string]bool)
 	for _, rule := range rules {
-		expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-			if selector, isSelector := node.(*parser.VectorSelector); isSelector {
-				asked[selector.Name] = true
-			}
-			return nil
-		})
+		eachSelector(t, rule.Alert, rule.Expr.String(), func(selector *parser.VectorSelector) { asked[selector.Name] = true })
 	}
 	all := make(map[string]bool)
 	for _, scrape := range r {
@@ -173,7 +163,7 @@ func promtool(t *testing.T, rules []monitoring.Rule, tests ...map[string]any) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command(promtoolBinary, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(process.Tool(t, "promtool"), "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, out)
 	}
 }

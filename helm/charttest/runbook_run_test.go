@@ -3,7 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -30,15 +29,14 @@ type situation struct {
 // Each alert has a section in the runbook, whose every command runs, in the situation of its alert as far as one can be
 // made here, and prints what the section says.
 func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"curl", "redis-cli", "kubectl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("no %s on PATH, which the runbook uses: run make tools", tool)
 		}
 	}
-	port := freePort(t)
-	process := startRedisOn(t, port)
-	redis := fmt.Sprint("127.0.0.1:", port)
-	inRedis := loader.MergeMaps(watched(redis), map[string]any{
+	redis := startRedis(t)
+	counting := loader.MergeMaps(watched(redis.Addr), map[string]any{
 		"descriptors": map[string]any{"shop.yaml": rulesOfShop},
 		"admin":       map[string]any{"token": map[string]any{"existingSecret": "weir-admin"}},
 		"history":     map[string]any{"enabled": true, "flushInterval": "1s"},
@@ -47,17 +45,17 @@ func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
 		"monitoring": map[string]any{"rules": map[string]any{"enabled": true}}}
 	nothing := func() {}
 
-	w := startRendered(t, render(t, "weir", inRedis))
-	covered := w.wantRunbook(t, redis, []situation{
+	w := startRendered(t, render(t, "weir", counting))
+	covered := w.wantRunbook(t, redis.Addr, []situation{
 		{"calm", []string{"WeirDown", "WeirPanic", "WeirSlow", "WeirRedisSlow", "WeirOverAdmission", "WeirRefundsFail",
 			"WeirHistoryLoses", "WeirHistoryForgets", "WeirConfigDiffers"}, nothing, nothing},
-		{"asked for an unknown domain", []string{"WeirUnknownDomain"}, func() { w.askFor(t, "shopp") }, nothing},
+		{"asked for an unknown domain", []string{"WeirUnknownDomain"}, func() { w.askDomain(t, "shopp", "user", "ann") }, nothing},
 		{"with a broken file", []string{"WeirConfigRejected"},
 			func() { writeMount(t, w.descriptors, map[string]string{"shop.yaml": brokenRules}) },
 			func() { writeMount(t, w.descriptors, map[string]string{"shop.yaml": rulesOfShop}) }},
 		{"without Redis", []string{"WeirErrors", "WeirRedisShardDown", "WeirDegraded", "WeirHistoryWaits"},
-			func() { kill(t, process) }, func() { startRedisOn(t, port) }},
-		{"with a full Redis", []string{"WeirRedisTakesNoWrites"}, func() { redisSays(t, redis, "CONFIG SET maxmemory 1") }, nothing},
+			redis.Kill, func() { redis.Restart(t) }},
+		{"with a full Redis", []string{"WeirRedisTakesNoWrites"}, func() { hasRoom(t, redis, "1") }, nothing},
 	})
 	full := startRendered(t, render(t, "weir", inMemory))
 	covered = append(covered, full.wantRunbook(t, "", []situation{{"with a full memory", []string{"WeirMemoryFull"}, func() {
@@ -67,7 +65,7 @@ func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
 	}, nothing}})...)
 
 	sections := slices.Sorted(maps.Keys(readRunbook(t)))
-	for _, values := range []map[string]any{inRedis, inMemory} {
+	for _, values := range []map[string]any{counting, inMemory} {
 		for _, rule := range rulesOf(t, render(t, "weir", values)) {
 			if !slices.Contains(covered, rule.Alert) {
 				t.Errorf("the chart makes the alert %s, and the runbook has no section of it that was run", rule.Alert)
@@ -110,34 +108,10 @@ func (w *weir) wantRunbook(t *testing.T, redis string, situations []situation) (
 				t.Errorf("the runbook has no section %s with a command in it", alert)
 			}
 			for _, query := range sections[alert].queries {
-				wantSeries(t, "RUNBOOK.md, "+alert, query, w.scrape(t))
+				wantSeries(t, "RUNBOOK.md, "+alert, query, w.scraped(t))
 			}
 		}
 		alerts = append(alerts, in.alerts...)
 	}
 	return alerts
-}
-
-// askFor asks for a verdict in a domain.
-func (w *weir) askFor(t *testing.T, domain string) {
-	t.Helper()
-	question := fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, domain)
-	answer, err := http.Post(w.http+"/json", "application/json", strings.NewReader(question))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-}
-
-// A promise that is not kept, and a command that fails, are noticed.
-func TestARunbookThatIsWrongIsNoticed(t *testing.T) {
-	s := shell{dir: t.TempDir(), env: []string{"PATH=/usr/bin:/bin"}}
-	for line, prints := range map[string][]string{"false": nil, "echo one": {"two"}, "no-such-command": nil, "false | cat": nil} {
-		if s.missing(command{line: line, prints: prints}) == "" {
-			t.Errorf("%q passes with %q promised, so the runbook's test proves nothing", line, prints)
-		}
-	}
-	if missing := s.missing(command{line: "echo a b c", prints: []string{"a … c"}}); missing != "" {
-		t.Error(missing)
-	}
 }

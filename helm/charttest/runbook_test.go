@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// runbook is what whoever is woken by an alert reads.
-var runbook = filepath.Join(root, "cmd", "weir", "RUNBOOK.md")
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
 
 // A section is what the runbook says of one alert.
 type section struct {
@@ -35,7 +34,7 @@ var (
 // readRunbook reads the sections, by their headings.
 func readRunbook(t *testing.T) map[string]section {
 	t.Helper()
-	document := readText(t, runbook)
+	document := readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md"))
 	sections := make(map[string]section)
 	headings := sectionHeading.FindAllStringSubmatchIndex(document, -1)
 	for i, at := range headings {
@@ -111,7 +110,7 @@ func (s shell) wantAll(t *testing.T, alert string, commands []command, afterward
 			if missing == "" {
 				break
 			}
-			if t.Failed() || time.Since(began) > time.Minute {
+			if t.Failed() || time.Since(began) > process.Hang {
 				t.Errorf("RUNBOOK.md, %s: %s\n%s", alert, c.line, missing)
 				break
 			}

@@ -37,6 +37,7 @@ func renderBeside(t *testing.T, values map[string]any) []Object {
 }
 
 func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
+	t.Parallel()
 	deployments := 0
 	for _, o := range renderBeside(t, nil) {
 		wantRestricted(t, o)
@@ -54,6 +55,7 @@ func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
 
 // What the notes show puts weir into a pod, at whatever depth it is pasted, for either kind of container.
 func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
+	t.Parallel()
 	for _, native := range []bool{true, false} {
 		values := map[string]any{"mode": "sidecar", "fullnameOverride": "weir", "drain": map[string]any{"delaySeconds": 40},
 			"sidecar": map[string]any{"native": native}}
@@ -112,6 +114,7 @@ func block(t *testing.T, text, line string) any {
 
 // Both ways of putting weir beside an Envoy give the same pod.
 func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
+	t.Parallel()
 	spec := func(objects []Object) any {
 		for _, o := range objects {
 			if o.Kind() == "Deployment" {

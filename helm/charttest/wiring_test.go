@@ -44,6 +44,7 @@ func (r *Rendered) findDeployment(t *testing.T, of func(component string) bool) 
 }
 
 func TestSelectorsFindThePods(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			d := r.deploymentOf(t, o.At("metadata", "labels", "app.kubernetes.io/component"))
@@ -88,6 +89,7 @@ func TestSelectorsFindThePods(t *testing.T) {
 
 // An object that gives a label twice is refused by strict readers, and which of both holds is chance in the others.
 func TestALabelOfOneKindOfObjectGoesBeforeTheCommonOne(t *testing.T) {
+	t.Parallel()
 	own := map[string]any{"team": "own", "sidecar.istio.io/inject": "own"}
 	r := render(t, "weir", map[string]any{
 		"commonLabels": map[string]any{"team": "common", "sidecar.istio.io/inject": "common"},
@@ -112,6 +114,7 @@ func TestALabelOfOneKindOfObjectGoesBeforeTheCommonOne(t *testing.T) {
 
 // Istio finds out by itself whether the other side has a proxy, unless it is told: mTLS with a weir outside the mesh fails.
 func TestADestinationRuleAsksForMTLSOnlyWhereWeirDemandsIt(t *testing.T) {
+	t.Parallel()
 	for _, demanded := range []bool{false, true} {
 		r := render(t, "weir", map[string]any{"istio": map[string]any{"destinationRule": map[string]any{"enabled": true},
 			"peerAuthentication": map[string]any{"enabled": demanded}}})
@@ -125,6 +128,7 @@ func TestADestinationRuleAsksForMTLSOnlyWhereWeirDemandsIt(t *testing.T) {
 
 // A weir in a mesh has a proxy beside it, which is not ready before it has spoken with istiod.
 func TestAPolicyLeavesAMeshItsWays(t *testing.T) {
+	t.Parallel()
 	for _, mesh := range []bool{false, true} {
 		r := render(t, "weir", map[string]any{"networkPolicy": map[string]any{"enabled": true},
 			"istio": map[string]any{"peerAuthentication": map[string]any{"enabled": mesh}}})
@@ -158,6 +162,7 @@ func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
 }
 
 func TestEverythingThatIsNamedIsThere(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		made := make(map[string]bool)
 		for _, o := range r.Objects {
@@ -188,6 +193,7 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 
 // A job that mounts what its pod does not have never starts, and one that lacks a certificate cannot reach Redis.
 func TestTheJobMountsWhatWeirMountsOfTheExtraVolumes(t *testing.T) {
+	t.Parallel()
 	ca := map[string]any{"name": "ca", "configMap": map[string]any{"name": "authorities"}}
 	r := render(t, "weir", map[string]any{
 		"mode":         "sidecar", // whose pods may have volumes that the chart does not know of
@@ -296,6 +302,7 @@ func wantTimeToEnd(t *testing.T, d *appsv1.Deployment) {
 
 // A pod that is killed in its drain cuts off calls; a budget that lets no pod go stops every upgrade of a node.
 func TestPodsMayGoInPeace(t *testing.T) {
+	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		d := r.deployment(t)
 		if d == nil {

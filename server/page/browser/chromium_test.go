@@ -2,11 +2,9 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,10 +16,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
-)
 
-// patience is how long anything in the browser may take before a test calls it hung. A busy machine takes a part of it.
-const patience = 2 * time.Minute
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
 
 // chromium is the one browser of all tests.
 type chromium struct {
@@ -32,18 +29,9 @@ type chromium struct {
 	errors []string // what its driver could not do, such as read an event: without it, a watch would see nothing
 }
 
-func findChromium() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			return found, nil
-		}
-	}
-	return "", errors.New("no chromium on PATH, and these tests are about what it shows: run make tools")
-}
-
 // startChromium starts the browser, which resolves no name of a host: what weir's page asks for has an address.
 func startChromium() (*chromium, error) {
-	binary, err := findChromium()
+	binary, err := process.FindTool("chromium", "chromium-browser", "google-chrome")
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +175,7 @@ func (b *tab) try(actions ...chromedp.Action[chromedp.Void]) error {
 	if chromedp.FromContext(b.ctx).Target == nil {
 		return chromedp.Do(b.ctx, actions...)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	return chromedp.Do(ctx, actions...)
 }
@@ -200,7 +188,7 @@ func (b *tab) load(at string) {
 // eval returns what an expression of the page's is.
 func eval[T any](b *tab, expression string) T {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	got, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
@@ -209,13 +197,16 @@ func eval[T any](b *tab, expression string) T {
 	return got
 }
 
+// hung is the picture of a page that a test has waited for in vain.
+const hung = "hung"
+
 // await polls until an expression is true.
 func (b *tab) await(what, expression string) {
 	b.Helper()
-	for began := time.Now(); !eval[bool](b, "!!("+expression+")"); time.Sleep(15 * time.Millisecond) {
-		if time.Since(began) > patience {
-			b.shoot("hung")
-			b.Fatalf("%s: not within %v: %s\nbody: %s", what, patience, expression, eval[string](b, "document.body.innerText"))
+	for began := time.Now(); !eval[bool](b, "!!("+expression+")"); time.Sleep(30 * time.Millisecond) {
+		if time.Since(began) > process.Hang {
+			b.shoot(hung)
+			b.Fatalf("%s: not within %v: %s\nbody: %s", what, process.Hang, expression, eval[string](b, "document.body.innerText"))
 		}
 	}
 }
@@ -239,7 +230,7 @@ func (b *tab) closeDialog() {
 
 // settle collects what only the page knows.
 func (b *tab) settle() {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string]("window.violations ?? (location.href === 'about:blank' ? [] : ['nobody watched'])"))
 	if err != nil {
@@ -252,9 +243,10 @@ func (b *tab) settle() {
 	if err != nil {
 		b.complain("the browser does not answer: %v", err)
 	}
+	own := chromedp.FromContext(b.ctx).BrowserContextID // of other tabs, other tests know what may run
 	for _, info := range all {
-		own := strings.HasPrefix(info.URL, "chrome://") // the browser's
-		if info.Type != "page" && info.Type != "tab" && !own {
+		browsers := strings.HasPrefix(info.URL, "chrome://")
+		if info.BrowserContextID == own && info.Type != "page" && info.Type != "tab" && !browsers {
 			b.complain("something runs beside the page: %s %s", info.Type, info.URL)
 		}
 	}
@@ -275,10 +267,13 @@ func (b *tab) press(keys string, options ...chromedp.KeyOption) {
 // screenshots is where pictures are kept for people to look at. git ignores it.
 var screenshots, _ = filepath.Abs(filepath.FromSlash("../../../bin/screenshots"))
 
-// shoot keeps a picture of the whole page.
+// shoot keeps a picture of the whole page for people; the short form only has one of what failed.
 func (b *tab) shoot(name string) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	if testing.Short() && name != hung {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err != nil {

@@ -171,12 +171,15 @@ func TestTheLinkLeadsToExactlyThisView(t *testing.T) {
 	const picture = `[...document.querySelectorAll('#chart path.band')].map(p => p.dataset.outcome + p.getAttribute('d'))`
 	day := time.Now().Unix() / 86400 * 86400
 	over := fmt.Sprintf("&from=%d&to=%d", day-9*86400, day-2*86400)
-	for fragment, seen := range map[string]string{
-		pay + "&range=7d": numbers,
+	views := map[string]string{
 		"#domain=mail&path=tenant&value=tenant%3Dacme&range=30d": numbers,
-		pay + over: numbers + ".concat(" + picture + ")",
-		"#domain=shop&path=user&outcome=over" + over: numbers + ".concat(" + picture + ")",
-	} {
+		"#domain=shop&path=user&outcome=over" + over:             numbers + ".concat(" + picture + ")",
+	}
+	if !testing.Short() {
+		views[pay+"&range=7d"] = numbers
+		views[pay+over] = numbers + ".concat(" + picture + ")"
+	}
+	for fragment, seen := range views {
 		b := open(t, w.admin, look{fragment: fragment})
 		b.at(b.hash("domain"), b.hash("path"))
 		link, want := eval[string](b, `document.querySelector('#link').href`), eval[[]string](b, seen)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -224,16 +223,10 @@ func TestARankingOfManyRulesHasTheMostRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte(history.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bring := exec.Command(weirBinary, "history", "import", file)
-	bring.Env = []string{"HOME=" + dir, "DATA_DIR=" + filepath.Join(dir, "data")}
-	if out, err := bring.CombinedOutput(); err != nil {
-		t.Fatalf("weir history import: %v\n%s", err, out)
-	}
-	w, err := serve(dir, map[string]string{"mail.yaml": mailRules})
-	if err != nil {
+	if err := run(t, dir, "history", "import", file); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.stop)
+	w := startIn(t, dir, map[string]string{"mail.yaml": mailRules})
 	b := open(t, w.admin, look{fragment: "#domain=mail&path=tenant&range=1d&list=range"})
 	b.readyWith("the list of the day", inRange)
 	if first := b.listed()[0]; first != (counted{"old", "rule-1099", "2099", "0"}) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 func shopOf(t *testing.T) map[string]string {
@@ -47,6 +49,9 @@ func TestHostileNamesAreText(t *testing.T) {
 		}
 		b.wantNoSideScroll()
 		b.shoot("hostile-" + name)
+		if testing.Short() && name != "long" {
+			continue
+		}
 		b.do(b.prepare(look{width: 360, height: 740}))
 		b.reload(w.admin + "/#" + v.Encode())
 		b.wantNoSideScroll()
@@ -123,11 +128,7 @@ func TestWithoutRulesThePageSaysWhereTheyComeFrom(t *testing.T) {
 // A store that is away is a sentence on the page, and what it can show it shows.
 func TestAStoreThatIsAwayIsASentence(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := start(t, shopOf(t), fmt.Sprint("REDIS_HISTORY_URL=redis://127.0.0.1:", ports[0]))
+	w := start(t, shopOf(t), "REDIS_HISTORY_URL=redis://"+process.Addr(t))
 	b := openBlank(t, w.admin, look{})
 	b.allow("503 (Service Unavailable)")
 	b.load(w.admin + "/" + pay)

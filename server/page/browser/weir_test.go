@@ -5,25 +5,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// weirBinary is the weir under test, and shared the browser: TestMain sees to both.
-var (
-	weirBinary string
-	shared     *chromium
-)
+// shared is the browser of all tests.
+var shared *chromium
 
 func TestMain(m *testing.M) {
 	code, err := runAll(m)
@@ -35,17 +32,6 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "weir-page-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	weirBinary = filepath.Join(dir, "weir")
-	build := exec.Command("go", "build", "-o", weirBinary, "./cmd/weir")
-	build.Dir = filepath.FromSlash("../../..")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building weir: %w\n%s", err, out)
-	}
 	if shared, err = startChromium(); err != nil {
 		return 0, err
 	}
@@ -57,32 +43,13 @@ func runAll(m *testing.M) (code int, err error) {
 // weir is a running weir.
 type weir struct {
 	admin string // http://host:port
-	grpc  string // host:port
 	http  string // http://host:port
-	log   output
 	stop  func()
 }
 
-// output is what a process has printed. It may be used by many goroutines at once.
-type output struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.String()
-}
-
-// serve starts weir with descriptor files by their names, and waits until it is ready.
-func serve(dir string, files map[string]string, env ...string) (*weir, error) {
+// serve starts a weir that outlives the test, with descriptor files by their names, and waits until it is ready.
+func serve(t *testing.T, dir string, files map[string]string, env ...string) (*weir, error) {
+	t.Helper()
 	config := filepath.Join(dir, "config")
 	if err := os.MkdirAll(config, 0o755); err != nil {
 		return nil, err
@@ -92,84 +59,72 @@ func serve(dir string, files map[string]string, env ...string) (*weir, error) {
 			return nil, err
 		}
 	}
-	ports, err := freePorts(3)
-	if err != nil {
-		return nil, err
+	var ports [3]int
+	var releases [3]func()
+	for i := range ports {
+		var err error
+		if ports[i], releases[i], err = process.HoldPort(); err != nil {
+			return nil, err
+		}
 	}
-	w := &weir{admin: fmt.Sprint("http://127.0.0.1:", ports[0]), grpc: fmt.Sprint("127.0.0.1:", ports[1]),
-		http: fmt.Sprint("http://127.0.0.1:", ports[2])}
-	cmd := exec.Command(weirBinary, "serve", "--config", config)
+	w := &weir{admin: fmt.Sprint("http://127.0.0.1:", ports[0]), http: fmt.Sprint("http://127.0.0.1:", ports[2])}
+	cmd := exec.Command(process.Weir(t), "serve", "--config", config)
 	cmd.Dir = dir
 	cmd.Env = append([]string{"HOME=" + dir, "DATA_DIR=" + filepath.Join(dir, "data"), "DRAIN_DELAY=0s",
 		"HISTORY_FLUSH_INTERVAL=1s", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		fmt.Sprint("DEBUG_PORT=", ports[0]), fmt.Sprint("GRPC_PORT=", ports[1]), fmt.Sprint("PORT=", ports[2])}, env...)
-	cmd.Stdout, cmd.Stderr = &w.log, &w.log
-	if err := cmd.Start(); err != nil {
+	p, err := process.Launch("weir", cmd, new(process.Output), "")
+	if err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended does not matter
-		close(done)
-	}()
 	w.stop = func() {
-		_ = cmd.Process.Kill() // an error means that it has ended
-		<-done
-	}
-	for began, why := time.Now(), ""; ; time.Sleep(20 * time.Millisecond) {
-		select {
-		case <-done:
-			return nil, fmt.Errorf("weir ends before it is ready: %s", w.log.String())
-		default:
-		}
-		// It is ready only once it has rules, and there may be none.
-		if body, status, err := get(w.admin + "/readyz"); err == nil && (status == http.StatusOK || len(files) == 0) {
-			return w, nil
-		} else if status != 0 {
-			why = string(body)
-		}
-		if time.Since(began) > patience {
-			w.stop()
-			return nil, fmt.Errorf("weir is not ready: %s\n%s", why, w.log.String())
+		p.Kill()
+		for _, release := range releases {
+			release()
 		}
 	}
+	err = p.Await(func() error { // it is ready only once it has rules, and there may be none
+		text, status, err := get(w.admin + "/readyz")
+		if err == nil && status != http.StatusOK && len(files) > 0 {
+			err = fmt.Errorf("%d %s", status, text)
+		}
+		return err
+	})
+	if err != nil {
+		w.stop()
+	}
+	return w, err
 }
 
 // start is serve for a test, with which weir ends.
 func start(t *testing.T, files map[string]string, env ...string) *weir {
 	t.Helper()
-	w, err := serve(t.TempDir(), files, env...)
+	return startIn(t, t.TempDir(), files, env...)
+}
+
+func startIn(t *testing.T, dir string, files map[string]string, env ...string) *weir {
+	t.Helper()
+	w, err := serve(t, dir, files, env...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		w.stop()
-		if t.Failed() {
-			t.Logf("weir printed:\n%s", w.log.String())
-		}
-	})
+	t.Cleanup(w.stop)
 	return w
 }
 
-// freePorts returns ports that nobody listens on, below those that the kernel gives away and apart from those of
-// backend/backendtest/redistest, cmd/weir/e2e and helm/charttest.
-func freePorts(n int) (ports []int, err error) {
-	for range 1000 {
-		port := 20_000 + rand.IntN(6_000)
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
+// run runs a command of weir over the history in a folder.
+func run(t *testing.T, dir string, args ...string) error {
+	t.Helper()
+	cmd := exec.Command(process.Weir(t), args...)
+	cmd.Env = []string{"HOME=" + dir, "DATA_DIR=" + filepath.Join(dir, "data")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("weir %v: %w\n%s", args, err, out)
 	}
-	return nil, fmt.Errorf("of 1,000 ports no %d are free", n)
+	return nil
 }
 
 func get(at string) (body []byte, status int, err error) {
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: process.Hang}
 	r, err := client.Get(at)
 	if err != nil {
 		return nil, 0, err
@@ -177,19 +132,6 @@ func get(at string) (body []byte, status int, err error) {
 	defer r.Body.Close()
 	body, err = io.ReadAll(r.Body)
 	return body, r.StatusCode, err
-}
-
-// call sends gRPC requests. Their verdicts do not matter.
-func (w *weir) call(domain, descriptor string, times int) error {
-	cmd := exec.Command(weirBinary, "call", "--addr", w.grpc, "--domain", domain, "--descriptor", descriptor)
-	if times > 1 {
-		cmd.Args = append(cmd.Args, "--for", "1s", "--rate", fmt.Sprint(times))
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1: over the limit
-		return fmt.Errorf("weir call of %q in %q: %w\n%s", descriptor, domain, err, out)
-	}
-	return nil
 }
 
 // answer is what the API says of a history.
@@ -221,8 +163,8 @@ func (w *weir) ask(t *testing.T, parameters url.Values) (a answer) {
 	return a
 }
 
-// post sends a request over HTTP, as a key with a = cannot be given to weir call. Its verdict does not matter.
-func (w *weir) post(domain, key, value string) error {
+// post sends a request over HTTP, with some entries, key and value in turn. Its verdict does not matter.
+func (w *weir) post(domain string, entries ...string) error {
 	type entry struct {
 		Key   string `json:"key"`
 		Value string `json:"value"`
@@ -230,18 +172,22 @@ func (w *weir) post(domain, key, value string) error {
 	type descriptor struct {
 		Entries []entry `json:"entries"`
 	}
-	body, err := json.Marshal(map[string]any{"domain": domain, "descriptors": []descriptor{{[]entry{{key, value}}}}})
+	var asked descriptor
+	for pair := range slices.Chunk(entries, 2) {
+		asked.Entries = append(asked.Entries, entry{pair[0], pair[1]})
+	}
+	body, err := json.Marshal(map[string]any{"domain": domain, "descriptors": []descriptor{asked}})
 	if err != nil {
 		return err
 	}
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: process.Hang}
 	r, err := client.Post(w.http+"/json", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
 	if text, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK && r.StatusCode != http.StatusTooManyRequests {
-		return fmt.Errorf("POST /json of %q in %q: %d %s %v", key, domain, r.StatusCode, text, err)
+		return fmt.Errorf("POST /json of %q in %q: %d %s %v", entries, domain, r.StatusCode, text, err)
 	}
 	return nil
 }
@@ -259,7 +205,7 @@ func (w *weir) settled() error {
 		if counted > 0 && counted == landed {
 			return nil
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > process.Hang {
 			return fmt.Errorf("%v hits have been counted, and %v are in the history", counted, landed)
 		}
 	}
