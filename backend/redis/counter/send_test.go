@@ -125,13 +125,13 @@ var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Cl
 	},
 }
 
-// sentAs is a store that sends checks in a form, the keys a and b among them, and the command that counts.
-func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, a, b, command string) {
+// sentAs is a store that sends checks in a form, a key for it, and the command that counts.
+func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, key, command string) {
 	t.Helper()
 	if form == inPlain {
-		return plainStore(t, redis.Over(fixed{client}, ample)), "\x00a_", "\x00b_", "incrby"
+		return plainStore(t, redis.Over(fixed{client}, ample)), "\x00a_", "incrby"
 	}
-	return testStore(t, kinds[form](client, nil), ample), "a", "b", "evalsha"
+	return testStore(t, kinds[form](client, nil), ample), "a", "evalsha"
 }
 
 func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
@@ -158,8 +158,11 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
 				server := newStub(t, func(_ int, command []string) string {
-					if strings.ToLower(command[0]) == "expire" {
+					switch strings.ToLower(command[0]) {
+					case "expire":
 						return ":1\r\n"
+					case "ping": // so that nothing but its fate keeps a check from being sent again
+						return "+PONG\r\n"
 					}
 					return tc.reply
 				})
@@ -170,14 +173,14 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
 					}
-					s, a, b, _ := sentAs(t, form, testClient(t, server.addr, ample))
-					if err := decide(s, deadline, a, b); !errors.Is(err, ErrUnavailable) {
+					s, key, _ := sentAs(t, form, testClient(t, server.addr, ample))
+					if err := decide(s, deadline, key); !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 					}
 				}
 				time.Sleep(20 * time.Millisecond) // for what should not come
-				if want := map[string]int{together: 1, apiece: 2, inPlain: 2}[form]; sent() > want {
-					t.Errorf("two checks were sent as %d commands, want %d: they could be counted twice", sent(), want)
+				if sent() > 1 {
+					t.Errorf("a check was sent %d times: it could be counted twice", sent())
 				}
 			})
 		}
@@ -218,7 +221,7 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
 				server := newStub(t, answers(tc.replies))
-				s, key, _, command := sentAs(t, form, testClient(t, server.addr, ample))
+				s, key, command := sentAs(t, form, testClient(t, server.addr, ample))
 				if err := decide(s, ample, key); err != nil {
 					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
