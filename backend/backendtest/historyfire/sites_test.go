@@ -21,8 +21,8 @@ type scene struct {
 
 var scenes = []scene{
 	{"a server whose replies are lost and whose file is torn", tornServer},
-	{"a primary whose replica lacks the latest", forgetfulPrimary},
 	{"a cluster whose slots move", movingSlots},
+	{"a primary whose replica lacks the latest", forgetfulPrimary},
 	{"a ring whose nodes are killed", killedNodes},
 }
 
@@ -30,7 +30,7 @@ var scenes = []scene{
 func TestEachHitIsCountedOnceUnderFire(t *testing.T) {
 	under, deaths := scenes, *kills
 	if testing.Short() {
-		under, deaths = scenes[:1], *kills/3
+		under, deaths = scenes[:2], *kills/3
 	}
 	for _, s := range under {
 		t.Run(s.name, func(t *testing.T) {
