@@ -5,5 +5,5 @@
 // once, and of what was acknowledged nothing is missing.
 //
 // The tests' own binary is the writers and jobs. -kills sets how many kills there are, -seed repeats their choices. In
-// the short form one server is under fire. A file under fire is filehistory's TestAKilledProcessLeavesEveryHitOnce.
+// the short form a single server and a cluster are under fire. A file under fire is filehistory's TestAKilledProcessLeavesEveryHitOnce.
 package historyfire

@@ -53,17 +53,7 @@ func testDeathAtSteps(t *testing.T, open Open) {
 		b.naive.roll(b.now().Unix())
 		b.wait(20 * day)
 	}
-	for id, s := range b.query(everything()) {
-		if s.Lifetime != b.naive.series[id].lifetime {
-			t.Errorf("%v has %d hits, want %d", short(id), s.Lifetime, b.naive.series[id].lifetime)
-		}
-		for i, want := range b.naive.series[id].sums(s.Points) {
-			if p := s.Points[i]; p.Sum != want {
-				t.Errorf("%v: the %s from %d has %d hits after deaths, want %d",
-					short(id), p.Tier, p.Start, p.Sum, want)
-			}
-		}
-	}
+	b.agreeInSums()
 	t.Logf("died at %v", deaths)
 }
 

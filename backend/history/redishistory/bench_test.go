@@ -2,7 +2,6 @@ package redishistory
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -77,64 +76,4 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(mixed)/float64(unit), "INCRBYs/increment")
 	b.ReportMetric(float64(unit.Nanoseconds()), "ns/INCRBY")
 	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkRoll is the job on hours of minutes, each in the midst of a day: CPU of Redis for 100,000 of them. The
-// shortest of some rounds counts, as others use the machine too.
-func BenchmarkRoll(b *testing.B) {
-	const series, rounds = 500, 6
-	f := single(b)
-	server := f.servers(b)[0]
-	clock := newClock(start)
-	s := opened(b, f, clock.now, nil)
-	p, ids := partners(series)
-	cpu, took := time.Hour, time.Hour
-	hour := start.Truncate(time.Hour).Unix() / 60
-	for round := range int64(rounds) {
-		fill(b, s, p, ids, hour-60*(rounds-round), 60)
-	}
-	for round := range rounds {
-		clock.set(time.Unix(60*(hour-60*int64(rounds-round-1)), 0).Add(24 * time.Hour))
-		w := &worker{Store: s, job: history.Job{Now: clock.now()}}
-		before, begin := server.CPU(b), time.Now()
-		if err := w.visit(b.Context(), p, ids, clock.now().Unix()); err != nil {
-			b.Fatal(err)
-		}
-		took, cpu = min(took, time.Since(begin)), min(cpu, server.CPU(b)-before)
-		if w.did.Chunks[history.Minutes] != series {
-			b.Fatalf("the job moved %+v, want %d chunks of minutes", w.did, series)
-		}
-	}
-	b.ReportMetric(cpu.Seconds()/series*100_000, "s-CPU/100k-hours")
-	b.ReportMetric(took.Seconds()/series*100_000, "s/100k-hours")
-	b.ReportMetric(float64(cpu)/series/float64(incrBy(b, server)), "INCRBYs/hour")
-	b.ReportMetric(0, "ns/op")
-}
-
-// fill gives each series a hit count in each of some minutes.
-func fill(b *testing.B, s *Store, p history.Partition, ids []history.ID, first int64, minutes int) {
-	b.Helper()
-	seq, _ := s.Apply(b.Context(), p, history.Batch{Writer: "fill"})
-	r := rand.New(rand.NewPCG(1, 2))
-	batch := history.Batch{Writer: "fill"}
-	send := func() {
-		batch.Seq, batch.After = seq.Last+1, seq.Last
-		var err error
-		if seq, err = s.Apply(b.Context(), p, batch); err != nil {
-			b.Fatal(err)
-		}
-		batch.Increments = batch.Increments[:0]
-	}
-	for _, id := range ids {
-		for m := range minutes {
-			batch.Increments = append(batch.Increments,
-				history.Increment{ID: id, Minute: first + int64(m), Hits: 400 + r.Uint64N(200)})
-			if len(batch.Increments) == history.MaxBatch {
-				send()
-			}
-		}
-	}
-	if len(batch.Increments) > 0 {
-		send()
-	}
 }

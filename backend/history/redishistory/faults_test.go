@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,77 +70,6 @@ func (a *author) conserved(t *testing.T) {
 func newAuthor(s *Store, name string, series int) *author {
 	p, ids := partners(series)
 	return &author{store: s, name: name, p: p, ids: ids, hits: make(map[history.ID]uint64)}
-}
-
-// TestNothingIsLostOrRepeatedWhileASlotMoves migrates the slot of a partition there and back while batches land in it,
-// some of them late, jobs roll them and readers look.
-func TestNothingIsLostOrRepeatedWhileASlotMoves(t *testing.T) {
-	set := clusters(t)
-	f := clusterOf(set)
-	f.empty(t)
-	var clock atomic.Int64
-	clock.Store(start.Unix())
-	now := func() time.Time { return time.Unix(clock.Load(), 0) }
-	s := opened(t, f, now, nil)
-	a := newAuthor(s, "ann", 20)
-	ctx, stop := context.WithTimeout(t.Context(), process.Hang)
-	defer stop()
-	var done atomic.Bool
-	var crowd sync.WaitGroup
-	crowd.Go(func() {
-		for n := int64(0); !done.Load(); n++ {
-			minute := clock.Load() / 60
-			if n%3 == 0 {
-				minute -= n * 97 % (60 * 1440)
-			}
-			if err := a.land(ctx, minute); err != nil {
-				t.Errorf("a batch: %v", err)
-				return
-			}
-			clock.Add(600)
-		}
-	})
-	var rolls, reads, refused int
-	crowd.Go(func() {
-		for !done.Load() {
-			if _, err := s.Roll(ctx, history.Job{Now: now()}); err != nil {
-				refused++ // while keys are on both sides
-			}
-			rolls++
-		}
-	})
-	crowd.Go(func() {
-		for !done.Load() {
-			err := s.Query(ctx, everything(), func(one history.Series) error {
-				if sum(one) != one.Lifetime {
-					t.Errorf("in the midst of it %+v shows %d of %d hits", one.ID, sum(one), one.Lifetime)
-				}
-				reads++
-				return nil
-			})
-			_ = err // while keys are on both sides
-		}
-	})
-	key, moves := dueKey(a.p), 4
-	if testing.Short() {
-		moves = 2 // there and back
-	}
-	for range moves {
-		from := set.NodeOf(t, key)
-		to := set.Primaries(t)[0]
-		if to == from {
-			to = set.Primaries(t)[1]
-		}
-		set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(redistest.Phase) { time.Sleep(100 * time.Millisecond) })
-	}
-	done.Store(true)
-	crowd.Wait()
-	if _, err := s.Roll(t.Context(), history.Job{Now: now()}); err != nil {
-		t.Errorf("the job after it all: %v", err)
-	}
-	a.conserved(t)
-	t.Logf("%d batches, %d runs of the job, %d of them stopped somewhere, %d series read",
-		len(a.sent), rolls, refused, reads)
 }
 
 // TestAFailoverThatForgetsIsAGap lets a replica without the latest batches take over. It must say from where on they
@@ -232,34 +159,24 @@ func TestALostReplyCountsOnce(t *testing.T) {
 	}
 }
 
-// logged collects log lines.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) await(t *testing.T, want string) {
-	t.Helper()
-	for begin := time.Now(); time.Since(begin) < process.Hang; time.Sleep(10 * time.Millisecond) {
-		l.mu.Lock()
-		found := strings.Contains(l.text.String(), want)
-		l.mu.Unlock()
-		if found {
-			return
-		}
-	}
-	t.Fatalf("the log never says %q, but:\n%s", want, l.text.String())
-}
-
-func logging(l *logged) func(*Config) {
+// logging has a store log into an output.
+func logging(l *process.Output) func(*Config) {
 	return func(c *Config) {
 		c.Redis.Log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+}
+
+// await waits until an output has a text.
+func await(t *testing.T, l *process.Output, want string) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := l.Contains(want)
+		if err == nil {
+			return
+		}
+		if time.Since(begin) > process.Hang {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -267,11 +184,11 @@ func logging(l *logged) func(*Config) {
 // append-only file anew, see restarted.
 func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	t.Parallel()
-	var l logged
+	var l process.Output
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
 	opened(t, singleOf(server), nil, logging(&l))
-	l.await(t, "set maxmemory-policy to noeviction")
-	l.await(t, "asked it to write its append-only file again")
+	await(t, &l, "set maxmemory-policy to noeviction")
+	await(t, &l, "asked it to write its append-only file again")
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		info, err := server.Info(t.Context(), "persistence")
 		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {

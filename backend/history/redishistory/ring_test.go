@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis"
@@ -174,15 +175,15 @@ func TestAGrowingRingIsWarnedOf(t *testing.T) {
 		}
 	}
 	write(nodes[0].Addr)
-	var l logged
+	var l process.Output
 	s := opened(t, fleet{config: redis.Config{Type: redis.Ring, URLFile: list}}, nil, logging(&l))
-	l.await(t, "redis can keep the history") // it looks at its servers; what follows does so at once
+	await(t, &l, "redis can keep the history") // it looks at its servers; what follows does so at once
 	write(nodes[0].Addr, nodes[1].Addr)
 	grown := s.lookAtRing(s.ring.names)
-	l.await(t, "REDIS_HISTORY_URL before the next start")
+	await(t, &l, "REDIS_HISTORY_URL before the next start")
 	write(nodes[0].Addr)
 	if again := s.lookAtRing(grown); !slices.Equal(again, s.ring.names) {
 		t.Errorf("the list is %v again, and looks like %v", s.ring.names, again)
 	}
-	l.await(t, "the one that the history began with again")
+	await(t, &l, "the one that the history began with again")
 }
