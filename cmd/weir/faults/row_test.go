@@ -15,9 +15,8 @@ type row struct {
 	number string // in the matrix
 	fault  string // as a reader knows it
 
-	quick    bool // it is played in the short form, too
-	onlyLong bool
-
+	quick      bool // it is played in the short form, too
+	onlyLong   bool
 	on         topology
 	seed       uint64 // of what is asked; 1 unless given
 	settings   []string
