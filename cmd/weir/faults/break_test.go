@@ -84,13 +84,6 @@ func loseReplies(s *scene) {
 	s.note("%d replies were kept", n)
 }
 
-// flushAll makes Redis forget all counts, once.
-func flushAll(s *scene) {
-	s.must(s.servers[0].Client().FlushAll(context.Background()).Err())
-	s.breaks()
-	s.hold()
-}
-
 // forgetCode makes Redis forget weir's library and scripts, again and again. On the way it looks when keys end whose
 // windows all end at once.
 func forgetCode(s *scene) {

@@ -45,7 +45,7 @@ func startReplica(t *testing.T, binary, rules string, settings ...string) *repli
 		"DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", debugPort),
 		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
 		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
-		"ON_BACKEND_FAILURE=" + defaultPolicy, fmt.Sprint("REPLICAS=", replicas),
+		"ON_BACKEND_FAILURE=" + defaultPolicy,
 	}, settings...)
 	if err := os.WriteFile(filepath.Join(r.config, "shop.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)

@@ -33,10 +33,6 @@ var rows = []row{
 		happens: failOver, bounds: bounds{states: 2, forgets: true, recovery: 4 * time.Second},
 	},
 	{
-		number: "4b", fault: "a sentinels' primary demoted", on: sentinels,
-		happens: demote, bounds: bounds{states: 2, forgets: true, recovery: 4 * time.Second},
-	},
-	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
 		short: 2500 * time.Millisecond, long: 20 * time.Second,
 		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
@@ -76,10 +72,6 @@ var rows = []row{
 		number: "10a", fault: "Redis killed and back empty", quick: true, on: single, throughEnvoy: true,
 		short: time.Second, long: 5 * time.Second,
 		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: time.Second},
-	},
-	{
-		number: "10b", fault: "FLUSHALL", on: single, budget: patience, short: time.Second, long: 10 * time.Second,
-		happens: flushAll, bounds: bounds{states: 2, forgets: true, healthy: true},
 	},
 	{
 		number: "10c", fault: "SCRIPT FLUSH, FUNCTION FLUSH", quick: true, on: single, budget: patience,

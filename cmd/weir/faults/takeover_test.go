@@ -114,12 +114,6 @@ func failOver(s *scene) {
 	s.sentinel.Await(s.T)
 }
 
-// demote lets the sentinels replace a primary that is well, and stays up as a replica.
-func demote(s *scene) {
-	s.breaks()
-	s.sentinel.Failover(s.T)
-}
-
 // split lets each replica reach another server, which both take writes, as the two sides of a partition do.
 func split(s *scene) {
 	old, next := s.servers[0], redistest.Single(s.T)
