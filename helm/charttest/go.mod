@@ -20,11 +20,13 @@ require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/pod-security-admission v0.37.2
-	sigs.k8s.io/kustomize/api v0.21.2
-	sigs.k8s.io/kustomize/kyaml v0.21.2
 )
 
-require github.com/redis/go-redis/v9 v9.23.0 // indirect
+require (
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	sigs.k8s.io/kustomize/api v0.21.2 // indirect
+	sigs.k8s.io/kustomize/kyaml v0.21.2 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -22,9 +23,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/helm/charttest"
 )
 
@@ -221,7 +221,7 @@ func (c *cluster) define(t *testing.T, o charttest.Object) {
 // awaitKinds waits until the API knows what was defined.
 func (c *cluster) awaitKinds(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(process.Hang)
 	for _, kind := range []schema.GroupVersionKind{
 		{Group: "networking.istio.io", Version: "v1alpha3", Kind: "EnvoyFilter"},
 		{Group: "networking.istio.io", Version: "v1", Kind: "DestinationRule"},
@@ -248,15 +248,11 @@ func (c *cluster) awaitKinds(t *testing.T) {
 // kustomized is what kubectl apply -k would apply.
 func kustomized(t *testing.T, dir string) []charttest.Object {
 	t.Helper()
-	out, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	out, err := exec.CommandContext(t.Context(), process.Tool(t, "kubectl"), "kustomize", dir).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := out.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := charttest.ReadObjects(string(text))
+	objects, err := charttest.ReadObjects(string(out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,6 +333,7 @@ func (c *cluster) installEachCase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			c.helm(t, "lint", dir, "--strict", "--values", file)
 			c.helm(t, "upgrade", "weir", dir, "--namespace", name, "--values", file)
 			c.wantInstalled(t, r.Objects, name)
 			c.helm(t, "uninstall", "weir", "--namespace", name)

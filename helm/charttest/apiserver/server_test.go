@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,17 +11,17 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // token is that of a user who may do everything.
@@ -40,16 +39,16 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	etcd, peer, secure := freePort(t), freePort(t), freePort(t)
+	etcd, peer, secure := process.Port(t), process.Port(t), process.Port(t)
 	etcdURL := fmt.Sprint("http://127.0.0.1:", etcd)
 	peerURL := fmt.Sprint("http://127.0.0.1:", peer)
-	start(t, findEtcd(t), "--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", etcdURL,
+	process.Start(t, "etcd", nil, process.Tool(t, "etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", etcdURL,
 		"--advertise-client-urls", etcdURL, "--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL,
 		"--initial-cluster", "default="+peerURL, "--unsafe-no-fsync")
 	key, tokens := filepath.Join(dir, "key.pem"), filepath.Join(dir, "tokens.csv")
 	writeKey(t, key)
 	write(t, tokens, token+`,admin,1,"system:masters"`+"\n")
-	start(t, tool(t, "kube-apiserver"), "--etcd-servers", etcdURL, "--secure-port", fmt.Sprint(secure),
+	server := process.Start(t, "kube-apiserver", nil, process.Tool(t, "kube-apiserver"), "--etcd-servers", etcdURL, "--secure-port", fmt.Sprint(secure),
 		"--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(dir, "certs"), "--service-account-key-file", key, "--service-account-signing-key-file", key,
 		"--service-account-issuer", "https://kubernetes.default.svc", "--token-auth-file", tokens, "--authorization-mode", "RBAC",
 		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24")
@@ -59,92 +58,38 @@ func startCluster(t *testing.T) *cluster {
 		"contexts: [{name: test, context: {cluster: test, user: test}}]\n"+
 		"clusters: [{name: test, cluster: {server: %q, insecure-skip-tls-verify: true}}]\n"+
 		"users: [{name: test, user: {token: %s}}]\n", c.config.Host, token))
-	c.await(t)
+	c.await(t, server)
 	return c
 }
 
 // await waits until the server is ready.
-func (c *cluster) await(t *testing.T) {
+func (c *cluster) await(t *testing.T, server *process.Process) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(3 * time.Minute)
-	for {
+	server.AwaitReady(t, func() error {
 		answer, err := client.Get(c.config.Host + "/readyz")
-		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return
-			}
-			err = fmt.Errorf("/readyz answers %d", answer.StatusCode)
+		if err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the kube-apiserver is not ready: %v", err)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz answers %d", answer.StatusCode)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // helm runs a helm command against the cluster.
 func (c *cluster) helm(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tool(t, "helm"), args...)
+	cmd := exec.CommandContext(t.Context(), process.Tool(t, "helm"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kube, "HELM_DRIVER=secret")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("helm %v: %v\n%s", args, err, out)
 	}
-}
-
-// start runs a process until the test ends. What it printed last is shown if the test fails.
-func start(t *testing.T, binary string, args ...string) {
-	t.Helper()
-	var log bytes.Buffer // read only once the process has ended
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting %s: %v", binary, err)
-	}
-	t.Cleanup(func() {
-		stop()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			t.Logf("%s printed at last:\n%s", filepath.Base(binary), log.Bytes()[max(0, log.Len()-4000):])
-		}
-	})
-}
-
-// tool is a binary that .ci/apiserver has put into .tools.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	file, err := filepath.Abs(filepath.Join(root, ".tools", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(file); err != nil {
-		t.Fatalf("there is no %s: run make test-apiserver, which builds it", file)
-	}
-	return file
-}
-
-func findEtcd(t *testing.T) string {
-	t.Helper()
-	if onPath, err := exec.LookPath("etcd"); err == nil {
-		return onPath
-	}
-	return tool(t, "etcd")
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // writeKey writes the key that the server signs the tokens of accounts with.

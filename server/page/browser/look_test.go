@@ -195,17 +195,6 @@ func luminance(t *testing.T, colour string) float64 {
 	return 0.2126*parts[0] + 0.7152*parts[1] + 0.0722*parts[2]
 }
 
-func TestContrastIsThatOfWCAG(t *testing.T) {
-	for _, c := range []struct {
-		one, other string
-		want       float64
-	}{{"rgb(0, 0, 0)", "rgb(255, 255, 255)", 21}, {"rgb(118, 118, 118)", "rgb(255, 255, 255)", 4.54}, {"rgb(9, 9, 9)", "rgba(9, 9, 9, 1)", 1}} {
-		if got := contrast(t, c.one, c.other); math.Abs(got-c.want) > 0.01 {
-			t.Errorf("the contrast of %s and %s is %v, want %v", c.one, c.other, got, c.want)
-		}
-	}
-}
-
 // What is printed is one view on a page or two, on white, without what only a screen can use.
 func TestTheViewCanBePrinted(t *testing.T) {
 	t.Parallel()

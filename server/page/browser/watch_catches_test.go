@@ -98,12 +98,3 @@ func TestAWatchCatches(t *testing.T) {
 		})
 	}
 }
-
-// chromedp drops an event that it cannot read, so that a watch would be blind to what it tells of.
-func TestWhatTheDriverCannotReadIsAComplaint(t *testing.T) {
-	c := &chromium{}
-	c.note("unmarshal %s: %v", "Network.requestWillBeSent", "unknown value")
-	if all := c.noted(); len(all) != 1 || !strings.Contains(all[0], "Network.requestWillBeSent") {
-		t.Errorf("an event that was dropped brings %q, want one complaint that names it", all)
-	}
-}
