@@ -101,17 +101,3 @@ Denied since 2026-11-22 11:13:00; each replica keeps its own.
 		t.Errorf("--json prints %s; want what the port answers, without values", got)
 	}
 }
-
-func TestWithoutDenialsItIsSaidWhatThatCouldMean(t *testing.T) {
-	w := newDeniedWorld(t)
-	for want, c := range map[string]denialsCommand{
-		"Nothing was denied since this weir started, at 2026-11-22 11:13:00 (47m ago). Each replica keeps its own denials": {},
-		"Nothing like that was denied since this weir started":                                                             {Domain: "shop"},
-		"No file configures domain shpo; configured are shop.":                                                             {Domain: "shpo"},
-		"n must be a whole number from 1 to 1000":                                                                          {N: 1001},
-	} {
-		if got := w.run(t, c); !strings.Contains(got, want) {
-			t.Errorf("printed is %q; want %q", got, want)
-		}
-	}
-}

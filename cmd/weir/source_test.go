@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,21 +58,5 @@ func TestWhereTheConfigurationComesFrom(t *testing.T) {
 					"server sends each change", log.String())
 			}
 		})
-	}
-}
-
-func TestACertificateThatCannotBeReadEndsTheStart(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "tls.crt")
-	for name, value := range map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
-		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": missing, "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": missing} {
-		t.Setenv(name, value)
-	}
-	set, err := settings.Read("ratelimit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = openSource("", &set, "ratelimit", stats.New("test"), slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), missing) {
-		t.Errorf("got %v, want an error that names the file", err)
 	}
 }

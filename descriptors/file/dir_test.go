@@ -284,18 +284,6 @@ func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
 	})
 }
 
-func TestADirectoryThatNeverRestsIsLoadedAllTheSame(t *testing.T) {
-	dir := t.TempDir()
-	write(t, config("a", 1), dir, "a.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
-		for i := range patience + 2 {
-			write(t, config("a", 2+i), dir, "a.yaml")
-			w.pass(interval)
-		}
-		w.expect(2, 2+patience, "it is taken as it is once patience has run out")
-	})
-}
-
 // mount swaps dir to a version of a ConfigMap, in the steps that the kubelet takes.
 func mount(t *testing.T, dir, version, text string) {
 	t.Helper()

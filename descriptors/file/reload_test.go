@@ -51,21 +51,3 @@ func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 		must(t, os.Rename(dir+".away", dir))
 	})
 }
-
-func TestTheHashIsOfADomainsLastGoodForm(t *testing.T) {
-	dir := t.TempDir()
-	write(t, config("a", 1), dir, "a.yaml")
-	write(t, config("b", 1), dir, "b.yaml")
-	reloading(t, dir, func(t *testing.T, w *watched, reload func()) {
-		write(t, "][", dir, "a.yaml")
-		write(t, config("b", 2), dir, "b.yaml")
-		reload()
-		write(t, config("a", 1), dir, "a.yaml")
-		reload()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.applied) != 3 || w.applied[1].Hash() != w.applied[2].Hash() || w.applied[0].Hash() == w.applied[1].Hash() {
-			t.Errorf("the hashes are not those of what was in force: of a its last good form\n%s", &w.log)
-		}
-	})
-}

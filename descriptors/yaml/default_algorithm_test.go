@@ -39,6 +39,9 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 					t.Errorf("a limit that names its algorithm itself: got %v", problems)
 				}
 				plain, _ := Parse([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: 5}"))}}, Options{Algorithm: a})
+				if got := plain.Rules()[0].Limits[0].Algorithm; got != a {
+					t.Errorf("a limit that names no algorithm counts by %v, want %v", got, a)
+				}
 				if a != test.of && plain.Rules()[0].Limits[0] != c.Rules()[0].Limits[0] {
 					t.Errorf("got %+v, want the limit as it is without what is ignored", c.Rules()[0].Limits[0])
 				}

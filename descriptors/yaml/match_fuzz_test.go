@@ -205,7 +205,7 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		files = slices.Insert(files, choose.next(len(files)+1),
 			File{f.name, []byte(fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level)))})
 	}
-	c, trees, problems := read(files, o)
+	c, problems := Parse(files, o)
 	domains, valid := domainsByDefinition(specs, o.Merge)
 	if err := problems.Err(); valid != (err == nil) {
 		t.Fatalf("with Merge %v, whether these files are right is %v, but the errors are %v\n%s", o.Merge, valid, err, files)
@@ -221,7 +221,9 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		if got := m.Found != descriptors.UnknownDomain; got != known {
 			t.Fatalf("whether domain %s is known is %v, want %v", domain, got, known)
 		}
-		checkExplanation(t, c, domain, trees[domain], d)
+		if x := c.Explain(domain, d); x.Match != m || x.Reason == "" {
+			t.Fatalf("%v: Explain tells of another match than Match makes, %+v:\n%v", d, m, x)
+		}
 		steps := matchByDefinition(level, d)
 		if len(d) == 0 || len(steps) < len(d) || steps[len(d)-1].limit == "" {
 			if m.Rule != nil || m.Found == descriptors.RuleFound {

@@ -118,7 +118,6 @@ func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n
 		if m := c.Match(tree.Name, d); m.Rule != child.Rule || (m.Found == descriptors.RuleFound) != (child.Rule != nil) {
 			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.Where, m)
 		}
-		checkExplanation(t, c, tree.Name, tree, d)
 		checkSpelt(t, c, tree, child, d)
 	}
 }

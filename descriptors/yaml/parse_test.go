@@ -107,25 +107,6 @@ descriptors:
 	}
 }
 
-func TestParseTakesTheDefaultAlgorithmFromItsOptions(t *testing.T) {
-	file := File{"f", []byte("{domain: d, descriptors: [{key: k, rate_limit: {requests_per_unit: 1, unit: day}}]}")}
-	for option, want := range map[descriptors.Algorithm]descriptors.Algorithm{
-		0:                         descriptors.SlidingWindow,
-		descriptors.SlidingWindow: descriptors.SlidingWindow,
-		descriptors.FixedWindow:   descriptors.FixedWindow,
-		descriptors.SlidingLog:    descriptors.SlidingLog,
-		descriptors.TokenBucket:   descriptors.TokenBucket,
-	} {
-		c, problems := Parse([]File{file}, Options{Algorithm: option})
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
-		if got := c.Rules()[0].Limits[0].Algorithm; got != want {
-			t.Errorf("with the option %v, a limit that names no algorithm has %v, want %v", option, got, want)
-		}
-	}
-}
-
 func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")

@@ -146,13 +146,3 @@ func known(message string, used map[string]bool) bool {
 	}
 	return false
 }
-
-// Who copies an example has an editor that knows its keys.
-func TestTheShippedLimitsNameTheirSchema(t *testing.T) {
-	for _, name := range []string{"../../k8s/base/config/shop.yaml", "../../helm/weir/files/shop.yaml"} {
-		data, err := os.ReadFile(name)
-		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema="+SchemaURL+"\n") {
-			t.Errorf("%s does not begin with the line that names its schema (%v)", name, err)
-		}
-	}
-}

@@ -115,7 +115,7 @@ func runCall(ctx context.Context, t *testing.T, args ...string) ran {
 	if err != nil {
 		t.Fatalf("kong refuses the flags of weir call: %v", err)
 	}
-	if _, err := parser.Parse(append([]string{"call", "--timeout", "10s"}, args...)); err != nil {
+	if _, err := parser.Parse(append([]string{"call", "--timeout", "60s"}, args...)); err != nil {
 		t.Fatalf("weir call %q: %v", args, err)
 	}
 	var stdout, stderr bytes.Buffer

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,16 +33,6 @@ func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
 	}
 }
 
-func TestHistogramBucketsLieSideBySide(t *testing.T) {
-	for bucket := range 58 * 64 {
-		top := topOf(bucket)
-		if bucketOf(top) != bucket || bucketOf(top+1) != bucket+1 {
-			t.Fatalf("%d is the top of bucket %d but lies in %d, and its successor in %d",
-				top, bucket, bucketOf(top), bucketOf(top+1))
-		}
-	}
-}
-
 func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 	var l timeline
 	const calls = 100_000
@@ -56,21 +45,6 @@ func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
 	}
 	if sum != calls || l.width != 2048*time.Second || l.used != 48 {
 		t.Errorf("27 hours give %d calls in %d columns of %v, want %d in 48 of 2048 s", sum, l.used, l.width, calls)
-	}
-}
-
-func TestManyChangesDoNotDrownTheProgress(t *testing.T) {
-	var out bytes.Buffer
-	r := reporter{out: &out, question: &question{keys: 1}}
-	for i := range 100 {
-		answer := outcome{resp: answered(perMinute(10, uint32(i%2), time.Second))}
-		r.add(time.Duration(i)*time.Millisecond, &answer)
-	}
-	r.progress(time.Second)
-	lines := strings.Count(out.String(), "\n")
-	if lines != maxEvents+1 || !strings.Contains(out.String(), "(90 more changes)") {
-		t.Errorf("100 changes in a second gave %d lines, want %d, a progress line and how many are not shown, in\n%s",
-			lines, maxEvents, out.String())
 	}
 }
 

@@ -32,7 +32,7 @@ func watch[T any](log *slog.Logger, parse func(contents [][]byte) (T, error), fi
 }
 
 // now returns what the files hold, or held last. It reads them each time, so that no connection is made with what was
-// replaced before: that is a fiftieth of what a connection costs (BenchmarkFiles). It can be called by many goroutines.
+// replaced before: a handshake costs much more. It can be called by many goroutines.
 func (w *watched[T]) now() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,6 @@
 package checkcmd
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,17 +117,5 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 	}
 	if code, out, _ := check(t, "domain: shop\nx: y", func(c *Command) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
 		t.Errorf("where no file is right: exit code %d, %q; want 1, and what weir would answer", code, out)
-	}
-}
-
-func TestExplainNamesTenReplacersAtMost(t *testing.T) {
-	var file strings.Builder
-	file.WriteString("domain: shop\ndescriptors:\n- {key: any, rate_limit: {requests_per_unit: 1, unit: day, name: any}}\n")
-	for i := range 13 {
-		fmt.Fprintf(&file, "- {key: k%d, rate_limit: {requests_per_unit: 1, unit: day, replaces: [{name: any}]}}\n", i)
-	}
-	_, out, errs := check(t, file.String(), func(c *Command) { c.Explain = "any=1" })
-	if strings.Count(out, "matches k") != 10 || !strings.Contains(out, "and by 3 more\n") {
-		t.Errorf("%s\n%s\nwant ten of the rules that replace it, and how many more", errs, out)
 	}
 }

@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -62,26 +61,6 @@ func TestTimesOnTheAxisAreRoundAndLocal(t *testing.T) {
 }
 
 func plain(s string) string { return s }
-
-func TestLabelsOfAnyAxisStandAtTheirTime(t *testing.T) {
-	zones := []*time.Location{time.UTC}
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kolkata",
-		"Pacific/Apia", "Asia/Kathmandu"} {
-		zones = append(zones, zoneOf(t, name))
-	}
-	r := rand.New(rand.NewPCG(1, 1))
-	for range 1000 {
-		from := time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC).Unix()/60*60 + r.Int64N(17*365*1440)*60
-		length := (1 + r.Int64N([]int64{60, 1440, 50 * 1440, 800 * 1440}[r.IntN(4)])) * 60
-		stored := []int64{60, 300, 3600, 86400}[r.IntN(4)]
-		from -= from % stored
-		width, zone := r.IntN(200), zones[r.IntN(len(zones))]
-		c, axis, labels := axisOf(from, from+(length+stored-1)/stored*stored, stored, width, zone)
-		if checkAxis(t, c, axis, labels, zone); t.Failed() {
-			t.Fatalf("from %s for %d minutes, stored by %d s, on %d columns, in %s", time.Unix(from, 0).In(zone), length/60, stored, width, zone)
-		}
-	}
-}
 
 // checkAxis complains of an axis that is not as long as its columns, and of labels that are not at their time.
 func checkAxis(t *testing.T, c *chart, axis, labels string, zone *time.Location) {

@@ -73,21 +73,3 @@ func TestNoNameOfOthersIsTold(t *testing.T) {
 		}
 	}
 }
-
-func TestAWrongURLOfRedisIsBlamedOnItsVariable(t *testing.T) {
-	t.Setenv("REDIS_URL", "localhost")
-	t.Setenv("REDIS_HISTORY_URL", "localhost")
-	s, err := Read("weir")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := s.RedisConfig(&s.Redis, slog.Default()); c.Variables.URL != "REDIS_URL" || c.Variables.Type != "REDIS_TYPE" {
-		t.Errorf("the counters are blamed on %+v", c.Variables)
-	}
-	if c := s.RedisConfig(&s.PerSecond, slog.Default()); c.Variables.URL != "REDIS_PERSECOND_URL" || c.Variables.Type != "REDIS_PERSECOND_TYPE" {
-		t.Errorf("the counters of limits per second are blamed on %+v", c.Variables)
-	}
-	if c := s.RedisHistory(slog.Default()); c.Redis.Variables.URL != "REDIS_HISTORY_URL" || c.Redis.Variables.Type != "REDIS_TYPE" {
-		t.Errorf("the history is blamed on %+v", c.Redis.Variables)
-	}
-}

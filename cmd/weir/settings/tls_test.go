@@ -49,7 +49,6 @@ func TestTheGRPCPortsTLSIsReadFromTheEnvironment(t *testing.T) {
 	}{
 		{name: "all", tls: true},
 		{name: "no client CA", change: map[string]string{"GRPC_CLIENT_TLS_CACERT": "", "GRPC_CLIENT_TLS_SAN": ""}, tls: true},
-		{name: "no client's name", change: map[string]string{"GRPC_CLIENT_TLS_SAN": ""}, tls: true},
 		{name: "a client's name without a CA", change: map[string]string{"GRPC_CLIENT_TLS_CACERT": ""},
 			refuses: "GRPC_CLIENT_TLS_SAN", dropInTo: true, tls: true, warns: []string{"GRPC_CLIENT_TLS_SAN"}},
 		{name: "a client CA without TLS", change: map[string]string{"GRPC_SERVER_USE_TLS": "false"},

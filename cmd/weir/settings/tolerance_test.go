@@ -102,36 +102,3 @@ func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
 		}
 	}
 }
-
-func TestAHistoryIsKeptWhereItWasAskedFor(t *testing.T) {
-	for _, tc := range []struct {
-		environment   map[string]string
-		kept, inRedis bool
-		dir           string
-	}{
-		{nil, false, true, ""},
-		{map[string]string{"BACKEND_TYPE": "memory"}, false, false, ""},
-		{map[string]string{"DATA_DIR": "/data"}, true, false, "/data"},
-		{map[string]string{"DATA_DIR": ""}, false, true, ""},
-		{map[string]string{"REDIS_HISTORY_URL": "h:1"}, true, true, ""},
-		{map[string]string{"REDIS_HISTORY_URL": "h:1", "DATA_DIR": "/data"}, true, true, "/data"},
-		{map[string]string{"HISTORY": "true"}, true, true, ""},
-		{map[string]string{"HISTORY": "true", "DATA_DIR": "/data"}, true, false, "/data"},
-		{map[string]string{"HISTORY": "false", "DATA_DIR": "/data", "REDIS_HISTORY_URL": "h:1"}, false, true, "/data"},
-		{map[string]string{"BACKEND_TYPE": "memory", "HISTORY": "true"}, true, false, ""},
-	} {
-		t.Run("", func(t *testing.T) {
-			for name, value := range tc.environment {
-				t.Setenv(name, value)
-			}
-			s, err := Read(dropIn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.KeepHistory != tc.kept || s.HistoryInRedis() != tc.inRedis || s.DataDir != tc.dir {
-				t.Errorf("%v: a history is kept: %v, in Redis: %v, DATA_DIR %q; want %v, %v, %q",
-					tc.environment, s.KeepHistory, s.HistoryInRedis(), s.DataDir, tc.kept, tc.inRedis, tc.dir)
-			}
-		})
-	}
-}
