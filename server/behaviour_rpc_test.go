@@ -114,12 +114,6 @@ var rpcBehaviours = []behaviour{{
 	steps: []step{{ask: "closed=x + user=ann hits:3 + path=/", want: `OVER_LIMIT | OVER_LIMIT 0/DAY, 0 left, 12h0m0s | ` +
 		`OVER_LIMIT 2/HOUR few, 0 left, 1h0m0s | OK 5/MINUTE, 4 left, 1m0s | "never" | limit: 2 | left: 0 | reset: 3600`}},
 }, {
-	name: "headers do not prefer a quota that is over", answers: limitHeaders, rules: `
-- {key: closed, rate_limit: {requests_per_unit: 0, unit: day}}
-- {key: quota, quota_mode: true, rate_limit: {requests_per_unit: 0, unit: hour}}
-`,
-	steps: []step{{ask: "closed=x + quota=x", want: `OVER_LIMIT | OVER_LIMIT 0/DAY, 0 left, 12h0m0s | OVER_LIMIT 0/HOUR, 0 left, 1h0m0s | limit: 0 | left: 0 | reset: 43200`}},
-}, {
 	name: "without a limit there are no headers", rules: fewRules, answers: limitHeaders,
 	steps: []step{{ask: "free=x + nobody=x", want: "OK | OK, 4294967295 left | OK"}, {ask: "domain:bar user=x", want: "OK | OK"}},
 }, {

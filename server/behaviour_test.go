@@ -275,18 +275,3 @@ func TestEveryOutcomeIsCounted(t *testing.T) {
 		}
 	}
 }
-
-// A key for each caller that only looks would let lookers fill the store.
-func TestALookMakesNoKey(t *testing.T) {
-	store := openStore(t, time.Now)
-	r := start(t, setup{store: store})
-	r.configure(t)
-	for i, text := range []string{"user=ann hits:0", "user=ann hits:1"} {
-		if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, text)); err != nil {
-			t.Fatal(err)
-		}
-		if keys := store.Stats().Keys; keys != int64(i) {
-			t.Errorf("after %s the store holds %d keys, want %d", text, keys, i)
-		}
-	}
-}

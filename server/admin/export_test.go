@@ -76,25 +76,6 @@ func TestAnExportIsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestAnExportThatCannotBeIsRefused(t *testing.T) {
-	k := threeMonths(t)
-	for query, want := range map[string]string{
-		"format=xml":      `{"error":"format: \"xml\" is not a format: use one of csv, json, openmetrics."}`,
-		"from=soon":       "is not a time",
-		"points=3":        `Parameter \"points\" is unknown`,
-		"outcome=refused": "is not an outcome",
-	} {
-		if code, body := k.get("/api/v1/history/export?" + query); code != 400 || !strings.Contains(body, want) {
-			t.Errorf("an export with %s gave %d %s, want 400 and %s", query, code, body, want)
-		}
-	}
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler()}).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history/export", nil))
-	if w.Code != 404 || !strings.Contains(w.Body.String(), "keeps no history") {
-		t.Errorf("without a history an export gave %d %s", w.Code, w.Body)
-	}
-}
-
 // failing is a store that shows some of its series, and then fails.
 type failing struct {
 	history.Store

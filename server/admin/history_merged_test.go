@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -126,17 +125,5 @@ func TestRulesAreRankedWithAllOfTheirValues(t *testing.T) {
 	}
 	if one := ask("&values=false&value=user%3D3"); len(one.Top) != 1 || one.Top[0].Hits >= merged.Top[0].Hits {
 		t.Errorf("one value gives %+v; want its own hits", one.Top)
-	}
-}
-
-func TestValuesAreAddedUpOnlyInBucketsOfOneWidth(t *testing.T) {
-	k := valuedHistory(t)
-	for query, want := range map[string]string{
-		"?values=false":      "give points or step",
-		"?values=no&step=1h": "values must be true or false",
-	} {
-		if code, body := k.get("/api/v1/history" + query); code != 400 || !strings.Contains(body, want) {
-			t.Errorf("%s gives %d %s; want 400 and %q", query, code, body, want)
-		}
 	}
 }

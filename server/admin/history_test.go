@@ -180,6 +180,12 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 		{"nothing to rank by", "/top?by=size", "by: nothing is ranked by \\\"size\\\": use hits"},
 		{"too long a list", "/top?n=1001", "n must be a whole number from 1 to 1000"},
 		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
+		{"values added up in buckets of any width", "?values=false", "give points or step"},
+		{"values in other words", "?values=no&step=1h", "values must be true or false"},
+		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, json, openmetrics.`},
+		{"an export from no time", "/export?from=soon", "is not a time"},
+		{"an export in points", "/export?points=3", `Parameter \"points\" is unknown`},
+		{"an export of an unknown outcome", "/export?outcome=refused", "is not an outcome"},
 		{"a proof of a part", "/verify?from=-1h", "\\\"from\\\" is unknown"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
@@ -189,9 +195,10 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 			}
 		})
 	}
-	none := &kept{}
-	if code, body := none.get("/api/v1/history/top"); code != 404 || !strings.Contains(body, `{"error":"This weir keeps no history`) {
-		t.Errorf("a weir without a history answers %d %s", code, body)
+	for _, path := range []string{"/top", "/export"} {
+		if code, body := new(kept).get("/api/v1/history" + path); code != 404 || !strings.Contains(body, `{"error":"This weir keeps no history`) {
+			t.Errorf("a weir without a history answers %s with %d %s", path, code, body)
+		}
 	}
 }
 

@@ -52,17 +52,6 @@ func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
 	}
 }
 
-// What only reads a history waits for no configuration.
-func TestTheListSaysWhatReadyMeans(t *testing.T) {
-	for want, rules := range map[string]Rules{"from the first configuration": inForce{}, "while the history can be read": nil} {
-		w := httptest.NewRecorder()
-		Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: rules}).ServeHTTP(w, httptest.NewRequest("GET", "/help", nil))
-		if lines := strings.Count(w.Body.String(), "/readyz "); lines != 1 || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("with rules %v the list has %d lines of /readyz; want one that says %q:\n%s", rules, lines, want, w.Body)
-		}
-	}
-}
-
 func TestThePageCannotBeWrittenTo(t *testing.T) {
 	for _, path := range []string{"/", "/help", "/page/main.js", "/api/v1/rules"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {

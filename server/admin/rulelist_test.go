@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -117,23 +116,6 @@ func TestRulesThatAreKnownAreNotSentAgain(t *testing.T) {
 		if w := askRules(after, "", tag); w.Code != 200 || w.Header().Get("ETag") == tag {
 			t.Errorf("%s: got %d with the tag %s; want an answer with another", promise, w.Code, w.Header().Get("ETag"))
 		}
-	}
-}
-
-func TestHostileNamesAreListedAsTheyAre(t *testing.T) {
-	domain, value := `<img src=x onerror="alert(1)">`, "</script>\u202e\n\u2028"+strings.Repeat("v", 4000)
-	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
-	file := fmt.Sprintf("domain: %s\ndescriptors: [{key: k, value: %s, rate_limit: {unit: minute, requests_per_unit: 1}}]", quoted(domain), quoted(value))
-	w := askRules(Parts{Rules: rulesOf(t, file)}, "", "")
-	var a struct{ Rules []RuleAnswer }
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Rules) != 1 {
-		t.Fatalf("%.200s: %v", w.Body, err)
-	}
-	if got := a.Rules[0]; got.Domain != domain || descriptors.ReadablePath(got.Path) != "k="+value {
-		t.Errorf("got %q %.60q of %d bytes: a name must come as it is, for the page to find its history", got.Domain, got.Path, len(got.Path))
-	}
-	if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" || w.Header().Get("Content-Type") != "application/json" {
-		t.Errorf("it comes as %q, nosniff %q: a browser that looks at it must not run it", w.Header().Get("Content-Type"), got)
 	}
 }
 

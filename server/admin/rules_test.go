@@ -41,11 +41,14 @@ descriptors:
   - {key: plan, value: "gold*", shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: free, rate_limit: {unlimited: true}}
   - {key: nothing}
+  - {key: several, rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, unit_multiplier: 6, requests_per_unit: 500}]}
 `
 	const bank = "domain: bank\ndescriptors: [{key: a, value: b, rate_limit: {unit: second, requests_per_unit: 1}}]"
 	want := `bank.a_b: unit=SECOND requests_per_unit=1, shadow_mode: false, quota_mode: false
 shop.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false
 shop.plan_gold*: unit=DAY requests_per_unit=0, shadow_mode: true, quota_mode: false
+shop.several: unit=MINUTE requests_per_unit=10, shadow_mode: false, quota_mode: false
+shop.several: unit=HOUR requests_per_unit=500, shadow_mode: false, quota_mode: false, unit_multiplier: 6
 shop.user: unit=MINUTE requests_per_unit=20, shadow_mode: false, quota_mode: false
 shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: false, quota_mode: true
 `
@@ -54,23 +57,6 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 	}
 	if got := rulesShown(t, yaml.Options{}); got != "" {
 		t.Errorf("without a configuration /rlconfig shows %q, want nothing", got)
-	}
-}
-
-func TestEachOfARulesLimitsHasALine(t *testing.T) {
-	const shop = `
-domain: shop
-descriptors:
-  - key: user
-    rate_limits:
-      - {unit: minute, requests_per_unit: 10}
-      - {unit: hour, unit_multiplier: 6, requests_per_unit: 500}
-`
-	want := `shop.user: unit=MINUTE requests_per_unit=10, shadow_mode: false, quota_mode: false
-shop.user: unit=HOUR requests_per_unit=500, shadow_mode: false, quota_mode: false, unit_multiplier: 6
-`
-	if got := rulesShown(t, yaml.Options{}, shop); got != want {
-		t.Errorf("/rlconfig shows\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -8,38 +8,13 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // What answers hold is tested through the port that gives them, in server/admin.
 
-// someHistory holds a hit a day of one series, over three months.
-func someHistory(t *testing.T) *History {
-	t.Helper()
-	noon := time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
-	clock := func() time.Time { return noon }
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	id := history.ID{Domain: "shop", Path: "user", Outcome: history.Within}
-	b := history.Batch{Writer: "test", Seq: 1}
-	for day := range int64(90) {
-		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: noon.Unix()/60 - day*1440, Hits: 1})
-	}
-	if receipt, err := store.Apply(t.Context(), id.Partition(), b); err != nil || receipt.Landing != history.Landed {
-		t.Fatalf("applying a batch: %+v, %v", receipt, err)
-	}
-	if _, err := store.Roll(t.Context(), history.Job{Now: noon}); err != nil {
-		t.Fatal(err)
-	}
-	return NewHistory(store, clock)
-}
-
 // The port refuses these before it asks; a command asks by itself.
 func TestNumbersOutOfRangeAreRefused(t *testing.T) {
-	h := someHistory(t)
+	h := NewHistory(nil, time.Now) // whose store is not asked
 	for _, points := range []int{-1, MaxPoints + 1} {
 		_, err := h.Show(t.Context(), Question{Points: points})
 		want := fmt.Sprintf("points must be a whole number from 1 to 10000, not \"%d\".", points)

@@ -192,13 +192,3 @@ func TestADenialThatIsRememberedIsTalliedAsSuch(t *testing.T) {
 		}
 	})
 }
-
-func TestAReloadKeepsTheTotals(t *testing.T) {
-	l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
-	ask(t, l, "shop", 1, one("user", "ann"))
-	l.Apply(l.Config())
-	ask(t, l, "shop", 1, one("user", "ann"))
-	if got, want := recorded(recorder), (totals{"shop user": {Within: 2}}); !maps.Equal(got, want) {
-		t.Errorf("recorded %+v; want %+v, before and after a reload", got, want)
-	}
-}

@@ -267,23 +267,6 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestACounterThatFailsIsUnavailable(t *testing.T) {
-	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
-	store, err := memory.Open(memory.Config{MaxKeys: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	closed := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
-	closed.Apply(l.Config())
-	c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
-	if err := closed.Decide(t.Context(), c); !errors.Is(err, backend.ErrClosed) || c.Outcome(err) != limit.Unavailable {
-		t.Errorf("a closed counter gives %v, %v", err, c.Outcome(err))
-	}
-}
-
 // fill makes the call's next request, as the decoder does.
 func fill(c *limit.Call, value string) {
 	c.Reset()

@@ -110,15 +110,6 @@ func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
 	}
 }
 
-// irate wants two samples in its window, and there are none inside an hour.
-func TestIrateInsideBucketsIsEmpty(t *testing.T) {
-	p := seventyDays(t, history.DefaultKeep())
-	at := p.clock.Load()/day*day - 20*day + 30*minute
-	if v, err := instant(t, p.engine(), "irate("+selectorOf(busy)+"[5m])", at).Vector(); err != nil || len(v) != 0 {
-		t.Errorf("irate inside an hour is %v (%v), want nothing", v, err)
-	}
-}
-
 func TestBeforeTheFirstHitAndInTheFutureThereIsNothing(t *testing.T) {
 	p := newPast(t, inMemory, history.DefaultKeep())
 	now := p.clock.Load()
