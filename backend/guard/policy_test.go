@@ -48,13 +48,14 @@ func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard
 func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
 	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
 		checks := []backend.Check{
-			count("default", perMinute(t, 1), 5),
+			count("default", append(perMinute(t, 100), limitOf(t, 1, descriptors.Hour, descriptors.SlidingWindow)...), 5),
 			{Key: []byte("deny"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny},
 			{Key: []byte("given back"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny, Op: backend.Refund},
 			{Key: []byte("error"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyError},
 			{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 3, OnFailure: descriptors.PolicyLocal},
 			{Key: []byte("local"), Limits: perMinute(t, 9), Hits: 1, OnFailure: descriptors.PolicyLocal},
 			{Key: []byte("small"), Limits: perMinute(t, 2), Hits: 1, OnFailure: descriptors.PolicyLocal},
+			count("blocked", perMinute(t, 0), 1),
 		}
 		store.away.Store(true)
 		out := make([]backend.Decision, len(checks))
@@ -73,11 +74,15 @@ func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
 			{true, backend.FromLocal, "a third of 9 hits is this replica's"},
 			{false, backend.FromLocal, "the share of 3 is used"},
 			{true, backend.FromLocal, "a share is one hit at least"},
+			{false, backend.FromPolicy, "whom a limit of 0 blocks, it blocks without a store"},
 		} {
 			d := out[i]
 			if d.Allowed != want.allowed || d.Source != want.source || d.Reason == 0 || (d.Err != nil) != (i == 3) {
 				t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s", checks[i].Key, d, want.allowed, want.source, want.why)
 			}
+		}
+		if out[0].Strictest != 1 || out[0].Remaining != 0 {
+			t.Errorf("allow speaks of limit %d, with %d left, want the one of 1 an hour, which 5 hits use up", out[0].Strictest, out[0].Remaining)
 		}
 		if out[1].Policy != descriptors.PolicyDeny || out[2].Policy != descriptors.PolicyDeny {
 			t.Errorf("deny is shown as %v, and of a refund as %v", out[1].Policy, out[2].Policy)
@@ -166,12 +171,14 @@ func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing
 
 func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
 	before(t, descriptors.PolicyLocal, func(t *testing.T, g *Guard, store *goes) {
-		denied, sibling := count("denied", hasDenied(t, g, "denied", 10, 1), 1), count("sibling", perMinute(t, 6), 1)
+		checks := []backend.Check{count("sibling", perMinute(t, 6), 1), count("denied", hasDenied(t, g, "denied", 10, 1), 1),
+			count("greedy", perMinute(t, 6), 3)}
 		store.away.Store(true)
-		var out [2]backend.Decision
+		var out [3]backend.Decision
 		for range 5 {
-			if err := g.Decide(t.Context(), []backend.Check{sibling, denied}, out[:]); err != nil || !out[0].Allowed || out[0].Remaining != 2 {
-				t.Fatalf("beside a known denial the other descriptor got %+v (%v), want it looked at, with both hits left", out[0], err)
+			if err := g.Decide(t.Context(), checks, out[:]); err != nil || !out[0].Allowed || out[0].Remaining != 2 || out[2].Allowed {
+				t.Fatalf("beside a known denial the others got %+v and %+v (%v), want them looked at: 1 of the share of 2 fits, 3 do not",
+					out[0], out[2], err)
 			}
 		}
 		if out[0].Source != backend.FromLocal || out[1].Source != backend.FromDenyCache {
