@@ -111,4 +111,3 @@ func TestServersNeverRemapARing(t *testing.T) {
 		t.Error("what was for a node that is away went to another one")
 	}
 }
-
