@@ -111,18 +111,3 @@ func TestServersNeverRemapARing(t *testing.T) {
 		t.Error("what was for a node that is away went to another one")
 	}
 }
-
-func TestServersSayThatTheTypeIsWrong(t *testing.T) {
-	t.Parallel()
-	set := redistest.Cluster(t)
-	s := connected(t, Config{URL: set.Addrs()[0]})
-	var err error
-	for _, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
-		if _, err = s.Do(t.Context(), At{Key: []byte(key)}, "get", key); err != nil {
-			break
-		}
-	}
-	if err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
-		t.Errorf("a node of a cluster taken for a single server: %v, want an error that says so", err)
-	}
-}

@@ -88,6 +88,7 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 		{"a password in the URL", locked, Config{URL: "redis://:" + secret + "@" + locked.Addr, Auth: "wrong"}},
 		{"a user", acl, Config{URL: acl.Addr, Auth: "ann:" + secret}},
 		{"a user in the URL", acl, Config{URL: "redis://ann:" + secret + "@" + acl.Addr}},
+		{"a URL in a file", locked, Config{URL: "ignored:1", URLFile: writeFile(t, "url", "redis://:"+secret+"@"+locked.Addr+"\n")}},
 		{"TLS by scheme", mutual, Config{URL: "rediss://:" + secret + "@" + mutual.Addr, TLS: files}},
 		{"TLS by setting", mutual, Config{URL: mutual.Addr, Auth: secret, TLS: always}},
 	}
@@ -113,16 +114,6 @@ func TestTheDatabaseOfAURLIsUsed(t *testing.T) {
 	defer third.Close()
 	if n, err := third.DBSize(context.Background()).Result(); err != nil || n != 1 {
 		t.Errorf("database 3 has %d keys, %v; want the one that was written", n, err)
-	}
-}
-
-func TestTheURLCanBeInAFile(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t, redistest.WithPassword(secret))
-	file := writeFile(t, "url", "redis://:"+secret+"@"+s.Addr+"\n")
-	on, _ := openTopology(t, Config{URL: "ignored:1", URLFile: file})
-	if err := set(on, keyNumber(1)); err != nil {
-		t.Error(err)
 	}
 }
 

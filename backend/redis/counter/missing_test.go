@@ -139,26 +139,6 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 	}
 }
 
-// A library that others have removed while a weir had nothing to do is loaded again by its next check.
-func TestALibraryThatIsRemovedFromAnIdleWeirIsLoadedAgain(t *testing.T) {
-	t.Parallel()
-	withFunctions(t, func(t *testing.T, release string) {
-		server := redistest.Single(t, redistest.WithRelease(release))
-		s := opened(t, redis.Config{URL: server.Addr}, nil)
-		b := newBurden(t, "key")
-		for range 3 {
-			b.call(t, s)
-			if err := server.Client().FunctionDelete(t.Context(), script.Function()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b.exact(t, s)
-		if got := librariesOf(t, server); !slices.Equal(got, []string{script.Function()}) {
-			t.Errorf("the libraries are %v, want %s", got, script.Function())
-		}
-	})
-}
-
 // A replica that becomes the primary without the library, as one that was restarted or restored may, is given it. What
 // the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
 func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -77,15 +76,18 @@ func probeOnly(t *testing.T, c redis.Config) error {
 	return found[0]
 }
 
+// An operator who pays for scripts where functions would do is told once, with the line that allows them.
 func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		rules   []string
 		options []redistest.Option
+		told    string
 	}{
-		"functions":                    {countingRules(), nil},
-		"functions that are forbidden": {scriptRules(), nil},
-		"no functions":                 {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])}},
+		"functions":                    {countingRules(), nil, "counts by a library of functions"},
+		"functions that are forbidden": {scriptRules(), nil, "within ten minutes: ACL SETUSER ann +fcall +function|load "},
+		"no functions": {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])},
+			"as Redis 7.0 and Valkey have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +96,17 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			if err := probeOnly(t, on); err != nil {
 				t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
 			}
-			store := opened(t, on, nil)
+			store, log := told(t, on)
+			redistest.Eventually(t, "it counts", store.Health().Ready)
+			client := ownerOf(t, on)
+			for range 3 {
+				if err := store.probe(t.Context(), store.servers, redis.Server{Name: s.Addr, Client: client}); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := strings.Count(log.String(), tc.told); got != 1 {
+				t.Errorf("four probes told %d times %q, want once:\n%s", got, tc.told, log)
+			}
 			for _, a := range []descriptors.Algorithm{
 				descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
 			} {
@@ -142,41 +154,6 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	grant(countingRules()...)
 	if err := probeOnly(t, on); err != nil {
 		t.Errorf("with all of them: %v", err)
-	}
-}
-
-// An operator who pays for scripts where functions would do is told once, with the line that allows them.
-func TestHowAServerIsCalledIsToldOnce(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		rules   []string
-		options []redistest.Option
-		want    string
-	}{
-		"functions":                    {countingRules(), nil, "counts by a library of functions"},
-		"functions that are forbidden": {scriptRules(), nil, "within ten minutes: ACL SETUSER ann +fcall +function|load "},
-		"no functions": {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])},
-			"as Redis 7.0 and Valkey have"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Single(t, append(tc.options, redistest.WithACL("ann", secret, tc.rules...))...)
-			log := &redistest.Log{}
-			on, err := redis.Connect(redis.Config{URL: server.Addr, Auth: "ann:" + secret, Log: slog.New(slog.NewTextHandler(log, nil))}, rights())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := newStore(on, nil, newScript(), language{})
-			defer s.Close()
-			health := on.Watch(func(ctx context.Context, on *redis.Servers, one redis.Server) error {
-				return errors.Join(s.probe(ctx, on, one), s.probe(ctx, on, one), s.probe(ctx, on, one))
-			})
-			defer health.Close()
-			redistest.Eventually(t, "the server is probed", health.Ready)
-			if got := strings.Count(log.String(), tc.want); got != 1 {
-				t.Errorf("three probes told %d times %q, want once:\n%s", got, tc.want, log)
-			}
-		})
 	}
 }
 

@@ -177,7 +177,7 @@ func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
 	for name, change := range changes(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(41, 42))
-			for round := range part(10 * *updates) {
+			for round := range *updates {
 				together(t, r, newHot(t, client, asFunction), change, 1+r.IntN(10), round)
 			}
 		})
