@@ -47,8 +47,8 @@ func openFile(t testing.TB) history.Store {
 
 func openRedis(t testing.TB) history.Store {
 	store, err := redishistory.Open(redishistory.Config{
-		Redis: redis.Config{URL: redistest.Single(t).Addr, Log: slog.New(slog.DiscardHandler)}, Keep: keep(), Pace: 1,
-		Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
+		Redis: redis.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		Keep:  keep(), Pace: 1, Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
 	if err != nil {
 		t.Fatal(err)
 	}
