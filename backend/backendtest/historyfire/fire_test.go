@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", 60, "how many writers and jobs are killed, in all tests together; a third in the short form")
+	kills = flag.Int("kills", 60, "how many writers and jobs are killed, in all tests together; a quarter in the short form")
 	seed  = flag.Uint64("seed", 1, "seed of what is killed where and of what comes in")
 )
 

@@ -30,7 +30,7 @@ var scenes = []scene{
 func TestEachHitIsCountedOnceUnderFire(t *testing.T) {
 	under, deaths := scenes, *kills
 	if testing.Short() {
-		under, deaths = scenes[:2], *kills/3
+		under, deaths = scenes[:2], *kills/4
 	}
 	for _, s := range under {
 		t.Run(s.name, func(t *testing.T) {

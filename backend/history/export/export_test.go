@@ -18,7 +18,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // recorder is what the exporter of a test drains, and knows all that it has been given.
@@ -65,6 +64,15 @@ type station struct {
 	stop     func()
 }
 
+// atWork runs a test of an exporter in a bubble of fake time that begins at a moment of the day.
+func atWork(t *testing.T, begin time.Duration, change func(*export.Config), test func(t *testing.T, s *station)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(begin)
+		test(t, newStation(t, change))
+	})
+}
+
 // newStation starts an exporter into a store in memory, which does as it should until the test says otherwise.
 func newStation(t *testing.T, change func(*export.Config)) *station {
 	ledgers := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: time.Now, Step: func(string) {}})
@@ -104,11 +112,7 @@ func (s *station) idle() {
 // total is what the store has of each series.
 func (s *station) total() map[history.ID]uint64 {
 	all := make(map[history.ID]uint64)
-	var from history.Store = s.store
-	if s.store.behind != nil {
-		from = s.store.behind
-	}
-	err := from.Query(context.Background(), history.Query{To: math.MaxInt64}, func(series history.Series) error {
+	err := s.store.Query(context.Background(), history.Query{To: math.MaxInt64}, func(series history.Series) error {
 		all[series.ID] = series.Lifetime
 		return nil
 	})
@@ -148,9 +152,7 @@ func sleepUntil(hour, minute, second int) {
 }
 
 func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sleepUntil(12, 0, 7) // starts in the middle of an interval
-		s := newStation(t, nil)
+	atWork(t, 12*time.Hour+7*time.Second, nil, func(t *testing.T, s *station) { // in the middle of an interval
 		for _, at := range []int{8, 14, 16, 44, 46, 59, 61, 74} { // seconds after 12:00
 			sleepUntil(12, 0, at)
 			s.recorder.record(series(0), 1)
@@ -175,8 +177,7 @@ func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
 }
 
 func TestShutdownFlushes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		for n := range 5000 {
 			s.recorder.record(series(n), uint64(n)+1)
 		}
@@ -189,8 +190,7 @@ func TestShutdownFlushes(t *testing.T) {
 }
 
 func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		forever := make(chan struct{})
 		s.store.set(func(context.Context, history.Partition) error { // not even its deadline wakes it
 			<-forever
@@ -216,8 +216,7 @@ func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
 
 // One of two servers hangs. What belongs to the other must go on landing at each flush.
 func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, func(c *export.Config) { c.Timeout = 4700 * time.Millisecond }) // ends at no flush
+	atWork(t, 0, func(c *export.Config) { c.Timeout = 4700 * time.Millisecond }, func(t *testing.T, s *station) { // ends at no flush
 		s.store.set(func(ctx context.Context, p history.Partition) error {
 			if p < history.Partitions/2 {
 				<-ctx.Done()
@@ -256,8 +255,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 
 func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") })
 		for n := range 300 {
 			s.recorder.record(series(n), 1)
@@ -278,9 +276,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 }
 
 func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sleepUntil(6, 0, 0)
-		s := newStation(t, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute })
+	atWork(t, 6*time.Hour, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute }, func(t *testing.T, s *station) {
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
 		record := func(minutes int) {
 			for range minutes {
@@ -315,8 +311,7 @@ func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
 }
 
 func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		for _, hits := range []uint64{history.MaxTotal, 5, math.MaxUint64/2 + 7} {
 			s.recorder.record(series(0), hits)
 			time.Sleep(15 * time.Second)
@@ -341,8 +336,7 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 // A reply may be lost that says that hits were refused. They are in no store: if nobody counts them, they have gone
 // unseen.
 func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		s.store.misbehave(3)
 		for n := range 100 {
 			s.recorder.record(series(0), history.MaxTotal/40+uint64(n))
@@ -361,8 +355,7 @@ func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
 
 // After a failover that forgot, a writer that is idle hears of it only if it asks.
 func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, nil)
+	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		time.Sleep(time.Second)
 		empty := s.store.Snapshot()
 		for n := range 3 {
@@ -473,8 +466,7 @@ func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
 // A store forgets writers that it has not heard for a week. That is no loss.
 func TestALongIdleWriterBeginsAnew(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStation(t, func(c *export.Config) { c.Interval = time.Hour })
+	atWork(t, 0, func(c *export.Config) { c.Interval = time.Hour }, func(t *testing.T, s *station) {
 		s.recorder.record(series(0), 1)
 		time.Sleep(8 * 24 * time.Hour)
 		if did, err := s.store.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil || did.Forgotten != 1 {
@@ -550,36 +542,6 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	if st.Errors == 0 || st.Resent == 0 || exact != (st.Lost == 0) {
 		t.Errorf("seed %d: %+v; want errors and batches sent again, and losses exactly if failovers go back far", seed, st)
 	}
-}
-
-// The embedded file, under the same trouble but for failovers, which a file has not.
-func TestAFileHasAllThatWasRecorded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		file, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Keep: history.DefaultKeep()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		s := newStation(t, nil)
-		s.store.behind = file
-		s.store.misbehave(1)
-		r := rand.New(rand.NewPCG(1, 1))
-		for range shortOr(20, 200) {
-			for range r.IntN(90) {
-				s.recorder.record(series(r.IntN(60)), 1+r.Uint64N(50))
-			}
-			time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second))))
-		}
-		s.store.behave()
-		time.Sleep(time.Minute)
-		s.idle()
-		st := s.close(time.Second)
-		s.holdP2(st)
-		if !maps.Equal(s.total(), s.recorder.all) || st.Errors == 0 {
-			t.Errorf("the file has not what was recorded, through errors: %+v", st)
-		}
-	})
 }
 
 type snapshot struct {

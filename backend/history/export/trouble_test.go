@@ -14,7 +14,6 @@ import (
 // trouble is a store that all can happen to that happens to stores.
 type trouble struct {
 	*historytest.Ledgers
-	behind history.Store // if not nil, gets the hits instead of the ledgers
 	mu     sync.Mutex
 	first  func(context.Context, history.Partition) error // if not nil, decides first
 	random *rand.Rand                                     // if not nil, things go wrong
@@ -59,12 +58,7 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 		}
 	}
 	time.Sleep(delay)
-	apply := func() (history.Receipt, error) {
-		if t.behind != nil {
-			return t.behind.Apply(context.WithoutCancel(ctx), p, b)
-		}
-		return t.Ledgers.Apply(ctx, p, b)
-	}
+	apply := func() (history.Receipt, error) { return t.Ledgers.Apply(ctx, p, b) }
 	switch kind {
 	case 1:
 		return history.Receipt{}, errors.New("it never came")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,8 +47,8 @@ func openFile(t testing.TB) history.Store {
 
 func openRedis(t testing.TB) history.Store {
 	store, err := redishistory.Open(redishistory.Config{
-		Redis: redis.Config{URL: redistest.Single(t).Addr, Log: slog.New(slog.DiscardHandler)}, Keep: keep(), Pace: 1,
-		Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
+		Redis: redis.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		Keep:  keep(), Pace: 1, Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,18 +196,21 @@ func firstDifference(a, b string) string {
 // mortal is a store whose process dies at an Apply: before it or, if that landed, before anybody hears of it.
 type mortal struct {
 	history.Store
-	left *int
+	mu   sync.Mutex
+	left int
 }
 
 var errDead = errors.New("dead")
 
-func (m mortal) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
-	*m.left--
-	if *m.left <= 0 && *m.left%2 == 0 {
+func (m *mortal) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left--
+	if m.left <= 0 && m.left%2 == 0 {
 		return history.Receipt{}, errDead
 	}
 	r, err := m.Store.Apply(ctx, p, b)
-	if *m.left <= 0 {
+	if m.left <= 0 {
 		return history.Receipt{}, cmp.Or(err, errDead)
 	}
 	return r, err
@@ -230,8 +234,8 @@ func TestAReadingThatDiesAndIsRunAgainCountsEachHitOnce(t *testing.T) {
 		if died > 1000 {
 			t.Fatal("it never comes to its end")
 		}
-		n := left
-		did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: &locked{mortal{store, &n}, make(chan struct{}, 1)}, Lanes: 8, Now: clock}, nil)
+		target := transfer.Target{Store: &mortal{Store: store, left: left}, Lanes: 8, Now: clock}
+		did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), target, nil)
 		if err == nil {
 			if died == 0 {
 				t.Fatal("it never died")
@@ -253,18 +257,6 @@ func TestAReadingThatDiesAndIsRunAgainCountsEachHitOnce(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("nothing is stored of %v", want)
 	}
-}
-
-// locked lets one goroutine in at a time, as the count of deaths is no atomic.
-type locked struct {
-	mortal
-	turn chan struct{}
-}
-
-func (l *locked) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
-	l.turn <- struct{}{}
-	defer func() { <-l.turn }()
-	return l.mortal.Apply(ctx, p, b)
 }
 
 // unmovable is a store that counts, and where a job fails, as it does where a series is damaged, or somebody else writes to
