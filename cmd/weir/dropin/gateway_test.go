@@ -95,7 +95,7 @@ func TestSnapshotsThatSwapUnderLoadFailNoCallAndLoseNoCount(t *testing.T) {
 		g.apply(t, allRoute.limit(plenty))
 		running := g.envoy.startLoad(t, 4, allRoute.Path)
 		var version string
-		swaps := form(20, 100, 600)
+		swaps := form(20, 50, 600)
 		for i := range swaps {
 			other := limits(fmt.Sprint("default/other-", i%7, "/http"), allRoute.limit(5))
 			version = g.control.set(t, limits(gatewayDomain, allRoute.limit(plenty-uint32(i%10)), insideRoute.limit(uint32(i))), other)
