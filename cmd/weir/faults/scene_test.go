@@ -155,12 +155,11 @@ func (s *scene) start() {
 func (s *scene) awaitCounting() {
 	s.Helper()
 	for _, r := range s.replicas {
-		redistest.Eventually(s.T, "a replica counts", func() error {
-			for user := range 10 {
-				if err := r.look(fmt.Sprint(user), s.row.budget); err != nil {
-					return err
-				}
-			}
+		for user := range 10 {
+			look := func() error { return r.look(fmt.Sprint(user), s.row.budget) }
+			redistest.Eventually(s.T, "a replica counts", look)
+		}
+		redistest.Eventually(s.T, "a replica knows of the others", func() error {
 			m, err := r.scrape()
 			if err == nil && m["weir_replicas"] != replicas {
 				err = fmt.Errorf("it knows of %v replicas, want %d", m["weir_replicas"], replicas)
