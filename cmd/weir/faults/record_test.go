@@ -117,7 +117,7 @@ func quantile(calls []call, share float64) time.Duration {
 const step = 100 * time.Millisecond
 
 // lastTrouble returns the end of the last step after from in which more than a tenth of the calls were not decided by a
-// store, those apart that were late; from itself if there is none. And it returns how many calls have since been asked
+// store, those apart that were late, or no call was; from itself if there is none. And it returns how many calls have since been asked
 // in vain in such steps without a better one between them, those apart that the machine held up.
 func (s *stalls) lastTrouble(calls []call, from time.Duration) (last time.Duration, inVain int) {
 	last = from
@@ -125,16 +125,18 @@ func (s *stalls) lastTrouble(calls []call, from time.Duration) (last time.Durati
 	for len(calls) > 0 {
 		at := calls[0].begun.Truncate(step)
 		n, _ := slices.BinarySearchFunc(calls, at+step, func(c call, at time.Duration) int { return cmp.Compare(c.begun, at) })
-		without, asked := 0, 0
+		without, stored, asked := 0, 0, 0
 		for i := range calls[:n] {
-			if c := &calls[i]; !c.exact() && !s.late(c) {
+			if c := &calls[i]; c.exact() {
+				stored++
+			} else if !s.late(c) {
 				without++
 			}
 			if !s.excuses(calls[i].begun-longStall, calls[i].ended, 0) {
 				asked++
 			}
 		}
-		if without*10 > n {
+		if stored == 0 || without*10 > n {
 			last, inVain = at+step, inVain+asked
 		} else {
 			inVain = 0

@@ -31,7 +31,8 @@ type scene struct {
 	replicas []*replica
 	record   *record
 	load     *load
-	besides  int // hits that neither the load nor an Envoy has asked for
+	forgot   [replicas]bool // which have lost sight of the other: their share is the whole limit
+	besides  int            // hits that neither the load nor an Envoy has asked for
 	envoys   []*envoy
 	stalls   *stalls
 	atRest   []metrics // of each replica, before the load
@@ -154,12 +155,11 @@ func (s *scene) start() {
 func (s *scene) awaitCounting() {
 	s.Helper()
 	for _, r := range s.replicas {
-		redistest.Eventually(s.T, "a replica counts", func() error {
-			for user := range 10 {
-				if err := r.look(fmt.Sprint(user), s.row.budget); err != nil {
-					return err
-				}
-			}
+		for user := range 10 {
+			look := func() error { return r.look(fmt.Sprint(user), s.row.budget) }
+			redistest.Eventually(s.T, "a replica counts", look)
+		}
+		redistest.Eventually(s.T, "a replica knows of the others", func() error {
 			m, err := r.scrape()
 			if err == nil && m["weir_replicas"] != replicas {
 				err = fmt.Errorf("it knows of %v replicas, want %d", m["weir_replicas"], replicas)
@@ -225,17 +225,27 @@ func (s *scene) recovered() {
 	quiet := form(500*time.Millisecond, 5*time.Second)
 	most := slack * int(s.row.bounds.recovery.Seconds()*float64(rate()))
 	for ; ; time.Sleep(quiet / 5) {
-		now := s.record.now()
-		last, inVain := s.stalls.lastTrouble(s.record.all(), s.mark())
+		s.learn()
+		calls := since(s.record.all(), s.mark())
+		last, inVain := s.stalls.lastTrouble(calls, s.mark())
 		switch {
-		case now-last > quiet:
+		case len(calls) > 0 && calls[len(calls)-1].begun-last > quiet:
 			s.note("back after %s of %v", brief(last-s.mark()), s.row.bounds.recovery)
 			return
 		case !s.row.bounds.healthy && inVain > most:
 			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)
 			return
-		case now-s.mark() > process.Hang:
+		case s.record.now()-s.mark() > process.Hang:
 			s.Fatalf("starved: in %v the machine let weir answer only %d calls", process.Hang, inVain)
+		}
+	}
+}
+
+// learn notes whether a replica forgets another, as it does when it has not heard of it for 15 seconds.
+func (s *scene) learn() {
+	for i, r := range s.replicas {
+		if m, err := r.scrape(); err == nil && m["weir_replicas"] < replicas {
+			s.forgot[i] = true
 		}
 	}
 }
