@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
 // exampleFiles are the descriptor files that the repository shows, by where they stand.
@@ -42,11 +40,7 @@ func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
 		if check.Run() != nil {
 			continue // a block that shows what is wrong
 		}
-		file, err := loader.LoadValues(strings.NewReader(text))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		rendered, err := tryRender(t, "weir", map[string]any{"descriptors": map[string]any{"shop.yaml": file}})
+		rendered, err := tryRender(t, "weir", map[string]any{"descriptors": map[string]any{"shop.yaml": valuesOf(t, text)}})
 		if err != nil {
 			t.Errorf("%s: weir takes it as a file, and the chart refuses it as a value: %v", name, err)
 			continue
@@ -71,11 +65,7 @@ func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
 		{`{key: user, shadow_mode: "yes", rate_limit: {unit: hour, requests_per_unit: 1}}`, "shadow_mode': got string, want null or boolean"},
 	} {
 		text := "{domain: shop, descriptors: [" + tc.descriptor + "]}"
-		values, err := loader.LoadValues(strings.NewReader("descriptors: {shop.yaml: " + text + "}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tryRender(t, "weir", values); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := tryRender(t, "weir", valuesOf(t, "descriptors: {shop.yaml: "+text+"}")); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v; want an error with %q", tc.descriptor, err, tc.want)
 		}
 		check := exec.Command(weirBinary, "check", "-")
@@ -89,12 +79,8 @@ func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
 // A number must come to weir as it was written, however large.
 func TestLargeNumbersOfValuesReachWeir(t *testing.T) {
 	t.Parallel()
-	values, err := loader.LoadValues(strings.NewReader("descriptors: {shop.yaml: {domain: shop, descriptors: " +
+	rendered := render(t, "weir", valuesOf(t, "descriptors: {shop.yaml: {domain: shop, descriptors: "+
 		"[{key: user, value: 123456789, rate_limit: {unit: hour, requests_per_unit: 4294967295}}]}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered := render(t, "weir", values)
 	out, code := checkedBy(t, rendered, "--explain", "user=123456789")
 	if code != 0 || !strings.Contains(out, "4294967295/hour") {
 		t.Errorf("exit code %d, want the rule of user=123456789 with 4294967295/hour:\n%s", code, out)

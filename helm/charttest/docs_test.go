@@ -144,14 +144,8 @@ func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 			t.Errorf("with %v the notes do not say %q:\n%s", tc.values, tc.want, notes)
 		}
 	}
-}
-
-func TestNotesDoNotWarnOfADomainThatIsThere(t *testing.T) {
-	t.Parallel()
-	for _, values := range []map[string]any{
-		nil,
+	for _, values := range []map[string]any{ // in which the domain is there, or may be
 		{"descriptors": map[string]any{"a.yaml": "domain: a", "shop.yaml": "domain: shop"}},
-		{"descriptors": map[string]any{"a.yaml": "domain: a"}, "mesh": map[string]any{"domain": "a"}},
 		{"descriptors": map[string]any{"a.yaml": "domain: a"}, "existingConfigMaps": []any{"limits-of-shop"}},
 	} {
 		if notes := render(t, "weir", values).Notes; strings.Contains(notes, "none of descriptors") {

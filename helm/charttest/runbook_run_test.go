@@ -3,7 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -30,11 +29,6 @@ type situation struct {
 // made here, and prints what the section says.
 func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"curl", "redis-cli", "kubectl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("no %s on PATH, which the runbook uses: run make tools", tool)
-		}
-	}
 	redis := startRedis(t)
 	counting := loader.MergeMaps(watched(redis.Addr), map[string]any{
 		"descriptors": map[string]any{"shop.yaml": rulesOfShop},

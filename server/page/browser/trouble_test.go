@@ -95,34 +95,29 @@ func TestAHostileLinkDoesNothing(t *testing.T) {
 	}
 }
 
-func TestWithoutAHistoryRulesAreShown(t *testing.T) {
+// A page that has nothing to draw says why, and what to do.
+func TestWhatIsNotThereIsASentence(t *testing.T) {
 	t.Parallel()
-	w := start(t, shopOf(t), "HISTORY=false")
-	b := open(t, w.admin, look{})
-	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
-		t.Errorf("%d rules are shown, want those of shop.yaml", n)
+	for name, c := range map[string]struct {
+		files map[string]string
+		env   []string
+		look  look
+		says  []string
+	}{
+		"without-history": {shopOf(t), []string{"HISTORY=false"}, look{}, []string{"history", "10/minute"}},
+		"empty-history":   {shopOf(t), nil, look{fragment: pay}, []string{"weir call"}},
+		"empty-year":      {shopOf(t), nil, look{fragment: pay + "&range=365d"}, []string{"user"}},
+		"without-rules":   {nil, nil, look{}, []string{"descriptor files"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, start(t, c.files, c.env...).admin, c.look)
+			for _, text := range c.says {
+				b.wantText(text, "why there is no curve, or what there is")
+			}
+			b.shoot(name)
+		})
 	}
-	b.wantText("history", "that there is no history")
-	b.wantText("10/minute", "the limits all the same")
-	b.shoot("without-history")
-}
-
-func TestAnEmptyHistorySaysSo(t *testing.T) {
-	t.Parallel()
-	w := start(t, shopOf(t))
-	b := open(t, w.admin, look{fragment: pay})
-	b.wantText("weir call", "how to make the first hit")
-	b.shoot("empty-history")
-	b.click("#ranges button[data-range='365d']")
-	b.drawn("an empty year", `location.hash.includes('range=365d')`)
-}
-
-func TestWithoutRulesThePageSaysWhereTheyComeFrom(t *testing.T) {
-	t.Parallel()
-	w := start(t, nil)
-	b := open(t, w.admin, look{})
-	b.wantText("descriptor files", "where rules come from")
-	b.shoot("without-rules")
 }
 
 // A store that is away is a sentence on the page, and what it can show it shows.
