@@ -26,86 +26,88 @@ type holdStep struct {
 	want       string // "a=1 b=broken (kept a)"; "as before" if nothing is to be put in force
 }
 
+type texts = map[string]string
+
+var holdSteps = map[string][]holdStep{
+	"a bad domain keeps its last good form, others change": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+		{texts{"a": wrong("a"), "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
+		{texts{"a": limited("a", 3), "b": limited("b", 2)}, nil, "a=3 b=2"},
+	},
+	"a file that does not parse keeps the domain of its last content": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+		{texts{"a": "][", "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
+		{texts{"a": "", "b": limited("b", 3)}, nil, "a=1 b=3 (kept a)"},
+		{texts{"b": limited("b", 3)}, nil, "b=3"},
+	},
+	"a domain that never was good is broken, not unknown": {
+		{texts{"a": wrong("a"), "b": limited("b", 1)}, nil, "a=broken b=1"},
+		{texts{"a": limited("a", 2), "b": limited("b", 1)}, nil, "a=2 b=1"},
+	},
+	"so is one whose file is not even YAML, if a line names it": {
+		{texts{"a": "# why\ndomain: 'a' # x\n  - ]", "b": limited("b", 1)}, nil, "a=broken b=1"},
+		{texts{"a": "][", "b": limited("b", 2)}, nil, "a=broken b=2"},
+	},
+	"a file that says nothing of a domain breaks none": {
+		{texts{"a": "  domain: a\n  - ]", "b": limited("b", 1)}, nil, "b=1"},
+	},
+	"with nothing good ever, nothing is put in force": {
+		{texts{"a": wrong("a")}, nil, "as before"},
+		{texts{"a": limited("a", 1)}, nil, "a=1"},
+	},
+	"a domain in two files is bad in both": {
+		{texts{"a": limited("a", 1), "c": limited("c", 1)}, nil, "a=1 c=1"},
+		{texts{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
+		{texts{"b": limited("a", 3), "c": limited("c", 2)}, nil, "a=3 c=2"},
+	},
+	"a domain in two files from the start is broken": {
+		{texts{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=broken c=2"},
+	},
+	"a deleted file takes its domain with it, even among bad ones": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1), "c": limited("c", 1)}, nil, "a=1 b=1 c=1"},
+		{texts{"b": wrong("b"), "c": limited("c", 1)}, nil, "b=1 c=1 (kept b)"},
+		{texts{"c": limited("c", 2)}, nil, "c=2"},
+	},
+	"a renamed file that breaks belongs to no domain that is known": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+		{texts{"a2": "][", "b": limited("b", 1)}, nil, "b=1"},
+	},
+	"a file that names another domain keeps the one that it leaves until it is good": {
+		{texts{"a": limited("a", 1)}, nil, "a=1"},
+		{texts{"a": wrong("z")}, nil, "a=1 z=broken (kept a)"},
+		{texts{"a": wrong("c")}, nil, "a=1 c=broken (kept a)"},
+		{texts{"a": limited("c", 1)}, nil, "c=1"},
+	},
+	"a file that becomes a copy of another one": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+		{texts{"a": limited("b", 1), "b": limited("b", 1)}, nil, "as before"},
+		{texts{"a": limited("b", 1)}, nil, "b=1"},
+	},
+	"a domain that moves to another file may leave": {
+		{texts{"a": limited("a", 1)}, nil, "a=1"},
+		{texts{"a": wrong("z"), "b": limited("a", 2)}, nil, "a=2 z=broken"},
+	},
+	"unreadable files and directories keep their domains": {
+		{texts{"a": limited("a", 1), "d/b": limited("b", 1), "d2": limited("c", 1)}, nil, "a=1 b=1 c=1"},
+		{texts{"d2": limited("c", 2)}, []string{"a", "d"}, "a=1 b=1 c=2 (kept a b)"},
+		{texts{}, []string{"."}, "as before"},
+		{texts{"d2": limited("c", 2)}, nil, "c=2"},
+	},
+	"no domains are a configuration too": {
+		{texts{}, nil, ""},
+		{texts{"a": wrong("a")}, nil, "a=broken"},
+		{texts{}, nil, ""},
+	},
+	"the same error told again changes nothing": {
+		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
+		{texts{"a": wrong("a"), "b": limited("b", 1)}, nil, "as before"},
+		{texts{"a": wrong("a") + "more: x\n", "b": limited("b", 1)}, nil, "as before"},
+	},
+}
+
 func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
-	type files = map[string]string
-	type steps []holdStep
-	for name, test := range map[string]steps{
-		"a bad domain keeps its last good form, others change": {
-			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-			{files{"a": wrong("a"), "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
-			{files{"a": limited("a", 3), "b": limited("b", 2)}, nil, "a=3 b=2"},
-		},
-		"a file that does not parse keeps the domain of its last content": {
-			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-			{files{"a": "][", "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
-			{files{"a": "", "b": limited("b", 3)}, nil, "a=1 b=3 (kept a)"},
-			{files{"b": limited("b", 3)}, nil, "b=3"},
-		},
-		"a domain that never was good is broken, not unknown": {
-			{files{"a": wrong("a"), "b": limited("b", 1)}, nil, "a=broken b=1"},
-			{files{"a": limited("a", 2), "b": limited("b", 1)}, nil, "a=2 b=1"},
-		},
-		"so is one whose file is not even YAML, if a line names it": {
-			{files{"a": "# why\ndomain: 'a' # x\n  - ]", "b": limited("b", 1)}, nil, "a=broken b=1"},
-			{files{"a": "][", "b": limited("b", 2)}, nil, "a=broken b=2"},
-		},
-		"a file that says nothing of a domain breaks none": {
-			{files{"a": "  domain: a\n  - ]", "b": limited("b", 1)}, nil, "b=1"},
-		},
-		"with nothing good ever, nothing is put in force": {
-			{files{"a": wrong("a")}, nil, "as before"},
-			{files{"a": limited("a", 1)}, nil, "a=1"},
-		},
-		"a domain in two files is bad in both": {
-			{files{"a": limited("a", 1), "c": limited("c", 1)}, nil, "a=1 c=1"},
-			{files{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
-			{files{"b": limited("a", 3), "c": limited("c", 2)}, nil, "a=3 c=2"},
-		},
-		"a domain in two files from the start is broken": {
-			{files{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=broken c=2"},
-		},
-		"a deleted file takes its domain with it, even among bad ones": {
-			{files{"a": limited("a", 1), "b": limited("b", 1), "c": limited("c", 1)}, nil, "a=1 b=1 c=1"},
-			{files{"b": wrong("b"), "c": limited("c", 1)}, nil, "b=1 c=1 (kept b)"},
-			{files{"c": limited("c", 2)}, nil, "c=2"},
-		},
-		"a renamed file that breaks belongs to no domain that is known": {
-			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-			{files{"a2": "][", "b": limited("b", 1)}, nil, "b=1"},
-		},
-		"a file that names another domain keeps the one that it leaves until it is good": {
-			{files{"a": limited("a", 1)}, nil, "a=1"},
-			{files{"a": wrong("z")}, nil, "a=1 z=broken (kept a)"},
-			{files{"a": wrong("c")}, nil, "a=1 c=broken (kept a)"},
-			{files{"a": limited("c", 1)}, nil, "c=1"},
-		},
-		"a file that becomes a copy of another one": {
-			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-			{files{"a": limited("b", 1), "b": limited("b", 1)}, nil, "as before"},
-			{files{"a": limited("b", 1)}, nil, "b=1"},
-		},
-		"a domain that moves to another file may leave": {
-			{files{"a": limited("a", 1)}, nil, "a=1"},
-			{files{"a": wrong("z"), "b": limited("a", 2)}, nil, "a=2 z=broken"},
-		},
-		"unreadable files and directories keep their domains": {
-			{files{"a": limited("a", 1), "d/b": limited("b", 1), "d2": limited("c", 1)}, nil, "a=1 b=1 c=1"},
-			{files{"d2": limited("c", 2)}, []string{"a", "d"}, "a=1 b=1 c=2 (kept a b)"},
-			{files{}, []string{"."}, "as before"},
-			{files{"d2": limited("c", 2)}, nil, "c=2"},
-		},
-		"no domains are a configuration too": {
-			{files{}, nil, ""},
-			{files{"a": wrong("a")}, nil, "a=broken"},
-			{files{}, nil, ""},
-		},
-		"the same error told again changes nothing": {
-			{files{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-			{files{"a": wrong("a"), "b": limited("b", 1)}, nil, "as before"},
-			{files{"a": wrong("a") + "more: x\n", "b": limited("b", 1)}, nil, "as before"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) { runHoldSteps(t, test, Options{}) })
+	for name, steps := range holdSteps {
+		t.Run(name, func(t *testing.T) { runHoldSteps(t, steps, Options{}) })
 	}
 }
 
