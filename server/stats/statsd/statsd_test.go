@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,8 +238,11 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 
 func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, conn, sums := new(counted), new(packets), make(map[string]uint64)
-		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: c.statistics(),
+		conn, sums := new(packets), make(map[string]uint64)
+		var loads atomic.Uint64
+		statistics := ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() (none [limit.Outcomes]uint64) { return none },
+			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }})
+		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: statistics,
 			Log: slog.New(slog.DiscardHandler)})
 		s.conn = conn
 		ctx, end := context.WithCancel(t.Context())
@@ -246,10 +250,10 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 		go func() { s.Run(ctx); close(ended) }()
 		time.Sleep(time.Second / 2)
 		for range 3 {
-			c.loads++
+			loads.Add(1)
 			time.Sleep(time.Second)
 		}
-		c.loads++
+		loads.Add(1)
 		end()
 		<-ended
 		add(t, sums, strings.Join(conn.sent, ""))
