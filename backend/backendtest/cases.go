@@ -104,8 +104,8 @@ func testSameKeyTwice(t *testing.T, s Store, a descriptors.Algorithm) {
 	}
 }
 
-// testStateFollowsTheLimit asks one key under one limit after the other: each algorithm, window and precision has a state of
-// its own, which is kept under another number of requests, and while others are asked for.
+// testStateFollowsTheLimit asks one key under one limit after the other: each algorithm, window and precision has a state
+// of its own, which is kept under another number of requests, and while others are asked for.
 func testStateFollowsTheLimit(t *testing.T, s Store) {
 	s.SetTime(start)
 	const minute, hour = descriptors.Minute, descriptors.Hour
@@ -134,7 +134,8 @@ func testStateFollowsTheLimit(t *testing.T, s Store) {
 		l := NewLimit(t, step.n, step.unit, 1, step.algorithm, step.precision)
 		d := s.decide(t, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
 		if d.Allowed != step.allowed || d.Before != step.before {
-			t.Errorf("check %d, under %v by %v: %+v; want allowed = %v at a count of %d", i+1, l, l.Algorithm, d, step.allowed, step.before)
+			t.Errorf("check %d, under %v by %v: %+v; want allowed = %v at a count of %d",
+				i+1, l, l.Algorithm, d, step.allowed, step.before)
 		}
 	}
 }

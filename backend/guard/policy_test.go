@@ -78,11 +78,13 @@ func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
 		} {
 			d := out[i]
 			if d.Allowed != want.allowed || d.Source != want.source || d.Reason == 0 || (d.Err != nil) != (i == 3) {
-				t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s", checks[i].Key, d, want.allowed, want.source, want.why)
+				t.Errorf("%q got %+v, want allowed %v by source %d, with a reason: %s",
+					checks[i].Key, d, want.allowed, want.source, want.why)
 			}
 		}
 		if out[0].Strictest != 1 || out[0].Remaining != 0 {
-			t.Errorf("allow speaks of limit %d, with %d left, want the one of 1 an hour, which 5 hits use up", out[0].Strictest, out[0].Remaining)
+			t.Errorf("allow speaks of limit %d, with %d left, want the one of 1 an hour, which 5 hits use up",
+				out[0].Strictest, out[0].Remaining)
 		}
 		if out[1].Policy != descriptors.PolicyDeny || out[2].Policy != descriptors.PolicyDeny {
 			t.Errorf("deny is shown as %v, and of a refund as %v", out[1].Policy, out[2].Policy)
@@ -176,7 +178,8 @@ func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
 		store.away.Store(true)
 		var out [3]backend.Decision
 		for range 5 {
-			if err := g.Decide(t.Context(), checks, out[:]); err != nil || !out[0].Allowed || out[0].Remaining != 2 || out[2].Allowed {
+			err := g.Decide(t.Context(), checks, out[:])
+			if err != nil || !out[0].Allowed || out[0].Remaining != 2 || out[2].Allowed {
 				t.Fatalf("beside a known denial the others got %+v and %+v (%v), want them looked at: 1 of the share of 2 fits, 3 do not",
 					out[0], out[2], err)
 			}

@@ -184,8 +184,8 @@ func (p *Process) Await(check func() error) error {
 	}
 }
 
-// Eventually waits until check returns nil, and returns how long that took. After Hang it fails the test, with the promise
-// and check's last error.
+// Eventually waits until check returns nil, and returns how long that took. After Hang it fails the test, with the
+// promise and check's last error.
 func Eventually(t testing.TB, promise string, check func() error) time.Duration {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
