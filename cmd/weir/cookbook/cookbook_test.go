@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // The module's root, seen from this package.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 type tree = map[string]any

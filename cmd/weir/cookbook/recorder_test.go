@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // recorder stands between Envoy and weir. It passes every question on, and keeps the descriptors of each domain's.

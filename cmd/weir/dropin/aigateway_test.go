@@ -8,7 +8,7 @@ import (
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 func TestEnvoyAIGatewaysSampleStartsWithItsFlagAndItsQuotas(t *testing.T) {

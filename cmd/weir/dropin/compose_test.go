@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // A compose file says command: /bin/ratelimit, which becomes an argument of the image's entry point.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // A replica drains until it is told to leave once more, which it is when Envoy has closed its connections. So no step can

@@ -11,7 +11,7 @@ import (
 	"text/template"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // envoy is a running Envoy with a filter for limits before an upstream of its own, which answers 200.

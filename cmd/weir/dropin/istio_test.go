@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {

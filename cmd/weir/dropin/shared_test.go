@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // The incumbent is played by what it writes: INCRBY and EXPIRE on its key, where a reply above the limit is a denial.

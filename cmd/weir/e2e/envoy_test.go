@@ -13,7 +13,7 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // envoy is a running Envoy that asks a weir before it lets a request through to an upstream.

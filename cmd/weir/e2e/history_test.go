@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 var tenAnHour = weirtest.Rule("basic/1", "unit: hour, requests_per_unit: 10")

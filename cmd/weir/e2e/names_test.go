@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 var threeAnHour = weirtest.Rule("basic", "unit: hour, requests_per_unit: 3")

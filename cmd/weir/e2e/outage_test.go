@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 func TestWhenWeirIsKilledMidRunEnvoyDoesAsItWasTold(t *testing.T) {

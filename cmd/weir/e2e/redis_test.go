@@ -15,7 +15,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 func TestAnAnswerComesWhetherOrNotRedisIsThere(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/weirtest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 func TestAChangedFileIsInForceAndABrokenOneChangesNothing(t *testing.T) {
