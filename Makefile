@@ -102,7 +102,7 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 
 bench: ## server and Redis CPU per request beside a floor server, calls while 10,000 rules are read again, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
-	$(GO) test -count=1 -timeout 20m -v -run TenThousandRulesUnderLoad ./cmd/weir/e2e -reload-rounds 10 -reload-window 4s | grep -v '^=== '
+	$(GO) test -run '^$$' -bench BesideReloads -benchtime 1x ./cmd/weir/e2e
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 
 ARCHES ?= amd64 arm64
