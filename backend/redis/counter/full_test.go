@@ -1,8 +1,8 @@
 package counter
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
@@ -16,14 +16,15 @@ import (
 // that allows what has no answer.
 func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 	t.Parallel()
-	for name, setting := range map[string][3]string{
-		"it is full":           {"maxmemory", "100kb", "0"},
-		"it lacks its replica": {"min-replicas-to-write", "1", "0"},
+	for code, setting := range map[string][3]string{
+		"OOM":        {"maxmemory", "100kb", "0"},
+		"NOREPLICAS": {"min-replicas-to-write", "1", "0"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
-			s := opened(t, redis.Config{URL: server.Addr}, nil)
+			s, log := told(t, redis.Config{URL: server.Addr})
+			redistest.Eventually(t, "it counts", s.Health().Ready)
 			check := backend.Check{Key: []byte("over"), Hits: 2,
 				Limits: []descriptors.Limit{backendtest.NewLimit(t, 2, descriptors.Day, 1, descriptors.SlidingWindow, 0)}}
 			ask := func(op backend.Op, key string) (backend.Decision, error) {
@@ -51,12 +52,11 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 			if d, err := ask(backend.Count, "another"); err == nil {
 				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
 			}
-			redistest.Eventually(t, "the log can tell what is wrong", func() error {
-				if err := s.Health().Answers(); err == nil || !strings.Contains(err.Error(), "it takes no writes: make room") {
-					return fmt.Errorf("the probe found %w", err)
-				}
-				return nil
+			redistest.Eventually(t, "the log tells what is wrong", func() error {
+				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr), log.Contains(code),
+					log.Contains("it takes no writes: make room"))
 			})
+			awaitKnown(t, s, "and so does what is known", map[string]redis.State{server.Addr: redis.Failing})
 			set(setting[2])
 			redistest.Eventually(t, "it counts by functions again", func() error {
 				if _, err := ask(backend.Count, "a third"); err != nil {
@@ -65,7 +65,7 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 				if way, err := s.script.On(t.Context(), ownerOf(t, redis.Config{URL: server.Addr})); err != nil || way.Command != "fcall" {
 					return fmt.Errorf("it is called by %+v, %w", way, err)
 				}
-				return nil
+				return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
 			})
 		})
 	}

@@ -47,10 +47,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 			backendtest.NewLimit(t, 10, descriptors.Second, 30, descriptors.SlidingWindow, 0),
 		}, 1},
 	} {
-		out := make([]backend.Decision, 1)
-		if err := backend.DecideAll(t.Context(), p, []backend.Check{{Key: []byte(key), Limits: c.limits, Hits: 3}}, out); err != nil {
-			t.Fatal(err)
-		}
+		askOne(t, p, backend.Check{Key: []byte(key), Limits: c.limits, Hits: 3})
 		for i, server := range servers {
 			want := int64(0)
 			if i == c.at {
@@ -64,6 +61,19 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 		counts, err := p.Inspect(t.Context(), []byte(key), c.limits)
 		if err != nil || len(counts) != len(c.limits) || counts[0].Hits != 3 {
 			t.Errorf("%s: an operator sees %+v, %v; want the 3 hits that were counted", key, counts, err)
+		}
+	}
+	// An override of another unit has the rule's key.
+	both := [][]descriptors.Limit{limitsPer(t, 10, descriptors.Second), limitsPer(t, 10, descriptors.Hour)}
+	for _, limits := range both {
+		askOne(t, p, backend.Check{Key: []byte("both"), Limits: limits, Hits: 1})
+	}
+	if err := p.Reset(t.Context(), []byte("both")); err != nil {
+		t.Fatal(err)
+	}
+	for _, limits := range both {
+		if counts, err := p.Inspect(t.Context(), []byte("both"), limits); err != nil || counts[0].Hits != 0 {
+			t.Errorf("after a reset %+v, %v; want nothing counted", counts, err)
 		}
 	}
 }
@@ -160,28 +170,6 @@ func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 	}
 	if err := decide(perSecond, perHour); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a closed pair gave %v, want ErrClosed", err)
-	}
-}
-
-func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
-	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), single(t), single(t))
-	key := []byte("a")
-	out := make([]backend.Decision, 2)
-	checks := []backend.Check{ // an override of another unit has the rule's key
-		{Key: key, Limits: limitsPer(t, 10, descriptors.Second), Hits: 1},
-		{Key: key, Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1},
-	}
-	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Reset(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range checks {
-		if counts, err := p.Inspect(t.Context(), key, c.Limits); err != nil || counts[0].Hits != 0 {
-			t.Errorf("after a reset %+v, %v; want nothing counted", counts, err)
-		}
 	}
 }
 

@@ -239,25 +239,8 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 	}
 }
 
-// A batch in which one check is refused must leave the others alone.
-func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
-	t.Parallel()
-	server := newStub(t, func(n int, command []string) string {
-		if n == 2 {
-			return "-TRYAGAIN\r\n"
-		}
-		return "*1\r\n$1\r\n1\r\n"
-	})
-	s := testStore(t, kinds["a command each"](testClient(t, server.addr, ample), nil), ample)
-	if err := decide(s, ample, "a", "b", "c"); err != nil {
-		t.Fatal(err)
-	}
-	if got := server.count("evalsha"); got != 4 {
-		t.Errorf("three checks, one of them refused once, took %d commands, want 4: the others would count twice", got)
-	}
-}
-
-// In a cluster each command has its own fate: what counted is not sent after a TTL that must go elsewhere.
+// In a cluster each command has its own fate: what counted is not sent again with another that did not run, nor after a
+// TTL that must go elsewhere.
 func TestRedirectsAreFollowed(t *testing.T) {
 	t.Parallel()
 	const three, six = "evalsha evalsha evalsha", "incrby expire incrby expire incrby expire"
@@ -270,6 +253,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}{
 		"MOVED":                    {"MOVED", []string{"evalsha 1", "evalsha 3"}, three, "evalsha evalsha", 2},
 		"ASK":                      {"ASK", []string{"evalsha 1", "evalsha 3"}, three, "asking evalsha asking evalsha", 2},
+		"TRYAGAIN":                 {"TRYAGAIN", []string{"evalsha 2"}, three + " evalsha", "", 0},
 		"plain keys, MOVED":        {"MOVED", []string{"incrby 2", "expire 2"}, six, "incrby expire", 1},
 		"plain keys, ASK":          {"ASK", []string{"incrby 2", "expire 2"}, six, "asking incrby asking expire", 1},
 		"plain keys, MOVED of TTL": {"MOVED", []string{"expire 2"}, six, "expire", 1},
@@ -291,7 +275,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 			if err := decide(s, ample, keys...); err != nil {
 				t.Error(err)
 			}
-			if got := server.commands(); got != tc.first {
+			if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.first { // a breaker may send some
 				t.Errorf("the first node was asked %q, want %q", got, tc.first)
 			}
 			if got := other.commands(); got != tc.want {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,73 +93,13 @@ func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Con
 	return redis.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
 }
 
-// shared are servers that the first test starts which wants some of their type, and that end with the package. Tests on
-// them have keys of their own, and leave the servers as they are.
-var shared struct {
-	once [4]sync.Once
-	urls [4]string
-	errs [4]error
-	mu   sync.Mutex
-	dirs []string
-	all  []*redistest.Server
-}
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, server := range shared.all {
-		server.Close()
-	}
-	for _, dir := range shared.dirs {
-		_ = os.RemoveAll(dir) // what stays is for the system's own cleaning
-	}
-	os.Exit(code)
-}
-
-// on returns how the shared servers of a type are reached.
+// on returns how the servers of a type are reached that the tests of this package share. Tests on them have keys of
+// their own, and leave the servers as they are.
 func on(t *testing.T, kind redis.Type) redis.Config {
 	t.Helper()
-	shared.once[kind].Do(func() { shared.urls[kind], shared.errs[kind] = share(kind) })
-	if err := shared.errs[kind]; err != nil {
-		t.Fatal(err)
-	}
-	return redis.Config{Type: kind, URL: shared.urls[kind]}
-}
-
-func share(kind redis.Type) (url string, err error) {
-	dir, err := os.MkdirTemp("", "counter-")
-	if err != nil {
-		return "", err
-	}
-	var all []*redistest.Server
-	switch kind {
-	case redis.Single:
-		all, err = redistest.StartRing(dir, 1)
-	case redis.Ring:
-		all, err = redistest.StartRing(dir, 3)
-	case redis.Sentinel:
-		set, failed := redistest.StartSentinel(dir)
-		if failed != nil {
-			return "", failed
-		}
-		all, url = slices.Concat(set.Nodes, set.Sentinels), set.Master+","+strings.Join(set.Addrs(), ",")
-	case redis.Cluster:
-		set, failed := redistest.StartCluster(dir)
-		if failed != nil {
-			return "", failed
-		}
-		all = set.Nodes
-	}
-	if err == nil && url == "" {
-		var addrs []string
-		for _, server := range all {
-			addrs = append(addrs, server.Addr)
-		}
-		url = strings.Join(addrs, ",")
-	}
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.dirs, shared.all = append(shared.dirs, dir), append(shared.all, all...)
-	return url, err
+	return redis.Config{Type: kind, URL: redistest.Shared(t, kind.String()).URL}
 }
 
 // apart keeps the keys of one store of a test apart from those of others on the same servers.
