@@ -11,17 +11,14 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // countHits counts one hit of each of n keys.
 func countHits(t *testing.T, s *Store, n int) (err error) {
-	limits := []descriptors.Limit{backendtest.NewLimit(t, 1_000_000, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
 	for i := range n {
-		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: limits, Hits: 1}
+		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: hourly(t, 1_000_000), Hits: 1}
 		failed := backend.DecideAll(t.Context(), s, []backend.Check{check}, make([]backend.Decision, 1))
 		err = errors.Join(err, failed)
 	}
@@ -190,8 +187,7 @@ func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		limits := []descriptors.Limit{backendtest.NewLimit(t, 1_000_000, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
-		check := backend.Check{Key: []byte("4:shop"), Limits: limits, Hits: 1}
+		check := backend.Check{Key: []byte("4:shop"), Limits: hourly(t, 1_000_000), Hits: 1}
 		return backend.DecideAll(ctx, s, []backend.Check{check}, make([]backend.Decision, 1))
 	}
 	late := `level=WARN msg="redis server answers too late" server=` + proxy.Addr
@@ -224,7 +220,7 @@ func TestThePrimaryOfSentinelsIsOneServer(t *testing.T) {
 	c := on(t, redis.Sentinel)
 	s, _ := told(t, c)
 	master, sentinels, _ := strings.Cut(c.URL, ",")
-	up := map[string]redis.State{fmt.Sprintf("%s (sentinels %s)", master, sentinels): redis.Up}
+	up := map[string]redis.State{fmt.Sprintf("%s (sentinels %s)", master, strings.ReplaceAll(sentinels, ",", ", ")): redis.Up}
 	awaitKnown(t, s, "the primary is up", up)
 	if err := countHits(t, s, 1); err != nil {
 		t.Fatal(err)
