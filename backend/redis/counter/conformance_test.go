@@ -21,7 +21,6 @@ var (
 	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 	walkSteps        = flag.Int("walk", 3000, "random steps beside the model, on each fleet; a tenth in the short form")
-	every            = flag.Bool("every", false, "go over each type and release of Redis by each way, in place of some")
 )
 
 // The arithmetic is the script's own, which its package tries by each way: in the short form one fleet is put to it.

@@ -28,16 +28,21 @@ type held struct {
 	batches [][]string
 }
 
-func hold(t *testing.T) *held {
+func hold(t *testing.T) *held { return holdAndThen(t, answers(nil)) }
+
+// holdAndThen gives other answers than ones.
+func holdAndThen(t *testing.T, answer func(n int, command []string) string) *held {
 	released := make(chan struct{})
 	h := &held{release: sync.OnceFunc(func() { close(released) })}
-	h.stub = newStub(t, func(_ int, command []string) string {
-		n, _ := strconv.Atoi(command[2])
-		h.mu.Lock()
-		h.batches = append(h.batches, command[3:3+n])
-		h.mu.Unlock()
-		<-released
-		return ones(command)
+	h.stub = newStub(t, func(n int, command []string) string {
+		if command[0] == "evalsha" {
+			keys, _ := strconv.Atoi(command[2])
+			h.mu.Lock()
+			h.batches = append(h.batches, command[3:3+keys])
+			h.mu.Unlock()
+			<-released
+		}
+		return answer(n, command)
 	})
 	t.Cleanup(h.release)
 	h.client = testClient(t, h.addr, ample)
@@ -149,6 +154,49 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	}
 	if got := s.Stats().Dropped; got != 10 {
 		t.Errorf("the statistics tell of %d dropped checks, want 10", got)
+	}
+}
+
+// A batch that has to be sent again leaves without the checks whose callers have gone meanwhile: nobody would hear of
+// their answers, and they would count.
+func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	const hasty = 100 * time.Millisecond
+	for name, reply := range map[string]string{
+		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
+		"after pauses":                "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := sync.OnceValue(time.Now) // when a batch comes after the lane is free again
+			server := holdAndThen(t, func(n int, command []string) string {
+				switch {
+				case command[0] != "evalsha":
+					time.Sleep(2 * hasty)
+					return "+OK\r\n"
+				case n > maxOut && time.Since(first()) < 2*hasty:
+					return reply
+				}
+				return ones(command)
+			})
+			s := server.store
+			server.fill(t) // so that all who come after are in one batch
+			server.ask(t, "patient")
+			server.calls.Go(func() {
+				if err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
+				}
+			})
+			wait(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
+			server.finish()
+			sent := server.got()
+			if last := sent[len(sent)-1]; !slices.Equal(last, []string{plainKey("patient")}) {
+				t.Errorf("at last %q were sent, want only the check of the caller who waits", last)
+			}
+			if s.Stats().Dropped != 1 {
+				t.Errorf("%d checks were dropped, want one", s.Stats().Dropped)
+			}
+		})
 	}
 }
 

@@ -126,57 +126,49 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 	}
 }
 
-func TestAUserWithoutGETIsLookedUpByCountingNothing(t *testing.T) {
+// Of a right that is missing the log tells once, with what mends it, and nothing is asked that is known to be refused,
+// but for EXPIRE, without which a counter would stay.
+func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 	t.Parallel()
-	server, m, log := allowed(t, "+incrby", "+expire", "+ping", "+hello")
-	check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 3}
-	askOne(t, m, check)
-	for range 10 {
-		look := check
-		look.Op = backend.Look
-		if d := askOne(t, m, look); !d.Allowed || d.Before != 3 || d.Remaining != 2 {
-			t.Fatalf("a look: %+v; want 3 hits and 2 left", d)
-		}
-	}
-	if refused := denials(t, server); len(refused) != 1 || refused["get"] != 1 {
-		t.Errorf("the ACL refused %v; want GET, once: it is known from then on", refused)
-	}
-	if err := log.Contains("~* +incrby +expire +get +ping"); err != nil {
-		t.Errorf("%v; want to be told what would spare keys from being made", err)
-	}
-	if n := strings.Count(log.String(), "+get"); n != 1 {
-		t.Errorf("that was logged %d times; want once\n%s", n, log)
-	}
-}
-
-func TestAUserWithoutEXPIREIsToldOnceAndCounted(t *testing.T) {
-	t.Parallel()
-	server, m, log := allowed(t, "+incrby", "+get", "+ping", "+hello")
-	for i := range uint64(5) {
-		if d := askOne(t, m, backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}); d.Before != i || !d.Allowed {
-			t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
-		}
-	}
-	if n := strings.Count(log.String(), "keeps counters for ever"); n != 1 {
-		t.Errorf("that keys stay for ever was logged %d times; want once\n%s", n, log)
-	}
-	if refused := denials(t, server); len(refused) != 1 || refused["expire"] != 5 {
-		t.Errorf("the ACL refused %v; want EXPIRE alone", refused)
-	}
-}
-
-func TestAUserWhoMayNotCountIsToldTheRights(t *testing.T) {
-	t.Parallel()
-	_, m, log := allowed(t, "+get", "+ping", "+hello")
-	for range 3 {
-		var out [1]backend.Decision
-		err := m.Decide(t.Context(), []backend.Check{{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}}, out[:])
-		if err != nil || backend.ReasonOf(out[0].Err) != backend.Refused {
-			t.Errorf("%+v, %v; want the check refused", out[0], err)
-		}
-	}
-	if n := strings.Count(log.String(), "ACL SETUSER limiter ~* +incrby +expire +get +ping"); n != 1 {
-		t.Errorf("the line that mends it was logged %d times; want once\n%s", n, log)
+	for missing, tc := range map[string]struct {
+		told    string
+		refused map[string]int64
+	}{
+		"+get":    {"~* +incrby +expire +get +ping", map[string]int64{"get": 1}},
+		"+expire": {"keeps counters for ever", map[string]int64{"expire": 3}},
+		"+incrby": {"ACL SETUSER limiter ~* +incrby +expire +get +ping", nil},
+	} {
+		t.Run("without "+missing, func(t *testing.T) {
+			t.Parallel()
+			server, m, log := allowed(t, slices.DeleteFunc(slices.Clone(ofRatelimits), func(rule string) bool { return rule == missing })...)
+			check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5)}
+			for i := range uint64(3) {
+				check.Op, check.Hits = backend.Count, 1
+				var out [1]backend.Decision
+				if err := m.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil {
+					t.Fatal(err)
+				}
+				if missing == "+incrby" {
+					if backend.ReasonOf(out[0].Err) != backend.Refused {
+						t.Errorf("%+v; want the check refused", out[0])
+					}
+					continue
+				}
+				if d := out[0]; d.Err != nil || d.Before != i || !d.Allowed {
+					t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
+				}
+				check.Op, check.Hits = backend.Look, 3
+				if d := askOne(t, m, check); d.Before != i+1 || d.Remaining != 4-i || !d.Allowed {
+					t.Fatalf("a look after %d hits: %+v; want these, and the rest of 5 left", i+1, d)
+				}
+			}
+			if got := denials(t, server); tc.refused != nil && !maps.Equal(got, tc.refused) {
+				t.Errorf("the ACL refused %v; want %v", got, tc.refused)
+			}
+			if n := strings.Count(log.String(), tc.told); n != 1 {
+				t.Errorf("%q was logged %d times; want once\n%s", tc.told, n, log)
+			}
+		})
 	}
 }
 

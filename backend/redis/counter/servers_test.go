@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // types are all types of Redis.
@@ -40,23 +43,13 @@ type fleet struct {
 
 func (f fleet) String() string { return fmt.Sprint(f.kind, " ", f.release, " by ", f.way) }
 
-// fleets are each type, each release and each way with some of the others, or with -every all with all.
+// fleets are each type, each release and each way with some of the others.
 func fleets(t *testing.T) []fleet {
 	old, valkey := redistest.Releases(t)[0], slices.Max(redistest.Releases(t))
-	if !*every {
-		return []fleet{
-			{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
-			{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
-		}
+	return []fleet{
+		{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
+		{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
 	}
-	var all []fleet
-	for _, kind := range types {
-		all = append(all, fleet{kind, "", "fcall"}, fleet{kind, "", "evalsha"})
-	}
-	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
-		all = append(all, fleet{kind, old, "evalsha"}, fleet{kind, valkey, "fcall"}, fleet{kind, valkey, "evalsha"})
-	}
-	return all
 }
 
 // reach gives the fleet's servers.
@@ -177,4 +170,35 @@ func wait(t *testing.T, promise string, kept func() bool) {
 		}
 		return nil
 	})
+}
+
+// ofRatelimit returns a key of envoyproxy/ratelimit on its way to a store.
+func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
+
+// openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
+func openedMixed(t testing.TB, c redis.Config, now *atomic.Int64, keys incr.Keys) *Mixed {
+	t.Helper()
+	m, err := OpenMixed(configOf(c, now), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	redistest.Eventually(t, "the servers can be used", m.InUse()[0].Health().Ready)
+	return m
+}
+
+// hourly returns a limit of n an hour, as envoyproxy/ratelimit has it.
+func hourly(t testing.TB, n uint64) []descriptors.Limit {
+	t.Helper()
+	return []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
+}
+
+// ask decides one check.
+func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := backend.DecideAll(context.Background(), s, []backend.Check{c}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -24,26 +23,23 @@ var walkSteps = flag.Int("walk", 20_000, "random steps of the script beside the 
 func TestTheScriptAgreesStepForStep(t *testing.T) {
 	t.Parallel()
 	for _, release := range releases(t) {
-		eachWay(t, release, func(t *testing.T, w way, options ...redistest.Option) {
-			steps := part(*walkSteps)
-			if release != "" {
-				steps /= 10
-			}
-			agree(t, w, steps, options...)
-		})
+		steps := part(*walkSteps)
+		if release != "" {
+			steps /= 10
+		}
+		ways, options := waysOn(release)
+		for _, w := range ways {
+			t.Run(release+w.name, func(t *testing.T) {
+				var players []backendtest.Player
+				for range runtime.GOMAXPROCS(0) { // a server runs one script at a time
+					client := startRedis(t, options...)
+					player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, w, h) }
+					players = append(players, player, player) // while one waits the other one reckons
+				}
+				backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
+			})
+		}
 	}
-}
-
-// agree walks the script on servers of one kind, one for each processor: a server runs one script at a time.
-func agree(t *testing.T, w way, steps int, options ...redistest.Option) {
-	t.Helper()
-	var players []backendtest.Player
-	for range runtime.GOMAXPROCS(0) {
-		client := startRedis(t, options...)
-		player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, w, h) }
-		players = append(players, player, player) // while one waits the other one reckons
-	}
-	backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
 }
 
 // play sends a history as one transaction. The server's own clock stands still in it, and each key is made to last
@@ -82,7 +78,7 @@ func play(ctx context.Context, client *redis.Client, w way, h backendtest.Histor
 
 // Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
 func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
-	client := startRedis(t)
+	client, key := startRedis(t), string(AppendKey(nil, []byte("key")))
 	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
 	check := backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways}
 	now := time.UnixMicro(1838965268050974)
@@ -91,7 +87,7 @@ func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
 		before uint64
 	}{{0, 0}, {13 * time.Second, 1}, {7 * time.Second, 2}, {6068 * time.Hour, 0}, {-4912 * time.Hour, 1}, {time.Second, 2}} {
 		now = now.Add(step.move)
-		if d := asFunction.ask(t, client, "key", now.UnixMicro(), check); d.Before != step.before {
+		if d := asFunction.ask(t, client, key, now.UnixMicro(), check); d.Before != step.before {
 			t.Fatalf("step %d, %v later: %+v; want %d hits before", i, step.move, d, step.before)
 		}
 	}
@@ -103,7 +99,7 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
 	for hour := range part(24 * 16) {
 		counts := []window.Count{window.NewState(&limits[0])}
-		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), fmt.Sprint("key ", hour)
+		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), string(AppendKey(nil, fmt.Append(nil, hour)))
 		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
 			c := backend.Check{Limits: limits, Op: op, Hits: uint64(2 + i)}
 			want := decided(counts, &c, now)

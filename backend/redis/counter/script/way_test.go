@@ -103,11 +103,3 @@ func releases(t *testing.T) []string {
 	}
 	return append(redistest.Releases(t), "")
 }
-
-// eachWay runs a test for each way to a server of a release.
-func eachWay(t *testing.T, release string, test func(t *testing.T, w way, options ...redistest.Option)) {
-	ways, options := waysOn(release)
-	for _, w := range ways {
-		t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
-	}
-}
