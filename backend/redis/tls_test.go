@@ -3,71 +3,40 @@ package redis
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
-// authority signs certificates.
+// authority signs certificates, and its own is in a file.
 type authority struct {
+	*certstest.Authority
 	file string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
-	a := new(authority)
-	a.file, _ = a.issue(t, t.TempDir(), "authority")
-	return a
-}
-
-// issue writes the certificate of a name, and its key. The first is the authority's own.
-func (a *authority) issue(t *testing.T, dir, name string) (certFile, keyFile string) {
+func newAuthority(t *testing.T) authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: a.cert == nil,
-	}
-	if ip := net.ParseIP(name); ip != nil {
-		cert.DNSNames, cert.IPAddresses = nil, []net.IP{ip}
-	}
-	if a.cert == nil {
-		a.cert, a.key = cert, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	rewrite(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	rewrite(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	return certFile, keyFile
+	signs := certstest.New(t, "authority")
+	return authority{signs, writeFile(t, "ca.pem", string(signs.PEM))}
+}
+
+// issue writes the certificate of a name, and its key.
+func (a authority) issue(t *testing.T, certFile, keyFile, name string) {
+	t.Helper()
+	cert, key := a.Issue(t, name)
+	rewrite(t, certFile, string(cert))
+	rewrite(t, keyFile, string(key))
 }
 
 // greeter is a TLS server that is certified as name and greets each client with the client's name.
-func (a *authority) greeter(t *testing.T, name string) (addr string) {
+func (a authority) greeter(t *testing.T, name string) (addr string) {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.issue(t, t.TempDir(), name))
+	pair, err := tls.X509KeyPair(a.Issue(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +113,8 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 func TestClientCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	a := newAuthority(t)
 	addr := a.greeter(t, "127.0.0.1")
-	dir := t.TempDir()
-	certFile, keyFile := a.issue(t, dir, "ann")
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	a.issue(t, certFile, keyFile, "ann")
 	d := tlsDialer(t, TLSConfig{CAFile: a.file, CertFile: certFile, KeyFile: keyFile})
 	wantGreeting := func(when, want string) {
 		t.Helper()
@@ -154,15 +123,11 @@ func TestClientCertificatesAreRenewedWithoutARestart(t *testing.T) {
 		}
 	}
 	wantGreeting("at first", "ann")
-	a.issue(t, dir, "bob")
+	a.issue(t, certFile, keyFile, "bob")
 	wantGreeting("after a renewal", "bob")
 
-	otherCert, _ := a.issue(t, t.TempDir(), "eve")
-	cert, err := os.ReadFile(otherCert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rewrite(t, certFile, string(cert)) // the key is still bob's
+	eves, _ := a.Issue(t, "eve")
+	rewrite(t, certFile, string(eves)) // the key is still bob's
 	wantGreeting("in the midst of a renewal", "bob")
 }
 
@@ -173,11 +138,7 @@ func TestAnAuthorityIsReplacedWithoutARestart(t *testing.T) {
 	if _, err := greeting(d, addr); err == nil {
 		t.Error("a server of an authority that is not trusted yet is accepted")
 	}
-	next, err := os.ReadFile(after.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rewrite(t, before.file, string(next))
+	rewrite(t, before.file, string(after.PEM))
 	if _, err := greeting(d, addr); err != nil {
 		t.Errorf("the file has the new authority: %v", err)
 	}

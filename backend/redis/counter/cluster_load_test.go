@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -69,8 +68,9 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	}
 	var inScripts, inPlain int64
 	for _, node := range set.Primaries(t) {
-		sum, immortal := plainSum(t, node.Client())
-		inScripts, inPlain = inScripts+countedOn(t, node), inPlain+sum
+		byScripts, _ := heldBy(t, node, "t:*")
+		sum, immortal := heldBy(t, node, ofPlainStore)
+		inScripts, inPlain = inScripts+byScripts, inPlain+sum
 		if immortal > 0 {
 			t.Errorf("%d keys have no TTL; they would stay for ever", immortal)
 		}
@@ -90,21 +90,4 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 			t.Errorf("%s no check was redirected: the load did not meet the slot while it moved", name)
 		}
 	}
-}
-
-// countedOn is what a server holds for keys of the plain script.
-func countedOn(t *testing.T, node *redistest.Server) (sum int64) {
-	t.Helper()
-	ctx := context.Background()
-	keys := node.Client().Scan(ctx, 0, "t:*", 1000).Iterator()
-	for keys.Next(ctx) {
-		// Those of the function are hashes.
-		if n, err := node.Client().Get(ctx, keys.Val()).Int64(); err == nil {
-			sum += n
-		}
-	}
-	if err := keys.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return sum
 }

@@ -1,7 +1,7 @@
 package counter
 
 import (
-	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,63 +23,50 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 		"READONLY":              "-READONLY\r\n",
 		"CLUSTERDOWN":           "-CLUSTERDOWN\r\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sent := func(commands int, send func(client *goredis.Client, commands []goredis.Cmder)) int {
-				server := newStub(t, func(_ int, command []string) string {
-					if command[0] != "evalsha" {
-						return "+OK\r\n"
-					}
-					return reply
-				})
+		for size := 1; size <= 2; size++ {
+			t.Run(fmt.Sprint(name, ", ", size, " commands"), func(t *testing.T) {
+				t.Parallel()
+				server := newStub(t, answers(map[string]string{"evalsha 1": reply, "evalsha 2": reply}))
 				client := goredis.NewClient(&goredis.Options{
 					Addr: server.addr, ReadTimeout: 200 * time.Millisecond, ContextTimeoutEnabled: true,
 					MinRetryBackoff: -1, MaxRetries: 2,
 				})
 				defer client.Close()
-				each := make([]goredis.Cmder, commands)
-				for i := range each {
-					e := newScriptCall()
-					e.set(redis.Way{Command: "evalsha", Name: "sha"}, "", &ask{})
-					each[i] = e
+				commands := []goredis.Cmder{counting(), counting()}[:size]
+				if size == 1 {
+					_ = client.Process(t.Context(), commands[0])
+				} else {
+					pipe := client.Pipeline()
+					_ = pipe.BatchProcess(t.Context(), commands...)
+					_, _ = pipe.Exec(t.Context())
 				}
-				send(client, each)
-				for _, e := range each {
-					if e.Err() == nil {
-						t.Errorf("%v has no error", e)
+				for _, c := range commands {
+					if c.Err() == nil {
+						t.Errorf("%v has no error", c)
 					}
 				}
-				return server.count("evalsha")
-			}
-			if got := sent(1, func(client *goredis.Client, commands []goredis.Cmder) {
-				_ = client.Process(context.Background(), commands[0])
-			}); got != 1 {
-				t.Errorf("one command was sent %d times", got)
-			}
-			if got := sent(2, func(client *goredis.Client, commands []goredis.Cmder) {
-				pipe := client.Pipeline()
-				_ = pipe.BatchProcess(context.Background(), commands...)
-				_, _ = pipe.Exec(context.Background())
-			}); got > 2 || got == 0 {
-				t.Errorf("a pipeline of two commands was sent as %d", got)
-			}
-		})
+				if got := server.count("evalsha"); got > size || got == 0 {
+					t.Errorf("%d commands were sent as %d", size, got)
+				}
+			})
+		}
 	}
+}
+
+// counting is a command that counts two checks.
+func counting() *scriptCall {
+	e := newScriptCall()
+	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
+	return e
 }
 
 func TestACommandKnowsWhetherItWasWritten(t *testing.T) {
 	t.Parallel()
-	e := newScriptCall()
-	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
-	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	defer client.Close()
-	if err := client.Process(context.Background(), e); err == nil || e.written {
-		t.Errorf("nobody listens: the error is %v, and written is %t", err, e.written)
-	}
 	server := newStub(t, func(_ int, command []string) string { return ones(command) })
-	answering := testClient(t, server.addr, time.Second)
-	e.set(redis.Way{Command: "evalsha", Name: "sha"}, "7", &ask{key: blob("k1"), arg: blob("a1")}, &ask{key: blob("k2"), arg: blob("a2")})
-	if err := answering.Process(context.Background(), e); err != nil || !e.written {
-		t.Errorf("the error is %v, and written is %t", err, e.written)
+	for addr, answered := range map[string]bool{"127.0.0.1:1": false, server.addr: true} {
+		e := counting()
+		if err := testClient(t, addr, ample).Process(t.Context(), e); (err == nil) != answered || e.written != answered {
+			t.Errorf("somebody listens: %t; the error is %v, and written is %t", answered, err, e.written)
+		}
 	}
 }

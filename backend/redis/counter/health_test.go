@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,13 +19,23 @@ import (
 
 // countHits counts one hit of each of n keys.
 func countHits(t *testing.T, s *Store, n int) (err error) {
-	limits := []descriptors.Limit{backendtest.NewLimit(t, 1_000_000, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
 	for i := range n {
-		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: limits, Hits: 1}
+		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: hourly(t, 1_000_000), Hits: 1}
 		failed := backend.DecideAll(t.Context(), s, []backend.Check{check}, make([]backend.Decision, 1))
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// awaitKnown waits until the servers are known so: each by its name.
+func awaitKnown(t *testing.T, s *Store, why string, want map[string]redis.State) {
+	t.Helper()
+	redistest.Eventually(t, why, func() error {
+		if got := s.Known(); !maps.Equal(got, want) {
+			return fmt.Errorf("known is %v, want %v", got, want)
+		}
+		return nil
+	})
 }
 
 func TestItIsReadyOnceAServerCanCount(t *testing.T) {
@@ -33,6 +44,8 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	s.Kill()
 	store, log := told(t, redis.Config{URL: s.Addr})
 	status := store.Health()
+	is := func(state redis.State) map[string]redis.State { return map[string]redis.State{s.Addr: state} }
+	awaitKnown(t, store, "a server that has not answered yet is away", is(redis.Away))
 	redistest.Eventually(t, "that the server is away is known", func() error {
 		if err := status.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
@@ -40,8 +53,8 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 		return nil
 	})
 	s.Restart(t)
-	took := redistest.Eventually(t, "the server is found", status.Ready)
-	t.Logf("%v after it came", took)
+	redistest.Eventually(t, "the server is found", status.Ready)
+	awaitKnown(t, store, "it has answered a probe", is(redis.Up))
 	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="redis can count" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
@@ -50,23 +63,35 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	if err := status.Ready(); err != nil {
 		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
 	}
+	_ = countHits(t, store, 1) // who asks shows it
+	awaitKnown(t, store, "it has gone", is(redis.Away))
+	s.Restart(t)
+	awaitKnown(t, store, "it is back, though nobody asks", is(redis.Up))
 }
 
 func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	t.Parallel()
-	node := redistest.Single(t)
-	store, log := told(t, redis.Config{Type: redis.Ring, URL: node.Addr + ",127.0.0.1:1"})
+	node, other := redistest.Single(t), redistest.Single(t)
+	other.Kill()
+	store, log := told(t, redis.Config{Type: redis.Ring, URL: node.Addr + "," + other.Addr})
 	status := store.Health()
 	redistest.Eventually(t, "the node that is well suffices", status.Ready)
 	if err := log.Contains(`msg="redis can count" servers=1`); err != nil {
 		t.Error(err)
 	}
 	redistest.Eventually(t, "the ring tells of the other one", func() error {
-		return log.Contains(`msg="ring node does not answer" node=127.0.0.1:1`)
+		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
 	})
 	if strings.Contains(log.String(), "redis server does not answer") {
 		t.Errorf("a loss is told twice:\n%s", log)
 	}
+	one := map[string]redis.State{node.Addr: redis.Up, other.Addr: redis.Away}
+	both := map[string]redis.State{node.Addr: redis.Up, other.Addr: redis.Up}
+	awaitKnown(t, store, "it is away", one)
+	other.Restart(t)
+	awaitKnown(t, store, "it has come", both)
+	other.Kill()
+	awaitKnown(t, store, "it has left, and no check was asked", one)
 }
 
 // turns are what was told of a server, one after the other.
@@ -116,14 +141,22 @@ func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) 
 	}
 }
 
-func TestTheServerOfAClusterThatLeavesIsNamed(t *testing.T) {
+func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
-	s, log := told(t, redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")})
-	redistest.Eventually(t, "it counts", s.Health().Ready)
-	if err := countHits(t, s, 30); err != nil {
+	s, log := told(t, redis.Config{Type: redis.Cluster, URL: set.Addrs()[0]})
+	are := func(state redis.State) map[string]redis.State {
+		all := make(map[string]redis.State)
+		for _, primary := range set.Primaries(t) {
+			all[primary.Addr] = state
+		}
+		return all
+	}
+	awaitKnown(t, s, "all primaries are up", are(redis.Up))
+	if err := countHits(t, s, 50); err != nil {
 		t.Fatal(err)
 	}
+	awaitKnown(t, s, "none is counted twice", are(redis.Up))
 	lost := set.Nodes[0]
 	lost.Kill()
 	redistest.Eventually(t, "the loss is told", func() error {
@@ -135,28 +168,13 @@ func TestTheServerOfAClusterThatLeavesIsNamed(t *testing.T) {
 		return log.Contains(`level=INFO msg="redis server is not asked any more" server=` + lost.Addr)
 	})
 	wantTurns(t, log, lost.Addr, "does not answer", "is not asked any more")
-}
-
-func TestAServerThatAnswersAndCannotCountIsTold(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	s, log := told(t, redis.Config{URL: server.Addr})
-	redistest.Eventually(t, "it counts", s.Health().Ready)
-	set := func(name, value string) {
-		t.Helper()
-		if err := server.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+	awaitKnown(t, s, "its replica is known in its place", are(redis.Up))
+	gone := are(redis.Away)
+	for _, node := range set.Nodes {
+		node.Kill()
 	}
-	set("maxmemory", "1")
-	redistest.Eventually(t, "why is told", func() error {
-		_ = countHits(t, s, 1) // it fails
-		return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr), log.Contains("OOM"))
-	})
-	set("maxmemory", "0")
-	redistest.Eventually(t, "that it is over is told", func() error {
-		return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
-	})
+	_ = countHits(t, s, 50)
+	awaitKnown(t, s, "all have gone", gone)
 }
 
 // A server that is too slow for its callers is not lost, and those who could mend it hear what it is.
@@ -171,8 +189,7 @@ func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		limits := []descriptors.Limit{backendtest.NewLimit(t, 1_000_000, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
-		check := backend.Check{Key: []byte("4:shop"), Limits: limits, Hits: 1}
+		check := backend.Check{Key: []byte("4:shop"), Limits: hourly(t, 1_000_000), Hits: 1}
 		return backend.DecideAll(ctx, s, []backend.Check{check}, make([]backend.Decision, 1))
 	}
 	late := `level=WARN msg="redis server answers too late" server=` + proxy.Addr
@@ -194,12 +211,78 @@ func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsInVainIsToldTheServer(t *testing.T) {
+func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t)
-	server.Kill()
-	s, _ := told(t, redis.Config{URL: server.Addr, GiveUp: time.Millisecond})
-	if err := s.Health().Await(t.Context()); err == nil || !strings.Contains(err.Error(), server.Addr) {
-		t.Errorf("without a server Await gave %v, want an error that names it", err)
+	s, _ := told(t, redis.Config{Type: redis.Cluster, URL: "127.0.0.1:1"})
+	awaitKnown(t, s, "nobody knows its servers", map[string]redis.State{"the cluster": redis.Away})
+}
+
+func TestThePrimaryOfSentinelsIsOneServer(t *testing.T) {
+	t.Parallel()
+	c := on(t, redis.Sentinel)
+	s, _ := told(t, c)
+	master, sentinels, _ := strings.Cut(c.URL, ",")
+	up := map[string]redis.State{fmt.Sprintf("%s (sentinels %s)", master, strings.ReplaceAll(sentinels, ",", ", ")): redis.Up}
+	awaitKnown(t, s, "the primary is up", up)
+	if err := countHits(t, s, 1); err != nil {
+		t.Fatal(err)
+	}
+	awaitKnown(t, s, "it is not counted twice", up)
+}
+
+// A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a policy
+// that allows what has no answer.
+func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
+	t.Parallel()
+	for code, setting := range map[string][3]string{
+		"OOM":        {"maxmemory", "100kb", "0"},
+		"NOREPLICAS": {"min-replicas-to-write", "1", "0"},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			s, log := told(t, redis.Config{URL: server.Addr})
+			redistest.Eventually(t, "it counts", s.Health().Ready)
+			ask := func(op backend.Op, key string) (backend.Decision, error) {
+				var out [1]backend.Decision
+				check := backend.Check{Op: op, Key: []byte(key), Hits: 2, Limits: []descriptors.Limit{
+					backendtest.NewLimit(t, 2, descriptors.Day, 1, descriptors.SlidingWindow, 0)}}
+				err := backend.DecideAll(t.Context(), s, []backend.Check{check}, out[:])
+				return out[0], err
+			}
+			if d, err := ask(backend.Count, "over"); err != nil || !d.Allowed {
+				t.Fatalf("while it takes writes: %+v, %v", d, err)
+			}
+			set := func(value string) {
+				t.Helper()
+				if err := server.Client().ConfigSet(t.Context(), setting[0], value).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(setting[1])
+			for _, op := range []backend.Op{backend.Count, backend.Look} {
+				if d, err := ask(op, "over"); err != nil || d.Allowed {
+					t.Errorf("operation %d of a key over its limit: %+v, %v; want it denied", op, d, err)
+				}
+			}
+			if d, err := ask(backend.Count, "another"); err == nil {
+				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
+			}
+			redistest.Eventually(t, "the log tells what is wrong", func() error {
+				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr), log.Contains(code),
+					log.Contains("it takes no writes: make room"))
+			})
+			awaitKnown(t, s, "and so does what is known", map[string]redis.State{server.Addr: redis.Failing})
+			set(setting[2])
+			redistest.Eventually(t, "it counts by functions again", func() error {
+				if _, err := ask(backend.Count, "a third"); err != nil {
+					return err
+				}
+				if way, err := s.script.On(t.Context(), ownerOf(t, redis.Config{URL: server.Addr})); err != nil || way.Command != "fcall" {
+					return fmt.Errorf("it is called by %+v, %w", way, err)
+				}
+				return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
+			})
+		})
 	}
 }

@@ -9,32 +9,44 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
 )
 
-// held is a stub that answers only when a test lets it, and the keys of each batch that it has.
+// held is a stub that answers only when a test lets it, the keys of each batch that it has, and a store that asks it.
 type held struct {
 	*stub
+	client  *goredis.Client
+	store   *Store
 	release func() // from then on everything is answered
+	calls   sync.WaitGroup
 
 	mu      sync.Mutex
 	batches [][]string
 }
 
-func hold(t *testing.T) *held {
+func hold(t *testing.T) *held { return holdAndThen(t, answers(nil)) }
+
+// holdAndThen gives other answers than ones.
+func holdAndThen(t *testing.T, answer func(n int, command []string) string) *held {
 	released := make(chan struct{})
 	h := &held{release: sync.OnceFunc(func() { close(released) })}
-	h.stub = newStub(t, func(_ int, command []string) string {
-		n, _ := strconv.Atoi(command[2])
-		h.mu.Lock()
-		h.batches = append(h.batches, command[3:3+n])
-		h.mu.Unlock()
-		<-released
-		return ones(command)
+	h.stub = newStub(t, func(n int, command []string) string {
+		if command[0] == "evalsha" {
+			keys, _ := strconv.Atoi(command[2])
+			h.mu.Lock()
+			h.batches = append(h.batches, command[3:3+keys])
+			h.mu.Unlock()
+			<-released
+		}
+		return answer(n, command)
 	})
 	t.Cleanup(h.release)
+	h.client = testClient(t, h.addr, ample)
+	h.store = testStore(t, fixed{h.client}, ample)
 	return h
 }
 
@@ -44,17 +56,36 @@ func (h *held) got() [][]string {
 	return slices.Clone(h.batches)
 }
 
+// ask makes a call, which is to be answered.
+func (h *held) ask(t *testing.T, keys ...string) {
+	h.calls.Go(func() {
+		if err := decide(h.store, ample, keys...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // fill gives the lane as many batches as may be out, of a check each.
-func (h *held) fill(t *testing.T, s *Store, calls *sync.WaitGroup) {
+func (h *held) fill(t *testing.T) {
 	t.Helper()
 	for i := range maxOut {
-		calls.Go(func() {
-			if err := decide(s, ample, fmt.Sprint("first ", i)); err != nil {
-				t.Error(err)
-			}
-		})
+		h.ask(t, fmt.Sprint("first ", i))
 		wait(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
 	}
+}
+
+// finish answers everything, and waits for the callers.
+func (h *held) finish() {
+	h.release()
+	h.calls.Wait()
+}
+
+// numbered are so many keys in order.
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("%03d", i))
+	}
+	return keys
 }
 
 func waiting(s *Store) (n int) {
@@ -67,50 +98,44 @@ func waiting(s *Store) (n int) {
 func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	var calls sync.WaitGroup
-	server.fill(t, s, &calls)
+	server.fill(t)
 	const more = 3*maxBatch + 10
-	for i := range more {
-		calls.Go(func() {
-			if err := decide(s, ample, fmt.Sprintf("%03d", i)); err != nil {
-				t.Error(err)
-			}
-		})
-		wait(t, "it waits for a batch to come back", func() bool { return waiting(s) == i+1 })
+	for i, key := range numbered(more) {
+		server.ask(t, key)
+		wait(t, "it waits for a batch to come back", func() bool { return waiting(server.store) == i+1 })
 	}
-	if got := s.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
+	if got := server.store.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
 		t.Errorf("%d batches are out, %d at the server; want %d, as more would pile up there", got, len(server.got()), maxOut)
 	}
-	server.release()
-	calls.Wait()
+	server.finish()
+	wantBatches(t, server.got()[maxOut:], more)
+}
 
-	var order []string
-	for _, batch := range server.got()[maxOut:] {
-		if len(batch) > maxBatch {
-			t.Errorf("a batch of %d checks; want %d at most, as the server does nothing else meanwhile", len(batch), maxBatch)
+// wantBatches wants so many checks in batches that are not too large. Batches travel on connections of their own and may
+// overtake each other; within one, the order is that of arrival.
+func wantBatches(t *testing.T, batches [][]string, checks int) {
+	t.Helper()
+	var all []string
+	for _, batch := range batches {
+		if len(batch) > maxBatch || !slices.IsSorted(batch) {
+			t.Errorf("a batch of %d checks: %q; want %d at most, as the server does nothing else meanwhile, in order",
+				len(batch), batch, maxBatch)
 		}
-		order = append(order, batch...)
+		all = append(all, batch...)
 	}
-	if len(order) != more {
-		t.Errorf("%d checks arrived, want %d", len(order), more)
-	}
-	// Batches travel on connections of their own and may overtake each other; within one, the order is that of arrival.
-	for _, batch := range server.got()[maxOut:] {
-		if !slices.IsSorted(batch) {
-			t.Errorf("a batch out of order: %q", batch)
-		}
+	slices.Sort(all)
+	if len(all) != checks || len(slices.Compact(all)) != checks {
+		t.Errorf("%d checks arrived, want each of %d once", len(all), checks)
 	}
 }
 
 func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	var calls sync.WaitGroup
-	server.fill(t, s, &calls)
+	s := server.store
+	server.fill(t)
 	for range 5 {
-		calls.Go(func() {
+		server.calls.Go(func() {
 			err := decide(s, 40*time.Millisecond, "late", "late")
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
@@ -118,8 +143,7 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 		})
 	}
 	wait(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
-	server.release()
-	calls.Wait()
+	server.finish()
 	if err := decide(s, ample, "last"); err != nil {
 		t.Error(err)
 	}
@@ -133,51 +157,88 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	}
 }
 
+// A batch that has to be sent again leaves without the checks whose callers have gone meanwhile: nobody would hear of
+// their answers, and they would count.
+func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	const hasty = 100 * time.Millisecond
+	for name, reply := range map[string]string{
+		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
+		"after pauses":                "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := sync.OnceValue(time.Now) // when a batch comes after the lane is free again
+			server := holdAndThen(t, func(n int, command []string) string {
+				switch {
+				case command[0] != "evalsha":
+					time.Sleep(2 * hasty)
+					return "+OK\r\n"
+				case n > maxOut && time.Since(first()) < 2*hasty:
+					return reply
+				}
+				return ones(command)
+			})
+			s := server.store
+			server.fill(t) // so that all who come after are in one batch
+			server.ask(t, "patient")
+			server.calls.Go(func() {
+				if err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
+				}
+			})
+			wait(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
+			server.finish()
+			sent := server.got()
+			if last := sent[len(sent)-1]; !slices.Equal(last, []string{plainKey("patient")}) {
+				t.Errorf("at last %q were sent, want only the check of the caller who waits", last)
+			}
+			if s.Stats().Dropped != 1 {
+				t.Errorf("%d checks were dropped, want one", s.Stats().Dropped)
+			}
+		})
+	}
+}
+
 func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	client := testClient(t, server.addr, ample)
-	s := testStore(t, fixed{client}, time.Hour)
-	var calls sync.WaitGroup
-	server.fill(t, s, &calls)
-	l, err := s.lane(client)
+	s := testStore(t, fixed{server.client}, time.Hour)
+	server.store = s
+	server.fill(t)
+	l, err := s.lane(server.client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.mu.Lock()
 	l.trip = maxOut * 2 * time.Minute // a batch comes back every two minutes
 	l.mu.Unlock()
-	calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+	server.calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
 	wait(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
-	err = decide(s, ample, "next")
-	if !errors.Is(err, errBusy) {
+	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be told at once that the queue takes two minutes", err)
 	}
-	calls.Go(func() {
+	server.calls.Go(func() {
 		if err := decide(s, 5*time.Minute, "patient"); err != nil {
 			t.Errorf("%v; whoever has five minutes may wait two", err)
 		}
 	})
 	wait(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
-	server.release()
-	calls.Wait()
+	server.finish()
 }
 
 func TestTheQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	var calls sync.WaitGroup
-	server.fill(t, s, &calls)
+	server.fill(t)
 	for i := range maxQueue / maxBatch {
-		calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
-		wait(t, "it waits", func() bool { return waiting(s) == (i+1)*maxBatch })
+		server.calls.Go(func() { _ = decide(server.store, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+		wait(t, "it waits", func() bool { return waiting(server.store) == (i+1)*maxBatch })
 	}
-	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
+	if err := decide(server.store, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be refused, as memory is not endless", err)
 	}
-	server.release()
-	calls.Wait()
+	server.finish()
 }
 
 // More checks than fit in one batch, every other one of one key: each must see those before it, whatever keys of their
@@ -185,9 +246,9 @@ func TestTheQueueIsBounded(t *testing.T) {
 func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	t.Parallel()
 	s := onServer(t, redistest.Single(t).Addr, ample)
-	keys := slices.Repeat([]string{"again"}, 5*maxBatch+1)
-	for i := 0; i < len(keys); i += 2 {
-		keys[i] = fmt.Sprintf("%03d", i)
+	keys := numbered(5*maxBatch + 1)
+	for i := 1; i < len(keys); i += 2 {
+		keys[i] = "again"
 	}
 	out := make([]backend.Decision, len(keys))
 	if err := backend.DecideAll(t.Context(), s, hits(keys...), out); err != nil {
@@ -208,31 +269,10 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 func TestALargeCallGoesAllAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
-	keys := make([]string, 5*maxBatch+1)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("%03d", i)
-	}
-	var call sync.WaitGroup
-	call.Go(func() {
-		if err := decide(s, ample, keys...); err != nil {
-			t.Error(err)
-		}
-	})
+	server.ask(t, numbered(5*maxBatch+1)...)
 	wait(t, "all batches are at the server before one is answered", func() bool { return len(server.got()) == 6 })
-	server.release()
-	call.Wait()
-	var all []string
-	for _, batch := range server.got() {
-		if len(batch) > maxBatch || !slices.IsSorted(batch) {
-			t.Errorf("a batch of %d checks: %q; want %d at most, in order", len(batch), batch, maxBatch)
-		}
-		all = append(all, batch...)
-	}
-	slices.Sort(all)
-	if len(slices.Compact(all)) != len(keys) {
-		t.Errorf("%d checks arrived, want each of %d once", len(all), len(keys))
-	}
+	server.finish()
+	wantBatches(t, server.got(), 5*maxBatch+1)
 }
 
 func TestHowLargeCallsAreDivided(t *testing.T) {
@@ -262,7 +302,7 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
 	server.release()
-	s := testStore(t, fixed{testClient(t, server.addr, ample)}, ample)
+	s := server.store
 	lanes := func(after time.Duration) int {
 		s.making.Lock()
 		s.retire(time.Now().Add(after))
@@ -285,10 +325,10 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 func TestAfterCloseNothingIsCounted(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := newStore(redis.Over(fixed{testClient(t, server.addr, ample)}, ample), nil, plainScript, plain)
-	var calls sync.WaitGroup
-	server.fill(t, s, &calls)
-	calls.Go(func() {
+	s := newStore(redis.Over(fixed{server.client}, ample), nil, plainScript, plain)
+	server.store = s
+	server.fill(t)
+	server.calls.Go(func() {
 		if err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("a check that waited gave %v, want ErrClosed", err)
 		}
@@ -309,7 +349,7 @@ func TestAfterCloseNothingIsCounted(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	calls.Wait() // what was out has its answers
+	server.calls.Wait() // what was out has its answers
 	if got := server.count("evalsha"); got != maxOut {
 		t.Errorf("%d batches arrived, want the %d that were out", got, maxOut)
 	}

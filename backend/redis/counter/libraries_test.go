@@ -2,9 +2,8 @@ package counter
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,9 +19,10 @@ import (
 
 // shelf is where the libraries of a server and their marks are looked at.
 type shelf struct {
+	*testing.T
 	server *redistest.Server
-	user   *goredis.Client // with no rights but those that counting takes
-	now    time.Time       // of the server
+	user   redis.Config // with no rights but those that counting takes
+	now    time.Time    // of the server
 }
 
 const marksKey = "weir:{probe 0}libraries"
@@ -34,40 +34,49 @@ func newShelf(t *testing.T, release string) *shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &shelf{server, ownerOf(t, redis.Config{URL: server.Addr, Auth: "ann:" + secret, Timeout: ample}), now}
+	return &shelf{t, server, redis.Config{URL: server.Addr, Auth: "ann:" + secret, Timeout: ample}, now}
 }
 
-// put loads a library.
-func (s *shelf) put(t *testing.T, name string) {
-	t.Helper()
-	code := fmt.Sprintf("#!lua name=%s\nredis.register_function('%s', function() return 1 end)", name, name)
-	if err := s.server.Client().FunctionLoad(t.Context(), code).Err(); err != nil {
-		t.Fatal(err)
+// put loads libraries.
+func (s *shelf) put(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		code := fmt.Sprintf("#!lua name=%s\nredis.register_function('%s', function() return 1 end)", name, name)
+		if err := s.server.Client().FunctionLoad(s.Context(), code).Err(); err != nil {
+			s.Fatal(err)
+		}
 	}
 }
 
-// mark marks a library as in use some time ago.
-func (s *shelf) mark(t *testing.T, name string, ago time.Duration) {
-	t.Helper()
-	if err := s.server.Client().HSet(t.Context(), marksKey, name, s.now.Add(-ago).Unix()).Err(); err != nil {
-		t.Fatal(err)
+// mark marks libraries as in use some time ago.
+func (s *shelf) mark(ago time.Duration, names ...string) {
+	s.Helper()
+	for _, name := range names {
+		if err := s.server.Client().HSet(s.Context(), marksKey, name, s.now.Add(-ago).Unix()).Err(); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// tidy removes what nobody uses, as a weir does whose own library has this name.
+func (s *shelf) tidy(own string) {
+	s.Helper()
+	if err := tidyLibraries(s.Context(), ownerOf(s, s.user), marksKey, own); err != nil {
+		s.Error(err)
 	}
 }
 
 // marks are how long ago libraries were marked as in use.
-func (s *shelf) marks(t *testing.T) map[string]time.Duration {
-	t.Helper()
-	all, err := s.server.Client().HGetAll(t.Context(), marksKey).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+func (s *shelf) marks() map[string]time.Duration {
+	s.Helper()
+	all, err := s.server.Client().HGetAll(s.Context(), marksKey).Result()
 	ago := make(map[string]time.Duration)
 	for name, mark := range all {
-		at, err := strconv.ParseInt(mark, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ago[name] = s.now.Sub(time.Unix(at, 0))
+		at, failed := strconv.ParseInt(mark, 10, 64)
+		ago[name], err = s.now.Sub(time.Unix(at, 0)), errors.Join(err, failed)
+	}
+	if err != nil {
+		s.Fatal(err)
 	}
 	return ago
 }
@@ -111,26 +120,20 @@ func TestOnlyWhatNobodyHasMarkedForADayIsRemoved(t *testing.T) {
 		own, used, idle, found := libraryOf("own"), libraryOf("used"), libraryOf("idle"), libraryOf("found")
 		foreign := []string{"other", "weir_stats", "weird_0123456789abcdef", "weir_0123456789abcdef0"}
 		s := newShelf(t, release)
-		for _, name := range append(foreign, own, used, idle, found) {
-			s.put(t, name)
-		}
-		for _, name := range append(foreign, own, idle, libraryOf("gone")) {
-			s.mark(t, name, idleLibrary+time.Hour)
-		}
-		s.mark(t, used, idleLibrary-time.Hour)
-		tidy := func(removed string) {
+		s.put(append(foreign, own, used, idle, found)...)
+		s.mark(idleLibrary+time.Hour, append(foreign, own, idle, libraryOf("gone"))...)
+		s.mark(idleLibrary-time.Hour, used)
+		wantRemoved := func(removed string) {
 			t.Helper()
 			before := librariesLike(t, s.server, "*")
-			if err := tidyLibraries(t.Context(), s.user, marksKey, own); err != nil {
-				t.Fatal(err)
-			}
+			s.tidy(own)
 			want := slices.DeleteFunc(before, func(name string) bool { return name == removed })
 			if got := librariesLike(t, s.server, "*"); !slices.Equal(got, want) {
 				t.Errorf("the libraries are\n%v, want those without %s:\n%v", got, removed, want)
 			}
 		}
-		tidy(idle)
-		marks := s.marks(t)
+		wantRemoved(idle)
+		marks := s.marks()
 		if !isFresh(marks, own) || !isFresh(marks, found) || marks[used] < idleLibrary-2*time.Hour || len(marks) != 3 {
 			t.Errorf("the marks are %v ago; want one of now for %s, its own, and for %s, found for the first time, that of %s "+
 				"as it was, and no others", marks, own, found, used)
@@ -138,13 +141,13 @@ func TestOnlyWhatNobodyHasMarkedForADayIsRemoved(t *testing.T) {
 		if ttl, err := s.server.Client().TTL(t.Context(), marksKey).Result(); err != nil || ttl <= idleLibrary || ttl > 2*idleLibrary {
 			t.Errorf("the marks live for %v, %v; want longer than any is needed, and not for ever", ttl, err)
 		}
-		tidy("")
-		s.mark(t, found, idleLibrary+time.Hour)
-		tidy(found)
-		s.mark(t, used, idleLibrary+time.Hour)
-		tidy(used)
-		if marks := s.marks(t); !isFresh(marks, own) || len(marks) != 1 {
-			t.Errorf("the marks are %v, want one of %s only", slices.Collect(maps.Keys(marks)), own)
+		wantRemoved("")
+		for _, name := range []string{found, used} {
+			s.mark(idleLibrary+time.Hour, name)
+			wantRemoved(name)
+		}
+		if marks := s.marks(); !isFresh(marks, own) || len(marks) != 1 {
+			t.Errorf("the marks are %v, want one of %s only", marks, own)
 		}
 	})
 }
@@ -155,17 +158,12 @@ func TestManyWeirsTidyAtOnce(t *testing.T) {
 	withFunctions(t, func(t *testing.T, release string) {
 		s := newShelf(t, release)
 		for i := range 40 {
-			name := libraryOf(fmt.Sprint("idle ", i))
-			s.put(t, name)
-			s.mark(t, name, idleLibrary+time.Hour)
+			s.put(libraryOf(fmt.Sprint("idle ", i)))
+			s.mark(idleLibrary+time.Hour, libraryOf(fmt.Sprint("idle ", i)))
 		}
 		var tidying sync.WaitGroup
 		for i := range 8 {
-			tidying.Go(func() {
-				if err := tidyLibraries(t.Context(), s.user, marksKey, libraryOf(fmt.Sprint("own ", i))); err != nil {
-					t.Error(err)
-				}
-			})
+			tidying.Go(func() { s.tidy(libraryOf(fmt.Sprint("own ", i))) })
 		}
 		tidying.Wait()
 		if got := librariesLike(t, s.server, "*"); len(got) > 0 {
@@ -180,26 +178,23 @@ func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
 	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		s := newShelf(t, release)
-		c := redis.Config{URL: s.server.Addr, Auth: "ann:" + secret}
-		older := openedWith(t, c, nil, version("older"))
-		if !isFresh(s.marks(t), libraryOf("older")) {
+		older := openedWith(t, s.user, nil, version("older"))
+		if !isFresh(s.marks(), libraryOf("older")) {
 			t.Fatal("the older weir has not marked its library")
 		}
 		b := newBurden(t, "key")
 		b.call(t, older)
-		s.mark(t, libraryOf("older"), idleLibrary+time.Hour)
-		newer := openedWith(t, c, nil, version("newer"))
+		s.mark(idleLibrary+time.Hour, libraryOf("older"))
+		newer := openedWith(t, s.user, nil, version("newer"))
 		if got := librariesOf(t, s.server); !slices.Equal(got, []string{libraryOf("newer")}) {
 			t.Fatalf("the libraries are %v, want that of the newer weir only", got)
 		}
 		b.call(t, older)
 		b.call(t, newer)
 		b.exact(t, newer)
-		if err := tidyLibraries(t.Context(), s.user, marksKey, libraryOf("newer")); err != nil {
-			t.Error(err)
-		}
-		if got := librariesOf(t, s.server); len(got) != 2 || !isFresh(s.marks(t), libraryOf("older")) {
-			t.Errorf("the libraries are %v with the marks %v; want that of the older weir among them, and marked", got, s.marks(t))
+		s.tidy(libraryOf("newer"))
+		if got := librariesOf(t, s.server); len(got) != 2 || !isFresh(s.marks(), libraryOf("older")) {
+			t.Errorf("the libraries are %v with the marks %v; want that of the older weir among them, and marked", got, s.marks())
 		}
 	})
 }
@@ -207,31 +202,23 @@ func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
 // Whoever may not look at libraries or remove them counts by one all the same, and marks it, so that others keep it.
 func TestCountingNeedsNoRightToTidy(t *testing.T) {
 	t.Parallel()
-	for _, missing := range []string{"+function|list", "+function|delete"} {
+	for _, missing := range []string{"function|list", "function|delete"} {
 		t.Run("without "+missing, func(t *testing.T) {
 			t.Parallel()
 			s := newShelf(t, "")
-			s.put(t, libraryOf("idle"))
-			s.mark(t, libraryOf("idle"), idleLibrary+time.Hour)
-			if err := s.server.Client().ACLSetUser(context.Background(), "ann", "-"+missing[1:]).Err(); err != nil {
+			s.put(libraryOf("idle"))
+			s.mark(idleLibrary+time.Hour, libraryOf("idle"))
+			if err := s.server.Client().ACLSetUser(t.Context(), "ann", "-"+missing).Err(); err != nil {
 				t.Fatal(err)
 			}
-			c := redis.Config{URL: s.server.Addr, Auth: "ann:" + secret}
-			store := opened(t, c, nil)
-			b := newBurden(t, "key")
-			for range 10 {
-				b.call(t, store)
-			}
+			store, b := opened(t, s.user, nil), newBurden(t, "key")
+			b.call(t, store)
 			b.exact(t, store)
-			if got := librariesOf(t, s.server); len(got) != 2 {
-				t.Errorf("the libraries are %v, want two", got)
+			if got := librariesOf(t, s.server); len(got) != 2 || !isFresh(s.marks(), script.Function()) {
+				t.Errorf("the libraries are %v with the marks %v; want two, and one of now for %s", got, s.marks(), script.Function())
 			}
-			if !isFresh(s.marks(t), script.Function()) {
-				t.Errorf("the marks are %v, want one of now for %s", s.marks(t), script.Function())
-			}
-			stats, err := s.server.Info(t.Context(), "commandstats")
-			if err != nil || stats["cmdstat_fcall"] == "" || stats["cmdstat_evalsha"] != "" {
-				t.Errorf("FCALL: %q, EVALSHA: %q, %v; want calls of functions only", stats["cmdstat_fcall"], stats["cmdstat_evalsha"], err)
+			if calls := callsOf(t, s.server); calls["fcall"] == 0 || calls["evalsha"] > 0 {
+				t.Errorf("it was called by %v; want calls of functions only", calls)
 			}
 		})
 	}

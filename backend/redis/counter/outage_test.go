@@ -232,3 +232,44 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
 	stop()
 }
+
+// TestEachShardSpeaksForItself stops one of three nodes, and asks all of them in one call.
+func TestEachShardSpeaksForItself(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Ring(t, 3)
+	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
+	s, keys := opened(t, redis.Config{Type: redis.Ring, URL: url, NodeLoss: redis.Pin}, nil), numbered(32)
+	checks, out := hits(keys...), make([]backend.Decision, len(keys))
+	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
+		t.Fatal(err)
+	}
+	away := make([]bool, len(checks))
+	for i := range checks {
+		client, err := s.servers.Owner(s.method.(scripted).appendKey(nil, checks[i].Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		away[i] = client.Options().Addr == nodes[1].Addr
+	}
+	nodes[1].Stop()
+	defer nodes[1].Cont()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the others have all of it
+	defer cancel()
+	if err := s.Decide(ctx, checks, out); err != nil {
+		t.Fatalf("Decide with a node that hangs: %v; want the decisions of the others", err)
+	}
+	answered := 0
+	for i := range out {
+		switch {
+		case away[i] && !errors.Is(out[i].Err, ErrUnavailable):
+			t.Errorf("%s, whose node hangs, got %+v; want ErrUnavailable", keys[i], out[i])
+		case !away[i] && (out[i].Err != nil || out[i].Before != 1):
+			t.Errorf("%s got %+v; want its node's answer, whatever another node does", keys[i], out[i])
+		case !away[i]:
+			answered++
+		}
+	}
+	if answered == 0 || answered == len(out) {
+		t.Errorf("%d of %d keys are on nodes that answer; want some on each", answered, len(out))
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -34,7 +35,10 @@ func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []desc
 func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	p := openedPair(t, new(atomic.Int64), redis.Config{URL: servers[0].Addr}, redis.Config{URL: servers[1].Addr})
+	mixed := func(on int) *Mixed {
+		return openedMixed(t, redis.Config{URL: servers[on].Addr}, new(atomic.Int64), incr.Keys{Jitter: 300})
+	}
+	p := NewPair(mixed(0), mixed(1))
 	for key, c := range map[string]struct {
 		limits []descriptors.Limit
 		at     int
@@ -46,24 +50,40 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 			backendtest.NewLimit(t, 10, descriptors.Second, 50, descriptors.SlidingWindow, 0),
 			backendtest.NewLimit(t, 10, descriptors.Second, 30, descriptors.SlidingWindow, 0),
 		}, 1},
+		"\x00d_second_v_": {[]descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Second, 1, descriptors.FixedWindow, 0)}, 1},
+		"\x00d_hour_v_":   {hourly(t, 10), 0},
 	} {
-		out := make([]backend.Decision, 1)
-		if err := backend.DecideAll(t.Context(), p, []backend.Check{{Key: []byte(key), Limits: c.limits, Hits: 3}}, out); err != nil {
-			t.Fatal(err)
+		name := string(script.AppendKey(nil, []byte(key)))
+		if stem, plain := strings.CutPrefix(key, "\x00"); plain {
+			name = stem + "0" // when its window began
 		}
+		askOne(t, p, backend.Check{Key: []byte(key), Limits: c.limits, Hits: 3})
 		for i, server := range servers {
 			want := int64(0)
 			if i == c.at {
 				want = 1
 			}
-			got, err := server.Client().Exists(t.Context(), string(script.AppendKey(nil, []byte(key)))).Result()
+			got, err := server.Client().Exists(t.Context(), name).Result()
 			if err != nil || got != want {
-				t.Errorf("%s: Redis %d holds %d keys (%v), want %d", key, i, got, err, want)
+				t.Errorf("%q: Redis %d holds %d keys (%v), want %d", key, i, got, err, want)
 			}
 		}
 		counts, err := p.Inspect(t.Context(), []byte(key), c.limits)
 		if err != nil || len(counts) != len(c.limits) || counts[0].Hits != 3 {
-			t.Errorf("%s: an operator sees %+v, %v; want the 3 hits that were counted", key, counts, err)
+			t.Errorf("%q: an operator sees %+v, %v; want the 3 hits that were counted", key, counts, err)
+		}
+	}
+	// An override of another unit has the rule's key.
+	both := [][]descriptors.Limit{limitsPer(t, 10, descriptors.Second), limitsPer(t, 10, descriptors.Hour)}
+	for _, limits := range both {
+		askOne(t, p, backend.Check{Key: []byte("both"), Limits: limits, Hits: 1})
+	}
+	if err := p.Reset(t.Context(), []byte("both")); err != nil {
+		t.Fatal(err)
+	}
+	for _, limits := range both {
+		if counts, err := p.Inspect(t.Context(), []byte("both"), limits); err != nil || counts[0].Hits != 0 {
+			t.Errorf("after a reset %+v, %v; want nothing counted", counts, err)
 		}
 	}
 }
@@ -160,38 +180,5 @@ func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 	}
 	if err := decide(perSecond, perHour); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a closed pair gave %v, want ErrClosed", err)
-	}
-}
-
-func TestAResetForgetsAKeyInBothRedis(t *testing.T) {
-	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), single(t), single(t))
-	key := []byte("a")
-	out := make([]backend.Decision, 2)
-	checks := []backend.Check{ // an override of another unit has the rule's key
-		{Key: key, Limits: limitsPer(t, 10, descriptors.Second), Hits: 1},
-		{Key: key, Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1},
-	}
-	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Reset(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range checks {
-		if counts, err := p.Inspect(t.Context(), key, c.Limits); err != nil || counts[0].Hits != 0 {
-			t.Errorf("after a reset %+v, %v; want nothing counted", counts, err)
-		}
-	}
-}
-
-// What a pair adds to a call that is for one of its Redis only is a look at the limits.
-func TestAPairAllocatesNothingWhereOneRedisHasAll(t *testing.T) {
-	p := NewPair(nil, nil)
-	for _, u := range []descriptors.Unit{descriptors.Second, descriptors.Hour} {
-		limits := limitsPer(t, 10, u)
-		if n := testing.AllocsPerRun(100, func() { _ = p.of(limits) }); n != 0 {
-			t.Errorf("choosing the Redis for a limit per %v takes %v allocations, want none", u, n)
-		}
 	}
 }

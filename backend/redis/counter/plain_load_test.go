@@ -1,15 +1,12 @@
 package counter
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
@@ -19,19 +16,21 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// plainSum is what a server holds for keys of plainStore, and how many of these have no end.
-func plainSum(t *testing.T, client *goredis.Client) (sum int64, immortal int) {
+// ofPlainStore is the pattern of the keys of plainStore.
+var ofPlainStore = fmt.Sprintf("*_%d", plainBegin)
+
+// heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are hashes,
+// and are left out.
+func heldBy(t *testing.T, server *redistest.Server, pattern string) (sum int64, immortal int) {
 	t.Helper()
-	ctx := context.Background()
-	keys := client.Scan(ctx, 0, fmt.Sprintf("*_%d", plainBegin), 1000).Iterator()
+	client, ctx := server.Client(), t.Context()
+	keys := client.Scan(ctx, 0, pattern, 1000).Iterator()
 	for keys.Next(ctx) {
-		n, err := client.Get(ctx, keys.Val()).Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += n
-		if client.TTL(ctx, keys.Val()).Val() < 0 {
-			immortal++
+		if n, err := client.Get(ctx, keys.Val()).Int64(); err == nil {
+			sum += n
+			if client.TTL(ctx, keys.Val()).Val() < 0 {
+				immortal++
+			}
 		}
 	}
 	if err := keys.Err(); err != nil {
@@ -46,7 +45,7 @@ func TestAHitOfAPlainKeyIsCountedAtMostOnce(t *testing.T) {
 		return plainStore(t, redis.Over(fixed{testClient(t, addr, patience)}, patience))
 	}
 	whileCommandsAreLost(t, "INCRBY", "\x00d_k_v_", open, func(t *testing.T, server *redistest.Server, n *tally, runs bool) {
-		got, immortal := plainSum(t, server.Client())
+		got, immortal := heldBy(t, server, ofPlainStore)
 		least, most := n.answered.Load(), n.answered.Load()+n.unknown.Load()
 		t.Logf("%d hits are counted; %d were answered, and %d lost", got, n.answered.Load(), n.unknown.Load())
 		if got < least || got > most || runs && got != most {
@@ -96,7 +95,7 @@ func TestRefundsRace(t *testing.T) {
 	if d := askOne(t, s, back); !d.Allowed || d.Before != 0 || d.Remaining != 1 {
 		t.Errorf("a refund where nothing is: %+v", d)
 	}
-	if _, immortal := plainSum(t, server.Client()); immortal > 0 {
+	if _, immortal := heldBy(t, server, ofPlainStore); immortal > 0 {
 		t.Errorf("%d keys have no TTL", immortal)
 	}
 }
@@ -197,42 +196,5 @@ func TestRandomDescriptorsAgreeWithANaiveModel(t *testing.T) {
 	}
 	if n := server.Client().DBSize(t.Context()).Val(); n != int64(len(counts)) {
 		t.Errorf("Redis holds %d keys; want the %d of the model", n, len(counts))
-	}
-}
-
-func TestPlainKeysPerSecondGoToTheSecondRedis(t *testing.T) {
-	t.Parallel()
-	first, second := redistest.Single(t), redistest.Single(t)
-	p := NewPair(openedMixed(t, redis.Config{URL: first.Addr}, nil, incr.Keys{}), openedMixed(t, redis.Config{URL: second.Addr}, nil, incr.Keys{Jitter: 300}))
-	fixed := func(u descriptors.Unit) []descriptors.Limit {
-		return []descriptors.Limit{backendtest.NewLimit(t, 5, u, 1, descriptors.FixedWindow, 0)}
-	}
-	sliding := func(u descriptors.Unit) []descriptors.Limit {
-		return []descriptors.Limit{backendtest.NewLimit(t, 5, u, 60, descriptors.SlidingWindow, 0)}
-	}
-	checks := []backend.Check{
-		{Key: ofRatelimit("d_second_v_"), Limits: fixed(descriptors.Second), Hits: 1},
-		{Key: ofRatelimit("d_hour_v_"), Limits: fixed(descriptors.Hour), Hits: 2},
-		{Key: []byte("1:d6:second"), Limits: sliding(descriptors.Second), Hits: 3},
-		{Key: []byte("1:d4:hour"), Limits: sliding(descriptors.Hour), Hits: 4},
-	}
-	out := make([]backend.Decision, len(checks))
-	if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
-		t.Fatal(err)
-	}
-	for i, d := range out {
-		if !d.Allowed || d.Remaining != uint64(5-i-1) {
-			t.Errorf("check %d: %+v; want %d left", i+1, d, 5-i-1)
-		}
-	}
-	for server, patterns := range map[*redistest.Server]map[string]int{
-		first:  {"d_second_v_*": 0, "d_hour_v_*": 1, "weir:*second": 0, "weir:*hour": 1},
-		second: {"d_second_v_*": 1, "d_hour_v_*": 0, "weir:*second": 1, "weir:*hour": 0},
-	} {
-		for pattern, want := range patterns {
-			if keys := server.Client().Keys(t.Context(), pattern).Val(); len(keys) != want {
-				t.Errorf("the server of limits per second (%v) has %d keys like %s, want %d", server == second, len(keys), pattern, want)
-			}
-		}
 	}
 }

@@ -19,13 +19,17 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// allowed is a server with a user who has the rights that envoyproxy/ratelimit needs, and no others but these, and how
-// this user reaches it.
-func allowed(t *testing.T, rules ...string) (*redistest.Server, redis.Config) {
+// ofRatelimits are the rights that envoyproxy/ratelimit needs.
+var ofRatelimits = []string{"+incrby", "+expire", "+get", "+ping", "+hello"}
+
+// allowed is a server with a user who has these rights and no others, and a store that this user opened, with its log.
+func allowed(t *testing.T, rules ...string) (*redistest.Server, *Mixed, *redistest.Log) {
 	t.Helper()
 	rules = append([]string{"resetchannels", "~*"}, rules...)
 	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
-	return server, redis.Config{URL: server.Addr, Auth: "limiter:secret"}
+	log := new(redistest.Log)
+	c := redis.Config{URL: server.Addr, Auth: "limiter:secret", Log: slog.New(slog.NewTextHandler(log, nil))}
+	return server, openedMixed(t, c, nil, incr.Keys{Jitter: 300}), log
 }
 
 // denials are what the ACL of a server refused: commands, and how often.
@@ -45,20 +49,19 @@ func denials(t *testing.T, server *redistest.Server) map[string]int64 {
 // callsOf are the commands that a server was called by, but for those of connections and of the test.
 func callsOf(t *testing.T, server *redistest.Server) map[string]int {
 	t.Helper()
-	text, err := server.Client().Info(t.Context(), "commandstats").Result()
+	stats, err := server.Info(t.Context(), "commandstats")
 	if err != nil {
 		t.Fatal(err)
 	}
 	calls := make(map[string]int)
-	for line := range strings.Lines(text) {
+	for name, stat := range stats {
 		var n int
-		name, rest, found := strings.Cut(line, ":calls=")
-		if name = strings.TrimPrefix(name, "cmdstat_"); !found || slices.Contains([]string{"hello", "info", "acl|log", "config|resetstat"}, name) {
-			continue
+		if _, err := fmt.Sscanf(stat, "calls=%d,", &n); err == nil {
+			calls[strings.TrimPrefix(name, "cmdstat_")] = n
 		}
-		if _, err := fmt.Sscanf(rest, "%d,", &n); err == nil {
-			calls[name] = n
-		}
+	}
+	for _, name := range []string{"hello", "info", "acl|log", "config|resetstat"} {
+		delete(calls, name)
 	}
 	return calls
 }
@@ -68,8 +71,7 @@ func callsOf(t *testing.T, server *redistest.Server) map[string]int {
 func TestOneCountBesideRatelimit(t *testing.T) {
 	t.Parallel()
 	const clients, each, n = 8, 100, 700
-	server, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
-	m := openedMixed(t, config, nil, incr.Keys{Jitter: 300})
+	server, m, _ := allowed(t, ofRatelimits...)
 	ctx := context.Background()
 	var running sync.WaitGroup
 	var mu sync.Mutex
@@ -115,9 +117,8 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 		t.Errorf("%d different counts came back, and %d hits were within the limit; want %d, and %d: every hit takes a number of its own",
 			len(seen), within, 2*clients*each, n)
 	}
-	keys, err := server.Client().Keys(ctx, "*").Result()
-	if err != nil || !slices.Equal(keys, []string{key}) {
-		t.Errorf("Redis holds %q (%v); want nothing but the key of envoyproxy/ratelimit", keys, err)
+	if keys := server.Client().Keys(ctx, "*").Val(); !slices.Equal(keys, []string{key}) {
+		t.Errorf("Redis holds %q; want nothing but the key of envoyproxy/ratelimit", keys)
 	}
 	askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Op: backend.Look})
 	if refused := denials(t, server); len(refused) > 0 {
@@ -125,66 +126,49 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 	}
 }
 
-func TestAUserWithoutGETIsLookedUpByCountingNothing(t *testing.T) {
+// Of a right that is missing the log tells once, with what mends it, and nothing is asked that is known to be refused,
+// but for EXPIRE, without which a counter would stay.
+func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 	t.Parallel()
-	server, config := allowed(t, "+incrby", "+expire", "+ping", "+hello")
-	log := new(redistest.Log)
-	config.Log = slog.New(slog.NewTextHandler(log, nil))
-	m := openedMixed(t, config, nil, incr.Keys{})
-	check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 3}
-	askOne(t, m, check)
-	for range 10 {
-		look := check
-		look.Op = backend.Look
-		if d := askOne(t, m, look); !d.Allowed || d.Before != 3 || d.Remaining != 2 {
-			t.Fatalf("a look: %+v; want 3 hits and 2 left", d)
-		}
-	}
-	if refused := denials(t, server); len(refused) != 1 || refused["get"] != 1 {
-		t.Errorf("the ACL refused %v; want GET, once: it is known from then on", refused)
-	}
-	if err := log.Contains("~* +incrby +expire +get +ping"); err != nil {
-		t.Errorf("%v; want to be told what would spare keys from being made", err)
-	}
-	if n := strings.Count(log.String(), "+get"); n != 1 {
-		t.Errorf("that was logged %d times; want once\n%s", n, log)
-	}
-}
-
-func TestAUserWithoutEXPIREIsToldOnceAndCounted(t *testing.T) {
-	t.Parallel()
-	server, config := allowed(t, "+incrby", "+get", "+ping", "+hello")
-	log := new(redistest.Log)
-	config.Log = slog.New(slog.NewTextHandler(log, nil))
-	m := openedMixed(t, config, nil, incr.Keys{})
-	for i := range uint64(5) {
-		if d := askOne(t, m, backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}); d.Before != i || !d.Allowed {
-			t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
-		}
-	}
-	if n := strings.Count(log.String(), "keeps counters for ever"); n != 1 {
-		t.Errorf("that keys stay for ever was logged %d times; want once\n%s", n, log)
-	}
-	if refused := denials(t, server); len(refused) != 1 || refused["expire"] != 5 {
-		t.Errorf("the ACL refused %v; want EXPIRE alone", refused)
-	}
-}
-
-func TestAUserWhoMayNotCountIsToldTheRights(t *testing.T) {
-	t.Parallel()
-	_, config := allowed(t, "+get", "+ping", "+hello")
-	log := new(redistest.Log)
-	config.Log = slog.New(slog.NewTextHandler(log, nil))
-	m := openedMixed(t, config, nil, incr.Keys{})
-	for range 3 {
-		var out [1]backend.Decision
-		err := m.Decide(t.Context(), []backend.Check{{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}}, out[:])
-		if err != nil || backend.ReasonOf(out[0].Err) != backend.Refused {
-			t.Errorf("%+v, %v; want the check refused", out[0], err)
-		}
-	}
-	if n := strings.Count(log.String(), "ACL SETUSER limiter ~* +incrby +expire +get +ping"); n != 1 {
-		t.Errorf("the line that mends it was logged %d times; want once\n%s", n, log)
+	for missing, tc := range map[string]struct {
+		told    string
+		refused map[string]int64
+	}{
+		"+get":    {"~* +incrby +expire +get +ping", map[string]int64{"get": 1}},
+		"+expire": {"keeps counters for ever", map[string]int64{"expire": 3}},
+		"+incrby": {"ACL SETUSER limiter ~* +incrby +expire +get +ping", nil},
+	} {
+		t.Run("without "+missing, func(t *testing.T) {
+			t.Parallel()
+			server, m, log := allowed(t, slices.DeleteFunc(slices.Clone(ofRatelimits), func(rule string) bool { return rule == missing })...)
+			check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5)}
+			for i := range uint64(3) {
+				check.Op, check.Hits = backend.Count, 1
+				var out [1]backend.Decision
+				if err := m.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil {
+					t.Fatal(err)
+				}
+				if missing == "+incrby" {
+					if backend.ReasonOf(out[0].Err) != backend.Refused {
+						t.Errorf("%+v; want the check refused", out[0])
+					}
+					continue
+				}
+				if d := out[0]; d.Err != nil || d.Before != i || !d.Allowed {
+					t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
+				}
+				check.Op, check.Hits = backend.Look, 3
+				if d := askOne(t, m, check); d.Before != i+1 || d.Remaining != 4-i || !d.Allowed {
+					t.Fatalf("a look after %d hits: %+v; want these, and the rest of 5 left", i+1, d)
+				}
+			}
+			if got := denials(t, server); tc.refused != nil && !maps.Equal(got, tc.refused) {
+				t.Errorf("the ACL refused %v; want %v", got, tc.refused)
+			}
+			if n := strings.Count(log.String(), tc.told); n != 1 {
+				t.Errorf("%q was logged %d times; want once\n%s", tc.told, n, log)
+			}
+		})
 	}
 }
 
@@ -194,15 +178,12 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	server := redistest.Single(t)
 	m := openedMixed(t, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
 	plain := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}
-	weirs := backend.Check{Key: []byte("1:d1:k1:v"), Hits: 1,
-		Limits: []descriptors.Limit{backendtest.NewLimit(t, 5, descriptors.Hour, 1, descriptors.SlidingWindow, 0)}}
+	weirs := backend.Check{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1}
 	for range 3 {
-		askOne(t, m, plain)
-		plain.Op = backend.Look
-		askOne(t, m, plain)
-		plain.Op = backend.Refund
-		askOne(t, m, plain)
-		plain.Op = backend.Count
+		for _, op := range []backend.Op{backend.Count, backend.Look, backend.Refund} {
+			plain.Op = op
+			askOne(t, m, plain)
+		}
 		if _, err := m.Inspect(t.Context(), plain.Key, plain.Limits); err != nil {
 			t.Fatal(err)
 		}
@@ -217,6 +198,7 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 		t.Errorf("%d stores are in use; want one", n)
 	}
 
+	plain.Op = backend.Count
 	var out [4]backend.Decision
 	checks := []backend.Check{plain, weirs, plain, weirs}
 	if err := backend.DecideAll(t.Context(), m, checks, out[:]); err != nil {
@@ -243,8 +225,7 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 // count.
 func TestMissingRightsOfTheScriptSpareTheOthers(t *testing.T) {
 	t.Parallel()
-	_, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
-	m := openedMixed(t, config, nil, incr.Keys{})
+	_, m, _ := allowed(t, ofRatelimits...)
 	var out [2]backend.Decision
 	checks := []backend.Check{
 		{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1},
@@ -292,8 +273,7 @@ func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 		t.Errorf("%d keys are left after all were reset; want none", n)
 	}
 
-	_, config := allowed(t, "+incrby", "+expire", "+get", "+ping", "+hello")
-	m = openedMixed(t, config, nil, incr.Keys{})
+	_, m, _ = allowed(t, ofRatelimits...)
 	if err := m.Reset(t.Context(), ofRatelimit("d_k_v_")); err == nil || !strings.Contains(err.Error(), "+del") {
 		t.Errorf("a reset by a user who may not: %v; want the right that is missing", err)
 	}
@@ -305,8 +285,7 @@ func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
 	for _, kind := range typesBut(redis.Single, redis.Cluster) {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			rules := []string{"resetchannels", "+hello"}
-			rules = append(rules, plainRights().Rules...)
+			rules := append([]string{"resetchannels", "+hello"}, plainRights().Rules...)
 			if kind == redis.Cluster {
 				rules = append(rules, "+cluster|slots", "+asking")
 			}

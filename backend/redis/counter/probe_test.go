@@ -11,8 +11,6 @@ import (
 	"time"
 	"unicode"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -33,47 +31,18 @@ func scriptRules() []string {
 	return append(countingRules()[len(rightsTo(redis.Way{})):], rightsTo(redis.Way{Refused: errors.New("unknown command")})...)
 }
 
-// probeAll probes the servers of a configuration.
-func probeAll(t *testing.T, c redis.Config) (found []error) {
+// probed is what the first probe finds of the servers of a configuration.
+func probed(t *testing.T, c redis.Config) (found error) {
 	t.Helper()
-	c = configOf(c, nil).Redis
-	on, err := redis.Connect(c, rights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(on, nil, newScript(), language{})
-	probed := make(chan error, 100)
-	health := on.Watch(func(ctx context.Context, on *redis.Servers, one redis.Server) error {
-		err := s.probe(ctx, on, one)
-		probed <- err
-		return err
-	})
+	s, _ := told(t, c)
 	defer s.Close()
-	defer health.Close()
 	redistest.Eventually(t, "the servers are probed", func() error {
-		err := health.Answers()
-		if err != nil && strings.Contains(err.Error(), "not been asked yet") {
-			return err
-		}
-		if len(probed) == 0 {
-			probed <- err // of a list that cannot be had
+		if found = s.Health().Answers(); found != nil && strings.Contains(found.Error(), "not been asked yet") {
+			return found
 		}
 		return nil
 	})
-	for len(probed) > 0 {
-		found = append(found, <-probed)
-	}
 	return found
-}
-
-// probeOnly probes the one server of a configuration.
-func probeOnly(t *testing.T, c redis.Config) error {
-	t.Helper()
-	found := probeAll(t, c)
-	if len(found) != 1 {
-		t.Fatalf("%d servers were probed; want one", len(found))
-	}
-	return found[0]
 }
 
 // An operator who pays for scripts where functions would do is told once, with the line that allows them.
@@ -93,11 +62,8 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			t.Parallel()
 			s := redistest.Single(t, append(tc.options, redistest.WithACL("ann", secret, tc.rules...))...)
 			on := redis.Config{URL: s.Addr, Auth: "ann:" + secret}
-			if err := probeOnly(t, on); err != nil {
-				t.Fatalf("with the rights that its errors name, a probe fails: %v", err)
-			}
 			store, log := told(t, on)
-			redistest.Eventually(t, "it counts", store.Health().Ready)
+			redistest.Eventually(t, "it counts with the rights that errors name", store.Health().Ready)
 			client := ownerOf(t, on)
 			for range 3 {
 				if err := store.probe(t.Context(), store.servers, redis.Server{Name: s.Addr, Client: client}); err != nil {
@@ -110,16 +76,12 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			for _, a := range []descriptors.Algorithm{
 				descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
 			} {
-				check := backend.Check{Key: fmt.Append(nil, a), Limits: []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}}
-				for _, step := range []struct {
-					op   backend.Op
-					hits uint64
-				}{{backend.Count, 2}, {backend.Count, 4}, {backend.Count, 2}, {backend.Look, 0}, {backend.Count, 5}, {backend.Refund, 2}} {
-					check.Op, check.Hits = step.op, step.hits
-					var out [1]backend.Decision
-					if err := backend.DecideAll(t.Context(), store, []backend.Check{check}, out[:]); err != nil {
-						t.Errorf("operation %d of %v: %v", step.op, a, err)
-					}
+				for _, step := range []backend.Check{
+					{Hits: 2}, {Hits: 4}, {Hits: 2}, {Op: backend.Look}, {Hits: 5}, {Op: backend.Refund, Hits: 2},
+				} {
+					step.Key = fmt.Append(nil, a)
+					step.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+					askOne(t, store, step)
 				}
 			}
 		})
@@ -143,7 +105,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			continue // they are for what other versions leave behind, and counting goes on without
 		}
 		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
-		err := probeOnly(t, on)
+		err := probed(t, on)
 		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
 			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)
 		}
@@ -152,7 +114,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		}
 	}
 	grant(countingRules()...)
-	if err := probeOnly(t, on); err != nil {
+	if err := probed(t, on); err != nil {
 		t.Errorf("with all of them: %v", err)
 	}
 }
@@ -189,14 +151,11 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 	locked := redistest.Single(t, redistest.WithPassword(secret))
 	lockedOld := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(redistest.Releases(t)[0]))
 	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
-	node := redistest.Cluster(t)
-	first, err := node.Nodes[0].Client().ClusterKeySlot(context.Background(), "{probe 0}").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := node.Nodes[0]
-	if first < 16384/3 { // it is the first node's own
-		other = node.Nodes[1]
+	mapless := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	set := redistest.Shared(t, "cluster").Cluster
+	other := set.Nodes[0]
+	if set.NodeOf(t, "{probe 0}") == other {
+		other = set.Nodes[1]
 	}
 	tests := []struct {
 		what   string
@@ -208,48 +167,27 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 		{"a wrong password", redis.Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
 		{"a replica", redis.Config{URL: readonly.Addr}, "it is a replica: name the primary"},
 		{"a node of a cluster", redis.Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
+		{"no right to the map of a cluster", redis.Config{Type: redis.Cluster, URL: mapless.Addr, Auth: "ann:" + secret},
+			"+cluster|slots +asking "},
 		{"nobody", redis.Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
 	}
 	for _, test := range tests {
-		if err := probeOnly(t, test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := probed(t, test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
 		}
-	}
-
-	found := probeAll(t, redis.Config{Type: redis.Cluster, URL: node.Nodes[5].Addr})
-	if len(found) != 3 {
-		t.Errorf("a cluster of three primaries has %d", len(found))
-	}
-	for _, err := range found {
-		if err != nil {
-			t.Errorf("a primary cannot count: %v", err)
-		}
-	}
-}
-
-func TestAClustersMapNeedsARightThatIsNamed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
-	on := redis.Config{Type: redis.Cluster, URL: s.Addr, Auth: "ann:" + secret}
-	err := probeOnly(t, on)
-	if want := "+cluster|slots +asking "; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a cluster that may not tell its slots gives %v, want an error with %q", err, want)
 	}
 }
 
 func TestTheLibraryIsThereAfterAProbe(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t)
-	on := redis.Config{URL: s.Addr}
-	if err := probeOnly(t, on); err != nil {
+	if err := probed(t, redis.Config{URL: s.Addr}); err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
-	if all, err := s.Client().FunctionList(ctx, goredis.FunctionListQuery{}).Result(); err != nil || len(all) != 1 || all[0].Name != script.Function() {
-		t.Errorf("the libraries are %v, %v; want %s", all, err, script.Function())
+	if all := librariesLike(t, s, "*"); !slices.Equal(all, []string{script.Function()}) {
+		t.Errorf("the libraries are %v; want %s", all, script.Function())
 	}
-	ttl, err := s.Client().PTTL(ctx, "weir:{probe 0}probe").Result()
-	if err != nil && !errors.Is(err, goredis.Nil) || ttl > 10*time.Second || ttl == -1 {
+	if ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result(); err != nil || ttl > 10*time.Second || ttl == -1 {
 		t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
 	}
 }

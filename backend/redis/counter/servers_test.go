@@ -8,16 +8,17 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/counter/incr"
 	"github.com/weirproxy/weir/backend/redis/counter/script"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // types are all types of Redis.
@@ -42,23 +43,13 @@ type fleet struct {
 
 func (f fleet) String() string { return fmt.Sprint(f.kind, " ", f.release, " by ", f.way) }
 
-// fleets are each type, each release and each way with some of the others, or with -every all with all.
+// fleets are each type, each release and each way with some of the others.
 func fleets(t *testing.T) []fleet {
 	old, valkey := redistest.Releases(t)[0], slices.Max(redistest.Releases(t))
-	if !*every {
-		return []fleet{
-			{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
-			{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
-		}
+	return []fleet{
+		{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
+		{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
 	}
-	var all []fleet
-	for _, kind := range types {
-		all = append(all, fleet{kind, "", "fcall"}, fleet{kind, "", "evalsha"})
-	}
-	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
-		all = append(all, fleet{kind, old, "evalsha"}, fleet{kind, valkey, "fcall"}, fleet{kind, valkey, "evalsha"})
-	}
-	return all
 }
 
 // reach gives the fleet's servers.
@@ -95,73 +86,13 @@ func start(t *testing.T, kind redis.Type, options ...redistest.Option) redis.Con
 	return redis.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
 }
 
-// shared are servers that the first test starts which wants some of their type, and that end with the package. Tests on
-// them have keys of their own, and leave the servers as they are.
-var shared struct {
-	once [4]sync.Once
-	urls [4]string
-	errs [4]error
-	mu   sync.Mutex
-	dirs []string
-	all  []*redistest.Server
-}
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, server := range shared.all {
-		server.Close()
-	}
-	for _, dir := range shared.dirs {
-		_ = os.RemoveAll(dir) // what stays is for the system's own cleaning
-	}
-	os.Exit(code)
-}
-
-// on returns how the shared servers of a type are reached.
+// on returns how the servers of a type are reached that the tests of this package share. Tests on them have keys of
+// their own, and leave the servers as they are.
 func on(t *testing.T, kind redis.Type) redis.Config {
 	t.Helper()
-	shared.once[kind].Do(func() { shared.urls[kind], shared.errs[kind] = share(kind) })
-	if err := shared.errs[kind]; err != nil {
-		t.Fatal(err)
-	}
-	return redis.Config{Type: kind, URL: shared.urls[kind]}
-}
-
-func share(kind redis.Type) (url string, err error) {
-	dir, err := os.MkdirTemp("", "counter-")
-	if err != nil {
-		return "", err
-	}
-	var all []*redistest.Server
-	switch kind {
-	case redis.Single:
-		all, err = redistest.StartRing(dir, 1)
-	case redis.Ring:
-		all, err = redistest.StartRing(dir, 3)
-	case redis.Sentinel:
-		set, failed := redistest.StartSentinel(dir)
-		if failed != nil {
-			return "", failed
-		}
-		all, url = slices.Concat(set.Nodes, set.Sentinels), set.Master+","+strings.Join(set.Addrs(), ",")
-	case redis.Cluster:
-		set, failed := redistest.StartCluster(dir)
-		if failed != nil {
-			return "", failed
-		}
-		all = set.Nodes
-	}
-	if err == nil && url == "" {
-		var addrs []string
-		for _, server := range all {
-			addrs = append(addrs, server.Addr)
-		}
-		url = strings.Join(addrs, ",")
-	}
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.dirs, shared.all = append(shared.dirs, dir), append(shared.all, all...)
-	return url, err
+	return redis.Config{Type: kind, URL: redistest.Shared(t, kind.String()).URL}
 }
 
 // apart keeps the keys of one store of a test apart from those of others on the same servers.
@@ -239,4 +170,35 @@ func wait(t *testing.T, promise string, kept func() bool) {
 		}
 		return nil
 	})
+}
+
+// ofRatelimit returns a key of envoyproxy/ratelimit on its way to a store.
+func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
+
+// openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
+func openedMixed(t testing.TB, c redis.Config, now *atomic.Int64, keys incr.Keys) *Mixed {
+	t.Helper()
+	m, err := OpenMixed(configOf(c, now), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	redistest.Eventually(t, "the servers can be used", m.InUse()[0].Health().Ready)
+	return m
+}
+
+// hourly returns a limit of n an hour, as envoyproxy/ratelimit has it.
+func hourly(t testing.TB, n uint64) []descriptors.Limit {
+	t.Helper()
+	return []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
+}
+
+// ask decides one check.
+func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := backend.DecideAll(context.Background(), s, []backend.Check{c}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
 }

@@ -46,12 +46,7 @@ func ones(command []string) string {
 
 func newStub(t *testing.T, answer func(n int, command []string) string) *stub {
 	t.Helper()
-	return serveStub(t, "127.0.0.1:0", answer)
-}
-
-func serveStub(t *testing.T, addr string, answer func(n int, command []string) string) *stub {
-	t.Helper()
-	listener, err := net.Listen("tcp", addr)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 			c := backend.Check{Key: []byte("k"), Limits: []descriptors.Limit{limit}, Hits: 1 + r.Uint64N(limit.Burst)}
 			c.Op = []backend.Op{backend.Count, backend.Count, backend.Count, backend.Look, backend.Refund}[r.IntN(5)]
 			c.Charge = descriptors.Charge(r.IntN(3))
-			asked, want = append(asked, c), append(want, decided(s, &c, now))
+			s.Follow(&limit, now)
+			asked, want = append(asked, c), append(want, decided([]window.Count{s}, &c, now))
 			replies = append(replies, asFunction.call(t.Context(), pipe, []string{key}, int64(now), &c))
 			pipe.Persist(t.Context(), key) // time is the test's alone
 		}
@@ -64,22 +65,6 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 			}
 		}
 	}
-}
-
-// decided is what package window decides.
-func decided(s window.State, c *backend.Check, now window.Instant) backend.Decision {
-	s.Follow(&c.Limits[0], now)
-	var v window.Verdict
-	switch counts := []window.Count{s}; c.Op {
-	case backend.Look:
-		v = window.Look(counts, c.Limits, now)
-	case backend.Refund:
-		v = window.Refund(counts, c.Limits, c.Hits, now)
-	default:
-		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
-	}
-	return backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-		ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 }
 
 // The key of a bucket lives until its last hit has leaked, and up to a sixteenth of a window longer; also where a
@@ -130,9 +115,7 @@ func TestADamagedBucketHangsNothing(t *testing.T) {
 		if err := client.HSet(t.Context(), key, name, field).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := asFunction.call(t.Context(), client, []string{key}, int64(begin), &c).Err(); err != nil {
-			t.Fatalf("the call failed as a whole, or did not end, with the field %x of %v: %v", field, limit, err)
-		}
+		asFunction.ends(t, client, key, begin, c)
 		Count(map[string]string{name: string(field)}, &limit, time.UnixMicro(begin))
 	}
 }

@@ -23,24 +23,16 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(21, 22))
 	now := int64(begin)
-	ask := func(key []byte, op backend.Op, hits uint64) {
-		t.Helper()
-		c := backend.Check{Key: key, Limits: limits, Op: op, Hits: hits}
-		cmd := asFunction.call(t.Context(), client, []string{string(AppendKey(nil, key))}, now, &c)
-		if cmd.Err() != nil {
-			t.Fatalf("the call failed as a whole, or did not end: %v", cmd.Err())
-		}
-	}
 	for round := range part(150) {
-		key := []byte{byte(round), 1}
+		key := string(AppendKey(nil, []byte{byte(round), 1}))
 		for range 20 {
 			now += r.Int64N(10 * 60e6)
-			ask(key, backend.Count, 1+r.Uint64N(3))
+			asFunction.ends(t, client, key, now, backend.Check{Limits: limits, Hits: 1 + r.Uint64N(3)})
 		}
-		damage(t, client, string(AppendKey(nil, key)), r)
+		damage(t, client, key, r)
 		for range 20 {
 			now += r.Int64N(4*3600e6) - 600e6
-			ask(key, backend.Op(r.IntN(3)), 1+r.Uint64N(60))
+			asFunction.ends(t, client, key, now, backend.Check{Limits: limits, Op: backend.Op(r.IntN(3)), Hits: 1 + r.Uint64N(60)})
 		}
 	}
 }
@@ -48,11 +40,11 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 // Of a log chunks may be missing, and others may be torn.
 func TestADamagedLogHangsNothing(t *testing.T) {
 	client := startRedis(t)
-	c := backend.Check{Key: []byte("damaged"), Limits: []descriptors.Limit{
+	c := backend.Check{Limits: []descriptors.Limit{
 		backendtest.NewLimit(t, 300, descriptors.Hour, 1, descriptors.SlidingLog, 0),
 		backendtest.NewLimit(t, 400, descriptors.Day, 1, descriptors.SlidingLog, 0),
 	}}
-	key := string(AppendKey(nil, c.Key))
+	key := string(AppendKey(nil, []byte("damaged")))
 	r := rand.New(rand.NewPCG(25, 26))
 	now := int64(begin)
 	for step := range part(3000) {
@@ -61,9 +53,7 @@ func TestADamagedLogHangsNothing(t *testing.T) {
 		if r.IntN(4) == 0 {
 			c.Op, c.Hits = backend.Op(r.IntN(3)), r.Uint64N(300)
 		}
-		if err := asFunction.call(t.Context(), client, []string{key}, now, &c).Err(); err != nil {
-			t.Fatalf("the call failed as a whole, or did not end: %v", err)
-		}
+		asFunction.ends(t, client, key, now, c)
 		switch step % 20 {
 		case 3:
 			damage(t, client, key, r)

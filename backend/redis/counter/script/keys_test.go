@@ -20,22 +20,21 @@ import (
 // and 100 in a fixed minute; or 60 in an hour by a token bucket of 20; or 1,000 in an hour by a log.
 func TestKeysOfTheGuideAreReal(t *testing.T) {
 	client := startRedis(t)
-	counts := replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
-		backendtest.NewLimit(t, 100, descriptors.Minute, 1, descriptors.FixedWindow, 0))
-	inGuide(t, dumpHash(t, client, counts))
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
 	bucket, err := backendtest.NewLimit(t, 60, descriptors.Hour, 1, descriptors.TokenBucket, 0).WithBurst(20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inGuide(t, dumpHash(t, client, replay(t, client, bucket)))
-
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
+	for _, limits := range [][]descriptors.Limit{
+		{backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
+			backendtest.NewLimit(t, 100, descriptors.Minute, 1, descriptors.FixedWindow, 0)},
+		{bucket},
+		{backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingLog, 0)},
+	} {
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		inGuide(t, dumpHash(t, client, replay(t, client, limits...)))
 	}
-	inGuide(t, dumpHash(t, client, replay(t, client, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.SlidingLog, 0))))
 }
 
 // dumpHash lists the fields of a key.
@@ -64,11 +63,7 @@ func replay(t *testing.T, client *redis.Client, limits ...descriptors.Limit) str
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := backend.Check{Limits: limits, Hits: hits.count}
-		err = asFunction.call(t.Context(), client, []string{key}, at.UnixMicro(), &check).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		asFunction.ask(t, client, key, at.UnixMicro(), backend.Check{Limits: limits, Hits: hits.count})
 	}
 	return key
 }

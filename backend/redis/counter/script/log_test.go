@@ -29,16 +29,7 @@ func newLogs(t *testing.T, limits ...descriptors.Limit) *logs {
 
 func (g *logs) ask(op backend.Op, hits uint64) backend.Decision {
 	g.t.Helper()
-	c := backend.Check{Limits: g.limits, Op: op, Hits: hits}
-	reply, err := asFunction.call(g.t.Context(), g.client, []string{g.key}, g.now, &c).StringSlice()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	d, err := Decode(reply[0], &c)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return d
+	return asFunction.ask(g.t, g.client, g.key, g.now, backend.Check{Limits: g.limits, Op: op, Hits: hits})
 }
 
 // fields returns how many fields the key has.

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"flag"
 	"math/rand/v2"
 	"strings"
@@ -50,15 +49,7 @@ func (h *hot) askFor(limits []descriptors.Limit, whole, every time.Duration) {
 func (h *hot) do(check backend.Check) backend.Decision {
 	h.t.Helper()
 	h.asked = time.Now()
-	reply, err := h.way.call(h.t.Context(), h.client, []string{h.key}, h.now.UnixMicro(), &check).StringSlice()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	d, err := Decode(reply[0], &check)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return d
+	return h.way.ask(h.t, h.client, h.key, h.now.UnixMicro(), check)
 }
 
 // pass lets time go by, for the key's end, too, of which Redis keeps a clock of its own. A key whose time is up is
@@ -189,8 +180,7 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 	var counts [2][]window.Count
 	for c := range change {
 		for i := range change[c] {
-			s := window.NewState(&change[c][i])
-			counts[c] = append(counts[c], s)
+			counts[c] = append(counts[c], window.NewState(&change[c][i]))
 		}
 	}
 	for step := range 400 {
@@ -198,11 +188,8 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 		if r.IntN(10) >= first || step%100 > 60 { // for some time the first is not asked at all
 			c = 1
 		}
-		hits := 1 + r.Uint64N(3)
-		v := window.Charge(counts[c], change[c], hits, descriptors.ChargeByAlgorithm, window.At(h.now))
-		want := backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-			ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
-		if got := h.do(backend.Check{Limits: change[c], Hits: hits}); got != want {
+		check := backend.Check{Limits: change[c], Hits: 1 + r.Uint64N(3)}
+		if got, want := h.do(check), decided(counts[c], &check, window.At(h.now)); got != want {
 			t.Fatalf("round %d, step %d, under %v: %+v; alone it would be %+v", round, step, change[c], got, want)
 		}
 		_, whole := longest(change[r.IntN(2)])
@@ -213,25 +200,29 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 // A dropped limit of thousands of fields goes in many small steps.
 func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
 	t.Parallel()
-	packed := startRedis(t)
+	client, packed := startRedis(t), startRedis(t)
 	for _, setting := range []string{"hash-max-listpack-entries", "hash-max-listpack-value"} {
 		if err := packed.ConfigSet(t.Context(), setting, "100000").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	clients := map[string]*redis.Client{"fields of a hash that is packed, whatever its size": packed}
-	client := startRedis(t)
-	for name, change := range map[string][2]descriptors.Limit{
-		"fields of a hash that is packed, whatever its size": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
-			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
-		"fields": {backendtest.NewLimit(t, 1e6, descriptors.Day, 1, descriptors.SlidingWindow, time.Second),
-			backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingWindow, 0)},
-		"chunks of a log": {backendtest.NewLimit(t, 1e6, descriptors.Hour, 1, descriptors.SlidingLog, 0),
-			backendtest.NewLimit(t, 1e6, descriptors.Minute, 5, descriptors.SlidingLog, 0)},
+	limit := func(u descriptors.Unit, times uint32, a descriptors.Algorithm, p time.Duration) []descriptors.Limit {
+		return []descriptors.Limit{backendtest.NewLimit(t, 1e6, u, times, a, p)}
+	}
+	day := limit(descriptors.Day, 1, descriptors.SlidingWindow, time.Second)
+	hour := limit(descriptors.Hour, 1, descriptors.SlidingWindow, 0)
+	for name, tc := range map[string]struct {
+		client    *redis.Client
+		old, next []descriptors.Limit
+	}{
+		"fields of a hash that is packed, whatever its size": {packed, day, hour},
+		"fields": {client, day, hour},
+		"chunks of a log": {client, limit(descriptors.Hour, 1, descriptors.SlidingLog, 0),
+			limit(descriptors.Minute, 5, descriptors.SlidingLog, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			old, next := []descriptors.Limit{change[0]}, []descriptors.Limit{change[1]}
-			h := newHot(t, cmp.Or(clients[name], client), asFunction)
+			old, next := tc.old, tc.next
+			h := newHot(t, tc.client, asFunction)
 			for range 700 {
 				h.ask(old)
 				h.pass(old[0].Window / 720)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -24,26 +23,23 @@ var walkSteps = flag.Int("walk", 20_000, "random steps of the script beside the 
 func TestTheScriptAgreesStepForStep(t *testing.T) {
 	t.Parallel()
 	for _, release := range releases(t) {
-		eachWay(t, release, func(t *testing.T, w way, options ...redistest.Option) {
-			steps := part(*walkSteps)
-			if release != "" {
-				steps /= 10
-			}
-			agree(t, w, steps, options...)
-		})
+		steps := part(*walkSteps)
+		if release != "" {
+			steps /= 10
+		}
+		ways, options := waysOn(release)
+		for _, w := range ways {
+			t.Run(release+w.name, func(t *testing.T) {
+				var players []backendtest.Player
+				for range runtime.GOMAXPROCS(0) { // a server runs one script at a time
+					client := startRedis(t, options...)
+					player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, w, h) }
+					players = append(players, player, player) // while one waits the other one reckons
+				}
+				backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
+			})
+		}
 	}
-}
-
-// agree walks the script on servers of one kind, one for each processor: a server runs one script at a time.
-func agree(t *testing.T, w way, steps int, options ...redistest.Option) {
-	t.Helper()
-	var players []backendtest.Player
-	for range runtime.GOMAXPROCS(0) {
-		client := startRedis(t, options...)
-		player := func(h backendtest.History) ([]backend.Decision, error) { return play(t.Context(), client, w, h) }
-		players = append(players, player, player) // while one waits the other one reckons
-	}
-	backendtest.Agree(t, backendtest.Walks{Steps: steps, Seed: *seed, Keys: 16}, players...)
 }
 
 // play sends a history as one transaction. The server's own clock stands still in it, and each key is made to last
@@ -82,21 +78,17 @@ func play(ctx context.Context, client *redis.Client, w way, h backendtest.Histor
 
 // Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
 func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
-	p := &plain{client: startRedis(t), way: asFunction}
+	client, key := startRedis(t), string(AppendKey(nil, []byte("key")))
 	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
-	check := backend.Check{
-		Key: []byte("key"), Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways,
-	}
+	check := backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways}
 	now := time.UnixMicro(1838965268050974)
-	var out [1]backend.Decision
 	for i, step := range []struct {
 		move   time.Duration
 		before uint64
 	}{{0, 0}, {13 * time.Second, 1}, {7 * time.Second, 2}, {6068 * time.Hour, 0}, {-4912 * time.Hour, 1}, {time.Second, 2}} {
 		now = now.Add(step.move)
-		p.now.Store(now.UnixMicro())
-		if err := p.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil || out[0].Before != step.before {
-			t.Fatalf("step %d, %v later: %+v, %v; want a decision, and %d hits before", i, step.move, out[0], err, step.before)
+		if d := asFunction.ask(t, client, key, now.UnixMicro(), check); d.Before != step.before {
+			t.Fatalf("step %d, %v later: %+v; want %d hits before", i, step.move, d, step.before)
 		}
 	}
 }
@@ -106,22 +98,13 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 	client := startRedis(t)
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
 	for hour := range part(24 * 16) {
-		state := window.NewState(&limits[0])
-		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), fmt.Appendf(nil, "key %d", hour)
+		counts := []window.Count{window.NewState(&limits[0])}
+		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), string(AppendKey(nil, fmt.Append(nil, hour)))
 		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
-			c := backend.Check{Key: key, Limits: limits, Op: op, Hits: uint64(2 + i)}
-			var v window.Verdict
-			if op == backend.Refund {
-				v = window.Refund([]window.Count{state}, limits, c.Hits, now)
-			} else {
-				v = window.Charge([]window.Count{state}, limits, c.Hits, c.Charge, now)
-			}
-			reply, err := asFunction.call(t.Context(), client, []string{string(AppendKey(nil, key))}, int64(now), &c).StringSlice()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d, err := Decode(reply[0], &c); err != nil || d.Before != v.Before || d.Remaining != v.Remaining {
-				t.Fatalf("begun in hour %d, check %d: %+v, %v; want %+v", hour, i+1, d, err, v)
+			c := backend.Check{Limits: limits, Op: op, Hits: uint64(2 + i)}
+			want := decided(counts, &c, now)
+			if d := asFunction.ask(t, client, key, int64(now), c); d.Before != want.Before || d.Remaining != want.Remaining {
+				t.Fatalf("begun in hour %d, check %d: %+v; want %+v", hour, i+1, d, want)
 			}
 			now = now.Plus(4000 * time.Hour)
 		}

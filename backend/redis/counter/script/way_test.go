@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/window"
 )
 
 // way is how a call goes to a server.
@@ -29,6 +30,43 @@ var (
 		return c.FCall(ctx, function, keys, arguments(now, checks)...)
 	}}
 )
+
+// ask makes one check of a key.
+func (w way) ask(t testing.TB, c redis.Cmdable, key string, now int64, check backend.Check) backend.Decision {
+	t.Helper()
+	reply, err := w.call(t.Context(), c, []string{key}, now, &check).StringSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Decode(reply[0], &check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// ends makes a check of a key that somebody has damaged. It is to end, with a decision or an error of its own.
+func (w way) ends(t testing.TB, c redis.Cmdable, key string, now int64, check backend.Check) {
+	t.Helper()
+	if err := w.call(t.Context(), c, []string{key}, now, &check).Err(); err != nil {
+		t.Fatalf("%+v failed as a whole, or did not end: %v", check, err)
+	}
+}
+
+// decided is what package window decides.
+func decided(counts []window.Count, c *backend.Check, now window.Instant) backend.Decision {
+	var v window.Verdict
+	switch c.Op {
+	case backend.Look:
+		v = window.Look(counts, c.Limits, now)
+	case backend.Refund:
+		v = window.Refund(counts, c.Limits, c.Hits, now)
+	default:
+		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
+	}
+	return backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
+		ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
+}
 
 // arguments lists each question once.
 func arguments(now any, checks []*backend.Check) []any {
@@ -64,12 +102,4 @@ func releases(t *testing.T) []string {
 		return []string{""}
 	}
 	return append(redistest.Releases(t), "")
-}
-
-// eachWay runs a test for each way to a server of a release.
-func eachWay(t *testing.T, release string, test func(t *testing.T, w way, options ...redistest.Option)) {
-	ways, options := waysOn(release)
-	for _, w := range ways {
-		t.Run(release+w.name, func(t *testing.T) { test(t, w, options...) })
-	}
 }

@@ -123,25 +123,21 @@ func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
 
 func TestConformance(t *testing.T) {
 	for _, w := range []way{asScript, asFunction} {
-		t.Run(w.name, func(t *testing.T) { conform(t, w, max(part(*steps), 4000)) })
+		t.Run(w.name, func(t *testing.T) {
+			client := startRedis(t)
+			backendtest.Run(t, func(t *testing.T) backendtest.Store {
+				if err := client.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				p := &plain{client: client, way: w}
+				return backendtest.Store{
+					Counter: p,
+					SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
+					Buckets: func(key []byte) int { return p.buckets(t, key) },
+				}
+			}, backendtest.Options{Steps: max(part(*steps), 4000), Seed: *seed, Patience: 5 * time.Second})
+		})
 	}
-}
-
-// conform puts the script to the suite, on a server of one kind.
-func conform(t *testing.T, w way, steps int, options ...redistest.Option) {
-	t.Helper()
-	client := startRedis(t, options...)
-	backendtest.Run(t, func(t *testing.T) backendtest.Store {
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		p := &plain{client: client, way: w}
-		return backendtest.Store{
-			Counter: p,
-			SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
-			Buckets: func(key []byte) int { return p.buckets(t, key) },
-		}
-	}, backendtest.Options{Steps: steps, Seed: *seed, Patience: 5 * time.Second})
 }
 
 // logOf reads a log out of the fields of its key.
