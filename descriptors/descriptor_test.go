@@ -61,19 +61,3 @@ func FuzzParseDescriptorReadsWhatIsShown(f *testing.F) {
 		}
 	})
 }
-
-// FuzzParseDescriptorIsShownAsRead holds that all that is read can be shown again.
-func FuzzParseDescriptorIsShownAsRead(f *testing.F) {
-	f.Add(`user=ann,path=\,\\\x`)
-	f.Add(`a=b\`)
-	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDescriptor(text)
-		if err != nil {
-			return
-		}
-		again, err := ParseDescriptor(d.String())
-		if err != nil || !reflect.DeepEqual(again, d) {
-			t.Errorf("%q reads as %q, which is shown as %q and reads as %q, %v", text, d, d.String(), again, err)
-		}
-	})
-}

@@ -94,7 +94,7 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 }
 
 func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
-	c := many(10_000, "user", "u%d")
+	c := many(10_000)
 	x := c.Explain("shop", descriptors.Descriptor{{"user", "u77"}})
 	s := x.Steps[0]
 	if len(s.Others) != 10 || s.More != 9989 || s.Others[0].Value != "u0" || s.Others[9].Value != "u9" {

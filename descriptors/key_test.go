@@ -108,27 +108,6 @@ func FuzzKeyIsInjective(f *testing.F) {
 	})
 }
 
-func TestAppendKeyAllocatesNothing(t *testing.T) {
-	d := Descriptor{{"user", "ann"}, {"path", strings.Repeat("/", 128)}}
-	buffer := make([]byte, 0, 512)
-	if n := testing.AllocsPerRun(1000, func() { buffer = Match{}.AppendKey(buffer[:0], "shop", d) }); n != 0 {
-		t.Errorf("%v allocations into a buffer with room, want 0: every request writes its keys", n)
-	}
-}
-
-func BenchmarkAppendKey(b *testing.B) {
-	for name, value := range map[string]string{"short": "/pay", "hashed": strings.Repeat("/", 1000)} {
-		b.Run(name, func(b *testing.B) {
-			d := Descriptor{{"user", "ann"}, {"path", value}}
-			buffer := make([]byte, 0, 512)
-			b.ReportAllocs()
-			for b.Loop() {
-				buffer = Match{}.AppendKey(buffer[:0], "shop", d)
-			}
-		})
-	}
-}
-
 // A request may bring any number of entries. The key must stay short, and still tell them apart.
 func TestNoRequestMakesAKeyLong(t *testing.T) {
 	long := make(Descriptor, 4000)

@@ -21,14 +21,3 @@ func TestDifferentValuesNeverShareAText(t *testing.T) {
 		}
 	}
 }
-
-func TestAPathIsKnownInBothItsForms(t *testing.T) {
-	path := PathSegment("user", "") + "/" + PathSegment("path", "/a=b%")
-	for asked, want := range map[string]bool{
-		path: true, "user/path=/a=b%": true, "user": false, "user/path=%2Fa=b%": false, "": false,
-	} {
-		if SamePath(path, asked) != want {
-			t.Errorf("SamePath(%q, %q) is %t; commands take a path as it is stored, or as people are shown it", path, asked, !want)
-		}
-	}
-}

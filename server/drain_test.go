@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -85,24 +86,24 @@ func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 // awaitClosedDoor returns when new connections are refused: the drain's delay is over.
 func awaitClosedDoor(t *testing.T, lis net.Listener) {
 	t.Helper()
-	for begin := time.Now(); time.Since(begin) < process.Hang; time.Sleep(time.Millisecond) {
-		conn, err := net.Dial("tcp", lis.Addr().String())
-		if err != nil {
-			return
+	process.Eventually(t, "the listener is closed", func() error {
+		if conn, err := net.Dial("tcp", lis.Addr().String()); err == nil {
+			conn.Close()
+			return errors.New("it takes connections")
 		}
-		conn.Close()
-	}
-	t.Fatalf("not within %v: the listener is closed", process.Hang)
+		return nil
+	})
 }
 
 // awaitDrain returns when the server says that it wants no more traffic.
 func (r *running) awaitDrain(t *testing.T) {
 	t.Helper()
-	for begin := time.Now(); r.health.Ready() == nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > process.Hang {
-			t.Fatalf("not within %v: the server drains", process.Hang)
+	process.Eventually(t, "the server drains", func() error {
+		if r.health.Ready() == nil {
+			return errors.New("it is ready")
 		}
-	}
+		return nil
+	})
 }
 
 func TestCallsUnderWayFinishInTheDrain(t *testing.T) {

@@ -4,56 +4,25 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// pipes listens for connections that are made by dial. Nothing of them is the kernel's, so their time is that of the test.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
-}
-
-func newPipes() *pipes {
-	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	p.close = sync.OnceFunc(func() { close(p.closed) })
-	return p
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.close()
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
-}
+// newLine listens for connections that are made by its Dial. Nothing of them is the kernel's, so their time is that of
+// the test.
+func newLine() *bufconn.Listener { return bufconn.Listen(1 << 16) }
 
 // greet runs a test of a server whose clients take their time, none of which passes outside.
-func greet(t *testing.T, do func(t *testing.T, line *pipes)) {
+func greet(t *testing.T, do func(t *testing.T, line *bufconn.Listener)) {
 	synctest.Test(t, func(t *testing.T) {
-		line := newPipes()
+		line := newLine()
 		r := start(t, setup{grpc: line})
 		r.configure(t)
 		do(t, line)
@@ -70,12 +39,16 @@ func TestConnectionsThatNeverFinishTheirGreetingAreClosed(t *testing.T) {
 		"a preface without settings":     preface,
 		"a preface and half of settings": preface + "\x00\x00\x00\x04",
 	} {
-		greet(t, func(t *testing.T, line *pipes) {
-			conn, began := line.dial(), time.Now()
+		greet(t, func(t *testing.T, line *bufconn.Listener) {
+			began := time.Now()
+			conn, err := line.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
 			defer conn.Close()
 			go func() { _, _ = io.WriteString(conn, sent) }()
 			_ = conn.SetReadDeadline(began.Add(10 * greeting))
-			_, err := io.Copy(io.Discard, conn)
+			_, err = io.Copy(io.Discard, conn)
 			if took := time.Since(began); took != greeting {
 				t.Errorf("a connection that has sent %s is open for %v (%v), want %v: such connections would use up the process's files",
 					what, took, err, greeting)
@@ -105,12 +78,13 @@ func (d *dripping) Write(b []byte) (n int, err error) {
 }
 
 func TestASlowGreetingIsWaitedForAndItsConnectionStays(t *testing.T) {
-	greet(t, func(t *testing.T, line *pipes) {
+	greet(t, func(t *testing.T, line *bufconn.Listener) {
 		dials := 0
 		conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 				dials++
-				return &dripping{line.dial(), len(preface) + 20}, nil
+				slow, err := line.Dial()
+				return &dripping{slow, len(preface) + 20}, err
 			}))
 		if err != nil {
 			t.Fatal(err)

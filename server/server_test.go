@@ -95,7 +95,7 @@ func start(t testing.TB, s setup) *running {
 	if s.grpc != nil {
 		for _, l := range []*net.Listener{&r.grpcLis, &r.httpLis, &r.debug} {
 			(*l).Close()
-			*l = newPipes()
+			*l = newLine()
 		}
 		r.grpcLis = s.grpc
 	}

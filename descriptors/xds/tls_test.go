@@ -50,21 +50,3 @@ func TestAServerIsReachedWithTheCertificatesOfNow(t *testing.T) {
 	mount(next, next)
 	c.expect("a=2", "a new connection is made with the certificates that are there now")
 }
-
-func TestAServerThatIsNotTheOneIsNotBelieved(t *testing.T) {
-	authority, dir := certstest.New(t, "mesh"), t.TempDir()
-	certstest.Mount(t, dir, map[string][]byte{"ca.crt": authority.PEM})
-	secure, err := certs.Client(certs.Files{CA: filepath.Join(dir, "ca.crt"), SAN: "envoy-gateway"}, slog.New(slog.DiscardHandler))
-	must(t, err)
-	other := gateway(t, authority, authority, "somebody")
-	other.ClientAuth = tls.NoClientCert
-	for why, has := range map[string]*tls.Config{"not envoy-gateway": other, "first record does not look like a TLS handshake": nil} {
-		server := listen(t, "127.0.0.1:0", has)
-		server.set("1", limited("a", 1))
-		c := follow(t, server.address, func(c *Config) { c.TLS = secure })
-		c.await("the log says why: "+why, func() bool { return c.logged(why) > 0 })
-		if got := c.limits(); got != "nothing" {
-			t.Errorf("in force is %s, which came from a server of another name or in the clear", got)
-		}
-	}
-}

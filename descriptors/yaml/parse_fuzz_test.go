@@ -1,12 +1,10 @@
 package yaml
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -96,7 +94,6 @@ func checkFile(t *testing.T, data []byte) {
 			t.Errorf("a problem must be one line and short: %q", s)
 		}
 	}
-	checkRenewal(t, data, c)
 	if c != nil {
 		domain := c.DomainNames()[0]
 		checkSpelt(t, c, trees[domain], &trees[domain].Root, nil)
@@ -120,49 +117,4 @@ func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n
 		}
 		checkSpelt(t, c, tree, child, d)
 	}
-}
-
-// checkRenewal fails unless a file that takes the place of a good one has the meaning that Parse gives it if it is
-// good, and leaves the last good form whole if it is bad. The file beside it changes in any case.
-func checkRenewal(t *testing.T, data []byte, parsed *descriptors.Config) {
-	t.Helper()
-	own := (&Held{}).read([]File{{"f", data}}).read[0].domain
-	domain, beside := cmp.Or(own, "kept"), "beside"
-	if domain == beside {
-		beside = "other"
-	}
-	file := func(name, domain, list string) File {
-		return File{name, []byte("domain: " + strconv.QuoteToASCII(domain) + "\ndescriptors: " + list)}
-	}
-	last := file("f", domain, "[{key: k*, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 7}}, {key: k}]")
-	before := (&Held{}).Renew([]File{last, file("g", beside, "[]")}, nil)
-	if before.Config == nil {
-		t.Fatalf("two good files give no configuration: %v", before.Problems)
-	}
-	changed := file("g", beside, "[{key: l, rate_limit: {unlimited: true}}]")
-	r := before.Held.Renew([]File{{"f", data}, changed}, nil)
-	if r.Config == nil {
-		t.Fatalf("a file that changed beside this one is not in force: %v", r.Problems)
-	}
-	if m := r.Config.Match(beside, descriptors.Descriptor{{Key: "l"}}); m.Found != descriptors.RuleFound ||
-		!slices.Contains(r.Config.Rules(), m.Rule) {
-		t.Fatalf("a file that changed beside this one is not in force: its rule is %+v", m)
-	}
-	want, why := File{"f", data}, "a good file renewed"
-	if parsed == nil {
-		want, why = last, "a bad file renewed"
-	}
-	if kept := parsed == nil; slices.Contains(r.Kept, domain) != kept {
-		t.Fatalf("%s: the domains that keep their last good form are %q", why, r.Kept)
-	}
-	checkInForce(t, r, Options{}, []File{want, changed}, why)
-	unchanged := file("g", beside, "[]")
-	again := r.Held.Renew([]File{{"f", data}, unchanged}, nil)
-	if again.Config == nil || !slices.Equal(again.Problems, r.Problems) {
-		t.Fatalf("%s: once another file has changed, its problems are\n%v\nand were\n%v", why, again.Problems, r.Problems)
-	}
-	if again.Held.domains[domain].domain != r.Held.domains[domain].domain && len(r.Problems) < maxProblems {
-		t.Fatalf("%s: it was read again, though only another file has changed", why)
-	}
-	checkInForce(t, again, Options{}, []File{want, unchanged}, why+" and used again")
 }

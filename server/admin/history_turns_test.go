@@ -68,11 +68,9 @@ func TestARefusalGivesTheTurnBack(t *testing.T) {
 	k := threeMonths(t)
 	port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History})
 	for range 10 {
-		port.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/history?from=yesterday", nil))
+		get(port, "/api/v1/history?from=yesterday")
 	}
-	w := httptest.NewRecorder()
-	port.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history/verify", nil))
-	if w.Code != 200 {
+	if w := get(port, "/api/v1/history/verify"); w.Code != 200 {
 		t.Errorf("after questions that were refused another got %d %s", w.Code, w.Body)
 	}
 }

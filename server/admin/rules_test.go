@@ -61,24 +61,18 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 }
 
 func TestThePortListsWhatItServes(t *testing.T) {
-	get := func(h http.Handler, path string) (int, string) {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-		return w.Code, w.Body.String()
-	}
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a.b: 1\n")) })
 	full := Handler(Parts{Readiness: ready{}, Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
 	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
-	_, listed := get(full, "/")
-	_, barelyListed := get(bare, "/")
+	listed, barelyListed := get(full, "/").Body.String(), get(bare, "/").Body.String()
 	if !strings.Contains(listed, "/api/v1/history/verify?") {
 		t.Errorf("the history is not listed:\n%s", listed)
 	}
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {
-		if code, _ := get(full, path); code != 200 || !strings.Contains(listed, path) {
+		if code := get(full, path).Code; code != 200 || !strings.Contains(listed, path) {
 			t.Errorf("%s is answered with %d and listed as %q", path, code, listed)
 		}
-		if code, _ := get(bare, path); code != 404 || strings.Contains(barelyListed, path) {
+		if code := get(bare, path).Code; code != 404 || strings.Contains(barelyListed, path) {
 			t.Errorf("%s, which is not served, is answered with %d and listed as %q", path, code, barelyListed)
 		}
 	}

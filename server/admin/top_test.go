@@ -26,8 +26,8 @@ func asItIs(s ranking.Store) ranking.Store { return s }
 
 func TestTheFullestKeysAreServed(t *testing.T) {
 	p := topPort(t, asItIs)
-	p.hit(t, 9)
-	p.hitBy(t, "guest", 5)
+	p.hit(t, "user", 9)
+	p.hit(t, "guest", 5)
 	code, body := p.ask("GET", "/api/v1/counters/top?domain=shop&n=5&for=10s")
 	var a ranking.Answer
 	if err := json.Unmarshal([]byte(body), &a); code != 200 || err != nil {

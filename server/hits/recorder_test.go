@@ -303,18 +303,3 @@ func TestNear(t *testing.T) {
 		}
 	}
 }
-
-func TestKnownRulesAndValuesCostNoAllocation(t *testing.T) {
-	r, c := New(1), parse(t, shop)
-	table := r.Table(c)
-	for _, d := range []descriptors.Descriptor{
-		{{Key: "user", Value: "ann"}}, {{Key: "tenant", Value: "a,b"}}, {{Key: "tenant", Value: "too late"}}, {{Key: "none"}},
-	} {
-		rule := c.Match("shop", d).Rule
-		count := func() { table.Counter(rule, "shop", d).Admit(1, 1) }
-		count()
-		if n := testing.AllocsPerRun(1000, count); n != 0 {
-			t.Errorf("counting %v allocates %v times; want none: it is on the request path", d, n)
-		}
-	}
-}

@@ -3,9 +3,7 @@ package hits
 import (
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
@@ -127,18 +125,5 @@ func TestTheNamesOfRulesThatAreGoneAreBounded(t *testing.T) {
 	if len(p) != maxPast+1 || other[TotalHits] != 2*maxPast || sum != 3*maxPast {
 		t.Errorf("%d names hold %d hits, %d of them under that of all others: want %d, all and the rest", len(p), sum,
 			other[TotalHits], maxPast+1)
-	}
-}
-
-func TestWithoutTalliesNothingIsKeptForThem(t *testing.T) {
-	r := New(2)
-	c := parse(t, "domain: shop\ndescriptors: [{key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]")
-	d := descriptors.Descriptor{{Key: "user", Value: strings.Repeat("u", 10)}}
-	if counter := r.Table(c).Counter(c.Match("shop", d).Rule, "shop", d); counter.Tally() != nil {
-		t.Error("a rule has a tally, though nobody asked for any")
-	}
-	r.Drain(time.Now(), func(history.ID, uint64) {})
-	if got := r.Tallies(); len(got) > 0 {
-		t.Errorf("%v is tallied, though nobody asked for any", got)
 	}
 }

@@ -10,20 +10,23 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// domainsOf is a configuration of domains with one rule each.
+// domainsOf is a configuration of domains with two rules each.
 func domainsOf(t testing.TB, names ...string) *descriptors.Config {
 	t.Helper()
 	var files []yaml.File
 	for _, name := range names {
 		files = append(files, yaml.File{Name: name, Data: fmt.Appendf(nil,
-			"domain: %q\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n", name)})
+			"domain: %q\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
+				"- {key: tenant, value_to_metric: true, rate_limit: {unlimited: true}}\n", name)})
 	}
 	c, problems := yaml.Parse(files, yaml.Options{})
 	if err := problems.Err(); err != nil {
@@ -104,26 +107,48 @@ func TestABrokenDomainIsKnown(t *testing.T) {
 }
 
 // Requests are counted while configurations change: none is lost, and no series of a domain in force goes down.
-func TestReloadsLoseNoRequestOfADomain(t *testing.T) {
+// Configurations come and go under requests for a domain that stays and for one that comes and goes, and drains come at
+// any time. Whatever the order, each request counts under its domain, and each hit is handed out once.
+func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {
 	store, _ := newStore(t)
-	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	recorder := hits.New(hits.DefaultValues)
+	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
 	configs := []*descriptors.Config{domainsOf(t, "shop"), domainsOf(t, "shop", "bank"), domainsOf(t, "shop", "news")}
 	l.Apply(configs[0])
 	const senders, each = 4, 2000
 	var sending sync.WaitGroup
 	for range senders {
 		sending.Go(func() {
-			for range each {
-				try(l, "shop", one("other", "x"))
+			for i := range each {
+				try(l, "shop", one("tenant", fmt.Sprint(i%200))) // more than are told apart
+				try(l, "bank", one("user", fmt.Sprint(i)))
 			}
 		})
 	}
-	for i := range 300 {
-		l.Apply(configs[i%3])
+	handed := make(map[string]int)
+	drain := func() {
+		recorder.Drain(time.Unix(1, 0), func(id history.ID, n uint64) { // at one moment: forgetting is tested in package hits
+			if id.Outcome == history.Within || id.Outcome == history.Over {
+				handed[id.Domain] += int(n)
+			}
+		})
 	}
-	sending.Wait()
+	sent := make(chan struct{})
+	go func() { sending.Wait(); close(sent) }()
+	for i, last := 0, false; !last; i++ {
+		select {
+		case <-sent:
+			last = true
+		default:
+		}
+		l.Apply(configs[i%3])
+		drain()
+	}
 	if got := requests(l); !strings.Contains(got, fmt.Sprintf("shop ok=%d", senders*each)) {
 		t.Errorf("counted is %s, want each of %d requests under shop", got, senders*each)
+	}
+	if others := handed["bank"] + handed[history.UnknownDomain]; handed["shop"] != senders*each || others != senders*each {
+		t.Errorf("handed out are %v, want %d hits of shop, and as many of bank or of an unknown domain", handed, senders*each)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 )
 
-const maxSize = 150 << 10 // bytes of all files together
-
 // contents returns all files of the page, by name.
 func contents(t *testing.T) map[string]string {
 	t.Helper()
@@ -49,17 +47,6 @@ func served(name string) string {
 		return "/"
 	}
 	return "/page/" + name
-}
-
-func TestThePageIsSmall(t *testing.T) {
-	size := 0
-	for _, content := range contents(t) {
-		size += len(content)
-	}
-	if size > maxSize {
-		t.Errorf("the files of the page are %d bytes, more than %d: it is to be there at once, through a port-forward too", size, maxSize)
-	}
-	t.Logf("the page is %d bytes", size)
 }
 
 func TestEachFileIsServedAsABrowserNeedsIt(t *testing.T) {
@@ -145,30 +132,6 @@ func TestReferencesAreRelativeSoThatAProxyMayPutThePageAnywhere(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("only %d references were found: this test looks for the wrong thing", found)
-	}
-}
-
-// hazards are ways in which a name from a request could become more than text, or the page could reach another host.
-var hazards = regexp.MustCompile(`(?i)innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|srcdoc|DOMParser|` +
-	`setHTML|\beval\b|new\s+Function|setTimeout\(\s*['"]|javascript:|['"\s]style\s*=|cssText|setAttribute\(\s*['"](?:style|on)|` +
-	`<[^>]*\son[a-z]+\s*=|https?:|['"]//|@import|XMLHttpRequest|WebSocket|EventSource|sendBeacon|method:`)
-
-func TestNothingOnThePageRunsWhatANameSaysOrLeavesTheHost(t *testing.T) {
-	const namespace = `xmlns="http://www.w3.org/2000/svg"` // a name, which nothing is loaded from
-	for name, content := range contents(t) {
-		if name == "icon.svg" {
-			content = strings.Replace(content, namespace, "", 1)
-		}
-		for i, line := range strings.Split(content, "\n") {
-			if found := hazards.FindString(line); found != "" {
-				t.Errorf("%s:%d: %q: only textContent and setAttribute make what is shown, and only the page's own host is asked", name, i+1, found)
-			}
-		}
-	}
-	for _, bad := range []string{"a.innerHTML = b", `<p style="x">`, `<img onerror=x>`, "fetch('https://x')", "import '//x'", `e.setAttribute('onclick', x)`} {
-		if !hazards.MatchString(bad) {
-			t.Errorf("%q is not found: this test proves nothing", bad)
-		}
 	}
 }
 

@@ -1,14 +1,12 @@
 package promql_test
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
 	"reflect"
 	"strconv"
 	"testing"
-	"time"
 )
 
 // Its requests are those of grafana/grafana's pkg/promlib at 24d6880 and public/app/plugins/datasource/prometheus.
@@ -76,35 +74,6 @@ func curve(t testing.TB, a answer) map[int64]float64 {
 		}
 	}
 	return points
-}
-
-// Panels ask for increase(…[$__interval]) at multiples of the interval, by the clock of who looks.
-func TestGrafanasBarsAreExact(t *testing.T) {
-	all := someHours(40 * 24)
-	w := serve(t, keeping(t, all))
-	now := someday.Unix()
-	for _, c := range []struct {
-		name               string
-		back, step, offset int64
-	}{
-		{"an hour by the minute", hour, minute, 0},
-		{"a week by the hour at +5:30", 6 * day, hour, 5*hour + 30*minute},
-		{"a month by the day", 30 * day, day, 0},
-	} {
-		from, to := floored(now-c.back, c.step, c.offset)+c.step, floored(now, c.step, c.offset)
-		query := fmt.Sprintf(`sum by (domain,path) (increase(weir_hits_total{domain="shop",path="user/path=%%2Fpay",outcome="within"}[%ds]))`, c.step)
-		got := curve(t, w.post("api/v1/query_range", "query", query, "start", formatted(from), "end", formatted(to),
-			"step", strconv.FormatInt(c.step, 10)))
-		for at := from; at <= to; at += c.step {
-			want := sum(all, busy, at-c.step, at)
-			if v, there := got[at]; !there || math.Abs(v-float64(want)) > 1e-6 {
-				t.Errorf("%s: the bar that ends at %s is %v (%v), want %d", c.name, time.Unix(at, 0).UTC(), v, there, want)
-			}
-		}
-		if int64(len(got)) != (to-from)/c.step+1 {
-			t.Errorf("%s: %d points of %d: a panel would have gaps", c.name, len(got), (to-from)/c.step+1)
-		}
-	}
 }
 
 func TestABarThatCutsADaySaysSo(t *testing.T) {

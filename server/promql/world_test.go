@@ -172,13 +172,3 @@ func keeping(t testing.TB, all []history.Increment) history.Store {
 	}
 	return store
 }
-
-// sum returns what a series was told between two moments at the start of a minute, in Unix seconds.
-func sum(all []history.Increment, id history.ID, from, to int64) (hits uint64) {
-	for _, i := range all {
-		if i.ID == id && from <= i.Minute*minute && i.Minute*minute < to {
-			hits += i.Hits
-		}
-	}
-	return hits
-}

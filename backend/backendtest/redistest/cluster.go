@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// ClusterSet is a cluster of three primaries with a replica each, unless WithoutReplicas was asked for. Its node timeout
-// is 3 s: a killed primary is replaced in about six, or in twelve when its replica has just asked for votes before.
+// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 3 s: a killed primary is replaced in
+// about six, or in twelve when its replica has just asked for votes before.
 type ClusterSet struct {
-	Nodes []*Server // six, or three; the first three are primaries in the beginning, each three before its replica
+	Nodes []*Server // six; the first three are primaries in the beginning, each three before its replica
 
 	ids map[*Server]string // constant
 }
@@ -35,11 +35,7 @@ func StartCluster(dir string, options ...Option) (*ClusterSet, error) {
 		return nil, err
 	}
 	s.cluster = true
-	n := 2 * primaries
-	if s.alone {
-		n = primaries
-	}
-	nodes, err := startServers(filepath.Join(dir, "cluster"), "cluster", n, s)
+	nodes, err := startServers(filepath.Join(dir, "cluster"), "cluster", 2*primaries, s)
 	if err != nil {
 		return nil, err
 	}

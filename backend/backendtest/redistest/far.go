@@ -8,7 +8,8 @@ type Far struct {
 	*FaultProxy
 	Real bool // packets are lost; else the machine does not allow a network of its own, and the proxy drops bytes
 
-	lose, restore func(testing.TB)
+	BlackHole func(testing.TB) // loses all that the far end sends, without a word to anybody, until Restore
+	Restore   func(testing.TB) // ends BlackHole
 }
 
 // FarProxy starts a proxy to a Redis at host:port in a network namespace of its own, until the test ends. Where the
@@ -22,23 +23,11 @@ func FarProxy(t testing.TB, target string) *Far {
 	t.Logf("NOT TESTED HERE: a black hole of packets: this machine allows no network namespace (%v). A proxy that drops "+
 		"bytes is tested in its place", err)
 	p := Proxy(t, target)
-	return &Far{FaultProxy: p, lose: func(testing.TB) {
+	return &Far{FaultProxy: p, BlackHole: func(testing.TB) {
 		p.Drop(Requests)
 		p.Drop(Replies)
-	}, restore: func(testing.TB) {
+	}, Restore: func(testing.TB) {
 		p.Heal()
 		p.ResetAll() // they stay mute
 	}}
-}
-
-// BlackHole loses all that the far end sends, without a word to anybody, until Restore.
-func (f *Far) BlackHole(t testing.TB) {
-	t.Helper()
-	f.lose(t)
-}
-
-// Restore ends BlackHole.
-func (f *Far) Restore(t testing.TB) {
-	t.Helper()
-	f.restore(t)
 }

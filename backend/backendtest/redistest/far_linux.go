@@ -51,7 +51,7 @@ func farProxy(t testing.TB, target string) (*Far, error) {
 			}
 		}
 	}
-	return &Far{FaultProxy: p, Real: true, lose: hole("add"), restore: hole("del")}, nil
+	return &Far{FaultProxy: p, Real: true, BlackHole: hole("add"), Restore: hole("del")}, nil
 }
 
 func ip(args ...string) error {

@@ -27,14 +27,10 @@ const (
 	CloseAfter                 // in place of the reply, the connection is closed
 )
 
-// unlimited is a number of bytes that is never reached.
-const unlimited = -1
-
 // faults are the faults that a proxy has now.
 type faults struct {
 	delay [2]time.Duration
-	drip  [2]time.Duration
-	left  [2]int // bytes that may pass before all others are dropped
+	drop  [2]bool
 	traps []trap
 }
 
@@ -44,27 +40,15 @@ type trap struct {
 	sprung  chan struct{}
 }
 
-func noFaults() faults { return faults{left: [2]int{unlimited, unlimited}} }
-
 // Delay holds back the bytes of a direction, each for d from its arrival. Their number is not limited: it is the
 // latency of a line, not a slow one.
 func (p *FaultProxy) Delay(dir Direction, d time.Duration) {
 	p.change(func(f *faults) { f.delay[dir] = d })
 }
 
-// Drip lets the bytes of a direction pass one at a time, with a pause of d after each: a line that is slow.
-func (p *FaultProxy) Drip(dir Direction, d time.Duration) {
-	p.change(func(f *faults) { f.drip[dir] = d })
-}
-
 // Drop loses what goes in a direction from now on, and the news that the sender has closed. A connection that has lost
 // something stays mute in that direction also after Heal: going on in the middle would forge answers.
-func (p *FaultProxy) Drop(dir Direction) { p.DropAfter(dir, 0) }
-
-// DropAfter is Drop after n more bytes, of all connections together: it tears the message that holds the next one.
-func (p *FaultProxy) DropAfter(dir Direction, n int) {
-	p.change(func(f *faults) { f.left[dir] = n })
-}
+func (p *FaultProxy) Drop(dir Direction) { p.change(func(f *faults) { f.drop[dir] = true }) }
 
 // Trap waits for the next request of a command, such as EVALSHA, or of any if command is empty, and acts on it once.
 // The channel is closed when it has: after SwallowReply, ResetAfter and CloseAfter, Redis has then executed the
@@ -78,7 +62,7 @@ func (p *FaultProxy) Trap(command string, action Action) <-chan struct{} {
 }
 
 // Heal ends all faults, but Refuse, which Accept ends, and for connections that are mute.
-func (p *FaultProxy) Heal() { p.change(func(f *faults) { *f = noFaults() }) }
+func (p *FaultProxy) Heal() { p.change(func(f *faults) { *f = faults{} }) }
 
 func (p *FaultProxy) change(do func(*faults)) {
 	p.mu.Lock()
@@ -100,14 +84,4 @@ func (f *faults) spring(commands []string, opaque bool) (trap, bool) {
 	t := f.traps[at]
 	f.traps = slices.Delete(f.traps, at, at+1)
 	return t, true
-}
-
-// pass cuts data to what may still pass in a direction.
-func (f *faults) pass(dir Direction, data []byte) []byte {
-	if f.left[dir] == unlimited {
-		return data
-	}
-	n := min(len(data), f.left[dir])
-	f.left[dir] -= n
-	return data[:n]
 }

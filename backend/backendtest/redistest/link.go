@@ -25,8 +25,7 @@ type link struct {
 type chunk struct {
 	data []byte
 	due  time.Time
-	drip time.Duration // the pause after each byte
-	last bool          // the sender has closed after it
+	last bool // the sender has closed after it
 }
 
 // run forwards until the link ends.
@@ -77,30 +76,11 @@ func (l *link) write(queue <-chan chunk, to net.Conn) {
 		case <-l.gone:
 			return
 		}
-		if err := l.send(c, to); err != nil || c.last {
+		if _, err := to.Write(c.data); err != nil || c.last {
 			l.end(hangUp)
 			return
 		}
 	}
-}
-
-// send writes a chunk, byte by byte if it drips.
-func (l *link) send(c chunk, to net.Conn) error {
-	if c.drip == 0 {
-		_, err := to.Write(c.data)
-		return err
-	}
-	for i := range c.data {
-		if _, err := to.Write(c.data[i : i+1]); err != nil {
-			return err
-		}
-		select {
-		case <-time.After(c.drip):
-		case <-l.gone:
-			return net.ErrClosed
-		}
-	}
-	return nil
 }
 
 // judge applies the faults of this moment to data, the last one or not, and gives what is to be forwarded.
@@ -109,20 +89,17 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if dir == Requests {
-		p.counts.RequestBytes += len(data)
 		l.judgeRequests(data)
 	} else {
-		p.counts.ReplyBytes += len(data)
 		l.judgeReplies(len(data))
 	}
-	c := chunk{due: time.Now().Add(p.faults.delay[dir]), drip: p.faults.drip[dir]}
-	if l.mute[dir] {
-		return c
+	c := chunk{due: time.Now().Add(p.faults.delay[dir])}
+	if p.faults.drop[dir] && len(data) > 0 {
+		l.mute[dir] = true
 	}
-	passing := p.faults.pass(dir, data)
-	l.mute[dir] = len(passing) < len(data)
-	c.data = slices.Clone(passing)
-	c.last = last && p.faults.left[dir] != 0 // where bytes are lost, the end is lost too
+	if !l.mute[dir] {
+		c.data, c.last = slices.Clone(data), last && !p.faults.drop[dir] // where bytes are lost, the end is lost too
+	}
 	return c
 }
 
@@ -130,7 +107,6 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 func (l *link) judgeRequests(data []byte) {
 	p := l.proxy
 	commands := l.scanner.scan(data)
-	p.counts.Requests += len(commands)
 	for _, command := range commands {
 		p.requests[command]++
 	}

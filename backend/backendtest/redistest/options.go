@@ -45,14 +45,10 @@ func WithEnvironment(variables ...string) Option {
 // WithRelease starts another server than the one on PATH: one of Releases.
 func WithRelease(name string) Option { return func(s *settings) { s.release = name } }
 
-// WithoutReplicas lets a cluster have primaries only, where nobody is to fail over. It changes nothing elsewhere.
-func WithoutReplicas() Option { return func(s *settings) { s.alone = true } }
-
 // settings say what servers have in common.
 type settings struct {
 	tls, socket, cluster       bool
 	sentinel                   bool   // not a store but a sentinel
-	alone                      bool   // of a cluster, no replicas
 	release                    string // "" for the server on PATH
 	password, sentinelPassword string
 	users, lines, environment  []string

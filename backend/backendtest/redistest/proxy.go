@@ -31,22 +31,14 @@ type FaultProxy struct {
 
 // Counts are what has gone through a proxy since it began.
 type Counts struct {
-	Connections  int // that were accepted
-	Open         int // that are open now
-	Requests     int // commands, each of a pipeline counted, also those that were dropped
-	RequestBytes int // that came from clients
-	ReplyBytes   int // that came from Redis
+	Connections int // that were accepted
+	Open        int // that are open now
 }
 
 // Proxy starts a proxy to a Redis at host:port or at the path of a unix socket.
 func Proxy(t testing.TB, target string) *FaultProxy {
 	t.Helper()
-	p, err := StartProxy(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
+	return ProxyAt(t, "127.0.0.1:0", target)
 }
 
 // ProxyAt is Proxy with the host:port where clients connect.
@@ -61,20 +53,11 @@ func ProxyAt(t testing.TB, addr, target string) *FaultProxy {
 	return p
 }
 
-// StartProxy is Proxy for longer than a test. The caller closes it.
-func StartProxy(target string) (*FaultProxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	return proxyOn(l, target), nil
-}
-
 // proxyOn starts a proxy that clients reach by a listener.
 func proxyOn(l net.Listener, target string) *FaultProxy {
 	p := &FaultProxy{
 		Addr: l.Addr().String(), target: target, listener: l,
-		links: make(map[*link]struct{}), faults: noFaults(), requests: make(map[string]int),
+		links: make(map[*link]struct{}), requests: make(map[string]int),
 	}
 	p.done.Go(func() { p.accept(l) })
 	return p

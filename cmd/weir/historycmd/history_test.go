@@ -177,23 +177,6 @@ shop user/path=/pay  over
             11:30               11:40               11:50
   total 435   lifetime 465   peak 29/min at 11:59   stored by 1m
 `},
-		{[]string{"--domain", "mail"}, `
-2026-11-21 11:00 to 12:01 UTC (1h 1m)
-
-mail from value bob  within
-    12/min ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-           ┤                                                            █
-         0 └┬──────────────┬──────────────┬──────────────┬───────────────
-            11:00          11:15          11:30          11:45
-  total 12   lifetime 492   peak 12/min at 12:00   stored by 1m
-  the last minute is not over
-`},
 	} {
 		got, err := runHistory(t, append([]string{"show", "--admin", port}, c.args...)...)
 		if err != nil {

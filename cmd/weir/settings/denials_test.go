@@ -9,10 +9,7 @@ import (
 func TestDenialsAreToldByWeirAndAsRatelimitOnlyOnRequest(t *testing.T) {
 	check := func(as Program, every time.Duration, metadata bool) {
 		t.Helper()
-		s, err := Read(as)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := mustRead(t, as)
 		if l := s.DenialLog(nil, nil); l.Every != every || l.Values || s.Answers().DeniedMetadata != metadata {
 			t.Errorf("as %s denials are logged every %v, with values: %t, and are in dynamic metadata: %t; want %v, false, %t",
 				as, l.Every, l.Values, s.Answers().DeniedMetadata, every, metadata)

@@ -13,10 +13,7 @@ func idleOf(t *testing.T, as Program, environment ...string) string {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
-	s, err := Read(as)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, as)
 	var log strings.Builder
 	s.WarnOfIdle(environment, slog.New(slog.NewTextHandler(&log, nil)))
 	if strings.Count(log.String(), "\n") > 1 {

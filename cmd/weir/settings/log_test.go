@@ -12,10 +12,7 @@ import (
 // logged is what a program writes of one line at each level.
 func logged(t *testing.T, as Program) string {
 	t.Helper()
-	s, err := Read(as)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, as)
 	var out strings.Builder
 	log := s.Logger(&out)
 	log.Debug("a", "time", "noon")

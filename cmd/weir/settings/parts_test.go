@@ -10,10 +10,7 @@ func TestHeadersHaveNamesOnlyIfTheyAreOn(t *testing.T) {
 	usual := rls.Names{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
 	check := func(when string, want rls.Headers) {
 		t.Helper()
-		s, err := Read(dropIn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := mustRead(t, dropIn)
 		if got := s.Answers().Headers; got != want {
 			t.Errorf("%s: %+v, want %+v", when, got, want)
 		}

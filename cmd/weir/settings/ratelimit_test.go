@@ -10,17 +10,11 @@ import (
 )
 
 func TestTheNameDecidesTheDefaults(t *testing.T) {
-	weir, err := Read("weir")
-	if err != nil {
-		t.Fatal(err)
-	}
+	weir := mustRead(t, "weir")
 	if weir.BackendType != "memory" || weir.Redis.URL != "" || weir.Algorithm != descriptors.SlidingWindow {
 		t.Errorf("started as weir the defaults are %+v; want rolling windows in memory", weir)
 	}
-	other, err := Read(dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := mustRead(t, dropIn)
 	if other.BackendType != "redis" || other.Algorithm != descriptors.FixedWindow ||
 		other.Redis.URL != "/var/run/nutcracker/ratelimit.sock" || other.Redis.SocketType != "unix" ||
 		other.PerSecond.URL != "/var/run/nutcracker/ratelimitpersecond.sock" || other.PerSecond.SocketType != "unix" ||
@@ -35,10 +29,7 @@ func TestWhatIsSetGoesBeforeTheDefaultsOfAName(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis:6379")
 	t.Setenv("REDIS_PERSECOND_TYPE", "sentinel")
 	t.Setenv("REDIS_PERSECOND_URL", "primary,s:1")
-	s, err := Read(dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, dropIn)
 	if s.Algorithm != descriptors.SlidingWindow || s.BackendType != "memory" || s.Redis.URL != "redis:6379" ||
 		s.PerSecond.URL != "primary,s:1" {
 		t.Errorf("the settings are %+v; want what is set", s)

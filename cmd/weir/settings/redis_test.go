@@ -32,10 +32,7 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	s, err := Read("weir")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, "weir")
 	want := redis.Config{
 		Type: redis.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
 		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: redis.Pin,
@@ -59,22 +56,15 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 func TestVariablesOfARedisThatIsNotUsedAreNotChecked(t *testing.T) {
 	t.Setenv("REDIS_PERSECOND_POOL_SIZE", "-1")
 	t.Setenv("REDIS_URL", "a:1")
-	if _, err := Read("weir"); err != nil {
-		t.Errorf("without REDIS_PERSECOND: %v", err)
-	}
+	mustRead(t, "weir") // without REDIS_PERSECOND
 	t.Setenv("BACKEND_TYPE", "memory")
 	t.Setenv("REDIS_POOL_SIZE", "-1")
-	if _, err := Read("weir"); err != nil {
-		t.Errorf("in memory: %v", err)
-	}
+	mustRead(t, "weir")
 }
 
 func TestKeysOfRatelimitLastAsTheVariablesSay(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis:6379")
-	s, err := Read(dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, dropIn)
 	if s.Keys().Format != descriptors.KeysOfRatelimit || s.Windows() != (incr.Keys{Jitter: 300}) {
 		t.Errorf("started as ratelimit keys are %v, and last by %+v; want envoyproxy/ratelimit's, with its jitter of 300 s",
 			s.Keys().Format, s.Windows())
@@ -87,9 +77,7 @@ func TestKeysOfRatelimitLastAsTheVariablesSay(t *testing.T) {
 	}{{"ratelimit", "redis", 0}, {"weir", "redis", 1}, {"ratelimit", "memory", 1}} {
 		t.Setenv("KEY_FORMAT", tc.format)
 		t.Setenv("BACKEND_TYPE", tc.backend)
-		if s, err = Read("weir"); err != nil {
-			t.Fatal(err)
-		}
+		s = mustRead(t, "weir")
 		if s.Windows() != (incr.Keys{CalendarMonths: true}) {
 			t.Errorf("keys last by %+v; want months of the calendar, and no jitter", s.Windows())
 		}

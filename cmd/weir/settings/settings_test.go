@@ -8,11 +8,18 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestDefaults(t *testing.T) {
-	s, err := Read("weir")
+// mustRead returns the settings of a program in an environment that is right.
+func mustRead(t *testing.T, as Program) Settings {
+	t.Helper()
+	s, err := Read(as)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func TestDefaults(t *testing.T) {
+	s := mustRead(t, "weir")
 	if s.GRPCPort != 8081 || s.Port != 8080 || s.DebugPort != 6070 || s.MemoryMaxKeys != 1_000_000 || s.DataDir != "./weir-data" ||
 		s.DrainDelay != 5*time.Second || s.DrainTimeout != 20*time.Second || s.Algorithm != descriptors.SlidingWindow {
 		t.Errorf("the defaults are part of what people rely on; got %+v", s)

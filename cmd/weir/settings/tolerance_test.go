@@ -38,10 +38,7 @@ func TestAValueThatCannotBeMeantBecomesTheNearest(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	s, err := Read(dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustRead(t, dropIn)
 	if near := uint64(1e9 * s.NearRatio); near != 0 || s.NearRatio <= 0 {
 		t.Errorf("a ratio of 0 is %v, of which a limit of 1e9 is near at %d; want all hits near, and not the default", s.NearRatio, near)
 	}

@@ -7,10 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
-
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -108,49 +104,6 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 				t.Errorf("%s, %v after the first day began, is %v (there: %v), want %v", text, time.Duration(at-old)*time.Second, got, found, want)
 			}
 		}
-	}
-}
-
-func matchers(t testing.TB, text string) []*labels.Matcher {
-	t.Helper()
-	if text == "" {
-		return nil
-	}
-	m, err := parser.NewParser(parser.Options{}).ParseMetricSelector(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// That they are those that a Prometheus would list is proven in package promql.
-func TestLabelsAreThoseOfWhatMatches(t *testing.T) {
-	p, e := few(t)
-	q, err := e.Querier(0, p.now().UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		label, match string
-		want         []string
-	}{
-		{"__name__", "", []string{HitsPeak, HitsTotal, LimitRequests, NearTotal, ShadowTotal}},
-		{"path", `weir_limit_requests`, []string{"user"}},
-		{"outcome", `weir_hits_peak{domain="shop"}`, []string{"degraded", "near", "over", "shadow", "within"}},
-		{"limit", "", []string{"10/minute", "500/hour"}},
-		{"domain", "up", nil},
-	} {
-		got, _, err := q.LabelValues(t.Context(), c.label, nil, matchers(t, c.match)...)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("values of %s in %q: %q (%v), want %q", c.label, c.match, got, err, c.want)
-		}
-	}
-	want := []string{"__name__", "domain", "limit", "outcome", "path", "value"}
-	if got, _, err := q.LabelNames(t.Context(), nil); err != nil || !slices.Equal(got, want) {
-		t.Errorf("names of labels: %q (%v), want %q", got, err, want)
-	}
-	if got, _, err := q.LabelValues(t.Context(), "outcome", &storage.LabelHints{Limit: 2}); err != nil || len(got) != 2 {
-		t.Errorf("two outcomes are asked for: %q, %v", got, err)
 	}
 }
 
