@@ -40,14 +40,16 @@ func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *
 	return &counters{Counter: g, Inspector: g, Lister: c.Lister, redis: c.redis, pools: c.pools}
 }
 
-// replicas returns how many processes share the counters: by their heartbeats, or configured where these are not known.
+// replicas returns how many processes share the counters: by their heartbeats or, until all had the time to send one, as
+// many as are configured at least.
 func (c *counters) replicas(configured int) int {
-	most := 0
+	most, known := 0, false
 	for _, s := range c.stores() {
-		most = max(most, s.Replicas())
+		alive, all := s.Replicas()
+		most, known = max(most, alive), known || all
 	}
-	if most == 0 {
-		return configured
+	if !known {
+		return max(most, configured)
 	}
 	return most
 }

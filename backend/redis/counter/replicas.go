@@ -34,10 +34,12 @@ const (
 type heart struct {
 	store  *Store
 	name   string
-	told   bool                 // the server has had this one's heartbeat; the goroutine's own, as all below
-	beaten time.Time            // when it last had
+	told   time.Time            // this one's last heartbeat, by the server's clock; the goroutine's own, as those that follow
+	beaten time.Time            // when the server had it
+	hears  time.Time            // since when heartbeats succeed; zero: the last one did not
 	seen   map[string]time.Time // when another one was last found alive
 	alive  atomic.Int64         // 0: nobody knows
+	all    atomic.Bool          // all that live have had the time to tell
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -51,22 +53,39 @@ func newHeart(s *Store) *heart {
 	h.done.Go(func() {
 		for beats := 0; ctx.Err() == nil; {
 			if h.quiet() {
+				h.hears = time.Time{}
 				pause(ctx, time.Second)
 				continue
 			}
 			if n, err := h.beat(ctx); err == nil {
-				h.alive.Store(int64(n))
+				h.learn(n, time.Now())
 				if beats++; beats < quickBeats { // others may start at the same time
 					pause(ctx, time.Second)
 				} else {
 					pause(ctx, beatPause-mathrand.N(beatPause/5))
 				}
 			} else {
+				h.hears = time.Time{}
 				pause(ctx, time.Second+mathrand.N(time.Second))
 			}
 		}
 	})
 	return h
+}
+
+// learn takes how many a heartbeat found. Until heartbeats have succeeded for as long as lies between two, others may
+// live that have not told: they started at the same time, or could not reach the server either. So till then the number
+// only grows.
+func (h *heart) learn(alive int, now time.Time) {
+	if h.hears.IsZero() {
+		h.hears = now
+	}
+	if now.Sub(h.hears) < beatPause {
+		alive = max(alive, int(h.alive.Load()))
+	} else {
+		h.all.Store(true)
+	}
+	h.alive.Store(int64(alive))
 }
 
 // pause waits, for as long as ctx lasts.
@@ -111,20 +130,23 @@ func (h *heart) beat(ctx context.Context) (alive int, err error) {
 		return 0, err
 	}
 	// Without this one's heartbeat, what else the server held is gone as well. That it was away is known already.
-	if h.told && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.beaten) == 1 {
+	if !h.told.IsZero() && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.beaten) == 1 {
 		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
 			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
 		}
 	}
-	h.told, h.beaten = true, time.Now()
+	h.told, h.beaten = now.Val(), time.Now()
 	gone := []any{"hdel", replicasKey}
 	for i, name := range names.Val() {
 		text, _ := values.Val()[i+1].(string)
 		last, err := strconv.ParseInt(text, 10, 64)
+		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
 		case name == h.name:
-		case err != nil, now.Val().Sub(time.UnixMilli(last)).Abs() > beatLife: // ahead, after a failover between clocks
+		case err != nil, age < -beatLife, age > 2*beatLife: // ahead, after a failover between clocks
 			gone = append(gone, name)
+			delete(h.seen, name)
+		case age > beatLife: // the field stays until all others have read it
 			delete(h.seen, name)
 		default:
 			h.seen[name] = time.Now()
@@ -155,16 +177,17 @@ func (h *heart) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(beatTime, h.store.servers.Timeout()))
 	defer cancel()
-	// A time that is long past tells the others that this one has left, where no field would only tell them nothing.
+	// A heartbeat that is too old tells the others that this one has left, where no field would only tell them nothing.
 	// Without an answer they find out by themselves.
-	_ = h.store.servers.Ask(ctx, redis.At{Key: []byte(replicasKey)}, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, 0))
+	left := h.told.Add(-beatLife - time.Millisecond).UnixMilli()
+	_ = h.store.servers.Ask(ctx, redis.At{Key: []byte(replicasKey)}, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }
 
 // Replicas returns how many processes of weir lived at the last heartbeat, this one among them, and 0 before the first.
-// While Redis is away the number stays.
-func (s *Store) Replicas() int {
+// While Redis is away the number stays. It reports whether these are all, or others may not have told yet.
+func (s *Store) Replicas() (alive int, all bool) {
 	if s.heart == nil {
-		return 0
+		return 0, false
 	}
-	return int(s.heart.alive.Load())
+	return int(s.heart.alive.Load()), s.heart.all.Load()
 }

@@ -44,8 +44,9 @@ func TestReplicasKnowHowManyTheyAre(t *testing.T) {
 			beats(t, "then", all, 3, 3, 3)
 			all[2].alive.Store(3)
 			all[2].Close()
-			// The first to hear of it forgets the third's field; the others wait until its last heartbeat is old.
-			beats(t, "when the third has left", all[:1], 2)
+			for _, when := range []string{"when the third has left", "then"} {
+				beats(t, when, all[:2], 2, 2)
+			}
 		})
 	}
 }
@@ -56,14 +57,17 @@ func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
 	server := redistest.Single(t)
 	client, ctx := server.Client(), context.Background()
 	now := client.Time(ctx).Val()
-	for name, at := range map[string]time.Time{"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-beatLife - time.Second)} {
+	for name, at := range map[string]time.Time{
+		"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-beatLife - time.Second),
+		"killed long ago": now.Add(-2*beatLife - time.Second),
+	} {
 		client.HSet(ctx, replicasKey, name, at.UnixMilli())
 	}
 	client.HSet(ctx, replicasKey, "broken", "nonsense")
 	all := hearts(t, redis.Config{URL: server.Addr}, 1)
-	beats(t, "beside one that lives and three that do not", all, 2)
-	if n := client.HLen(ctx, replicasKey).Val(); n != 2 {
-		t.Errorf("%d heartbeats are kept, want the two of who lives", n)
+	beats(t, "beside one that lives and four that do not", all, 2)
+	if n := client.HLen(ctx, replicasKey).Val(); n != 3 {
+		t.Errorf("%d heartbeats are kept, want the two of who lives, and that of who was killed just now, for the others to read", n)
 	}
 	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*beatLife {
 		t.Errorf("the heartbeats live for %v, want a minute at most after the last process", ttl)
@@ -95,15 +99,50 @@ func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
 	}
 }
 
+// Else a replica that starts with others, or hears again after an outage before they do, would take the whole limit for
+// its share until its next heartbeat.
+func TestOneHeartbeatIsNotEnoughToKnowThatOthersAreGone(t *testing.T) {
+	t.Parallel()
+	s := &Store{heart: &heart{}}
+	h, now := s.heart, time.Now()
+	for _, step := range []struct {
+		when  string
+		after time.Duration
+		found int
+		alive int
+		all   bool
+	}{
+		{"at the first heartbeat", 0, 1, 1, false},
+		{"when another one tells", time.Second, 2, 2, false},
+		{"a moment before all have told", beatPause - 1, 1, 2, false},
+		{"when all have told", beatPause, 3, 3, true},
+		{"when one has left", beatPause, 2, 2, true},
+	} {
+		h.learn(step.found, now.Add(step.after))
+		if alive, all := s.Replicas(); alive != step.alive || all != step.all {
+			t.Errorf("%s %d are known (all: %v), want %d (%v)", step.when, alive, all, step.alive, step.all)
+		}
+	}
+	h.hears = time.Time{} // as an outage has it
+	h.learn(1, now.Add(time.Hour))
+	if alive, _ := s.Replicas(); alive != 2 {
+		t.Errorf("the first heartbeat after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
+	}
+	h.learn(1, now.Add(time.Hour+beatPause))
+	if alive, _ := s.Replicas(); alive != 1 {
+		t.Errorf("%d replicas are known, want one: no other has told for as long as each does", alive)
+	}
+}
+
 func TestTheNumberOfReplicasStaysThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	s := opened(t, redis.Config{URL: server.Addr, Timeout: time.Second}, nil)
-	wait(t, "it knows of itself", func() bool { return s.Replicas() == 1 })
+	wait(t, "it knows of itself", func() bool { n, _ := s.Replicas(); return n == 1 })
 	server.Kill()
 	wait(t, "that the server is away is known", func() bool { _ = decide(s, hurry, "key"); return s.heart.quiet() })
 	time.Sleep(2 * time.Second) // heartbeats at the start are a second apart
-	if n := s.Replicas(); n != 1 {
+	if n, _ := s.Replicas(); n != 1 {
 		t.Errorf("in an outage %d replicas are known, want the one that was", n)
 	}
 }

@@ -34,14 +34,10 @@ func (s *scene) judgeOver(calls []call) string {
 	return fmt.Sprintf("admitted at most %.2f L of %d L", most, s.row.bounds.states)
 }
 
-// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window. Replicas that have
-// only just found Redis may not know of each other yet.
+// judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.
 func (s *scene) judgeLocal(calls []call) string {
 	if s.row.bounds.healthy {
 		return ""
-	}
-	if s.row.beginsDown {
-		calls = between(calls, 0, s.healed)
 	}
 	for k, of := range byKey(calls) {
 		key := allKeys[k]
@@ -50,7 +46,7 @@ func (s *scene) judgeLocal(calls []call) string {
 		}
 		for at := range s.replicas {
 			part := int(key.limit)
-			if !s.forgot[at] {
+			if !s.forgot[at].Load() {
 				part = max(1, part/replicas)
 			}
 			n := mostInAWindow(of, s.row.window, func(c *call) bool { return c.replica == at && c.policy == "local" })

@@ -70,9 +70,6 @@ func (r *row) fill() {
 	if r.beginsDown { // who has not reached Redis can be told of the others in no other way
 		r.settings = append(slices.Clone(r.settings), fmt.Sprint("REPLICAS=", replicas))
 	}
-	if r.bounds.restarts {
-		r.settings = append(r.settings, fmt.Sprint("DRAIN_DELAY=", drainDelay))
-	}
 }
 
 // warm is how long all is well before a fault.
@@ -81,23 +78,45 @@ func warm() time.Duration { return form(500*time.Millisecond, 5*time.Second) }
 // play runs a row and returns its line in the table.
 func (r *row) play(t *testing.T) string {
 	r.fill()
-	s := &scene{T: t, row: r, record: &record{epoch: time.Now()}}
+	for _, delay := range drainDelays {
+		s := &scene{T: t, row: r, record: &record{epoch: time.Now()}, drainDelay: delay}
+		s.run()
+		if s.starved == "" {
+			return s.judge()
+		}
+		t.Logf("row %s says nothing: %s", r.number, s.starved)
+		s.end()
+	}
+	t.Fatalf("starved: row %s was played %d times", r.number, len(drainDelays))
+	return ""
+}
+
+// run lets a row happen under load.
+func (s *scene) run() {
 	s.start()
-	s.stalls = watchStalls(t, s.record)
+	s.stalls = watchStalls(s.T, s.record)
+	stopFollowing := s.followReplicas()
 	s.load = startLoad(s, rate())
 	for _, e := range s.envoys {
-		e.startLoad(t, form(30, 100))
+		e.startLoad(s.T, form(30, 100))
 	}
-	if !r.beginsDown {
+	if !s.row.beginsDown {
 		time.Sleep(warm())
 	}
-	r.happens(s)
+	s.row.happens(s)
 	s.recovered()
 	s.load.stop()
 	for _, e := range s.envoys {
 		e.stop()
 	}
-	return s.judge()
+	stopFollowing()
+}
+
+// end frees the machine of the replicas.
+func (s *scene) end() {
+	for _, r := range s.replicas {
+		r.Kill()
+	}
 }
 
 // atOnce bounds how many rows are played at once, as -parallel does: each runs up to ten processes.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,12 +33,15 @@ type scene struct {
 	replicas []*replica
 	record   *record
 	load     *load
-	forgot   [replicas]bool // which have lost sight of the other: their share is the whole limit
-	besides  int            // hits that neither the load nor an Envoy has asked for
+	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
+	besides  int                   // hits that neither the load nor an Envoy has asked for
 	envoys   []*envoy
 	stalls   *stalls
 	atRest   []metrics // of each replica, before the load
 	said     []int     // lines that each had logged by then
+
+	drainDelay time.Duration // of each replica
+	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
 	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
@@ -127,7 +132,8 @@ func (s *scene) start() {
 		binary = s.row.starts(s.T)
 	}
 	for i := range replicas {
-		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)]}, s.settings, s.row.settings)
+		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay)},
+			s.settings, s.row.settings)
 		s.replicas = append(s.replicas, startReplica(s.T, binary, rules(s.row.window), settings...))
 	}
 	if !s.row.beginsDown {
@@ -225,7 +231,6 @@ func (s *scene) recovered() {
 	quiet := form(500*time.Millisecond, 5*time.Second)
 	most := slack * int(s.row.bounds.recovery.Seconds()*float64(rate()))
 	for ; ; time.Sleep(quiet / 5) {
-		s.learn()
 		calls := since(s.record.all(), s.mark())
 		last, inVain := s.stalls.lastTrouble(calls, s.mark())
 		switch {
@@ -241,13 +246,39 @@ func (s *scene) recovered() {
 	}
 }
 
-// learn notes whether a replica forgets another, as it does when it has not heard of it for 15 seconds.
-func (s *scene) learn() {
+// betweenBeats is how far the heartbeats of a replica lie apart at least: it knows for as long what one has told it.
+const betweenBeats = 4 * time.Second
+
+// followReplicas notes until it is told to stop which replica forgets the other, as it does when it has not heard of it
+// for 15 seconds. One that did not say in time what it knows may have.
+func (s *scene) followReplicas() (stop func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var asking sync.WaitGroup
 	for i, r := range s.replicas {
-		if m, err := r.scrape(); err == nil && m["weir_replicas"] < replicas {
-			s.forgot[i] = true
-		}
+		asking.Go(func() {
+			for last, enough := time.Now(), false; !enough; {
+				select {
+				case <-ctx.Done():
+					enough = true
+				case <-time.After(betweenBeats / 8):
+				}
+				asked := time.Now()
+				m, err := r.scrape()
+				if err == nil && m["weir_replicas"] < replicas || time.Since(last) > betweenBeats {
+					s.forgot[i].Store(true)
+				}
+				if err == nil {
+					last = asked
+				}
+			}
+		})
 	}
+	stop = func() {
+		cancel()
+		asking.Wait()
+	}
+	s.Cleanup(stop)
+	return stop
 }
 
 // mark is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
