@@ -47,14 +47,14 @@ func TestCredentialsAreReadAsDocumented(t *testing.T) {
 }
 
 func TestAFileOfCredentialsMustHaveAPassword(t *testing.T) {
+	files := []string{"/nowhere/auth"}
 	for _, content := range []string{"", "\n", "ann:\n"} {
-		file := writeFile(t, "auth", content)
-		if _, err := newLogin("", file); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("a file with %q gives %v: want an error that names the file", content, err)
-		}
+		files = append(files, writeFile(t, "auth", content))
 	}
-	if _, err := newLogin("", "/nowhere/auth"); err == nil || !strings.Contains(err.Error(), "/nowhere/auth") {
-		t.Errorf("a missing file gives %v: want an error that names it", err)
+	for _, file := range files {
+		if _, err := newLogin("", file); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s gives %v: want an error that names the file", file, err)
+		}
 	}
 }
 

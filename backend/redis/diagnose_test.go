@@ -21,10 +21,6 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 			t.Errorf("%s: %v; want the server, the command, and %q only where that helps", kind, err, hint)
 		}
 	}
-}
-
-// Whoever is told to set the type is told by which variable.
-func TestTheVariableOfTheTypeIsNamed(t *testing.T) {
 	s := connected(t, Config{URL: "127.0.0.1:1", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}})
 	if err := s.Diagnose(Server{Name: "a:1"}, "get", moved1{}); !strings.HasSuffix(err.Error(), ": set REDIS_TYPE=cluster") {
 		t.Errorf("%v; want the variable and its value", err)

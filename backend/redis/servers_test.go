@@ -74,9 +74,9 @@ func TestServersFollowASlot(t *testing.T) {
 	set := redistest.Cluster(t)
 	s := connected(t, Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
 	const key = "weir:{moving}"
-	ask := func(when string) {
-		t.Helper()
-		reply, err := s.Run(t.Context(), At{Key: []byte(key)}, NewScript("return {redis.call('GET', KEYS[1])}"), []string{key})
+	get := NewScript("return {redis.call('GET', KEYS[1])}")
+	ask := func(when redistest.Phase) {
+		reply, err := s.Run(t.Context(), At{Key: []byte(key)}, get, []string{key})
 		if err != nil || len(reply) != 1 || reply[0] != "here" {
 			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
 		}
@@ -84,13 +84,11 @@ func TestServersFollowASlot(t *testing.T) {
 	if _, err := s.Do(t.Context(), At{Key: []byte(key)}, "set", key, "here"); err != nil {
 		t.Fatal(err)
 	}
-	from := set.NodeOf(t, key)
-	for _, to := range set.Primaries(t) {
-		if to != from {
-			set.MigrateSlot(t, set.SlotOf(t, key), from, to, func(phase redistest.Phase) { ask(string(phase)) })
-			break
-		}
+	from, to := set.NodeOf(t, key), set.Primaries(t)[0]
+	if to == from {
+		to = set.Primaries(t)[1]
 	}
+	set.MigrateSlot(t, set.SlotOf(t, key), from, to, ask)
 }
 
 // TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.

@@ -7,11 +7,9 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/counter/incr"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // BenchmarkPlainKeys is a call with one check by INCRBY and EXPIRE beside one by the script, on one server, with others
@@ -19,7 +17,7 @@ import (
 func BenchmarkPlainKeys(b *testing.B) {
 	server := redistest.Single(b)
 	m := openedMixed(b, redis.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
-	limits := []descriptors.Limit{backendtest.NewLimit(b, 1<<40, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
+	limits := hourly(b, 1<<40)
 	for name, prefix := range map[string]string{"by INCRBY": "\x00bench_", "by the script": "5:bench"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -269,8 +269,8 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
 			}
 			redistest.Eventually(t, "the log tells what is wrong", func() error {
-				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr), log.Contains(code),
-					log.Contains("it takes no writes: make room"))
+				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr),
+					log.Contains(code), log.Contains("it takes no writes: make room"))
 			})
 			awaitKnown(t, s, "and so does what is known", map[string]redis.State{server.Addr: redis.Failing})
 			set(setting[2])

@@ -140,7 +140,8 @@ func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 	} {
 		t.Run("without "+missing, func(t *testing.T) {
 			t.Parallel()
-			server, m, log := allowed(t, slices.DeleteFunc(slices.Clone(ofRatelimits), func(rule string) bool { return rule == missing })...)
+			is := func(rule string) bool { return rule == missing }
+			server, m, log := allowed(t, slices.DeleteFunc(slices.Clone(ofRatelimits), is)...)
 			check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5)}
 			for i := range uint64(3) {
 				check.Op, check.Hits = backend.Count, 1

@@ -101,8 +101,8 @@ func TestWhatWentTooFarIsTakenBack(t *testing.T) {
 			if d := askOne(t, s, check); d != tc.want {
 				t.Errorf("got  %+v\nwant %+v", d, tc.want)
 			}
-			time.Sleep(5 * time.Millisecond)                                                // for what should not come
-			if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.asked { // a breaker may send some
+			time.Sleep(5 * time.Millisecond) // for what should not come
+			if got := server.commands(); got != tc.asked {
 				t.Errorf("the server was asked %q, want %q", got, tc.asked)
 			}
 			if got := last.Load(); got != tc.last {

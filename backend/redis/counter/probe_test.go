@@ -64,6 +64,13 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			on := redis.Config{URL: s.Addr, Auth: "ann:" + secret}
 			store, log := told(t, on)
 			redistest.Eventually(t, "it counts with the rights that errors name", store.Health().Ready)
+			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
+			if err != nil || ttl > 10*time.Second || ttl == -1 {
+				t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
+			}
+			if name == "functions" && !slices.Equal(librariesLike(t, s, "*"), []string{script.Function()}) {
+				t.Errorf("the libraries are %v; want %s", librariesLike(t, s, "*"), script.Function())
+			}
 			client := ownerOf(t, on)
 			for range 3 {
 				if err := store.probe(t.Context(), store.servers, redis.Server{Name: s.Addr, Client: client}); err != nil {
@@ -175,19 +182,5 @@ func TestAProbeExplainsWhatIsWrong(t *testing.T) {
 		if err := probed(t, test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
 		}
-	}
-}
-
-func TestTheLibraryIsThereAfterAProbe(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	if err := probed(t, redis.Config{URL: s.Addr}); err != nil {
-		t.Fatal(err)
-	}
-	if all := librariesLike(t, s, "*"); !slices.Equal(all, []string{script.Function()}) {
-		t.Errorf("the libraries are %v; want %s", all, script.Function())
-	}
-	if ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result(); err != nil || ttl > 10*time.Second || ttl == -1 {
-		t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
 	}
 }

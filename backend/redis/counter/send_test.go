@@ -227,7 +227,7 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 				if err := decide(s, ample, key); err != nil {
 					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
-				if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.want { // a breaker may send some
+				if got := server.commands(); got != tc.want {
 					t.Errorf("the server was asked %q, want %q", got, tc.want)
 				}
 				if got := s.Stats(); got.Unavailable != 0 || command == "evalsha" && got.Resent != 1 {
@@ -274,7 +274,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 			if err := decide(s, ample, keys...); err != nil {
 				t.Error(err)
 			}
-			if got := strings.ReplaceAll(server.commands(), " ping", ""); got != tc.first { // a breaker may send some
+			if got := server.commands(); got != tc.first {
 				t.Errorf("the first node was asked %q, want %q", got, tc.first)
 			}
 			if got := other.commands(); got != tc.want {
