@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // valuesOf reads values as they stand in a file.
@@ -59,6 +58,16 @@ func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
+	t.Parallel()
+	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
+	pod := r.podOfComponent(t, "history")
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "weir-descriptors" || pod.Volumes[0].Projected == nil {
+		t.Errorf("the history server mounts %v", pod.Volumes)
+	}
+	wantMounts(t, r.Objects[0], pod)
 }
 
 // Where weir is started as ratelimit, its files are named by variables, and the history server has them as well. A
@@ -202,41 +211,6 @@ func TestDashboardsAreInstalledAsTheyAre(t *testing.T) {
 			if installed.UID != d.UID || len(installed.Panels) != len(d.Panels) || last.Name != "page" || string(last.Query) != fmt.Sprintf("%q", want) {
 				t.Errorf("weir-%s is not what %s is, or its page is %s, want %s", name, name, last.Query, want)
 			}
-		}
-	}
-}
-
-// Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it where the
-// port is open to everyone.
-func TestViewersReachWhatTheyMayRead(t *testing.T) {
-	t.Parallel()
-	const policy = "redis: {addresses: ['redis:6379']}\nnetworkPolicy:\n  enabled: true\n" +
-		"  viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}]\n  clients: [{namespaceSelector: {matchLabels: {a: envoy}}}]\n"
-	const operators = "  operators: [{namespaceSelector: {matchLabels: {a: prometheus}}}]\n"
-	for _, tc := range []struct {
-		values string
-		want   []string
-	}{
-		{policy + operators, []string{"weir"}},
-		{policy + operators + "historyServer: {enabled: true}\n", []string{"weir-history"}},
-		{policy, nil},
-		{policy + "historyServer: {enabled: true}\n", nil},
-	} {
-		var named []string
-		for _, o := range render(t, "weir", valuesOf(t, tc.values)).Objects {
-			if policy, is := decode(t, o).(*networkingv1.NetworkPolicy); is && strings.Contains(o.Text, "a: grafana") {
-				named = append(named, policy.Name)
-				for _, rule := range policy.Spec.Ingress {
-					for _, from := range rule.From {
-						if from.NamespaceSelector != nil && from.NamespaceSelector.MatchLabels["a"] == "grafana" && rule.Ports[0].Port.IntValue() != 6070 {
-							t.Errorf("%s lets viewers reach %v", policy.Name, rule.Ports)
-						}
-					}
-				}
-			}
-		}
-		if !slices.Equal(named, tc.want) {
-			t.Errorf("viewers are named in %v, want %v, with\n%s", named, tc.want, tc.values)
 		}
 	}
 }

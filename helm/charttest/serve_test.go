@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // startEnvoy runs Envoy with the bootstrap of k8s/envoy, changed only in where it listens and whom it asks.
@@ -95,14 +97,23 @@ func wantTenAMinute(t *testing.T, url string) {
 	t.Helper()
 	inOneMinute(t, func(user string) error {
 		for i := 1; i <= 12; i++ {
-			status, _, header := body(t, url, http.Header{"X-User": {user}})
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			request.Header.Set("x-user", user)
+			answer, err := weirtest.Patient.Do(request)
+			if err != nil {
+				return err
+			}
+			answer.Body.Close()
 			want := 200
 			if i > 10 {
 				want = 429
 			}
-			if limit := header.Get("x-ratelimit-limit"); status != want || !strings.HasPrefix(limit, "10, ") {
+			if limit := answer.Header.Get("x-ratelimit-limit"); answer.StatusCode != want || !strings.HasPrefix(limit, "10, ") {
 				return fmt.Errorf("request %d of %s: Envoy answers %d with x-ratelimit-limit %q, want %d of ten a minute",
-					i, user, status, limit, want)
+					i, user, answer.StatusCode, limit, want)
 			}
 		}
 		return nil
@@ -134,12 +145,11 @@ func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 			w := startRendered(t, render(t, "weir", values))
 			wantTenAMinute(t, startEnvoy(t, w.grpc))
 			// Changed limits are in force without a restart.
-			writeMount(t, w.descriptors, map[string]string{"shop.yaml": "domain: shop\ndescriptors:\n" +
-				"  - {key: user, rate_limit: {requests_per_unit: 1, unit: hour}}\n"})
-			eventually(t, func() error {
+			w.configure(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: hour}}]\n")
+			weirtest.Eventually(t, "a changed ConfigMap is in force", func() error {
 				out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0")
 				if !strings.Contains(out, "1/hour") {
-					return fmt.Errorf("a changed ConfigMap has no effect: %s", out)
+					return errors.New(out)
 				}
 				return nil
 			})
@@ -190,17 +200,10 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
-			data, ok := o.At("data").(map[string]any)
-			if !ok || !strings.HasSuffix(o.Name(), "-descriptors") {
+			if !strings.HasSuffix(o.Name(), "-descriptors") {
 				continue
 			}
-			dir := t.TempDir()
-			for name, content := range data {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text(content)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if out, code := call(t, "check", dir, "--strict"); code != 0 {
+			if out, code := checked(t, &Rendered{Objects: []Object{o}}); code != 0 {
 				t.Errorf("%s: weir check says: %s", o, out)
 			}
 		}
