@@ -2,7 +2,6 @@ package charttest
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,9 +34,7 @@ func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
 	t.Parallel()
 	taken, files := 0, exampleFiles(t)
 	for name, text := range files {
-		check := exec.Command(weirBinary, "check", "-")
-		check.Stdin = strings.NewReader(text)
-		if check.Run() != nil {
+		if _, code := checkedText(text); code != 0 {
 			continue // a block that shows what is wrong
 		}
 		rendered, err := tryRender(t, "weir", map[string]any{"descriptors": map[string]any{"shop.yaml": valuesOf(t, text)}})
@@ -68,9 +65,7 @@ func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
 		if _, err := tryRender(t, "weir", valuesOf(t, "descriptors: {shop.yaml: "+text+"}")); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v; want an error with %q", tc.descriptor, err, tc.want)
 		}
-		check := exec.Command(weirBinary, "check", "-")
-		check.Stdin = strings.NewReader(text)
-		if out, err := check.CombinedOutput(); err == nil {
+		if out, code := checkedText(text); code == 0 {
 			t.Errorf("%s: the chart refuses what weir takes: %s", tc.descriptor, out)
 		}
 	}

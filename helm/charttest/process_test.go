@@ -47,7 +47,6 @@ func healthy(t *testing.T, address string) func() error {
 type weir struct {
 	env         map[string]string
 	admin, http string // URLs
-	statistics  string // likewise, without a path
 	grpc        string // host:port, or the path of a socket
 	descriptors string // the folder of its descriptor files
 	process     *process.Process
@@ -87,8 +86,7 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	}
 	w.admin, w.http = "http://127.0.0.1:"+w.env["DEBUG_PORT"], "http://127.0.0.1:"+w.env["PORT"]
 	if w.env["PROMETHEUS_ADDR"] != "" {
-		address := process.Addr(t)
-		w.env["PROMETHEUS_ADDR"], w.statistics = address, "http://"+address
+		w.env["PROMETHEUS_ADDR"] = process.Addr(t)
 	}
 	w.grpc = w.env["GRPC_UDS"]
 	if w.grpc == "" {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	limits "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
@@ -20,7 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -149,56 +147,4 @@ func TestLimitsComeByXDS(t *testing.T) {
 		t.Errorf("weir answers %q, want that it takes version 7", got)
 	}
 	wantTenAMinute(t, startEnvoy(t, w.grpc))
-}
-
-func TestStatisticsGoWhereTheValuesSay(t *testing.T) {
-	t.Parallel()
-	statsd, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer statsd.Close()
-	w := startRendered(t, render(t, "weir", map[string]any{
-		"statistics": map[string]any{
-			"prometheus": map[string]any{"enabled": true, "path": "/numbers",
-				"mapper": map[string]any{"existingConfigMap": "names", "key": "names.yaml"}},
-			"statsd": map[string]any{"enabled": true, "host": "127.0.0.1", "protocol": "udp",
-				"port": statsd.LocalAddr().(*net.UDPAddr).Port},
-			"extraTags": map[string]any{"cluster": "edge"}, "flushInterval": "1s",
-		},
-		"extraObjects": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": map[string]any{"name": "names", "namespace": "limits"}, "data": map[string]any{"names.yaml": "mappings:\n" +
-				"  - match: ratelimit.service.rate_limit.*.*.total_hits\n    name: hits\n    labels: {of: \"$1\", by: \"$2\"}\n"}}},
-	}))
-	const sent = "ratelimit.service.rate_limit.shop.user.total_hits"
-	line := regexp.MustCompile(`(?m)^hits\{(.*)\} 1$`)
-	if out, code := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=ann"); code != 0 {
-		t.Fatalf("weir call ends with %d: %s", code, out)
-	}
-	weirtest.Eventually(t, "the statistics tell of the hit", func() error { // they may be a flush behind
-		text, err := weirtest.Get(w.statistics + "/numbers")
-		if err != nil {
-			return err
-		}
-		labels := strings.Join(line.FindStringSubmatch(text), "")
-		for _, label := range []string{`of="shop"`, `by="user"`, `cluster="edge"`} {
-			if !strings.Contains(labels, label) {
-				return fmt.Errorf("Prometheus is not told of the hit by the names of the mapping, with %s:\n%s", label, text)
-			}
-		}
-		return nil
-	})
-	packet := make([]byte, 65536)
-	if err := statsd.SetReadDeadline(time.Now().Add(process.Hang)); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		n, _, err := statsd.ReadFrom(packet)
-		if err != nil {
-			t.Fatalf("statsd is not told of the hit: %v", err)
-		}
-		if strings.Contains(string(packet[:n]), sent) {
-			return
-		}
-	}
 }

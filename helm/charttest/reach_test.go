@@ -27,6 +27,8 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		asRatelimit = redis + "program: ratelimit\n"
 		better      = "program: ratelimit\nredis: {addresses: ['redis:6379'], onFailure: local}\n" +
 			"algorithm: sliding_window\nkeyFormat: weir\nhistory: {enabled: true}\n"
+		statistics = "statistics: {prometheus: {enabled: true, path: /numbers, mapper: {existingConfigMap: names, key: names.yaml}}, " +
+			"statsd: {enabled: true, host: collector, protocol: udp, port: 9125}, extraTags: {cluster: edge}, flushInterval: 1s}\n"
 		viewed  = redis + "networkPolicy: {enabled: true, viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}], clients: [{podSelector: {}}]"
 		guarded = viewed + ", operators: [{podSelector: {}}]}\n"
 		open    = viewed + "}\n"
@@ -73,6 +75,15 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"a history beside ratelimit", better, env + "HISTORY value", `"true"`, ""},
 		{"weir's keys", better, env + "KEY_FORMAT value", `"weir"`, ""},
 		{"a history of its own", asRatelimit + "history: {redis: {urlSecret: history-redis}}", env + "HISTORY value", `"true"`, ""},
+
+		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
+		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},
+		{"which is mounted", statistics, pod + "spec volumes", `"name":"names"`, ""},
+		{"statsd's host", statistics, env + "STATSD_HOST value", `"collector"`, ""},
+		{"statsd's port", statistics, env + "STATSD_PORT value", `"9125"`, ""},
+		{"statsd's protocol", statistics, env + "STATSD_PROTOCOL value", `"udp"`, ""},
+		{"tags for all sinks", statistics, env + "EXTRA_TAGS value", `"cluster:edge"`, ""},
+		{"how often they go", statistics, env + "STATS_FLUSH_INTERVAL value", `"1s"`, ""},
 
 		// A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are
 		// within it would be refused.

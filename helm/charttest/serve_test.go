@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -24,12 +22,7 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	t.Cleanup(upstream.Close)
-	text, err := os.ReadFile(filepath.Join(k8sDir, "envoy", "envoy.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, ingress := process.Port(t), process.Port(t)
-	config := string(text)
+	config := readText(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))
 	replace := func(old, new string) {
 		if strings.Count(config, old) != 1 {
 			t.Fatalf("k8s/envoy/envoy.yaml holds %q %d times, want it once", old, strings.Count(config, old))
@@ -37,8 +30,8 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 		config = strings.Replace(config, old, new, 1)
 	}
 	at := "socket_address: {address: 127.0.0.1, port_value: "
-	replace(at+"9901", at+strconv.Itoa(admin))
-	replace(at+"10000", at+strconv.Itoa(ingress))
+	replace(at+"9901", at+"0")
+	replace(at+"10000", at+"0")
 	replace(at+"8000", at+strconv.Itoa(upstream.Listener.Addr().(*net.TCPAddr).Port))
 	replace("timeout: 0.1s", "timeout: 60s") // a busy machine is no reason to let a request pass
 	if filepath.IsAbs(weirAt) {
@@ -46,15 +39,8 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 	} else {
 		replace(at+"8081", at+weirAt[strings.LastIndex(weirAt, ":")+1:])
 	}
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	envoy := process.Start(t, "envoy", nil, envoyBinary,
-		"-c", file, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning")
-	envoy.AwaitReady(t, answers(fmt.Sprintf("http://127.0.0.1:%d/ready", admin), 200))
-	url = fmt.Sprintf("http://127.0.0.1:%d/", ingress)
-	envoy.AwaitReady(t, answers(url, 200)) // without x-user nothing is asked
+	url = "http://" + weirtest.StartEnvoy(t, []byte(config), 1).Addrs["ingress"] + "/"
+	weirtest.Eventually(t, "Envoy lets requests pass", answers(url, 200)) // without x-user nothing is asked
 	return url
 }
 
@@ -215,17 +201,10 @@ func TestDescriptorsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	sent := map[string]any{"on": "domain: on\n", "1.5": "domain: x\n", "indented.yaml": "  # first\n  domain: shop\n"}
 	for _, o := range render(t, "weir", map[string]any{"descriptors": sent}).Objects {
-		if o.Name() != "weir-descriptors" {
-			continue
+		if data := o.At("data"); o.Name() == "weir-descriptors" && fmt.Sprint(data) != fmt.Sprint(sent) {
+			t.Errorf("the descriptor files arrive as %q, want %q", data, sent)
 		}
-		for name, want := range sent {
-			if got := text(o.At("data", name)); strings.TrimRight(got, " \n") != strings.TrimRight(text(want), "\n") {
-				t.Errorf("descriptors.%s arrives as %q, want %q", name, got, want)
-			}
-		}
-		return
 	}
-	t.Error("there is no ConfigMap of descriptors")
 }
 
 // The pod of the CronJob does its work, with the environment that it gets.
