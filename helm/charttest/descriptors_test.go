@@ -52,25 +52,6 @@ func TestEveryExampleIsAValueThatWeirTakes(t *testing.T) {
 	}
 }
 
-// What is a text in a value is quoted in the file that Helm makes of it, where weir refuses it: better at helm install.
-func TestAValueThatWeirWouldRefuseAsQuotedIsRefusedByTheChart(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ descriptor, want string }{
-		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "10"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
-		{`{key: user, rate_limit: {unit: hour, requests_per_unit: "1_0"}}`, "rate_limit/requests_per_unit': got string, want null or integer"},
-		{`{key: user, rate_limit: {unit: hour, requests_per_unit: 1.5}}`, "rate_limit/requests_per_unit': got number, want null or integer"},
-		{`{key: user, shadow_mode: "yes", rate_limit: {unit: hour, requests_per_unit: 1}}`, "shadow_mode': got string, want null or boolean"},
-	} {
-		text := "{domain: shop, descriptors: [" + tc.descriptor + "]}"
-		if _, err := tryRender(t, "weir", valuesOf(t, "descriptors: {shop.yaml: "+text+"}")); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %v; want an error with %q", tc.descriptor, err, tc.want)
-		}
-		if out, code := checkedText(text); code == 0 {
-			t.Errorf("%s: the chart refuses what weir takes: %s", tc.descriptor, out)
-		}
-	}
-}
-
 // A number must come to weir as it was written, however large.
 func TestLargeNumbersOfValuesReachWeir(t *testing.T) {
 	t.Parallel()

@@ -175,28 +175,22 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 		t.Errorf("the query of %s is no PromQL: %v\n%s", name, err, query)
 		return
 	}
-	known := slices.Concat(added, []string{"__name__", "le"})
+	known, asked := slices.Concat(added, []string{"__name__", "le"}), []string{}
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		if selector, is := node.(*parser.VectorSelector); is {
-			known = append(known, shown[strings.TrimSuffix(selector.Name, "_bucket")].labels...)
-		}
-		return nil
-	})
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		var asked []string
 		switch n := node.(type) {
 		case *parser.VectorSelector:
+			known = append(known, shown[strings.TrimSuffix(n.Name, "_bucket")].labels...)
 			for _, m := range n.LabelMatchers {
 				asked = append(asked, m.Name)
 			}
 		case *parser.AggregateExpr:
-			asked = n.Grouping
-		}
-		for _, label := range asked {
-			if !slices.Contains(known, label) {
-				t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
-			}
+			asked = append(asked, n.Grouping...)
 		}
 		return nil
 	})
+	for _, label := range asked {
+		if !slices.Contains(known, label) {
+			t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
+		}
+	}
 }

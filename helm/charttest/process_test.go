@@ -17,11 +17,12 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// The programs under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary string
+// weirBinary is the program under test. TestMain finds it; then it is only read.
+var weirBinary string
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
+	var envoyBinary string // which weirtest finds
 	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
