@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -21,6 +19,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // A choice is one of the values that the schema names for a key, or that a switch can have.
@@ -102,9 +102,9 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	if len(choices) < 100 {
 		t.Fatalf("the schema has only %d values to choose: this test looks in the wrong place", len(choices))
 	}
-	a := newAuthority(t)
+	a := certstest.New(t, "authority")
 	servers, secret := startServers(t)
-	secrets := []any{secret, a.secret(t, "grpc-tls", "weir")}
+	secrets := []any{secret, secretOf(t, a, "grpc-tls", "weir")}
 	started := make(map[string]bool)
 	for i, c := range choices {
 		if elsewhere[c.String()] != "" {
@@ -133,7 +133,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 				w := startPod(t, objects, pod)
 				transport := insecure.NewCredentials()
 				if w.env["GRPC_SERVER_USE_TLS"] == "true" {
-					transport = credentials.NewTLS(a.config(t, ""))
+					transport = credentials.NewTLS(certified(t, a, ""))
 				}
 				w.wantTenFor(t, user, transport)
 			})
@@ -191,15 +191,7 @@ func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.Trans
 	if filepath.IsAbs(target) {
 		target = "unix:" + target
 	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(transport))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
-	defer cancel()
-	answer, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "shop",
-		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}}})
+	answer, err := weirtest.Dial(t, target, grpc.WithTransportCredentials(transport)).Ask("shop", weirtest.Describe("user", user))
 	if err != nil {
 		t.Fatalf("weir is ready, but gives no verdict: %v", err)
 	}

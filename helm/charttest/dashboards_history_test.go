@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,11 +89,11 @@ func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	for where, of := range d.expressions() {
 		if strings.Contains(where, `"The rule, by day"`) {
 			bars += sumOf(t, asked, "/api/v1/query_range", url.Values{"query": {with.expand(d, of.Expr)}, "step": {"86400"},
-				"start": {strconv.FormatInt(until.Add(-days*day).Unix(), 10)}, "end": {strconv.FormatInt(until.Add(-day).Unix(), 10)}})
+				"start": {unix(until.Add(-days * day))}, "end": {unix(until.Add(-day))}})
 		}
 	}
 	total := sumOf(t, asked, "/api/v1/query", url.Values{"query": {with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)},
-		"time": {strconv.FormatInt(until.Unix(), 10)}})
+		"time": {unix(until)}})
 	if total < 1000 || bars != total {
 		t.Errorf("the bars of %d days add up to %v, and the range has %v", days, bars, total)
 	}
@@ -103,25 +102,12 @@ func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 // sumOf adds all numbers of an answer.
 func sumOf(t *testing.T, asked promAPI, path string, form url.Values) (sum float64) {
 	t.Helper()
-	var data struct {
-		Result []struct {
-			Value  []any
-			Values [][]any
-		}
-	}
-	if err := asked.asks(t, path, form, &data); err != nil {
+	found, err := asked.numbers(t, path, form)
+	if err != nil {
 		t.Fatalf("%v: %v", form, err)
 	}
-	for _, series := range data.Result {
-		for _, point := range append(series.Values, series.Value) {
-			if len(point) == 2 {
-				number, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sum += number
-			}
-		}
+	for _, number := range found {
+		sum += number
 	}
 	return sum
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // startPrometheus runs Debian's Prometheus, which scrapes some weirs as pods of one namespace.
@@ -83,13 +84,13 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 	await := func(what string, reached func() bool) {
 		t.Helper()
 		missing = nil
-		eventually(t, func() error {
+		weirtest.Eventually(t, "Prometheus shows "+what, func() error {
 			if reached() {
 				return nil
 			}
 			load()
 			time.Sleep(250 * time.Millisecond) // there is a scrape a second
-			return fmt.Errorf("Prometheus does not show %s %q", what, missing)
+			return fmt.Errorf("not yet %q", missing)
 		})
 	}
 	shows := func(expr string) bool {

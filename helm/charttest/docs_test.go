@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 func TestTheTableOfValuesIsCurrent(t *testing.T) {
@@ -48,11 +46,13 @@ func readText(t *testing.T, name string) string {
 	return string(text)
 }
 
+var fencedYAML = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+
 // snippets are the objects that a document shows: blocks of YAML, fenced, or indented by four spaces.
 func snippets(t *testing.T, document string) (objects []Object) {
 	t.Helper()
 	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(document, -1) {
+	for _, m := range fencedYAML.FindAllStringSubmatch(document, -1) {
 		blocks = append(blocks, m[1])
 	}
 	for _, m := range regexp.MustCompile(`(?m)(?:^(?:    .*)?\n)+`).FindAllString(document, -1) {
@@ -93,16 +93,13 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 func TestTheNotesShowAClusterThatTalksTLS(t *testing.T) {
 	t.Parallel()
 	for _, clientCA := range []string{"", "ca.crt"} {
-		notes := render(t, "limits", map[string]any{"grpc": map[string]any{"tls": map[string]any{
-			"enabled": true, "existingSecret": "grpc-tls", "clientCAKey": clientCA}}}).Notes
+		notes := render(t, "limits", valuesOf(t, "grpc: {tls: {enabled: true, existingSecret: grpc-tls, clientCAKey: '"+clientCA+"'}}")).Notes
 		shown := snippets(t, notes)
 		if len(shown) != 1 {
 			t.Fatalf("the notes show %d objects, want one cluster", len(shown))
 		}
 		wantPatch(t, "the cluster in the notes", "CLUSTER", shown[0].Tree)
-		read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
-		limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
-		wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
+		wantAsked(t, notes)
 		if presents := strings.Contains(shown[0].Text, "tls_certificates"); presents != (clientCA != "") {
 			t.Errorf("with clientCAKey %q the cluster presents a certificate: %v", clientCA, presents)
 		}
@@ -124,32 +121,22 @@ func onlyKind(objects map[string]any, kind string) map[string]any {
 
 func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 	t.Parallel()
-	redis := map[string]any{"addresses": []any{"redis:6379"}}
-	for _, tc := range []struct {
-		values map[string]any
-		want   string
-	}{
-		{nil, "weir counts in memory, in one process, and counters and history end with its pod"},
-		{map[string]any{"redis": redis, "replicas": 1}, "NOTE: one replica"},
-		{map[string]any{"mesh": map[string]any{"failureModeDeny": true}}, "Envoy refuses requests (failure_mode_deny: true)"},
-		{map[string]any{"redis": redis}, "While Redis is away, weir lets requests pass (redis.onFailure: allow)"},
-		{map[string]any{"redis": map[string]any{"addresses": []any{"redis:6379"}, "onFailure": "error"}},
-			"While Redis is away, weir gives none (redis.onFailure: error)"},
-		{map[string]any{"mode": "sidecar"}, "each pod has limits of its own"},
-		{map[string]any{"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true}}},
-			"The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else"},
-		{map[string]any{"descriptors": map[string]any{"api.yaml": "domain: api"}}, "none of descriptors configures the domain shop"},
+	const redis = "redis: {addresses: ['redis:6379']}\n"
+	for _, tc := range []struct{ values, want, never string }{
+		{"{}", "weir counts in memory, in one process, and counters and history end with its pod", ""},
+		{redis + "replicas: 1", "NOTE: one replica", ""},
+		{"mesh: {failureModeDeny: true}", "Envoy refuses requests (failure_mode_deny: true)", ""},
+		{redis, "While Redis is away, weir lets requests pass (redis.onFailure: allow)", ""},
+		{"redis: {addresses: ['redis:6379'], onFailure: error}", "While Redis is away, weir gives none (redis.onFailure: error)", ""},
+		{"mode: sidecar", "each pod has limits of its own", ""},
+		{"envoyGateway: {patchPolicy: {enabled: true}}", "The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else", ""},
+		{"descriptors: {api.yaml: 'domain: api'}", "none of descriptors configures the domain shop", ""},
+		{"descriptors: {a.yaml: 'domain: a', shop.yaml: 'domain: shop'}", "", "none of descriptors"},
+		{"descriptors: {a.yaml: 'domain: a'}\nexistingConfigMaps: [limits-of-shop]", "", "none of descriptors"}, // may be there
 	} {
-		if notes := render(t, "weir", tc.values).Notes; !strings.Contains(notes, tc.want) {
-			t.Errorf("with %v the notes do not say %q:\n%s", tc.values, tc.want, notes)
-		}
-	}
-	for _, values := range []map[string]any{ // in which the domain is there, or may be
-		{"descriptors": map[string]any{"a.yaml": "domain: a", "shop.yaml": "domain: shop"}},
-		{"descriptors": map[string]any{"a.yaml": "domain: a"}, "existingConfigMaps": []any{"limits-of-shop"}},
-	} {
-		if notes := render(t, "weir", values).Notes; strings.Contains(notes, "none of descriptors") {
-			t.Errorf("with %v the notes warn of a domain that is there, or may be:\n%s", values, notes)
+		notes := render(t, "weir", valuesOf(t, tc.values)).Notes
+		if !strings.Contains(notes, tc.want) || tc.never != "" && strings.Contains(notes, tc.never) {
+			t.Errorf("with %s the notes must say %q, and not %q:\n%s", tc.values, tc.want, tc.never, notes)
 		}
 	}
 }
@@ -163,9 +150,7 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 			t.Errorf("%s shows no object", name)
 		}
 		for _, o := range shown {
-			switch o.Kind() {
-			case "Kustomization":
-			default:
+			if o.Kind() != "Kustomization" {
 				decode(t, o)
 				wantEnvoyTakes(t, o)
 			}
@@ -181,7 +166,7 @@ func TestTheValuesThatTheDocumentsShowRender(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), migration} {
 		shown := 0
-		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(readText(t, name), -1) {
+		for _, m := range fencedYAML.FindAllStringSubmatch(readText(t, name), -1) {
 			if !strings.Contains(m[1], "program: ratelimit") {
 				continue
 			}

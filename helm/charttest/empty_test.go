@@ -14,37 +14,19 @@ import (
 // Who comments out all that stands below a key leaves it empty, and Helm then takes its defaults away.
 func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	defaults, err := ReadValues(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths := keysOf(defaults, nil)
+	paths := keysOf(defaults(t), nil)
 	if len(paths) < 150 {
 		t.Fatalf("values.yaml has only %d keys: this test looks in the wrong place", len(paths))
 	}
 	for _, path := range paths {
-		r, err := tryRender(t, "weir", loader.MergeMaps(map[string]any{
-			"redis": map[string]any{"addresses": []any{"redis:6379"}},
-		}, empty(path)))
-		if err != nil {
-			if !strings.Contains(err.Error(), strings.Join(path, ".")+" is empty") {
-				t.Errorf("with %s left empty a template stumbles, and does not say over what: %v", strings.Join(path, "."), err)
-			}
-			continue
-		}
-		for _, hole := range holesIn(r) {
-			t.Errorf("with %s left empty %s", strings.Join(path, "."), hole)
-		}
+		values := loader.MergeMaps(valuesOf(t, "redis: {addresses: ['redis:6379']}"), empty(path))
+		wantNoHoles(t, strings.Join(path, ".")+" left empty", values, strings.Join(path, ".")+" is empty")
 	}
 }
 
 func TestAKeyOfASectionThatIsOffMayBeLeftEmpty(t *testing.T) {
 	t.Parallel()
-	defaults, err := ReadValues(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	off := 0
+	defaults, off := defaults(t), 0
 	for _, path := range keysOf(defaults, nil) {
 		for depth := 1; depth < len(path); depth++ {
 			section := path[:depth]
@@ -52,23 +34,15 @@ func TestAKeyOfASectionThatIsOffMayBeLeftEmpty(t *testing.T) {
 				continue
 			}
 			off++
-			redis := map[string]any{"redis": map[string]any{"addresses": []any{"redis:6379"}}, "networkPolicy": map[string]any{"enabled": true}}
-			backends := []map[string]any{{}, redis}
+			backends := []string{"{}", "redis: {addresses: ['redis:6379']}\nnetworkPolicy: {enabled: true}"}
 			if testing.Short() { // each key with one of them
 				backends = backends[off%2 : off%2+1]
 			}
 			for _, more := range backends {
 				values := loader.MergeMaps(empty(append(slices.Clone(section), "enabled")), empty(path))
 				at(values, section).(map[string]any)["enabled"] = false
-				what := fmt.Sprintf("with %v, with %s off and %s left empty", more, strings.Join(section, "."), strings.Join(path, "."))
-				r, err := tryRender(t, "weir", loader.MergeMaps(more, values))
-				if err != nil {
-					t.Errorf("%s: what is not used is asked for: %v", what, err)
-					continue
-				}
-				for _, hole := range holesIn(r) {
-					t.Errorf("%s %s", what, hole)
-				}
+				what := fmt.Sprintf("%s, %s off and %s left empty", more, strings.Join(section, "."), strings.Join(path, "."))
+				wantNoHoles(t, what, loader.MergeMaps(valuesOf(t, more), values), "")
 			}
 		}
 	}
@@ -77,20 +51,27 @@ func TestAKeyOfASectionThatIsOffMayBeLeftEmpty(t *testing.T) {
 	}
 }
 
-// An EnvoyFilter without a selector is for all gateways of its namespace. In Helm {} keeps the default.
-func TestAGatewaysSelectorMayBeEmpty(t *testing.T) {
-	t.Parallel()
-	for what, selector := range map[string]any{"null": nil, "its only label removed": map[string]any{"istio": nil}} {
-		r, err := tryRender(t, "weir", map[string]any{
-			"istio": map[string]any{"gateway": map[string]any{"enabled": true, "selector": selector}}})
-		if err != nil {
-			t.Errorf("istio.gateway.selector: %s is refused: %v", what, err)
-			continue
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	values, err := ReadValues(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// wantNoHoles wants values to render with nothing missing, or to be refused with a sentence if one is given.
+func wantNoHoles(t *testing.T, what string, values map[string]any, refusal string) {
+	t.Helper()
+	r, err := tryRender(t, "weir", values)
+	if err != nil {
+		if refusal == "" || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("with %s a template stumbles, and does not say over what, or asks for what is not used: %v", what, err)
 		}
-		filter := slices.IndexFunc(r.Objects, func(o Object) bool { return o.Kind() == "EnvoyFilter" })
-		if filter < 0 || strings.Contains(r.Objects[filter].Text, "workloadSelector") {
-			t.Errorf("istio.gateway.selector: %s must make an EnvoyFilter for all gateways, one without a selector", what)
-		}
+		return
+	}
+	for _, hole := range holesIn(r) {
+		t.Errorf("with %s %s", what, hole)
 	}
 }
 

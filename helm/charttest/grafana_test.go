@@ -31,10 +31,7 @@ type dashboard struct {
 type panel struct {
 	ID                                           int
 	Type, Title, Description, Interval, TimeFrom string
-	Datasource                                   source
-	GridPos                                      struct{ X, Y, W, H int }
 	Targets                                      []target
-	Panels                                       []panel
 	Links                                        []dashboardLink
 	FieldConfig                                  struct {
 		Defaults  struct{ Unit string }
@@ -47,10 +44,7 @@ type panel struct {
 	}
 }
 
-type source struct{ Type, UID string }
-
 type target struct {
-	Datasource          source
 	RefID, Expr, Format string
 	Instant, Range      bool
 }
@@ -60,13 +54,11 @@ type dashboardLink struct{ Title, URL string }
 type variable struct {
 	Name, Type, AllValue string
 	Multi, IncludeAll    bool
-	Datasource           source
 	Query                json.RawMessage
 }
 
 type annotation struct {
 	BuiltIn    int
-	Datasource source
 	Name, Expr string
 }
 
@@ -94,7 +86,7 @@ func (d *dashboard) expressions() map[string]target {
 	}
 	for _, a := range d.Annotations.List {
 		if a.BuiltIn == 0 {
-			all[fmt.Sprintf("%s, annotation %q", d.UID, a.Name)] = target{Expr: a.Expr, Datasource: a.Datasource, Range: true}
+			all[fmt.Sprintf("%s, annotation %q", d.UID, a.Name)] = target{Expr: a.Expr, Range: true}
 		}
 	}
 	return all
@@ -216,21 +208,28 @@ func readPrometheus(answer *http.Response, data any) error {
 // finds reports whether a query of a dashboard gives a number, in a range that ends at a time.
 func (a promAPI) finds(t *testing.T, of target, expr string, from, to time.Time, step time.Duration) (bool, error) {
 	t.Helper()
-	at := func(when time.Time) string { return strconv.FormatInt(when.Unix(), 10) }
+	path, form := "/api/v1/query", url.Values{"query": {expr}, "time": {unix(to)}}
+	if of.Range { // as Grafana aligns ranges, in UTC
+		path, form = "/api/v1/query_range", url.Values{"query": {expr}, "start": {unix(from.Truncate(step))},
+			"end": {unix(to.Truncate(step))}, "step": {strconv.Itoa(int(step.Seconds()))}}
+	}
+	found, err := a.numbers(t, path, form)
+	return len(found) > 0, err
+}
+
+func unix(when time.Time) string { return strconv.FormatInt(when.Unix(), 10) }
+
+// numbers are all that an answer has, in all of its series.
+func (a promAPI) numbers(t *testing.T, path string, form url.Values) (found []float64, err error) {
+	t.Helper()
 	var data struct {
 		Result []struct {
 			Value  []any
 			Values [][]any
 		}
 	}
-	path, form := "/api/v1/query", url.Values{"query": {expr}, "time": {at(to)}}
-	if of.Range {
-		floor := func(when time.Time) time.Time { return when.Truncate(step) } // as Grafana aligns ranges, in UTC
-		path, form = "/api/v1/query_range", url.Values{"query": {expr}, "start": {at(floor(from))}, "end": {at(floor(to))},
-			"step": {strconv.Itoa(int(step.Seconds()))}}
-	}
 	if err := a.asks(t, path, form, &data); err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, series := range data.Result {
 		for _, point := range append(series.Values, series.Value) {
@@ -238,11 +237,11 @@ func (a promAPI) finds(t *testing.T, of target, expr string, from, to time.Time,
 				continue
 			}
 			if number, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
-				return true, nil
+				found = append(found, number)
 			}
 		}
 	}
-	return false, nil
+	return found, nil
 }
 
 // offers are the values of a label that a variable offers.

@@ -1,18 +1,17 @@
 package charttest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // valuesOf reads values as they stand in a file.
@@ -61,6 +60,16 @@ func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
 	}
 }
 
+func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
+	t.Parallel()
+	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
+	pod := r.podOfComponent(t, "history")
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "weir-descriptors" || pod.Volumes[0].Projected == nil {
+		t.Errorf("the history server mounts %v", pod.Volumes)
+	}
+	wantMounts(t, r.Objects[0], pod)
+}
+
 // Where weir is started as ratelimit, its files are named by variables, and the history server has them as well. A
 // configuration server's limits it does not have.
 func TestTheHistoryServerHasTheFilesThereAre(t *testing.T) {
@@ -99,42 +108,28 @@ func TestTheHistoryServerHasTheFilesThereAre(t *testing.T) {
 	}
 }
 
-// sourceFile is the file that Grafana's sidecar takes the data source from.
-type sourceFile struct {
-	APIVersion  int `yaml:"apiVersion"`
-	Datasources []struct {
-		Name, UID, Type, Access, URL string
-		Editable                     bool
-		JSONData                     map[string]any `yaml:"jsonData"`
-	}
-}
-
-// dataSource is the file of a release's data source, and its name.
-func dataSource(t *testing.T, r *Rendered) (name string, file sourceFile) {
+// dataSource is the data source of a release, as Grafana's sidecar finds it.
+func dataSource(t *testing.T, r *Rendered) map[string]any {
 	t.Helper()
-	for _, o := range r.Objects {
-		config, is := decode(t, o).(*corev1.ConfigMap)
-		if !is || config.Labels["grafana_datasource"] != "1" {
-			continue
-		}
-		for name, text := range config.Data {
-			decoder := yaml.NewDecoder(strings.NewReader(text))
-			decoder.KnownFields(true)
-			if err := decoder.Decode(&file); err != nil || len(file.Datasources) != 1 {
-				t.Fatalf("%s is no file of one data source: %v\n%s", name, err, text)
-			}
-			return name, file
-		}
+	i := slices.IndexFunc(r.Objects, func(o Object) bool { return o.At("metadata", "labels", "grafana_datasource") == "1" })
+	if i < 0 {
+		t.Fatal("the release has no data source that Grafana's sidecar finds")
 	}
-	t.Fatal("the release has no data source that Grafana's sidecar finds")
-	return "", file
+	for name, text := range decode(t, r.Objects[i]).(*corev1.ConfigMap).Data {
+		all, _ := valuesOf(t, text)["datasources"].([]any)
+		if !strings.HasSuffix(name, ".yaml") || len(all) != 1 {
+			t.Fatalf("%s is no file of one data source:\n%s", name, text)
+		}
+		return all[0].(map[string]any)
+	}
+	return nil
 }
 
 // The data source asks a Service of the release, on a port that it has, as weir's API wants to be asked. Its uid stays when
 // the chart changes, and is another in each release, or Grafana would take one for the other.
 func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 	t.Parallel()
-	uids := make(map[string]bool)
+	uids := make(map[any]bool)
 	for values, want := range map[string]string{
 		"{}":                                 "weir",
 		"admin: {port: 7000}":                "weir",
@@ -143,24 +138,23 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 		"mode: sidecar\nredis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}":                      "weir-history",
 	} {
 		r := render(t, "weir", loader.MergeMaps(valuesOf(t, values), valuesOf(t, "monitoring: {dataSource: {enabled: true}}")))
-		name, file := dataSource(t, r)
-		source := file.Datasources[0]
-		address, err := url.Parse(source.URL)
-		if err != nil || address.Path != "/prometheus" || !strings.HasSuffix(name, ".yaml") || source.Type != "prometheus" || source.Access != "proxy" {
-			t.Fatalf("with %s: %s has %+v, %v", values, name, source, err)
+		source := dataSource(t, r)
+		address, err := url.Parse(fmt.Sprint(source["url"]))
+		if err != nil || address.Path != "/prometheus" || source["type"] != "prometheus" || source["access"] != "proxy" {
+			t.Fatalf("with %s: the data source is %+v, %v", values, source, err)
 		}
-		uids[source.UID] = true
+		uids[source["uid"]] = true
 		found := slices.ContainsFunc(r.Objects, func(o Object) bool {
 			service, is := decode(t, o).(*corev1.Service)
 			return is && address.Hostname() == want+".limits.svc.cluster.local" && service.Name == want &&
 				slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "admin" && fmt.Sprint(p.Port) == address.Port() })
 		})
 		if !found {
-			t.Errorf("with %s the data source asks %s, which is the admin port of no Service; want %s's", values, source.URL, want)
+			t.Errorf("with %s the data source asks %s, which is the admin port of no Service; want %s's", values, address, want)
 		}
 		settings := map[string]any{"httpMethod": "POST", "prometheusType": "Prometheus", "prometheusVersion": "3.0.0", "timeInterval": "1m", "incrementalQuerying": false, "manageAlerts": false}
-		if !maps.Equal(source.JSONData, settings) {
-			t.Errorf("the data source has the settings %v, want %v: see server/promql/API.md", source.JSONData, settings)
+		if is, _ := source["jsonData"].(map[string]any); !maps.Equal(is, settings) {
+			t.Errorf("the data source has the settings %v, want %v: see server/promql/API.md", is, settings)
 		}
 	}
 	if len(uids) != 1 {
@@ -168,8 +162,7 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 	}
 	for _, r := range []*Rendered{render(t, "other", valuesOf(t, "monitoring: {dataSource: {enabled: true}}")),
 		render(t, "weir", valuesOf(t, "monitoring: {namespace: grafana, dataSource: {enabled: true, uid: mine, name: My weir}}"))} {
-		_, file := dataSource(t, r)
-		if uid := file.Datasources[0].UID; uids[uid] || len(uid) > 40 {
+		if uid := fmt.Sprint(dataSource(t, r)["uid"]); uids[uid] || len(uid) > 40 {
 			t.Errorf("two releases have data sources of the uid %s", uid)
 		}
 	}
@@ -179,64 +172,21 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 // is where their links lead.
 func TestDashboardsAreInstalledAsTheyAre(t *testing.T) {
 	t.Parallel()
-	for page, want := range map[string]string{"": "http://127.0.0.1:6070", "https://weir.example/limits/": "https://weir.example/limits"} {
-		values := map[string]any{"enabled": true}
-		if page != "" {
-			values["page"] = page
-		}
-		r := render(t, "weir", map[string]any{"monitoring": map[string]any{"namespace": "grafana", "dashboards": values}})
+	const usual = "http://127.0.0.1:6070"
+	for page, want := range map[string]string{"": usual, ", page: 'https://weir.example/limits/'": "https://weir.example/limits"} {
+		r := render(t, "weir", valuesOf(t, "monitoring: {namespace: grafana, dashboards: {enabled: true"+page+"}}"))
 		i := slices.IndexFunc(r.Objects, func(o Object) bool { return o.At("metadata", "labels", "grafana_dashboard") == "1" })
 		if i < 0 || r.Objects[i].Namespace() != "grafana" {
 			t.Fatalf("Grafana's sidecar finds no dashboards in its namespace")
 		}
-		config := decode(t, r.Objects[i]).(*corev1.ConfigMap)
 		if size := len(toJSON(t, r.Objects[i].Tree)); size > 200<<10 {
 			t.Errorf("the ConfigMap has %d bytes, and kubectl apply keeps it in an annotation of at most 256 KiB", size)
 		}
-		for name, d := range dashboards(t) {
-			installed := new(dashboard)
-			if err := json.Unmarshal([]byte(config.Data["weir-"+name]), installed); err != nil {
-				t.Fatalf("weir-%s is no dashboard: %v", name, err)
+		for name := range dashboards(t) {
+			is, file := text(r.Objects[i].At("data", "weir-"+name)), readText(t, filepath.Join(dashboardFolder, name))
+			if !reflect.DeepEqual(valuesOf(t, is), valuesOf(t, strings.ReplaceAll(file, usual, want))) {
+				t.Errorf("weir-%s is not what %s is with the page %s:\n%s", name, name, want, is)
 			}
-			last := installed.Templating.List[len(installed.Templating.List)-1]
-			if installed.UID != d.UID || len(installed.Panels) != len(d.Panels) || last.Name != "page" || string(last.Query) != fmt.Sprintf("%q", want) {
-				t.Errorf("weir-%s is not what %s is, or its page is %s, want %s", name, name, last.Query, want)
-			}
-		}
-	}
-}
-
-// Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it where the
-// port is open to everyone.
-func TestViewersReachWhatTheyMayRead(t *testing.T) {
-	t.Parallel()
-	const policy = "redis: {addresses: ['redis:6379']}\nnetworkPolicy:\n  enabled: true\n" +
-		"  viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}]\n  clients: [{namespaceSelector: {matchLabels: {a: envoy}}}]\n"
-	const operators = "  operators: [{namespaceSelector: {matchLabels: {a: prometheus}}}]\n"
-	for _, tc := range []struct {
-		values string
-		want   []string
-	}{
-		{policy + operators, []string{"weir"}},
-		{policy + operators + "historyServer: {enabled: true}\n", []string{"weir-history"}},
-		{policy, nil},
-		{policy + "historyServer: {enabled: true}\n", nil},
-	} {
-		var named []string
-		for _, o := range render(t, "weir", valuesOf(t, tc.values)).Objects {
-			if policy, is := decode(t, o).(*networkingv1.NetworkPolicy); is && strings.Contains(o.Text, "a: grafana") {
-				named = append(named, policy.Name)
-				for _, rule := range policy.Spec.Ingress {
-					for _, from := range rule.From {
-						if from.NamespaceSelector != nil && from.NamespaceSelector.MatchLabels["a"] == "grafana" && rule.Ports[0].Port.IntValue() != 6070 {
-							t.Errorf("%s lets viewers reach %v", policy.Name, rule.Ports)
-						}
-					}
-				}
-			}
-		}
-		if !slices.Equal(named, tc.want) {
-			t.Errorf("viewers are named in %v, want %v, with\n%s", named, tc.want, tc.values)
 		}
 	}
 }

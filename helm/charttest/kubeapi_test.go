@@ -1,7 +1,9 @@
 package charttest
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,55 +24,54 @@ type kubeAPI struct {
 
 const podName = "weir-7d9f8b6c5-x2k4q"
 
+const (
+	podPath  = "/api/v1/namespaces/limits/pods"
+	selector = "app.kubernetes.io/instance=weir,app.kubernetes.io/component=server"
+)
+
+// kubeAnswers is what the API says at some paths.
+const kubeAnswers = `
+pod: &pod {apiVersion: v1, kind: Pod, metadata: {name: ` + podName + `, namespace: limits}, spec: {containers: [{name: weir}]}, status: {phase: Running}}
+/api: {kind: APIVersions, versions: [v1]}
+/apis: {kind: APIGroupList, apiVersion: v1, groups: []}
+/api/v1:
+  kind: APIResourceList
+  groupVersion: v1
+  resources:
+  - {name: pods, kind: Pod, namespaced: true, verbs: [get, list]}
+  - {name: pods/log, kind: Pod, namespaced: true, verbs: [get]}
+  - {name: pods/portforward, kind: Pod, namespaced: true, verbs: [create]}
+  - {name: events, kind: Event, namespaced: true, verbs: [list]}
+  - {name: configmaps, kind: ConfigMap, namespaced: true, verbs: [list]}
+` + podPath + `: {apiVersion: v1, kind: PodList, items: [*pod]}
+` + podPath + "/" + podName + `: *pod
+/api/v1/namespaces/limits/events: {apiVersion: v1, kind: EventList, items: []}
+/api/v1/namespaces/limits/configmaps: {apiVersion: v1, kind: ConfigMapList, items: [
+  {apiVersion: v1, kind: ConfigMap, metadata: {name: weir-descriptors, namespace: limits}, data: {shop.yaml: FILE}}]}
+`
+
 // startKubeAPI serves an API in which the pod of release weir, in the namespace limits, has the log of a weir, and a
 // ConfigMap the shop.yaml that the weir reads.
 func startKubeAPI(t *testing.T, from *weir) *kubeAPI {
 	t.Helper()
-	resource := func(name, kind string) map[string]any {
-		return map[string]any{"name": name, "kind": kind, "namespaced": true, "verbs": []string{"get", "list", "create"}}
-	}
-	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": podName, "namespace": "limits",
-		"labels": map[string]any{"app.kubernetes.io/instance": "weir", "app.kubernetes.io/component": "server"}},
-		"spec":   map[string]any{"containers": []any{map[string]any{"name": "weir"}}},
-		"status": map[string]any{"phase": "Running"}}
-	listOf := func(kind string, items ...any) map[string]any {
-		return map[string]any{"apiVersion": "v1", "kind": kind + "List", "items": slices.Concat([]any{}, items)}
-	}
-	const pods = "/api/v1/namespaces/limits/pods"
-	answers := map[string]any{
-		"/api":  map[string]any{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/apis": map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{}},
-		"/api/v1": map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{
-			resource("pods", "Pod"), resource("pods/log", "Pod"), resource("pods/portforward", "Pod"), resource("events", "Event"),
-			resource("configmaps", "ConfigMap")}},
-		pods:                               listOf("Pod", pod),
-		pods + "/" + podName:               pod,
-		"/api/v1/namespaces/limits/events": listOf("Event"),
-	}
+	answers := valuesOf(t, kubeAnswers)
 	c := &kubeAPI{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.asked = append(c.asked, r.URL.Path)
 		c.mu.Unlock()
-		selector := r.URL.Query().Get("labelSelector")
-		answer, known := answers[r.URL.Path]
-		switch {
-		case r.URL.Path == pods+"/"+podName+"/log" && r.URL.Query().Get("container") == "weir":
+		of := r.URL.Query().Get("labelSelector")
+		answer, err := json.Marshal(answers[r.URL.Path])
+		file, unread := os.ReadFile(filepath.Join(from.descriptors, "shop.yaml"))
+		quoted, unquoted := json.Marshal(string(file))
+		switch err := errors.Join(err, unread, unquoted); {
+		case r.URL.Path == podPath+"/"+podName+"/log" && r.URL.Query().Get("container") == "weir":
 			fmt.Fprint(w, from.process.Log.String())
-		case r.URL.Path == "/api/v1/namespaces/limits/configmaps" && selector == "app.kubernetes.io/instance=weir,app.kubernetes.io/component=server":
-			file, err := os.ReadFile(filepath.Join(from.descriptors, "shop.yaml"))
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(listOf("ConfigMap", map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-				"metadata": map[string]any{"name": "weir-descriptors", "namespace": "limits"}, "data": map[string]any{"shop.yaml": string(file)}}))
-		case !known || selector != "" && selector != "app.kubernetes.io/instance=weir,app.kubernetes.io/component=server":
-			http.Error(w, "no such thing here: "+r.URL.String(), http.StatusNotFound)
+		case err != nil || answers[r.URL.Path] == nil || of != "" && of != selector:
+			http.Error(w, fmt.Sprint("no such thing here: ", r.URL, err), http.StatusNotFound)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(answer) // kubectl complains if it hears nothing
+			_, _ = w.Write(bytes.Replace(answer, []byte(`"FILE"`), quoted, 1)) // kubectl complains if it hears nothing
 		}
 	}))
 	t.Cleanup(server.Close)

@@ -12,6 +12,8 @@ import (
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // documented is a metric as server/stats/METRICS.md has it.
@@ -60,7 +62,10 @@ func metricsDocument(t *testing.T) map[string]documented {
 // declared are weir's own metrics in a scrape, with their types and the labels of their series.
 func (w *weir) declared(t *testing.T) map[string]documented {
 	t.Helper()
-	_, text, _ := body(t, w.admin+"/metrics", nil)
+	text, err := weirtest.Get(w.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := make(map[string]documented)
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 		all[m[1]] = documented{kind: m[2]}
@@ -170,60 +175,22 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 		t.Errorf("the query of %s is no PromQL: %v\n%s", name, err, query)
 		return
 	}
-	known := slices.Concat(added, []string{"__name__", "le"})
+	known, asked := slices.Concat(added, []string{"__name__", "le"}), []string{}
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		if selector, is := node.(*parser.VectorSelector); is {
-			known = append(known, shown[strings.TrimSuffix(selector.Name, "_bucket")].labels...)
-		}
-		return nil
-	})
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		var asked []string
 		switch n := node.(type) {
 		case *parser.VectorSelector:
+			known = append(known, shown[strings.TrimSuffix(n.Name, "_bucket")].labels...)
 			for _, m := range n.LabelMatchers {
 				asked = append(asked, m.Name)
 			}
 		case *parser.AggregateExpr:
-			asked = n.Grouping
-		}
-		for _, label := range asked {
-			if !slices.Contains(known, label) {
-				t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
-			}
+			asked = append(asked, n.Grouping...)
 		}
 		return nil
 	})
-}
-
-// What happens for the first time after a load is seen by increase(): one denial, one request for an unknown domain, one
-// decision without Redis. A weir that shows a series only from its first hit on shows none of it.
-func TestTheFirstOfAnythingIsAnIncrease(t *testing.T) {
-	t.Parallel()
-	redis := startRedis(t)
-	values := watched(redis.Addr)
-	values["descriptors"] = map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
-		"  - {key: blocked, on_backend_failure: deny, rate_limit: {requests_per_unit: 0, unit: hour}}\n" +
-		"  - {key: user, on_backend_failure: deny, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"}
-	seen, _ := scraping(t, values, func(w *weir, seen recording) recording {
-		seen = seen.record(t, w, 1, func() {})
-		w.ask(t, "blocked", "ann")
-		w.askDomain(t, "shpo", "user", "ann")
-		seen = seen.record(t, w, 1, func() {})
-		redis.Kill()
-		w.await(t, "Redis has gone", func() { w.ask(t, "user", "ann") },
-			func(_, now samples) bool { return now.sum("weir_degraded_total", "") > 0 })
-		return seen.record(t, w, 1, func() {})
-	})
-	var tests []map[string]any
-	for _, query := range []string{
-		`sum by (path) (increase(weir_hits_total{outcome="over",path="blocked"}[3m]))`,
-		`sum(increase(weir_domain_requests_total{domain="__unknown__"}[3m]))`,
-		`sum(increase(weir_domain_requests_total{domain="shop",outcome="over_limit"}[3m]))`,
-		`sum(increase(weir_degraded_total{policy="deny"}[3m]))`,
-	} {
-		tests = append(tests, map[string]any{"name": query, "promql_expr_test": []any{finds("sum("+query+") > bool 0", len(seen)-1)},
-			"input_series": seen.inputs(t, []monitoring.Rule{{Expr: intstr.FromString(query)}})})
+	for _, label := range asked {
+		if !slices.Contains(known, label) {
+			t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
+		}
 	}
-	promtool(t, []monitoring.Rule{{Alert: "None", Expr: intstr.FromString("vector(0) > 1")}}, tests...)
 }

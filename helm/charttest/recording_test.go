@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // samples are what a weir shows in one scrape, by series.
@@ -28,7 +29,10 @@ var sampleLine = regexp.MustCompile(`(?m)^(weir_[a-z0-9_]+)(?:\{(.*)\})? ([-+.0-
 // scraped are weir's own series, with the labels that Prometheus adds.
 func (w *weir) scraped(t *testing.T) samples {
 	t.Helper()
-	_, text, _ := body(t, w.admin+"/metrics", nil)
+	text, err := weirtest.Get(w.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := make(samples)
 	for _, m := range sampleLine.FindAllStringSubmatch(text, -1) {
 		value, err := strconv.ParseFloat(m[3], 64)
@@ -76,12 +80,12 @@ type recording []samples
 func (w *weir) await(t *testing.T, what string, load func(), reached func(before, now samples) bool) {
 	t.Helper()
 	before := w.scraped(t)
-	eventually(t, func() error {
+	weirtest.Eventually(t, what, func() error {
 		load()
 		now := w.scraped(t)
 		if !reached(before, now) {
 			before = now
-			return fmt.Errorf("%s: weir does not show it: %v", what, now)
+			return fmt.Errorf("weir does not show it: %v", now)
 		}
 		return nil
 	})

@@ -1,11 +1,11 @@
 package charttest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // startEnvoy runs Envoy with the bootstrap of k8s/envoy, changed only in where it listens and whom it asks.
@@ -22,12 +22,7 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	t.Cleanup(upstream.Close)
-	text, err := os.ReadFile(filepath.Join(k8sDir, "envoy", "envoy.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, ingress := process.Port(t), process.Port(t)
-	config := string(text)
+	config := readText(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))
 	replace := func(old, new string) {
 		if strings.Count(config, old) != 1 {
 			t.Fatalf("k8s/envoy/envoy.yaml holds %q %d times, want it once", old, strings.Count(config, old))
@@ -35,8 +30,8 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 		config = strings.Replace(config, old, new, 1)
 	}
 	at := "socket_address: {address: 127.0.0.1, port_value: "
-	replace(at+"9901", at+strconv.Itoa(admin))
-	replace(at+"10000", at+strconv.Itoa(ingress))
+	replace(at+"9901", at+"0")
+	replace(at+"10000", at+"0")
 	replace(at+"8000", at+strconv.Itoa(upstream.Listener.Addr().(*net.TCPAddr).Port))
 	replace("timeout: 0.1s", "timeout: 60s") // a busy machine is no reason to let a request pass
 	if filepath.IsAbs(weirAt) {
@@ -44,15 +39,8 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 	} else {
 		replace(at+"8081", at+weirAt[strings.LastIndex(weirAt, ":")+1:])
 	}
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	envoy := process.Start(t, "envoy", nil, envoyBinary,
-		"-c", file, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning")
-	envoy.AwaitReady(t, answers(fmt.Sprintf("http://127.0.0.1:%d/ready", admin), 200))
-	url = fmt.Sprintf("http://127.0.0.1:%d/", ingress)
-	envoy.AwaitReady(t, answers(url, 200)) // without x-user nothing is asked
+	url = "http://" + weirtest.StartEnvoy(t, []byte(config), 1).Addrs["ingress"] + "/"
+	weirtest.Eventually(t, "Envoy lets requests pass", answers(url, 200)) // without x-user nothing is asked
 	return url
 }
 
@@ -95,14 +83,23 @@ func wantTenAMinute(t *testing.T, url string) {
 	t.Helper()
 	inOneMinute(t, func(user string) error {
 		for i := 1; i <= 12; i++ {
-			status, _, header := body(t, url, http.Header{"X-User": {user}})
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			request.Header.Set("x-user", user)
+			answer, err := weirtest.Patient.Do(request)
+			if err != nil {
+				return err
+			}
+			answer.Body.Close()
 			want := 200
 			if i > 10 {
 				want = 429
 			}
-			if limit := header.Get("x-ratelimit-limit"); status != want || !strings.HasPrefix(limit, "10, ") {
+			if limit := answer.Header.Get("x-ratelimit-limit"); answer.StatusCode != want || !strings.HasPrefix(limit, "10, ") {
 				return fmt.Errorf("request %d of %s: Envoy answers %d with x-ratelimit-limit %q, want %d of ten a minute",
-					i, user, status, limit, want)
+					i, user, answer.StatusCode, limit, want)
 			}
 		}
 		return nil
@@ -134,12 +131,11 @@ func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 			w := startRendered(t, render(t, "weir", values))
 			wantTenAMinute(t, startEnvoy(t, w.grpc))
 			// Changed limits are in force without a restart.
-			writeMount(t, w.descriptors, map[string]string{"shop.yaml": "domain: shop\ndescriptors:\n" +
-				"  - {key: user, rate_limit: {requests_per_unit: 1, unit: hour}}\n"})
-			eventually(t, func() error {
+			w.configure(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: hour}}]\n")
+			weirtest.Eventually(t, "a changed ConfigMap is in force", func() error {
 				out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0")
 				if !strings.Contains(out, "1/hour") {
-					return fmt.Errorf("a changed ConfigMap has no effect: %s", out)
+					return errors.New(out)
 				}
 				return nil
 			})
@@ -190,17 +186,10 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
-			data, ok := o.At("data").(map[string]any)
-			if !ok || !strings.HasSuffix(o.Name(), "-descriptors") {
+			if !strings.HasSuffix(o.Name(), "-descriptors") {
 				continue
 			}
-			dir := t.TempDir()
-			for name, content := range data {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text(content)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if out, code := call(t, "check", dir, "--strict"); code != 0 {
+			if out, code := checked(t, &Rendered{Objects: []Object{o}}); code != 0 {
 				t.Errorf("%s: weir check says: %s", o, out)
 			}
 		}
@@ -212,17 +201,10 @@ func TestDescriptorsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	sent := map[string]any{"on": "domain: on\n", "1.5": "domain: x\n", "indented.yaml": "  # first\n  domain: shop\n"}
 	for _, o := range render(t, "weir", map[string]any{"descriptors": sent}).Objects {
-		if o.Name() != "weir-descriptors" {
-			continue
+		if data := o.At("data"); o.Name() == "weir-descriptors" && fmt.Sprint(data) != fmt.Sprint(sent) {
+			t.Errorf("the descriptor files arrive as %q, want %q", data, sent)
 		}
-		for name, want := range sent {
-			if got := text(o.At("data", name)); strings.TrimRight(got, " \n") != strings.TrimRight(text(want), "\n") {
-				t.Errorf("descriptors.%s arrives as %q, want %q", name, got, want)
-			}
-		}
-		return
 	}
-	t.Error("there is no ConfigMap of descriptors")
 }
 
 // The pod of the CronJob does its work, with the environment that it gets.

@@ -2,8 +2,8 @@ package charttest
 
 import (
 	"path/filepath"
-	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -73,9 +73,7 @@ func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
 			}
 			wantBeside(t, r, native, 65) // it drains for 40 and 20
 		}
-		read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
-		limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
-		wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
+		wantAsked(t, notes)
 		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
 	}
 }
@@ -101,6 +99,14 @@ func wantBeside(t *testing.T, r *Rendered, native bool, seconds int64) {
 	}
 }
 
+// wantAsked wants notes to show a filter and limits by which an Envoy asks weir.
+func wantAsked(t *testing.T, notes string) {
+	t.Helper()
+	read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
+	limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
+	wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
+}
+
 // block is the indented YAML in a text that begins with a line.
 func block(t *testing.T, text, line string) any {
 	t.Helper()
@@ -115,18 +121,10 @@ func block(t *testing.T, text, line string) any {
 // Both ways of putting weir beside an Envoy give the same pod.
 func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
 	t.Parallel()
-	spec := func(objects []Object) any {
-		for _, o := range objects {
-			if o.Kind() == "Deployment" {
-				return sorted(o.At("spec", "template", "spec"))
-			}
-		}
-		t.Fatal("there is no Deployment")
-		return nil
+	spec := func(objects []Object) map[string]any {
+		i := slices.IndexFunc(objects, func(o Object) bool { return o.Kind() == "Deployment" })
+		return map[string]any{"the pod": sorted(objects[i].At("spec", "template", "spec"))}
 	}
-	charted := spec(renderBeside(t, map[string]any{"weir": map[string]any{"fullnameOverride": "weir"}}))
-	kustomized := spec(build(t, filepath.Join("testdata", "shop-kustomized")))
-	if !reflect.DeepEqual(kustomized, charted) {
-		t.Errorf("the pods are not the same:\nkustomized %v\ncharted    %v", kustomized, charted)
-	}
+	charted := renderBeside(t, map[string]any{"weir": map[string]any{"fullnameOverride": "weir"}})
+	wantSame(t, spec(build(t, filepath.Join("testdata", "shop-kustomized"))), spec(charted))
 }

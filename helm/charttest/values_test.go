@@ -3,12 +3,12 @@ package charttest
 import (
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	corev1 "k8s.io/api/core/v1"
 )
 
 func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
@@ -16,20 +16,17 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	const redis = "redis: {addresses: ['redis:6379']}\n"
 	for _, tc := range []struct{ promise, values, want string }{
 		{"a typing mistake", "replica: 3", "additional properties 'replica' not allowed"},
-		{"a typing mistake below", "redis: {adresses: [a]}", "additional properties 'adresses' not allowed"},
 		{"what other charts call it", "redis: {url: 'redis:6379'}", "at '/redis': additional properties 'url' not allowed"},
 		{"a password in plain sight", "redis: {auth: {password: x}}", "at '/redis/auth': additional properties 'password'"},
 		{"a wrong key in a descriptor file", "descriptors: {a.yaml: {domain: a, descriptors: [{key: user, rate_limits: [{requests_per_unit: 1, unti: day}]}]}}",
 			"at '/descriptors/a.yaml/descriptors/0/rate_limits/0': additional properties 'unti' not allowed"},
+		{"a text where a file has a number", "descriptors: {a.yaml: {domain: a, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: '10'}}]}}",
+			"rate_limit/requests_per_unit': got string, want null or integer"}, // quoted in the file, weir would refuse it
 		{"a descriptor file without a domain", "descriptors: {a.yaml: {descriptors: []}}", "at '/descriptors/a.yaml': missing property 'domain'"},
 		{"text that is no YAML", "descriptors: {a.yaml: 'domain: [a'}", "descriptors.a.yaml is no YAML"},
 		{"text without a domain", "descriptors: {a.yaml: 'descriptors: []'}", "descriptors.a.yaml has no domain"},
-		{"a unit where there is none", "drain: {delaySeconds: 5s}", "at '/drain/delaySeconds': got string, want integer"},
-		{"variables as a map", "extraEnv: {A: b}", "at '/extraEnv': got object, want array"},
-		{"a number as a text", "replicas: 'two'", "at '/replicas': got string, want null or integer"},
 		{"an unknown policy", "redis: {onFailure: open}", "at '/redis/onFailure': value must be one of '', 'allow', 'deny', 'local', 'error'"},
 		{"an address without a port", "redis: {addresses: [redis]}", "at '/redis/addresses/0'"},
-		{"a time without a unit", "history: {retention: '30'}", "at '/history/retention'"},
 		{"a port that is none", "grpc: {port: 70000}", "maximum: got 70,000, want 65,535"},
 		{"a hidden descriptor file", "descriptors: {.shop.yaml: ''}", "'.shop.yaml' does not match pattern"},
 		{"a name that is too long", "fullnameOverride: " + strings.Repeat("a", 41), "maxLength: got 41, want 40"},
@@ -59,7 +56,6 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 		{"an operator's port that no probe reaches", "admin: {host: 127.0.0.1}", "leave admin.host empty"},
 		{"the same by IPv6", "mode: sidecar\nadmin: {host: '::1'}", "leave admin.host empty"},
 		{"a port that no Envoy reaches", "grpc: {host: 127.0.0.1}", "leave grpc.host empty"},
-		{"an unknown program", "program: envoy", "at '/program': value must be one of 'weir', 'ratelimit'"},
 		{"keys that memory has not", "keyFormat: ratelimit", "weir would count in memory: leave them out"},
 		{"TLS without a certificate", "grpc: {tls: {enabled: true}}", "name its Secret in grpc.tls.existingSecret"},
 		{"a certificate of gRPC without TLS", "grpc: {tls: {existingSecret: s}}", "set grpc.tls.enabled"},
@@ -67,7 +63,6 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 		{"a sidecar with TLS", "mode: sidecar\ngrpc: {tls: {enabled: true, existingSecret: s}}", "in sidecar mode Envoy asks weir on a Unix socket"},
 		{"a probe that knows no TLS", "grpc: {tls: {enabled: true, existingSecret: s}}\nprobes: {grpc: true}", "leave out probes.grpc"},
 		{"a mesh that asks in plaintext", "grpc: {tls: {enabled: true, existingSecret: s}}\nistio: {gateway: {enabled: true}}", "leave out one of them"},
-		{"an xDS server by a URL", "xds: {server: 'grpc://limits:18000'}", "at '/xds/server'"},
 		{"limits from two places", "xds: {server: 'limits:18000'}\nexistingConfigMaps: [a]", "leave out descriptors and existingConfigMaps"},
 		{"an xDS server that nobody names", "xds: {node: edge}", "set xds.server"},
 		{"a certificate without TLS for xDS", "xds: {server: 'limits:18000', tls: {existingSecret: s}}", "set xds.tls.enabled"},
@@ -107,83 +102,81 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	}
 }
 
-// tunes is why a variable that changes how well something works, and not what weir does, has no value.
-const tunes = "it tunes what works without it; extraEnv sets it"
+// leftOut are the variables that no value sets, by why.
+var leftOut = map[string][]string{
+	"it tunes what works without it; extraEnv sets it": {"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
+		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "XDS_CLIENT_BACKOFF_MAX_INTERVAL", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR",
+		"XDS_CLIENT_BACKOFF_JITTER", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"},
+	"it has no effect": {"RUNTIME_IGNOREDOTFILES", "FORCE_START_WITHOUT_INITIAL_CONFIG", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT",
+		"REDIS_CLUSTER_PIPELINE_PARALLELISM", "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", "REDIS_PERSECOND_PIPELINE_WINDOW",
+		"REDIS_PERSECOND_PIPELINE_LIMIT", "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM",
+		"REDIS_PERSECOND_CLOSE_CONNECTION_ON_READONLY_ERROR"},
+	"Datadog sets it by a label of the pod, or extraEnv does":                                       {"DD_ENV", "DD_SERVICE", "DD_VERSION", "DD_ENTITY_ID"},
+	"a password in values is a password in every copy of them; redis.auth.existingSecret is a file": {"REDIS_AUTH", "REDIS_PERSECOND_AUTH"},
+	"it follows from the address":                                      {"REDIS_SOCKET_TYPE", "REDIS_PERSECOND_SOCKET_TYPE"},
+	"it takes one value only":                                          {"REDIS_POOL_ON_EMPTY_BEHAVIOR", "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR"},
+	"the chart says all of the path in RUNTIME_ROOT, or --config":      {"RUNTIME_SUBDIRECTORY"},
+	"each sink has a value that turns it on":                           {"DISABLE_STATS"},
+	"what it names are more variables, which extraEnv must set anyway": {"USE_DOG_STATSD_MOGRIFIERS"},
+}
 
-// leftOut are the variables that no value sets, and why.
-var leftOut = map[string]string{
-	"RUNTIME_SUBDIRECTORY":                               "the chart says all of the path in RUNTIME_ROOT, or --config",
-	"RUNTIME_IGNOREDOTFILES":                             "it has no effect",
-	"FORCE_START_WITHOUT_INITIAL_CONFIG":                 "it has no effect",
-	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL":      tunes,
-	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL":                tunes,
-	"XDS_CLIENT_BACKOFF_MAX_INTERVAL":                    tunes,
-	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":                   tunes,
-	"XDS_CLIENT_BACKOFF_JITTER":                          tunes,
-	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":                   tunes,
-	"DISABLE_STATS":                                      "each sink has a value that turns it on",
-	"USE_DOG_STATSD_MOGRIFIERS":                          "what it names are more variables, which extraEnv must set anyway",
-	"DD_ENV":                                             "Datadog sets it by a label of the pod, or extraEnv does",
-	"DD_SERVICE":                                         "as DD_ENV",
-	"DD_VERSION":                                         "as DD_ENV",
-	"DD_ENTITY_ID":                                       "as DD_ENV",
-	"REDIS_AUTH":                                         "a password in values is a password in every copy of them; redis.auth.existingSecret is a file",
-	"REDIS_PERSECOND_AUTH":                               "as REDIS_AUTH",
-	"REDIS_SOCKET_TYPE":                                  "it follows from the address",
-	"REDIS_PERSECOND_SOCKET_TYPE":                        "it follows from the address",
-	"REDIS_POOL_ON_EMPTY_BEHAVIOR":                       "it takes one value only",
-	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":             "it takes one value only",
-	"REDIS_PIPELINE_WINDOW":                              "it has no effect",
-	"REDIS_PIPELINE_LIMIT":                               "it has no effect",
-	"REDIS_CLUSTER_PIPELINE_PARALLELISM":                 "it has no effect",
-	"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR":           "it has no effect",
-	"REDIS_PERSECOND_PIPELINE_WINDOW":                    "it has no effect",
-	"REDIS_PERSECOND_PIPELINE_LIMIT":                     "it has no effect",
-	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM":       "it has no effect",
-	"REDIS_PERSECOND_CLOSE_CONNECTION_ON_READONLY_ERROR": "it has no effect",
+// whyLeftOut is the reason why no value sets a variable, empty if there is none.
+func whyLeftOut(name string) string {
+	for why, names := range leftOut {
+		if slices.Contains(names, name) {
+			return why
+		}
+	}
+	return ""
 }
 
 // rendered are the variables that weir gets, with a values file that sets them.
 func rendered(t *testing.T) map[string]string {
 	t.Helper()
-	names := make(map[string]string)
-	collect := func(name string, pod *corev1.PodSpec) {
-		for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
-			for _, e := range c.Env {
-				names[e.Name] = name
-			}
-		}
-	}
+	releases := map[string][]Object{"sidecar": renderBeside(t, nil)}
 	for _, name := range caseNames(t) {
-		r := render(t, "weir", caseValues(t, name))
-		for _, o := range r.Objects {
-			if pod := podOf(decode(t, o)); pod != nil {
-				collect(name, &pod.Spec)
-			}
-		}
+		releases["ci/"+name+"-values.yaml"] = render(t, "weir", caseValues(t, name)).Objects
 	}
-	for _, o := range renderBeside(t, nil) {
-		if pod := podOf(decode(t, o)); pod != nil {
-			collect("sidecar", &pod.Spec)
+	names := make(map[string]string)
+	for where, objects := range releases {
+		for _, o := range objects {
+			if pod := podOf(decode(t, o)); pod != nil {
+				for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+					for _, e := range c.Env {
+						names[e.Name] = where
+					}
+				}
+			}
 		}
 	}
 	return names
 }
 
+// samplesOfRatelimit are the samples in k8s in which weir takes the place of envoyproxy/ratelimit. What their users run
+// is run in cmd/weir/dropin.
+var samplesOfRatelimit = []string{"istio/rate-limit-service.yaml", "envoy-gateway/drop-in.yaml", "envoy-ai-gateway/ratelimit.yaml"}
+
+var variableLine = regexp.MustCompile(`name: ([A-Z][A-Z0-9_]+)`)
+
 func TestEveryVariableCanBeSetByAValue(t *testing.T) {
 	t.Parallel()
 	listed, set := documentedVariables(t), rendered(t)
 	for _, name := range listed {
-		if set[name] == "" && leftOut[name] == "" {
+		if set[name] == "" && whyLeftOut(name) == "" {
 			t.Errorf("ENVIRONMENT.md tells operators of %s, and no value of the chart sets it in any ci/*-values.yaml", name)
 		}
-		if set[name] != "" && leftOut[name] != "" {
-			t.Errorf("%s is set by ci/%s-values.yaml, though it is said to be left out: %s", name, set[name], leftOut[name])
+		if set[name] != "" && whyLeftOut(name) != "" {
+			t.Errorf("%s is set by %s, though it is said to be left out: %s", name, set[name], whyLeftOut(name))
+		}
+	}
+	for _, sample := range samplesOfRatelimit { // set them, or say in a comment that one can
+		for _, m := range variableLine.FindAllStringSubmatch(readText(t, filepath.Join(k8sDir, sample)), -1) {
+			set[m[1]] = sample
 		}
 	}
 	for name, where := range set {
 		if !slices.Contains(append(listed, "GOMEMLIMIT", "SSL_CERT_FILE"), name) {
-			t.Errorf("ci/%s-values.yaml renders %s, which weir does not read", where, name)
+			t.Errorf("%s sets %s, which weir does not read", where, name)
 		}
 	}
 }

@@ -87,67 +87,6 @@ func TestSelectorsFindThePods(t *testing.T) {
 	})
 }
 
-// An object that gives a label twice is refused by strict readers, and which of both holds is chance in the others.
-func TestALabelOfOneKindOfObjectGoesBeforeTheCommonOne(t *testing.T) {
-	t.Parallel()
-	own := map[string]any{"team": "own", "sidecar.istio.io/inject": "own"}
-	r := render(t, "weir", map[string]any{
-		"commonLabels": map[string]any{"team": "common", "sidecar.istio.io/inject": "common"},
-		"podLabels":    own,
-		"service":      map[string]any{"labels": own},
-		"redis":        map[string]any{"addresses": []any{"redis:6379"}},
-		"history":      map[string]any{"downsample": map[string]any{"podLabels": own}},
-		"monitoring": map[string]any{"labels": own, "serviceMonitor": map[string]any{"enabled": true},
-			"rules": map[string]any{"enabled": true}},
-	})
-	want := map[string]string{"Service/weir": "own", "ServiceMonitor/weir": "own", "PrometheusRule/weir": "own", "Deployment/weir": "common"}
-	for _, o := range r.Objects {
-		team := o.At("metadata", "labels", "team")
-		if name := o.Kind() + "/" + o.Name(); want[name] != "" && team != want[name] {
-			t.Errorf("%s has team %v, want %s", name, team, want[name])
-		}
-		if pod := podOf(decode(t, o)); pod != nil && o.Kind() != "Pod" && pod.Labels["team"] != "own" {
-			t.Errorf("the pods of %s have team %s, want what the values say of pods", o, pod.Labels["team"])
-		}
-	}
-}
-
-// Istio finds out by itself whether the other side has a proxy, unless it is told: mTLS with a weir outside the mesh fails.
-func TestADestinationRuleAsksForMTLSOnlyWhereWeirDemandsIt(t *testing.T) {
-	t.Parallel()
-	for _, demanded := range []bool{false, true} {
-		r := render(t, "weir", map[string]any{"istio": map[string]any{"destinationRule": map[string]any{"enabled": true},
-			"peerAuthentication": map[string]any{"enabled": demanded}}})
-		for _, o := range r.Objects {
-			if tls := o.At("spec", "trafficPolicy", "tls"); o.Kind() == "DestinationRule" && (tls != nil) != demanded {
-				t.Errorf("with peerAuthentication.enabled %v the DestinationRule says %v of TLS", demanded, tls)
-			}
-		}
-	}
-}
-
-// A weir in a mesh has a proxy beside it, which is not ready before it has spoken with istiod.
-func TestAPolicyLeavesAMeshItsWays(t *testing.T) {
-	t.Parallel()
-	for _, mesh := range []bool{false, true} {
-		r := render(t, "weir", map[string]any{"networkPolicy": map[string]any{"enabled": true},
-			"istio": map[string]any{"peerAuthentication": map[string]any{"enabled": mesh}}})
-		for _, o := range r.Objects {
-			policy, isPolicy := decode(t, o).(*networkingv1.NetworkPolicy)
-			if !isPolicy {
-				continue
-			}
-			in := slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntValue() == 15008 })
-			out := slices.ContainsFunc(policy.Spec.Egress, func(e networkingv1.NetworkPolicyEgressRule) bool {
-				return len(e.To) == 0 && e.Ports[0].Port.IntValue() == 15012
-			})
-			if in != mesh || out != mesh {
-				t.Errorf("with mesh %v the policy lets HBONE in: %v, and istiod be asked: %v", mesh, in, out)
-			}
-		}
-	}
-}
-
 // wantPorts wants every port of a Service to lead to one of the pods.
 func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
 	t.Helper()
@@ -189,30 +128,6 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 			wantMounts(t, o, &pod.Spec)
 		}
 	})
-}
-
-// A job that mounts what its pod does not have never starts, and one that lacks a certificate cannot reach Redis.
-func TestTheJobMountsWhatWeirMountsOfTheExtraVolumes(t *testing.T) {
-	t.Parallel()
-	ca := map[string]any{"name": "ca", "configMap": map[string]any{"name": "authorities"}}
-	r := render(t, "weir", map[string]any{
-		"mode":         "sidecar", // whose pods may have volumes that the chart does not know of
-		"redis":        map[string]any{"addresses": []any{"redis:6379"}},
-		"extraVolumes": []any{ca, map[string]any{"name": "other", "emptyDir": map[string]any{}}},
-		"extraVolumeMounts": []any{map[string]any{"name": "ca", "mountPath": "/etc/ca"},
-			map[string]any{"name": "of-the-workload", "mountPath": "/w"}},
-	})
-	for _, o := range r.Objects {
-		if job, isJob := decode(t, o).(*batchv1.CronJob); isJob {
-			pod := job.Spec.JobTemplate.Spec.Template.Spec
-			mounts := pod.Containers[0].VolumeMounts
-			if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "ca" || len(mounts) != 1 || mounts[0].MountPath != "/etc/ca" {
-				t.Errorf("the job has the volumes %v and the mounts %v; want only ca, which weir mounts of extraVolumes", pod.Volumes, mounts)
-			}
-			return
-		}
-	}
-	t.Error("with Redis there is no CronJob, so this test sees nothing")
 }
 
 type reference struct{ kind, name string }

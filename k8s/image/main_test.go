@@ -1,10 +1,8 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -110,32 +108,22 @@ func inImage(t *testing.T, files []byte) {
 			t.Errorf("/bin/%s is not weir (%v): whoever replaces envoyproxy/ratelimit starts it by that name", name, err)
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
+	bill, err := os.ReadFile(filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	var bill struct {
-		Components []struct{ Name, Version string }
-	}
-	if err := json.Unmarshal(data, &bill); err != nil {
-		t.Fatal(err)
-	}
-	listed := make(map[string]bool)
-	for _, c := range bill.Components {
-		listed[c.Name+" "+c.Version] = true
 	}
 	modules := modulesOf(t, binary)
 	if len(modules) < 10 {
 		t.Errorf("go version -m lists %q: this test does not know its format any more", modules)
 	}
 	for _, m := range modules {
-		if !listed[m] {
-			t.Errorf("the bill of materials lacks %s, which go version -m lists: %v", m, listed)
+		if !strings.Contains(string(bill), `"pkg:golang/`+m+`"`) {
+			t.Errorf("the bill of materials lacks %s, which go version -m lists:\n%s", m, bill)
 		}
 	}
 }
 
-// modulesOf lists what go version -m says that a binary was built from, but for its own module, as "path version".
+// modulesOf lists what go version -m says that a binary was built from, but for its own module, as path@version.
 func modulesOf(t *testing.T, binary string) (modules []string) {
 	t.Helper()
 	out, err := exec.Command("go", "version", "-m", binary).Output()
@@ -145,9 +133,9 @@ func modulesOf(t *testing.T, binary string) (modules []string) {
 	for line := range strings.Lines(string(out)) {
 		switch words := strings.Fields(line); {
 		case len(words) >= 3 && words[0] == "dep":
-			modules = append(modules, words[1]+" "+words[2])
+			modules = append(modules, words[1]+"@"+words[2])
 		case len(words) >= 3 && words[0] == "=>": // what it says of the module before
-			modules[len(modules)-1] = words[1] + " " + words[2]
+			modules[len(modules)-1] = words[1] + "@" + words[2]
 		}
 	}
 	return modules
@@ -179,29 +167,10 @@ func unpacked(t *testing.T, archive string) v1.ImageIndex {
 
 func untar(t *testing.T, from io.Reader, dir string) {
 	t.Helper()
-	for r := tar.NewReader(from); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, h.Name)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			err = os.MkdirAll(path, 0o755)
-		case tar.TypeLink:
-			err = os.Link(filepath.Join(dir, h.Linkname), path)
-		default:
-			var data []byte
-			if data, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, data, h.FileInfo().Mode())
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	extract := exec.Command("tar", "-x", "-C", dir)
+	extract.Stdin = from
+	if out, err := extract.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
 	}
 }
 

@@ -50,18 +50,6 @@ func (w *watch) complaints() (all []string) {
 	return all
 }
 
-// asked returns the URLs that were asked for and hold this text.
-func (w *watch) asked(text string) (all []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, u := range w.requests {
-		if strings.Contains(u, text) {
-			all = append(all, u)
-		}
-	}
-	return all
-}
-
 // event takes what the browser tells of a tab. It runs on the goroutine that reads the browser's messages.
 func (w *watch) event(ev any) {
 	switch ev := ev.(type) {

@@ -77,11 +77,11 @@ func (w *Weir) Client(t testing.TB) *Client {
 	return Dial(t, w.GRPC)
 }
 
-// Dial returns a client of whoever listens on host:port.
-func Dial(t testing.TB, addr string) *Client {
+// Dial returns a client of whoever listens on host:port, in plaintext unless an option says otherwise.
+func Dial(t testing.TB, addr string, options ...grpc.DialOption) *Client {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig()}, options...)...)
 	if err != nil {
 		t.Fatalf("making a client of %s: %v", addr, err)
 	}

@@ -1,0 +1,145 @@
+package charttest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What values say stands where it belongs, and what they leave open is as the program that weir is started as has it.
+func TestValuesReachTheirObjects(t *testing.T) {
+	t.Parallel()
+	const (
+		redis  = "redis: {addresses: ['redis:6379']}\n"
+		pod    = "Deployment/weir spec template "
+		env    = pod + "spec containers weir env "
+		beside = "Deployment/cart spec template spec initContainers weir env "
+		job    = "CronJob/weir-downsample spec jobTemplate spec template "
+
+		labels = redis + "commonLabels: {team: common, sidecar.istio.io/inject: common}\npodLabels: &own {team: own, sidecar.istio.io/inject: own}\n" +
+			"service: {labels: *own}\nhistory: {downsample: {podLabels: *own}}\n" +
+			"monitoring: {labels: *own, serviceMonitor: {enabled: true}, rules: {enabled: true}}\n"
+		inMesh  = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: true}}\n"
+		outside = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: false}}\n"
+		// Only ca is mounted by weir; a sidecar's pods may have volumes that the chart does not know of.
+		volumes = redis + "mode: sidecar\nextraVolumes: [{name: ca, configMap: {name: authorities}}, {name: other, emptyDir: {}}]\n" +
+			"extraVolumeMounts: [{name: ca, mountPath: /etc/ca}, {name: of-the-workload, mountPath: /w}]\n"
+		asRatelimit = redis + "program: ratelimit\n"
+		better      = "program: ratelimit\nredis: {addresses: ['redis:6379'], onFailure: local}\n" +
+			"algorithm: sliding_window\nkeyFormat: weir\nhistory: {enabled: true}\n"
+		statistics = "statistics: {prometheus: {enabled: true, path: /numbers, mapper: {existingConfigMap: names, key: names.yaml}}, " +
+			"statsd: {enabled: true, host: collector, protocol: udp, port: 9125}, extraTags: {cluster: edge}, flushInterval: 1s}\n"
+		viewed  = redis + "networkPolicy: {enabled: true, viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}], clients: [{podSelector: {}}]"
+		guarded = viewed + ", operators: [{podSelector: {}}]}\n"
+		open    = viewed + "}\n"
+		admin   = `[{"port":6070,"protocol":"TCP"}]`
+		serving = "historyServer: {enabled: true}\n"
+		policy  = "NetworkPolicy/weir spec"
+		served  = "NetworkPolicy/weir-history spec"
+		gateway = "EnvoyFilter/weir-gateway.limits spec"
+	)
+	for _, tc := range []struct{ promise, values, path, has, hasNot string }{
+		{"a label of Services goes before the common one", labels, "Service/weir metadata labels team", `"own"`, ""},
+		{"a label of monitors does", labels, "ServiceMonitor/weir metadata labels team", `"own"`, ""},
+		{"a label of rules does", labels, "PrometheusRule/weir metadata labels team", `"own"`, ""},
+		{"a label of pods is none of their Deployment", labels, "Deployment/weir metadata labels team", `"common"`, ""},
+		{"a label of pods goes before the common one", labels, pod + "metadata labels team", `"own"`, ""},
+		{"a label of a job's pods does", labels, job + "metadata labels team", `"own"`, ""},
+
+		// mTLS with a weir outside the mesh fails; a proxy is not ready before it has spoken with istiod.
+		{"mTLS is asked for where weir demands it", inMesh, "DestinationRule/weir spec trafficPolicy tls", "ISTIO_MUTUAL", ""},
+		{"and nowhere else", outside, "DestinationRule/weir spec trafficPolicy", "", `"tls"`},
+		{"a policy lets HBONE in", inMesh, policy + " ingress", "15008", ""},
+		{"a policy lets istiod be asked", inMesh, policy + " egress", "15012", ""},
+		{"outside a mesh there is no HBONE", outside, policy, "", "15008"},
+		{"outside a mesh there is no istiod", outside, policy, "", "15012"},
+
+		// A job that mounts what its pod does not have never starts; one without a certificate cannot reach Redis.
+		{"a job has the volumes that weir mounts", volumes, job + "spec volumes", `[{"configMap":{"name":"authorities"},"name":"ca"}]`, ""},
+		{"a job mounts what it has", volumes, job + "spec containers 0 volumeMounts", `[{"mountPath":"/etc/ca","name":"ca"`, "workload"},
+
+		// An EnvoyFilter without a selector is for all gateways of its namespace. In Helm {} keeps the default.
+		{"a gateway's selector may be empty", "istio: {gateway: {enabled: true, selector: null}}", gateway, "configPatches", "workloadSelector"},
+		{"or lose its label", "istio: {gateway: {enabled: true, selector: {istio: null}}}", gateway, "configPatches", "workloadSelector"},
+
+		{"weir's algorithm", redis, env + "ALGORITHM value", `"sliding_window"`, ""},
+		{"weir's policy", redis, env + "ON_BACKEND_FAILURE value", `"allow"`, ""},
+		{"weir's history", redis, env + "HISTORY value", `"true"`, ""},
+		{"ratelimit's algorithm", asRatelimit, env + "ALGORITHM value", `"fixed_window"`, ""},
+		{"ratelimit's policy", asRatelimit, env + "ON_BACKEND_FAILURE value", `"error"`, ""},
+		{"ratelimit's history", asRatelimit, env + "HISTORY value", `"false"`, ""},
+		{"ratelimit's statistics", asRatelimit, env + "USE_STATSD value", `"false"`, ""},
+		{"ratelimit's profiles", asRatelimit, env + "DEBUG_PPROF value", `"false"`, ""},
+		{"a better algorithm", better, env + "ALGORITHM value", `"sliding_window"`, ""},
+		{"a better policy", better, env + "ON_BACKEND_FAILURE value", `"local"`, ""},
+		{"a history beside ratelimit", better, env + "HISTORY value", `"true"`, ""},
+		{"weir's keys", better, env + "KEY_FORMAT value", `"weir"`, ""},
+		{"a history of its own", asRatelimit + "history: {redis: {urlSecret: history-redis}}", env + "HISTORY value", `"true"`, ""},
+
+		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
+		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},
+		{"which is mounted", statistics, pod + "spec volumes", `"name":"names"`, ""},
+		{"statsd's host", statistics, env + "STATSD_HOST value", `"collector"`, ""},
+		{"statsd's port", statistics, env + "STATSD_PORT value", `"9125"`, ""},
+		{"statsd's protocol", statistics, env + "STATSD_PROTOCOL value", `"udp"`, ""},
+		{"tags for all sinks", statistics, env + "EXTRA_TAGS value", `"cluster:edge"`, ""},
+		{"how often they go", statistics, env + "STATS_FLUSH_INTERVAL value", `"1s"`, ""},
+
+		// A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are
+		// within it would be refused.
+		{"replicas by default", redis, env + "REPLICAS value", `"2"`, ""},
+		{"replicas by their number", redis + "replicas: 5", env + "REPLICAS value", `"5"`, ""},
+		{"while there are none", redis + "replicas: 0", env + "REPLICAS value", `"1"`, ""},
+		{"with an autoscaler", redis + "replicas: 5\nautoscaling: {enabled: true, minReplicas: 3, maxReplicas: 9}", env + "REPLICAS value", `"3"`, ""},
+		{"beside Envoys that nobody counts", redis + "mode: sidecar", beside + "REPLICAS", "null", ""},
+		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", beside + "REPLICAS value", `"40"`, ""},
+		{"counting in memory", "{}", env + "REPLICAS", "null", ""},
+
+		// Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it
+		// where the port is open to everyone.
+		{"viewers reach weir", guarded, policy + " ingress last from", `"a":"grafana"`, ""},
+		{"on its admin port", guarded, policy + " ingress last ports", admin, ""},
+		{"and on no other", guarded, policy + " ingress 0", "ports", "grafana"},
+		{"viewers reach the history server", guarded + serving, served + " ingress last from", `"a":"grafana"`, ""},
+		{"on its only port", guarded + serving, served + " ingress last ports", admin, ""},
+		{"and then not weir", guarded + serving, policy + " ingress", "ports", "grafana"},
+		{"an open port names nobody", open, policy + " ingress", "ports", "grafana"},
+		{"nor beside a history server", open + serving, policy + " ingress", "ports", "grafana"},
+	} {
+		values := valuesOf(t, tc.values)
+		var objects []Object
+		if strings.HasPrefix(tc.path, beside) {
+			objects = renderBeside(t, map[string]any{"weir": values})
+		} else {
+			objects = render(t, "weir", values).Objects
+		}
+		name, path, _ := strings.Cut(tc.path, " ")
+		i := slices.IndexFunc(objects, func(o Object) bool { return o.Kind()+"/"+o.Name() == name })
+		if i < 0 {
+			t.Errorf("%s: there is no %s with\n%s", tc.promise, name, tc.values)
+			continue
+		}
+		is := string(toJSON(t, reach(objects[i].Tree, strings.Fields(path))))
+		if !strings.Contains(is, tc.has) || tc.hasNot != "" && strings.Contains(is, tc.hasNot) {
+			t.Errorf("%s: %s is %s, want %s in it, and no %q, with\n%s", tc.promise, tc.path, is, tc.has, tc.hasNot, tc.values)
+		}
+	}
+}
+
+// reach is what stands at a path of keys: of a list a step is the name of an element, 0 its first, or last.
+func reach(at any, path []string) any {
+	for _, step := range path {
+		switch in := at.(type) {
+		case map[string]any:
+			at = in[step]
+		case []any:
+			at = nil
+			for i, of := range in {
+				if named, _ := of.(map[string]any); named["name"] == step || step == "0" && i == 0 || step == "last" {
+					at = of
+				}
+			}
+		}
+	}
+	return at
+}
