@@ -20,6 +20,7 @@ import (
 var (
 	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+	every            = flag.Bool("every", false, "go over each type and release of Redis by each way, in place of some")
 	walkSteps        = flag.Int("walk", 3000, "random steps beside the model, on each fleet; a tenth in the short form")
 )
 

@@ -43,13 +43,23 @@ type fleet struct {
 
 func (f fleet) String() string { return fmt.Sprint(f.kind, " ", f.release, " by ", f.way) }
 
-// fleets are each type, each release and each way with some of the others.
+// fleets are each type, each release and each way with some of the others, or with -every all with all.
 func fleets(t *testing.T) []fleet {
 	old, valkey := redistest.Releases(t)[0], slices.Max(redistest.Releases(t))
-	return []fleet{
-		{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
-		{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
+	if !*every {
+		return []fleet{
+			{redis.Single, "", "fcall"}, {redis.Sentinel, "", "fcall"}, {redis.Cluster, "", "evalsha"}, {redis.Ring, "", "evalsha"},
+			{redis.Cluster, old, "evalsha"}, {redis.Single, valkey, "fcall"},
+		}
 	}
+	var all []fleet
+	for _, kind := range types {
+		all = append(all, fleet{kind, "", "fcall"}, fleet{kind, "", "evalsha"})
+	}
+	for _, kind := range []redis.Type{redis.Single, redis.Cluster} {
+		all = append(all, fleet{kind, old, "evalsha"}, fleet{kind, valkey, "fcall"}, fleet{kind, valkey, "evalsha"})
+	}
+	return all
 }
 
 // reach gives the fleet's servers.
