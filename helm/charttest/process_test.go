@@ -22,7 +22,7 @@ var weirBinary string
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
-	var envoyBinary string // which weirtest finds
+	var envoyBinary string  // which weirtest finds
 	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
 }
 
