@@ -82,6 +82,7 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 		s.set(t, "1", limited("a", 1))
 		s.set(t, "2", unitless("a"), limited("b", 1))
 		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
 		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
 		if !slices.Equal(s.refusals, want) {
 			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
@@ -101,10 +102,12 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 func TestASilentServerIsWaitedFor(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		time.Sleep(silence - 1)
+		synctest.Wait()
 		if got := c.logged("level="); got != 0 {
 			t.Errorf("%d lines in the log of a server that has just been asked", got)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if got := c.logged("configuration server is silent"); got != 1 || len(s.accepted) != 1 {
 			t.Errorf("an hour of silence is told %d times, and asked into %d times; want once what could be the reason", got, len(s.accepted))
 		}

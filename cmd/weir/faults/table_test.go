@@ -48,13 +48,13 @@ var rows = []row{
 		happens: freeze, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
-		number: "8c", fault: "Redis slow by 50 ms", on: proxied, onlyHasty: true,
+		number: "8c", fault: "Redis slow by 50 ms", onlyLong: true, on: proxied, onlyHasty: true,
 		short: 1500 * time.Millisecond, long: 10 * time.Second,
 		happens: slow, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
 	},
 	{
 		// Envoy's calls have their answers, so the server is asked: the others are answered in their time, without it.
-		number: "8d", fault: "Redis slow by 50 ms, some wait", on: proxied, throughEnvoy: true,
+		number: "8d", fault: "Redis slow by 50 ms, some wait", onlyLong: true, on: proxied, throughEnvoy: true,
 		short: 1500 * time.Millisecond, long: 10 * time.Second,
 		happens: slow, bounds: bounds{recovery: time.Second},
 	},
