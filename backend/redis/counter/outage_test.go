@@ -41,18 +41,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			began := time.Now()
 			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
 			begin()
-			wait(t, "callers are told at once that the server is away", func() bool {
-				err := decide(s, hurry, "key")
-				return backend.ReasonOf(err) == backend.Down
-			})
-			known := time.Now()
-			wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
-			before, dials := s.Stats(), proxy.Counts().Connections
-			for range 200 {
-				if err := decide(s, ample, "key"); backend.ReasonOf(err) != backend.Down {
-					t.Fatalf("a patient caller got %v ; want to be told at once that the server is away", err)
-				}
-			}
+			before, dials, known := spared(t, s, proxy)
 			time.Sleep(3 * probePause)
 			after := s.Stats()
 			if after.Batches != before.Batches || after.Resent != before.Resent {
@@ -70,6 +59,34 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				t.Errorf("a key had %d states, want two or more: nobody knows what the server still holds", n)
 			}
 		})
+	}
+}
+
+// spared waits until the server is known to be away and nobody waits for it, and returns what was sent before that. A
+// PONG that was on its way when the server left may close the breaker once more; a breaker that spares nobody never
+// gets there.
+func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before Stats, dials int, known time.Time) {
+	t.Helper()
+	for try := 1; ; try++ {
+		wait(t, "callers are told at once that the server is away", func() bool {
+			return backend.ReasonOf(decide(s, hurry, "key")) == backend.Down
+		})
+		known = time.Now()
+		wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
+		before, dials = s.Stats(), proxy.Counts().Connections
+		told, err := 0, error(nil)
+		for ; told < 200; told++ {
+			if err = decide(s, ample, "key"); backend.ReasonOf(err) != backend.Down {
+				break
+			}
+		}
+		switch {
+		case told == 200:
+			return before, dials, known
+		case try == 3:
+			t.Fatalf("a patient caller got %v, in the third try; want to be told at once that the server is away", err)
+		}
+		t.Logf("a patient caller got %v after %d that were told at once: again", err, told)
 	}
 }
 
