@@ -44,6 +44,7 @@ type scene struct {
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
+	stepsFrom     time.Duration // when a clock began to step back, which is over at healed
 	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
 	notes         []string      // what the row has measured besides
 	wrong         []string      // what was not as it had to be
