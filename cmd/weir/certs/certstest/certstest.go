@@ -44,7 +44,8 @@ var (
 	public     *Authority
 )
 
-// Public returns the one authority that the system trusts, as this process sees the system from now on.
+// Public returns the one authority that the system trusts, as this process sees the system from now on. Package main,
+// which has others for systems without any, cannot use it.
 func Public(t testing.TB) *Authority {
 	t.Helper()
 	publicOnce.Do(func() {
