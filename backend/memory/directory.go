@@ -14,15 +14,17 @@ type directory struct {
 	lock *os.File
 }
 
-// lockDirectory makes the directory if it is missing, and proves that it can be written.
+// lockDirectory makes the directory if it is missing, for this user alone, and proves that it can be written. Keys hold
+// values of descriptors. One that is there stays as it is: it may be a volume's, or shared with others.
 func lockDirectory(path string) (*directory, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	_ = f.Chmod(0o600) // with one that was there others could keep weir out; another owner's stays as it is
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
 		return nil, errors.Join(err, f.Close())

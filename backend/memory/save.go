@@ -43,7 +43,8 @@ func (s *Store) saveOrWarn() {
 // save writes all counters to a new file and renames it over the old one, so that a crash leaves one of the two.
 func (s *Store) save() error {
 	path := filepath.Join(s.dir.path, fileName)
-	f, err := os.Create(path + ".new")
+	_ = os.Remove(path + ".new") // what a crash left may let others read; if it stays, making the new one tells why
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("saving counters: %w", err)
 	}

@@ -62,6 +62,26 @@ func TestCountsSurviveARestart(t *testing.T) {
 	}
 }
 
+func TestNobodyElseReadsWhatIsSaved(t *testing.T) {
+	there := t.TempDir() // as an earlier version, or a volume, left it
+	for _, err := range []error{os.Chmod(there, 0o755), os.WriteFile(filepath.Join(there, "lock"), nil, 0o644),
+		os.WriteFile(filepath.Join(there, "counters.new"), []byte("torn"), 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, mode := range map[string]os.FileMode{filepath.Join(t.TempDir(), "new"): 0o700, there: 0o755} {
+		s, _ := open(t, Config{Dir: dir})
+		save(t, s)
+		for name, want := range map[string]os.FileMode{".": mode, "lock": 0o600, "counters": 0o600} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s/%s is %v, %v; want mode %v: keys hold values of requests", dir, name, info.Mode().Perm(), err, want)
+			}
+		}
+	}
+}
+
 func TestSpentKeysStaySpentInASmallerStore(t *testing.T) {
 	dir := t.TempDir()
 	s, clk := open(t, Config{Dir: dir})

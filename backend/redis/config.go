@@ -118,7 +118,7 @@ type Config struct {
 	URLFile string
 
 	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix, a
-	// path need not begin with a slash.
+	// path need not begin with a slash, but has one, or a dot.
 	SocketType string
 
 	// Auth is password or user:password.
@@ -188,6 +188,8 @@ func (c Config) withDefaults() (Config, error) {
 			c.ProbePause, c.LongestProbePause, c.GiveUp)
 	case c.URL == "" && c.URLFile == "":
 		return c, errors.New("redis: no URL says where it is")
+	case strings.Contains(c.URLFile, "://"):
+		return c, fmt.Errorf("redis: %s is a URL: name a file that holds it", cmp.Or(c.Variables.URLFile, "the file of the URL"))
 	}
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)

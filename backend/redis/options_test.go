@@ -91,10 +91,11 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{URL: "a:1", TLS: TLSConfig{CertFile: "c"}}, "name both files or none"},
 		{Config{URL: "redis://:" + secret}, "redis: single URL: it is not a URL"},
 		{Config{URL: "localhost", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}},
-			`redis: REDIS_URL (REDIS_TYPE is single): "localhost" has no port: write localhost:6379`},
+			"redis: REDIS_URL (REDIS_TYPE is single): it has no port: write host:6379"},
+		{Config{URLFile: "redis://:" + secret + "@a:1", Variables: Variables{URLFile: "REDIS_URL_FILE"}}, "REDIS_URL_FILE is a URL"},
 		{Config{Type: Ring, URL: "a:1,a:1"}, "redis: ring URL: items 1 and 2 are both a:1"},
 		{Config{Type: Sentinel, URL: "weir"}, "redis: sentinel URL: sentinels are written as"},
-		{Config{Type: Cluster, URL: "a"}, `redis: cluster URL: item 1: "a" has no port`},
+		{Config{Type: Cluster, URL: "a"}, "redis: cluster URL: item 1: it has no port"},
 	}
 	for _, test := range tests {
 		_, err := Connect(test.config, Rights{})

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,13 +19,18 @@ type TLSConfig struct {
 	// Enabled turns TLS on for all servers. For a server that is written as rediss:// it is on anyway.
 	Enabled bool
 
-	// CAFile holds authorities to trust beside those of the system.
+	// CAFile holds the authorities to trust, instead of those of the system.
 	CAFile string
 
 	// CertFile and KeyFile are the client's certificate and key, for servers that ask for one.
 	CertFile, KeyFile string
 
-	// SkipHostnameVerification accepts a certificate for another name. It must still be signed by a trusted authority.
+	// ServerName is the name that the certificate of every server must have, sentinels among them, instead of the host
+	// in its address. It goes before SkipHostnameVerification.
+	ServerName string
+
+	// SkipHostnameVerification accepts a certificate for another name. It must still be signed by a trusted authority,
+	// and without a CAFile that is any public one.
 	SkipHostnameVerification bool
 }
 
@@ -69,9 +75,11 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
 		return nil, fmt.Errorf("redis: TLS to %s: %w", addr, err)
 	}
+	config.ServerName = cmp.Or(d.files.ServerName, host)
 	raw, err := d.net.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -105,9 +113,7 @@ func (c *TLSConfig) load() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
-			config.RootCAs = x509.NewCertPool()
-		}
+		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("%s holds no certificate in PEM", c.CAFile)
 		}
@@ -119,7 +125,7 @@ func (c *TLSConfig) load() (*tls.Config, error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	if c.SkipHostnameVerification {
+	if c.SkipHostnameVerification && c.ServerName == "" {
 		config.InsecureSkipVerify = true // what is left of it is in VerifyConnection
 		roots := config.RootCAs
 		config.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, roots) }

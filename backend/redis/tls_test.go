@@ -33,10 +33,10 @@ func (a authority) issue(t *testing.T, certFile, keyFile, name string) {
 	rewrite(t, keyFile, string(key))
 }
 
-// greeter is a TLS server that is certified as name and greets each client with the client's name.
-func (a authority) greeter(t *testing.T, name string) (addr string) {
+// greeter is a TLS server that is certified for names and greets each client with the client's name.
+func (a authority) greeter(t *testing.T, names ...string) (addr string) {
 	t.Helper()
-	pair, err := tls.X509KeyPair(a.Issue(t, name))
+	pair, err := tls.X509KeyPair(a.Issue(t, names...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +86,14 @@ func tlsDialer(t *testing.T, c TLSConfig) *dialer {
 }
 
 func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
+	ours, theirs, public := newAuthority(t), newAuthority(t), authority{Authority: certstest.Public(t)}
 	right, other, stranger := ours.greeter(t, "127.0.0.1"), ours.greeter(t, "redis"), theirs.greeter(t, "127.0.0.1")
+	anybody := public.greeter(t, "127.0.0.1", "redis")
 	strict := tlsDialer(t, TLSConfig{CAFile: ours.file})
 	lenient := tlsDialer(t, TLSConfig{CAFile: ours.file, SkipHostnameVerification: true})
+	named := tlsDialer(t, TLSConfig{CAFile: ours.file, ServerName: "redis"})
+	both := tlsDialer(t, TLSConfig{CAFile: ours.file, ServerName: "redis", SkipHostnameVerification: true})
+	plain := tlsDialer(t, TLSConfig{})
 	tests := []struct {
 		what   string
 		dialer *dialer
@@ -101,7 +105,14 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 		{"a server with another's name, which is allowed", lenient, other, true},
 		{"a server of a stranger", strict, stranger, false},
 		{"a server of a stranger, where any name is allowed", lenient, stranger, false},
-		{"a server of an authority that the system does not know", tlsDialer(t, TLSConfig{}), right, false},
+		{"a server of an authority that the system does not know", plain, right, false},
+		{"a server of one that it knows", plain, anybody, true},
+		{"such a server, where a file has the authorities", strict, anybody, false},
+		{"such a server, where any name is allowed", lenient, anybody, false},
+		{"such a server, where a name is asked for", named, anybody, false},
+		{"a server with the name that is asked for", named, other, true},
+		{"a server with that of its address alone", named, right, false},
+		{"a server with that of its address alone, where any name would be allowed", both, right, false},
 	}
 	for _, test := range tests {
 		if _, err := greeting(test.dialer, test.addr); (err == nil) != test.fine {

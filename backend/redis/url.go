@@ -23,13 +23,13 @@ type target struct {
 }
 
 // parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit; only
-// unix distinguishes a relative path from a host without a port.
+// unix distinguishes a relative path, which has a slash or a dot in it, from a host without a port or a password.
 func parseSingle(url, socketType string) (target, error) {
 	if strings.Contains(url, ",") && !strings.Contains(url, "://") {
 		return target{}, errors.New("it names several servers, but the type is single: write one, or use ring or cluster")
 	}
 	url = strings.TrimSpace(url)
-	if socketType == "unix" && url != "" && !strings.Contains(url, ":") {
+	if socketType == "unix" && strings.ContainsAny(url, "/.") && !strings.Contains(url, ":") {
 		return target{name: url, network: "unix", addr: url}, nil
 	}
 	t, err := parseTarget(url)
@@ -162,7 +162,7 @@ func parseTarget(s string) (target, error) {
 func parseAddress(s string) (target, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil && !strings.ContainsAny(s, ":@/") {
-		return target{}, fmt.Errorf("%q has no port: write %s:6379", s, s)
+		return target{}, errors.New("it has no port: write host:6379, or /path/to/socket") // it may be a password
 	}
 	if err != nil || strings.ContainsAny(host, "@/ ") || !isPort(port) {
 		return target{}, errors.New("it is not an address: write host:port, with IPv6 as [::1]:6379")

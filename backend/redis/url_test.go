@@ -57,7 +57,8 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		want  string
 	}{
 		{single, "", "it is empty: write host:port"},
-		{single, "redis", `"redis" has no port: write redis:6379`},
+		{single, secret, "it has no port: write host:6379"},
+		{as("unix"), secret, "it has no port: write host:6379, or /path/to/socket"},
 		{single, "redis:" + secret, "it is not an address: write host:port"},
 		{single, "redis:0", "it is not an address"},
 		{single, "redis:70000", "it is not an address"},
@@ -87,7 +88,7 @@ func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
 		{sentinel, "", "name,host:port,host:port"},
 		{sentinel, "primary", "name,host:port,host:port"},
 		{sentinel, "s1:26379,s2:26379", "item 1: it must be the name"},
-		{sentinel, "primary,s1:26379,s2", `item 3: "s2" has no port: write s2:6379`},
+		{sentinel, "primary,s1:26379,s2", "item 3: it has no port: write host:6379"},
 		{sentinel, "primary,:" + secret + "@s1:26379", "item 2: credentials need a scheme"},
 		{sentinel, "primary,s1:1,/run/s2.sock", "item 3: a sentinel is reached at host:port"},
 		{sentinel, "primary,redis://s1", "item 2: it has no port"},

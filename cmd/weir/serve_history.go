@@ -82,8 +82,8 @@ func decideHistory(as settings.Program, set *settings.Settings, log *slog.Logger
 		log.Info("no history is kept, as HISTORY says")
 	case !set.KeepHistory:
 		log.Warn("no history is kept, as nobody asked for one; " + how)
-	case set.HistoryURL != "":
-		log.Info("a history is kept, in the Redis of REDIS_HISTORY_URL")
+	case set.HistoryVariable() != "":
+		log.Info("a history is kept, in the Redis of " + set.HistoryVariable())
 	case set.HistoryInRedis():
 		log.Info("a history is kept, in the Redis of the counters, as HISTORY says")
 	case set.DataDir != "":
@@ -95,7 +95,7 @@ func decideHistory(as settings.Program, set *settings.Settings, log *slog.Logger
 
 // tryToWrite returns an error if no file can be made in a folder. It makes the folder.
 func tryToWrite(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	trial, err := os.CreateTemp(dir, ".trial-*")

@@ -104,6 +104,16 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	inRedis, err := redishistory.Open(set.RedisHistory(quiet))
 	check(inRedis, err)
 	defer inRedis.Close()
+	// The same by a file, which goes before the URL, and beside counters in a Redis whose URL is in another.
+	url := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(url, []byte(redistest.Single(t).Addr+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL_FILE": url, "REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody"})
+	measureSome(t, set, quiet)
+	byFile, err := redishistory.Open(set.RedisHistory(quiet))
+	check(byFile, err)
+	defer byFile.Close()
 }
 
 func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
@@ -185,6 +195,7 @@ func TestInRatelimitsPlaceAHistoryIsToldOfInOneLine(t *testing.T) {
 		{map[string]string{"DATA_DIR": file}, false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
 		{map[string]string{"DATA_DIR": file, "HISTORY": "true"}, true, "level=INFO"}, // what fails is told when it is opened
 		{map[string]string{"REDIS_HISTORY_URL": "h:1"}, true, "in the Redis of REDIS_HISTORY_URL"},
+		{map[string]string{"REDIS_HISTORY_URL_FILE": "/f"}, true, "in the Redis of REDIS_HISTORY_URL_FILE"},
 		{map[string]string{"HISTORY": "true"}, true, "in the Redis of the counters, as HISTORY says"},
 		{map[string]string{"HISTORY": "true", "BACKEND_TYPE": "memory"}, true, "lost when this process ends"},
 		{map[string]string{"HISTORY": "false"}, false, "level=INFO msg=\"no history is kept, as HISTORY says\""},

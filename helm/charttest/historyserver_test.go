@@ -64,7 +64,8 @@ func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
 	pod := r.podOfComponent(t, "history")
-	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "weir-descriptors" || pod.Volumes[0].Projected == nil {
+	if len(pod.Volumes) != 2 || pod.Volumes[1].Name != "weir-descriptors" || pod.Volumes[1].Projected == nil ||
+		pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "history-redis" {
 		t.Errorf("the history server mounts %v", pod.Volumes)
 	}
 	wantMounts(t, r.Objects[0], pod)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,32 @@ func wantSame(t *testing.T, kustomized, charted map[string]any) {
 		if charted[name] == nil {
 			t.Errorf("the kustomization makes %s, and the chart does not", name)
 		}
+	}
+}
+
+var imageLine = regexp.MustCompile(`(?m)^[^#\n]*\bimage: *"?([^\s"},]+)`)
+
+// What somebody else publishes is what was looked at, by its digest; weir's own image nobody publishes but its users.
+func TestImagesOfOthersArePinned(t *testing.T) {
+	t.Parallel()
+	others := 0
+	err := filepath.WalkDir(k8sDir, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, image := range imageLine.FindAllStringSubmatch(string(text), -1) {
+			if strings.HasPrefix(image[1], "weirproxy/weir:") {
+				continue
+			}
+			if others++; !regexp.MustCompile(`^[^:@]+:[^:@]*\d\.\d[^:@]*@sha256:[0-9a-f]{64}$`).MatchString(image[1]) {
+				t.Errorf("%s runs %s: write name:version@sha256:digest", name, image[1])
+			}
+		}
+		return err
+	})
+	if err != nil || others == 0 {
+		t.Errorf("found %d images of others in k8s, %v: this test looks in the wrong place", others, err)
 	}
 }
 

@@ -75,6 +75,8 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"a history beside ratelimit", better, env + "HISTORY value", `"true"`, ""},
 		{"weir's keys", better, env + "KEY_FORMAT value", `"weir"`, ""},
 		{"a history of its own", asRatelimit + "history: {redis: {urlSecret: history-redis}}", env + "HISTORY value", `"true"`, ""},
+		{"whose URL is a file", "history: {redis: {urlSecret: history-redis}}", env + "REDIS_HISTORY_URL_FILE value", `"/etc/weir/history-url/url"`, ""},
+		{"which is mounted", "history: {redis: {urlSecret: history-redis}}", pod + "spec volumes", `"secretName":"history-redis"`, ""},
 
 		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
 		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},

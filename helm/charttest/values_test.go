@@ -113,11 +113,12 @@ var leftOut = map[string][]string{
 		"REDIS_PERSECOND_CLOSE_CONNECTION_ON_READONLY_ERROR"},
 	"Datadog sets it by a label of the pod, or extraEnv does":                                       {"DD_ENV", "DD_SERVICE", "DD_VERSION", "DD_ENTITY_ID"},
 	"a password in values is a password in every copy of them; redis.auth.existingSecret is a file": {"REDIS_AUTH", "REDIS_PERSECOND_AUTH"},
-	"it follows from the address":                                      {"REDIS_SOCKET_TYPE", "REDIS_PERSECOND_SOCKET_TYPE"},
-	"it takes one value only":                                          {"REDIS_POOL_ON_EMPTY_BEHAVIOR", "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR"},
-	"the chart says all of the path in RUNTIME_ROOT, or --config":      {"RUNTIME_SUBDIRECTORY"},
-	"each sink has a value that turns it on":                           {"DISABLE_STATS"},
-	"what it names are more variables, which extraEnv must set anyway": {"USE_DOG_STATSD_MOGRIFIERS"},
+	"history.redis.urlSecret is a file":                                                             {"REDIS_HISTORY_URL"},
+	"it follows from the address":                                                                   {"REDIS_SOCKET_TYPE", "REDIS_PERSECOND_SOCKET_TYPE"},
+	"it takes one value only":                                                                       {"REDIS_POOL_ON_EMPTY_BEHAVIOR", "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR"},
+	"the chart says all of the path in RUNTIME_ROOT, or --config":                                   {"RUNTIME_SUBDIRECTORY"},
+	"each sink has a value that turns it on":                                                        {"DISABLE_STATS"},
+	"what it names are more variables, which extraEnv must set anyway":                              {"USE_DOG_STATSD_MOGRIFIERS"},
 }
 
 // whyLeftOut is the reason why no value sets a variable, empty if there is none.

@@ -117,8 +117,15 @@ func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
 
 func TestWhatLandedIsThereAfterARestart(t *testing.T) {
 	dir := filled(t)
-	if info, err := os.Stat(filepath.Join(dir, Name)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %v, %v, want mode 0600: values of requests are in it", info.Mode(), err)
+	private := func(name string, want os.FileMode) {
+		t.Helper()
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s is %v, %v, want mode %v: values of requests are in it", name, info.Mode(), err, want)
+		}
+	}
+	private(filepath.Join(dir, Name), 0o600)
+	if err := os.Chmod(filepath.Join(dir, Name), 0o664); err != nil { // as a volume's owner does
+		t.Fatal(err)
 	}
 	read := func() map[history.ID]history.Series {
 		s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
@@ -135,7 +142,12 @@ func TestWhatLandedIsThereAfterARestart(t *testing.T) {
 		}
 		return all
 	}
-	first, second := read(), read()
+	first := read()
+	private(filepath.Join(dir, Name), 0o600)
+	second := read()
+	fresh, err := Open(Config{Dir: filepath.Join(dir, "new"), Keep: history.DefaultKeep()})
+	ready(t, fresh, err)
+	private(filepath.Join(dir, "new"), 0o700)
 	if len(first) != 1000 || !reflect.DeepEqual(first, second) {
 		t.Errorf("%d series, then %d, want the same 1000 with the same points", len(first), len(second))
 	}

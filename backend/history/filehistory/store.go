@@ -67,7 +67,7 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, s.wrap(err)
 	}
 	if err := s.inspect(path); err != nil {
@@ -104,7 +104,9 @@ func (s *Store) open(path string, o bolt.Options) error {
 	var opened *os.File
 	openFile := o.OpenFile
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-		opened, err = openFile(name, flag, mode)
+		if opened, err = openFile(name, flag, mode); err == nil {
+			_ = opened.Chmod(mode) // one that was there may let others read; of another owner it stays as it is
+		}
 		return opened, err
 	}
 	err := s.guard(func() (err error) {

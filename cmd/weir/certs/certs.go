@@ -15,7 +15,7 @@ import (
 type Files struct {
 	// Cert and Key are this side's certificate, with those between it and its authority, and its key.
 	Cert, Key string
-	// CA holds the authorities that the other side's certificate must be by.
+	// CA holds the authorities that the other side's certificate must be by, instead of those of the system.
 	CA string
 	// SAN is a subject alternative name that the other side's certificate must have: a DNS name or an IP address, of a
 	// client a URI too.
@@ -38,7 +38,7 @@ func Server(f Files, log *slog.Logger) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, err := watchAuthorities(f.CA, x509.NewCertPool, log)
+	clients, err := watchAuthorities(f.CA, log)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +59,9 @@ func Server(f Files, log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// Client returns the configuration of a client. Cert and Key are optional; the authorities in CA are trusted beside those
-// of the system, and SAN is the name that the server's certificate must have, the one that it is reached by if empty. A
-// server that is reached by its IP address needs SAN as soon as there is a CA. Its errors name the file at fault.
+// Client returns the configuration of a client. Cert and Key are optional; without a CA the system's authorities are
+// trusted, and SAN is the name that the server's certificate must have, the one that it is reached by if empty. A server
+// that is reached by its IP address needs SAN as soon as there is a CA. Its errors name the file at fault.
 func Client(f Files, log *slog.Logger) (*tls.Config, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, errors.New("a client's certificate and its key go together: name both files or none")
@@ -77,7 +77,7 @@ func Client(f Files, log *slog.Logger) (*tls.Config, error) {
 			return &now, nil
 		}
 	}
-	servers, err := watchAuthorities(f.CA, systemAuthorities, log)
+	servers, err := watchAuthorities(f.CA, log)
 	if err != nil {
 		return nil, err
 	}
@@ -116,12 +116,4 @@ func checkName(c *x509.Certificate, name string) error {
 		return fmt.Errorf("the client's certificate is not for %s: %w", name, err)
 	}
 	return nil
-}
-
-func systemAuthorities() *x509.CertPool {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return x509.NewCertPool()
-	}
-	return pool
 }

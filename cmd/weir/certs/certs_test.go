@@ -289,7 +289,7 @@ func TestClientsMustHaveTheName(t *testing.T) {
 }
 
 func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
-	old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
+	old, next, dir, public := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir(), certstest.Public(t)
 	cert, key := old.Issue(t, "one")
 	files := mount(t, dir, cert, key, old.PEM)
 	files.SAN = "weir"
@@ -331,6 +331,7 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 	meet(ofOld, "one")
 	refuse(ofNext, "of another authority")
 	refuse(serverOf(old, "other"), "of another name")
+	refuse(serverOf(public, "weir"), "that the system trusts, beside a file of authorities")
 	cert, key = old.Issue(t, "two")
 	mount(t, dir, cert, key, next.PEM)
 	meet(ofNext, "two")
@@ -360,6 +361,10 @@ func TestAClientWithoutANameAsksForTheAddressesName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cert, key = certstest.Public(t).Issue(t, "localhost")
+	known := mount(t, t.TempDir(), cert, key, nil)
+	_, publicPort, _ := net.SplitHostPort(server(t, certs.Files{Cert: known.Cert, Key: known.Key}))
+	mustConnect(t, "localhost:"+publicPort, untrusting)
 	if _, err := connect(t, "localhost:"+port, untrusting); err == nil {
 		t.Error("a client without a CA trusts one that the system does not know")
 	}

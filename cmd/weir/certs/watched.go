@@ -84,13 +84,13 @@ func watchPair(cert, key string, log *slog.Logger) (*watched[tls.Certificate], e
 	}, cert, key)
 }
 
-// watchAuthorities reads a file of authorities, which come beside those that begin returns. Without a file it returns nil.
-func watchAuthorities(file string, begin func() *x509.CertPool, log *slog.Logger) (*watched[*x509.CertPool], error) {
+// watchAuthorities reads a file of authorities. Without a file it returns nil.
+func watchAuthorities(file string, log *slog.Logger) (*watched[*x509.CertPool], error) {
 	if file == "" {
 		return nil, nil
 	}
 	return watch(log, func(pem [][]byte) (*x509.CertPool, error) {
-		pool := begin()
+		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem[0]) {
 			return nil, errors.New(file + " holds no certificate in PEM")
 		}

@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func bulkTarget(set *settings.Settings, store bulkStore) transfer.Target {
 // where names the store, for people.
 func where(set *settings.Settings) string {
 	if set.HistoryInRedis() {
-		if set.HistoryURL != "" {
-			return "the Redis of REDIS_HISTORY_URL"
-		}
-		return "the Redis of REDIS_URL"
+		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
 	}
 	return "DATA_DIR=" + set.DataDir
 }

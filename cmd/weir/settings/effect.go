@@ -124,8 +124,8 @@ var idleCounters = []idle{
 		KEY_FORMAT CACHE_KEY_PREFIX EXPIRATION_JITTER_MAX_SECONDS LOCAL_CACHE_SIZE_IN_BYTES USE_CALENDAR_MONTH_RATE_LIMIT`,
 		same: "false", when: (*Settings).inMemory, why: "counters are in memory"},
 	{names: `REDIS_TYPE REDIS_SOCKET_TYPE REDIS_AUTH REDIS_AUTH_FILE REDIS_SENTINEL_AUTH REDIS_POOL_SIZE REDIS_TIMEOUT REDIS_TLS
-		REDIS_TLS_CACERT REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_SKIP_HOSTNAME_VERIFICATION`,
-		same: "false", when: func(s *Settings) bool { return s.inMemory() && s.HistoryURL == "" }, why: "counters are in memory"},
+		REDIS_TLS_CACERT REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_SKIP_HOSTNAME_VERIFICATION REDIS_TLS_SERVER_NAME`,
+		same: "false", when: func(s *Settings) bool { return s.inMemory() && s.HistoryVariable() == "" }, why: "counters are in memory"},
 	{names: "MEMORY_MAX_KEYS DATA_SAVE_INTERVAL", when: func(s *Settings) bool { return !s.inMemory() }, why: "counters are in Redis"},
 	{names: "DATA_DIR", when: func(s *Settings) bool { return !s.inMemory() && (s.HistoryInRedis() || !s.KeepHistory) },
 		why: "neither counters nor a history are kept there"},
@@ -134,10 +134,14 @@ var idleCounters = []idle{
 	{names: "REDIS_URL", when: func(s *Settings) bool { return s.Redis.URLFile != "" }, why: "REDIS_URL_FILE goes before"},
 	{names: `REDIS_PERSECOND_TYPE REDIS_PERSECOND_URL REDIS_PERSECOND_URL_FILE REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_AUTH
 		REDIS_PERSECOND_AUTH_FILE REDIS_PERSECOND_SENTINEL_AUTH REDIS_PERSECOND_POOL_SIZE REDIS_PERSECOND_TIMEOUT
-		REDIS_PERSECOND_TLS`, same: "false",
+		REDIS_PERSECOND_TLS REDIS_PERSECOND_TLS_SERVER_NAME`, same: "false",
 		when: func(s *Settings) bool { return s.inMemory() || !s.BothRedis.Persecond }, why: "no Redis is for limits per second"},
-	{names: "REDIS_TLS_CACERT REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", same: "false",
+	{names: `REDIS_TLS_CACERT REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_SKIP_HOSTNAME_VERIFICATION REDIS_TLS_SERVER_NAME
+		REDIS_PERSECOND_TLS_SERVER_NAME`, same: "false",
 		when: func(s *Settings) bool { return !s.tlsToRedis() }, why: "no Redis is reached by TLS"},
+	{names: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", same: "false", when: func(s *Settings) bool {
+		return s.Redis.TLSServerName != "" && (!s.BothRedis.Persecond || s.PerSecond.TLSServerName != "")
+	}, why: "REDIS_TLS_SERVER_NAME goes before"},
 	{names: "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY",
 		when: func(s *Settings) bool { return s.BothRedis.TLSClientCert == "" }, why: "a certificate and its key go together"},
 	{names: "REDIS_SOCKET_TYPE", same: "tcp",
@@ -146,7 +150,9 @@ var idleCounters = []idle{
 		why: "REDIS_TYPE is not sentinel"},
 	{names: "RING_ON_NODE_LOSS", same: "remap",
 		when: func(s *Settings) bool { return s.Redis.Type != redis.Ring && s.PerSecond.Type != redis.Ring }, why: "no Redis is a ring"},
-	{names: "REDIS_HISTORY_URL HISTORY_*", same: "false", when: func(s *Settings) bool { return !s.KeepHistory }, why: "no history is kept"},
+	{names: "REDIS_HISTORY_URL REDIS_HISTORY_URL_FILE HISTORY_*", same: "false", when: func(s *Settings) bool { return !s.KeepHistory },
+		why: "no history is kept"},
+	{names: "REDIS_HISTORY_URL", when: func(s *Settings) bool { return s.HistoryURLFile != "" }, why: "REDIS_HISTORY_URL_FILE goes before"},
 	{names: "HISTORY_QUERY_*", when: func(s *Settings) bool { return !s.History.Query }, why: "HISTORY_QUERY is false"},
 }
 
@@ -162,7 +168,7 @@ func (s *Settings) inMemory() bool { return s.BackendType != "redis" }
 
 // tlsToRedis reports whether a Redis is reached by TLS, as far as the environment tells.
 func (s *Settings) tlsToRedis() bool {
-	uses := strings.Contains(s.HistoryURL, "rediss:")
+	uses := s.HistoryURLFile != "" || strings.Contains(s.HistoryURL, "rediss:")
 	for _, r := range []*Redis{&s.Redis, &s.PerSecond} {
 		uses = uses || r.TLS || r.URLFile != "" || strings.Contains(strings.ToLower(r.URL), "rediss:")
 	}

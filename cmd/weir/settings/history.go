@@ -65,17 +65,29 @@ func (s *History) Keep() history.Keep {
 	}
 }
 
+// HistoryVariable returns the variable that names a Redis for the history alone, "" if none does.
+func (s *Settings) HistoryVariable() string {
+	switch {
+	case s.HistoryURLFile != "":
+		return "REDIS_HISTORY_URL_FILE"
+	case s.HistoryURL != "":
+		return "REDIS_HISTORY_URL"
+	}
+	return ""
+}
+
 // HistoryInRedis reports whether the history is in Redis: its own, or that of the counters. As ratelimit a DATA_DIR goes
 // before the latter.
 func (s *Settings) HistoryInRedis() bool {
-	return s.HistoryURL != "" || s.BackendType == "redis" && !(s.as == dropIn && s.DataDir != "")
+	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.as == dropIn && s.DataDir != "")
 }
 
 // RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one.
 func (s *Settings) RedisHistory(log *slog.Logger) redishistory.Config {
 	c := redishistory.Config{Redis: s.RedisConfig(&s.Redis, log), Keep: s.History.Keep()}
-	if s.HistoryURL != "" {
-		c.Redis.URL, c.Redis.URLFile, c.Redis.Variables.URL = s.HistoryURL, "", "REDIS_HISTORY_URL"
+	if s.HistoryVariable() != "" {
+		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, s.HistoryURLFile
+		c.Redis.Variables.URL, c.Redis.Variables.URLFile = "REDIS_HISTORY_URL", "REDIS_HISTORY_URL_FILE"
 	}
 	return c
 }

@@ -35,7 +35,7 @@ func (s *Settings) asRatelimit() {
 		s.DataDir = ""
 	}
 	if !s.HistoryAsked {
-		s.KeepHistory = s.HistoryURL != "" || s.DataDir != ""
+		s.KeepHistory = s.HistoryVariable() != "" || s.DataDir != ""
 	}
 	s.Denials.asRatelimit(isSet)
 	s.Redis.asRatelimit(ratelimitSocket)

@@ -24,6 +24,8 @@ type Redis struct {
 	Timeout      time.Duration `split_words:"true" default:"500ms"`
 	TLS          bool          `split_words:"true"`
 
+	TLSServerName string `split_words:"true"`
+
 	// What envoyproxy/ratelimit has to be told, and weir does by itself.
 	PipelineWindow             time.Duration `split_words:"true" default:"0"`
 	PipelineLimit              int           `split_words:"true" default:"0"`
@@ -109,7 +111,7 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
 		GiveUp: both.StartupMaxElapsedTime,
 		TLS: redis.TLSConfig{
 			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
-			SkipHostnameVerification: both.TLSSkipHostnameVerification,
+			ServerName: one.TLSServerName, SkipHostnameVerification: both.TLSSkipHostnameVerification,
 		},
 		Log: log, Variables: redis.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
 	}

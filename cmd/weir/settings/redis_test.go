@@ -15,7 +15,7 @@ import (
 func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 	for name, value := range map[string]string{
 		"TYPE": "CLUSTER", "URL": "a:1", "SOCKET_TYPE": "tcp", "AUTH": "ann:secret", "SENTINEL_AUTH": "sam:secret",
-		"POOL_SIZE": "7", "TIMEOUT": "70ms", "TLS": "true", "PIPELINE_WINDOW": "150us", "PIPELINE_LIMIT": "8",
+		"POOL_SIZE": "7", "TIMEOUT": "70ms", "TLS": "true", "TLS_SERVER_NAME": "redis.internal", "PIPELINE_WINDOW": "150us", "PIPELINE_LIMIT": "8",
 		"CLUSTER_PIPELINE_PARALLELISM": "0", "POOL_ON_EMPTY_BEHAVIOR": "wait",
 	} {
 		t.Setenv("REDIS_"+name, value)
@@ -37,7 +37,8 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 		Type: redis.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
 		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: redis.Pin,
 		ProbePause: 2 * time.Second, LongestProbePause: 20 * time.Second, GiveUp: 200 * time.Second,
-		TLS:       redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", SkipHostnameVerification: true},
+		TLS: redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", ServerName: "redis.internal",
+			SkipHostnameVerification: true},
 		Variables: redis.Variables{URL: "REDIS_URL", URLFile: "REDIS_URL_FILE", Type: "REDIS_TYPE"},
 	}
 	if got := s.RedisConfig(&s.Redis, nil); !reflect.DeepEqual(got, want) {

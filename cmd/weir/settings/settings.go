@@ -70,9 +70,10 @@ type Settings struct {
 	RequestHeaders
 	RetryAfter bool `envconfig:"RETRY_AFTER_HEADER_ENABLED" default:"false"`
 
-	KeepHistory bool    `envconfig:"HISTORY" default:"true"`
-	HistoryURL  string  `envconfig:"REDIS_HISTORY_URL"`
-	History     History `envconfig:"HISTORY"`
+	KeepHistory    bool    `envconfig:"HISTORY" default:"true"`
+	HistoryURL     string  `envconfig:"REDIS_HISTORY_URL"`
+	HistoryURLFile string  `envconfig:"REDIS_HISTORY_URL_FILE"`
+	History        History `envconfig:"HISTORY"`
 
 	MemoryMaxKeys    int           `envconfig:"MEMORY_MAX_KEYS" default:"1000000"`
 	DataDir          string        `envconfig:"DATA_DIR" default:"./weir-data"`
@@ -173,6 +174,9 @@ func require(right bool, variable string, value any, use string) error {
 	}
 	if text, isText := value.(string); isText {
 		value = strconv.Quote(text)
+		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
+			value, use = "…", strings.ReplaceAll(use, text, "…")
+		}
 	}
 	return fmt.Errorf("environment variable %s=%v: %s", variable, value, use)
 }

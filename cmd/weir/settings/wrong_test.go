@@ -59,6 +59,10 @@ var wrong = map[string]string{
 	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=-1s":                                      "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=-1s",
 	"XDS_CLIENT_BACKOFF_MAX_INTERVAL=-1s":                                                    "XDS_CLIENT_BACKOFF_MAX_INTERVAL=-1s",
 	"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization=hunter2":                        "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
+	// A URL with a password in the place of another variable.
+	"REDIS_TYPE=redis://:hunter2@r:1":    "REDIS_TYPE=…",
+	"REDIS_TIMEOUT=redis://:hunter2@r:1": "REDIS_TIMEOUT=…",
+	"BACKEND_TYPE=redis://:hunter2@r:1":  "BACKEND_TYPE=…: use memory or redis",
 }
 
 const (

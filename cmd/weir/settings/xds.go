@@ -43,12 +43,12 @@ func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 	if !s.XDSPauseJitter {
 		c.Pauses.Spread = 0
 	}
-	for entry := range strings.SplitSeq(s.XDSNodeMetadata, ",") {
+	for i, entry := range strings.Split(s.XDSNodeMetadata, ",") {
 		key, value, found := strings.Cut(entry, "=")
 		if found {
 			c.Metadata[key] = value
 		} else if entry != "" {
-			log.Warn("an entry has no effect: write key=value", "variable", "CONFIG_GRPC_XDS_NODE_METADATA", "entry", entry)
+			log.Warn("an entry has no effect: write key=value", "variable", "CONFIG_GRPC_XDS_NODE_METADATA", "entry", i+1)
 		}
 	}
 	if !s.XDSServerTLS {

@@ -175,7 +175,8 @@
 {{- include "weir.variable" (list "HISTORY_KEEP_5_MINUTES" .keep.fiveMinutes) }}
 {{- include "weir.variable" (list "HISTORY_KEEP_HOURS" .keep.hours) }}
 {{- if .redis.urlSecret }}
-{{ include "weir.secretVariable" (list "REDIS_HISTORY_URL" .redis.urlSecret .redis.urlKey) }}
+- name: REDIS_HISTORY_URL_FILE
+  value: /etc/weir/history-url/{{ .redis.urlKey }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -28,6 +28,7 @@ A ring's list is a file, which weir follows; so is whatever is secret, which may
 - name: {{ $prefix }}_TLS
   value: "true"
 {{- end }}
+{{- include "weir.variable" (list (printf "%s_TLS_SERVER_NAME" $prefix) $redis.tls.serverName) }}
 {{- include "weir.variable" (list (printf "%s_POOL_SIZE" $prefix) $redis.poolSize) }}
 {{- include "weir.variable" (list (printf "%s_TIMEOUT" $prefix) $redis.timeout) }}
 {{- end -}}

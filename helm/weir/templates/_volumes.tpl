@@ -1,6 +1,11 @@
 {{/* Volumes that weir's commands need to reach Redis. */}}
 {{- define "weir.storeVolumes" -}}
-{{- if eq (include "weir.backend" .) "redis" -}}
+{{- if and (include "weir.keepsHistory" .) .Values.history.redis.urlSecret }}
+- name: weir-history-url
+  secret:
+    secretName: {{ .Values.history.redis.urlSecret }}
+{{- end }}
+{{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisVolumes" (dict "root" . "redis" .Values.redis "files" "redis") }}
 {{- if .Values.redis.tls.existingSecret }}
 - name: weir-redis-tls

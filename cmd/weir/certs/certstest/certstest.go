@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -36,6 +37,27 @@ func New(t testing.TB, name string) *Authority {
 	a.cert = sign(t, template, template, key, key)
 	a.PEM = encode("CERTIFICATE", a.cert.Raw)
 	return a
+}
+
+var (
+	publicOnce sync.Once
+	public     *Authority
+)
+
+// Public returns the one authority that the system trusts, as this process sees the system from now on. Package main,
+// which has others for systems without any, cannot use it.
+func Public(t testing.TB) *Authority {
+	t.Helper()
+	publicOnce.Do(func() {
+		public = New(t, "public")
+		if err := os.Setenv("GODEBUG", "x509usefallbackroots=1"); err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AddCert(public.cert)
+		x509.SetFallbackRoots(pool)
+	})
+	return public
 }
 
 // Issue returns a certificate and its key, in PEM, for servers and clients of these names: DNS names, IP addresses, and
