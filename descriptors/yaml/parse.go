@@ -25,9 +25,11 @@ type File struct {
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
 	Keys      descriptors.Keys      // of its counters
-	Merge     bool                  // files of one domain are as one file, in the order of their names; else an error
-	NoLines   bool                  // nobody sees the files' lines: a place in a file is told by the file's name alone
-	Parts     map[string]Part       // by their names, those files that are parts of others, as people are to be told
+	// AsRatelimit takes, with a warning, what envoyproxy/ratelimit takes and weir refuses: names that no header can hold.
+	AsRatelimit bool
+	Merge       bool            // files of one domain are as one file, in the order of their names; else an error
+	NoLines     bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
+	Parts       map[string]Part // by their names, those files that are parts of others, as people are to be told
 }
 
 // Part is where a file that is a part of another, as ConfigMaps have them, really stands.
