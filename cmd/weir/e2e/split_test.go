@@ -41,10 +41,11 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	if told := warned(takes.Process, "name is sent as"); len(told) != 1 {
 		t.Errorf("as ratelimit it warns %q, want one line", told)
 	}
-	for content, where := range map[string]string{"": "body", "content-type: application/grpc\r\n": "header grpc-message"} {
-		head, body := e.raw(t, "told", content)
-		if strings.Contains(strings.ToLower(head), "\nset-cookie") || !strings.Contains(head+body, "stolen") {
-			t.Errorf("a message that is the %s of an answer is to stay within it; Envoy answers\n%s\r\n\r\n%s", where, head, body)
+	for header, within := range map[string]string{"": "\r\n\r\nevil\"\r\nSet-Cookie",
+		"content-type: application/grpc\r\n": "grpc-message: evil\"%0D%0ASet-Cookie"} {
+		head, body := e.raw(t, "told", header)
+		if strings.Contains(head, "\nSet-Cookie") || !strings.Contains(head+"\r\n\r\n"+body, within) {
+			t.Errorf("a message is to stay within %q; Envoy answers\n%s\r\n\r\n%s", within, head, body)
 		}
 	}
 }
