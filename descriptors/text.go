@@ -46,20 +46,13 @@ func Printable(s string) string {
 // HeaderName returns the name of a limit as answers hold it: Envoy writes it as it is into a header, between quotes. That
 // takes printable ASCII without " and \ (RFC 8941, section 3.3.3), so each other byte is percent-escaped.
 func HeaderName(name string) string {
-	var escaped []byte // nil if nothing is
+	var escaped []byte
 	for i := range len(name) {
-		switch c := name[i]; {
-		case c < ' ' || c > '~' || c == '"' || c == '\\':
-			if escaped == nil {
-				escaped = append(escaped, name[:i]...)
-			}
+		if c := name[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			escaped = fmt.Appendf(escaped, "%%%02X", c)
-		case escaped != nil:
+		} else {
 			escaped = append(escaped, c)
 		}
-	}
-	if escaped == nil {
-		return name
 	}
 	return string(escaped)
 }
