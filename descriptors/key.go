@@ -69,8 +69,8 @@ func (l *Limit) plain(c Charge) bool {
 const (
 	// maxLiteral is the longest part, in bytes, that a key holds as it is; longer ones are hashed.
 	maxLiteral = 128
-	// maxKey is the longest key, in bytes; of a longer one only its hash is used, so that no request makes a key long. Of
-	// envoyproxy/ratelimit's keys that is the stem behind the prefix.
+	// maxKey is the longest key, in bytes; of a longer one only its hash is used, so that no request makes a key long.
+	// Of envoyproxy/ratelimit's keys that is the stem behind the prefix.
 	maxKey = 1024
 )
 
@@ -92,8 +92,8 @@ func appendPart(dst []byte, part string) []byte {
 // gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
 // bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash.
 //
-// Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte. One of
-// over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
+// Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte.
+// One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	if m.plain {
 		return m.appendPlain(dst, domain, d)
@@ -114,8 +114,8 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	return dst
 }
 
-// appendPlain appends a key of envoyproxy/ratelimit's, or ##HASH_ in place of a long one: with one '_', of which those of
-// descriptors have three or more, it is like no other.
+// appendPlain appends a key of envoyproxy/ratelimit's. In place of a long one it is ##HASH_, like no other: it has one
+// '_', and keys of descriptors have three or more.
 func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
 	dst = append(dst, plainMark)
 	dst = append(dst, m.keys.Prefix...)
@@ -127,7 +127,8 @@ func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
 	}
 	if len(dst)-begin > maxKey {
 		sum := sha256.Sum256(dst[begin:])
-		dst = append(base64.RawStdEncoding.AppendEncode(append(dst[:begin], "##"...), sum[:]), '_') // has no _, unlike the URLs'
+		dst = base64.RawStdEncoding.AppendEncode(append(dst[:begin], "##"...), sum[:]) // RawURLEncoding has '_'
+		dst = append(dst, '_')
 	}
 	return dst
 }

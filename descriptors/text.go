@@ -43,8 +43,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// HeaderName returns the name of a limit as answers hold it: Envoy writes it as it is into a header, between quotes. That
-// takes printable ASCII without " and \ (RFC 8941, section 3.3.3), so each other byte is percent-escaped.
+// HeaderName returns the name of a limit as answers hold it: Envoy writes it as it is into a header, between quotes.
+// That takes printable ASCII without " and \ (RFC 8941, section 3.3.3), so each other byte is percent-escaped.
 func HeaderName(name string) string {
 	var escaped []byte
 	for i := range len(name) {

@@ -202,8 +202,8 @@ func leftover(name string) string {
 // escapes is the error of [os.Root] for a link that leads out of it, or is absolute, which has no name.
 const escapes = "path escapes from parent"
 
-var errOutside = errors.New("it is a link that is absolute or leads out of the directory, where weir reads nothing: put the " +
-	"file itself there, or a relative link to one in the directory")
+var errOutside = errors.New("it is a link that is absolute or leads out of the directory, where weir reads nothing: put " +
+	"the file itself there, or a relative link to one in the directory")
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 

@@ -41,8 +41,8 @@ var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 func findFault(data []byte, err error) fault {
 	line, said := syntaxError(err)
 	if !ours.Match(data) {
-		return fault{line, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, " +
-			"and keep all others elsewhere"}
+		return fault{line, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
+			"its name, and keep all others elsewhere"}
 	}
 	b := &brokenText{lines: strings.SplitAfter(string(data), "\n"), left: minTries + tries*len(data), err: err, said: said}
 	first, last := b.region(line)

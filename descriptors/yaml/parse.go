@@ -25,7 +25,7 @@ type File struct {
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
 	Keys      descriptors.Keys      // of its counters
-	// AsRatelimit takes, with a warning, what envoyproxy/ratelimit takes and weir refuses: names that no header can hold.
+	// AsRatelimit takes, with a warning, what envoyproxy/ratelimit takes and weir refuses: names that no header holds.
 	AsRatelimit bool
 	Merge       bool            // files of one domain are as one file, in the order of their names; else an error
 	NoLines     bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
@@ -141,7 +141,7 @@ func (p *parser) readData(data []byte) {
 	}
 	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
-	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets: each line of /etc/shadow is one
+	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
 		p.checkKeys(&m, "")
 	}
 	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}

@@ -226,7 +226,7 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	return l, true
 }
 
-// limitName returns a name as answers have it, and complains if that is not the name that m gives. It is "" for an error.
+// limitName returns a name as answers have it, "" if that is an error, and complains if it is not what m gives.
 func (p *parser) limitName(m mapping, given, path string) string {
 	const remedy = "use printable ASCII without \" and \\, as Envoy writes it into a header"
 	name := descriptors.HeaderName(given)

@@ -84,7 +84,8 @@ var (
 	inRateLimit = newKind("rate_limit", append(slices.Clip(limitTerms), term{name: "unlimited", is: aFlag,
 		about: "Limit nothing, but record the hits. Default: false."})...)
 	inReplaces = newKind("an item of replaces",
-		term{name: "name", is: aText, needed: true, most: maxName, letter: headerLetter, about: "The name of a limit of another rule."})
+		term{name: "name", is: aText, needed: true, most: maxName, letter: headerLetter,
+			about: "The name of a limit of another rule."})
 )
 
 // limitTerms are what rate_limit and an item of rate_limits have in common.

@@ -59,7 +59,8 @@ func (e *envoy) raw(t *testing.T, plan, header string) (head, body string) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(process.Hang))
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nhost: shop\r\nx-plan: %s\r\nx-user: ann\r\n%scontent-length: 0\r\nconnection: close\r\n\r\n", plan, header)
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nhost: shop\r\nx-plan: %s\r\nx-user: ann\r\n%scontent-length: 0\r\n"+
+		"connection: close\r\n\r\n", plan, header)
 	all, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
