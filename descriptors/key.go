@@ -70,6 +70,7 @@ const (
 	// maxLiteral is the longest part, in bytes, that a key holds as it is; longer ones are hashed.
 	maxLiteral = 128
 	// maxKey is the longest key, in bytes; of a longer one only its hash is used, so that no request makes a key long.
+	// Of envoyproxy/ratelimit's keys that is the stem behind the prefix.
 	maxKey = 1024
 )
 
@@ -92,6 +93,7 @@ func appendPart(dst []byte, part string) []byte {
 // bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash.
 //
 // Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte.
+// One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	if m.plain {
 		return m.appendPlain(dst, domain, d)
@@ -112,14 +114,21 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	return dst
 }
 
-// appendPlain appends a key of envoyproxy/ratelimit's, as long as the request makes it.
+// appendPlain appends a key of envoyproxy/ratelimit's. In place of a long one it is ##HASH_, like no other: it has one
+// '_', and keys of descriptors have three or more.
 func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
 	dst = append(dst, plainMark)
 	dst = append(dst, m.keys.Prefix...)
+	begin := len(dst)
 	dst = append(append(dst, domain...), '_')
 	for i := range d {
 		dst = append(append(dst, d[i].Key...), '_')
 		dst = append(append(dst, m.Rule.counted(d, i)...), '_')
+	}
+	if len(dst)-begin > maxKey {
+		sum := sha256.Sum256(dst[begin:])
+		dst = base64.RawStdEncoding.AppendEncode(append(dst[:begin], "##"...), sum[:]) // RawURLEncoding has '_'
+		dst = append(dst, '_')
 	}
 	return dst
 }

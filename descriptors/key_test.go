@@ -186,7 +186,8 @@ func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
 		{Descriptor{{"key2", "value2"}, {"subkey2", "subvalue2"}}, "p:domain_key2_value2_subkey2_subvalue2_"},
 		{Descriptor{{"key2", ""}}, "p:domain_key2__"},
 		{Descriptor{{"files", "files/a.pdf"}}, "p:domain_files_files/*_"},
-		{Descriptor{{"key2", strings.Repeat("v", 3000)}}, "p:domain_key2_" + strings.Repeat("v", 3000) + "_"},
+		{Descriptor{{"key2", strings.Repeat("v", 1011)}}, "p:domain_key2_" + strings.Repeat("v", 1011) + "_"},
+		{Descriptor{{"key2", strings.Repeat("v", 1012)}}, "p:##nX4+KPBWiVj3AuxRoAr161VqvBDr9XjwGCqtEquGI+k_"}, // of 1,025 bytes
 		{Descriptor{{"doubled", "x"}}, ""},
 		{Descriptor{{"several", "x"}}, ""},
 		{Descriptor{{"admitted", "x"}}, ""},

@@ -69,7 +69,7 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 }
 
 // KeyFilter tells keys of one domain from most others without reading them.
-type KeyFilter struct{ start, plain []byte }
+type KeyFilter struct{ start, plain, plainHash []byte }
 
 // KeyFilter returns the filter for a domain, configured or not.
 func (c *Config) KeyFilter(domain string) KeyFilter {
@@ -77,6 +77,7 @@ func (c *Config) KeyFilter(domain string) KeyFilter {
 	f := KeyFilter{start: m.AppendKey(nil, domain, nil)}
 	if c.keys.Format == KeysOfRatelimit {
 		f.plain = m.appendPlain(nil, domain, nil)
+		f.plainHash = append(PlainKey([]byte(c.keys.Prefix)), "##"...)
 	}
 	return f
 }
@@ -84,7 +85,8 @@ func (c *Config) KeyFilter(domain string) KeyFilter {
 // MayBe reports whether a key may be of the domain: false only if [Config.ReadKey] would find another domain or
 // ErrOtherKey. It allocates nothing.
 func (f *KeyFilter) MayBe(key []byte) bool {
-	return bytes.HasPrefix(key, f.start) || f.plain != nil && bytes.HasPrefix(key, f.plain) || bytes.HasPrefix(key, []byte("##"))
+	return bytes.HasPrefix(key, f.start) || bytes.HasPrefix(key, []byte("##")) ||
+		f.plain != nil && (bytes.HasPrefix(key, f.plain) || bytes.HasPrefix(key, f.plainHash))
 }
 
 // part is a part of a key.
@@ -211,12 +213,8 @@ func (n *Node) stepHashed(key, value part) (next *Node, known bool) {
 	return nil, true
 }
 
-const (
-	// maxReadings is how many entries are tried to read one of envoyproxy/ratelimit's keys.
-	maxReadings = 2000
-	// maxPlain is the longest of these keys that is read, in bytes. A request can make them as long as it is itself.
-	maxPlain = 4096
-)
+// maxReadings is how many entries are tried to read one of envoyproxy/ratelimit's keys.
+const maxReadings = 2000
 
 // plainReading is an attempt to read such a key: it tries each way to cut the key into entries that lead to a rule. The
 // one with the most entries is the most likely: the parts of the others hold what looks like entries.
@@ -234,7 +232,7 @@ func (c *Config) readPlain(key []byte, stem string) (Counted, error) {
 	if !own || c.keys.Format != KeysOfRatelimit {
 		return Counted{}, ErrOtherKey
 	}
-	if len(rest) > maxPlain {
+	if len(rest) > maxKey || strings.HasPrefix(rest, "##") && strings.IndexByte(rest, '_') == len(rest)-1 {
 		return Counted{}, ErrUntold
 	}
 	r := &plainReading{config: c, key: key}

@@ -54,7 +54,7 @@ func randomDescriptor(random *rand.Rand) Descriptor {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	value := func() string {
 		return pick("ann", "vip", "", "any", "t", "t1", "_", "a_path_x", "/pay", "/v1/a", "/v1/*", "*", longText, longText+"s",
-			longText+"*", "4:user", "#", strings.Repeat("v", 400), strings.Repeat("w", 129))
+			longText+"*", "4:user", "#", strings.Repeat("v", 1100), strings.Repeat("v", 400), strings.Repeat("w", 129))
 	}
 	d := Descriptor{{pick("user", "tenant", "plan", "other", longText), value()}}
 	for random.IntN(3) == 0 {
@@ -159,7 +159,10 @@ func TestKeysOfRatelimitAreReadByTheRules(t *testing.T) {
 	if read, err := c.ReadKey(PlainKey([]byte("p:shop_" + strings.Repeat("_", 5000)))); !errors.Is(err, ErrUntold) {
 		t.Errorf("5,000 separators are read as %+v, %v; want ErrUntold: a request can make such a key, and reading it takes time", read, err)
 	}
-	if _, err := c.ReadKey(PlainKey([]byte("p:shop_" + strings.Repeat("user_a_", 500)))); err != nil && !errors.Is(err, ErrUntold) {
+	if read, err := c.ReadKey(PlainKey([]byte("p:##" + strings.Repeat("A", 43) + "_"))); !errors.Is(err, ErrUntold) {
+		t.Errorf("a hash is read as %+v, %v; want ErrUntold", read, err)
+	}
+	if _, err := c.ReadKey(PlainKey([]byte("p:shop_" + strings.Repeat("user_a_", 140)))); err != nil && !errors.Is(err, ErrUntold) {
 		t.Error(err)
 	}
 }

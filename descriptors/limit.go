@@ -97,7 +97,7 @@ type Limit struct {
 	// What follows is shown in the answer, as current_limit. Window is Multiplier × Unit; Multiplier is at least 1.
 	Unit       Unit
 	Multiplier uint32
-	Name       string
+	Name       string // as [HeaderName] has it
 }
 
 const (

@@ -43,6 +43,20 @@ func Printable(s string) string {
 	}, s)
 }
 
+// HeaderName returns the name of a limit as answers hold it: Envoy writes it as it is into a header, between quotes.
+// That takes printable ASCII without " and \ (RFC 8941, section 3.3.3), so each other byte is percent-escaped.
+func HeaderName(name string) string {
+	var escaped []byte
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			escaped = fmt.Appendf(escaped, "%%%02X", c)
+		} else {
+			escaped = append(escaped, c)
+		}
+	}
+	return string(escaped)
+}
+
 // short cuts a text from outside to what a message can repeat.
 func short(s string) string {
 	if len(s) <= maxShown {

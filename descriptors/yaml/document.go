@@ -142,11 +142,13 @@ func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
-		remedy := ""
-		if in == inRateLimit && n.Kind == yaml.SequenceNode {
+		is, remedy := describe(n), ""
+		if in == inFile && n.Kind == yaml.ScalarNode {
+			is = "a text" // maybe a secret
+		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, describe(n), remedy)
+		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, is, remedy)
 		return mapping{}, false
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,9 +34,16 @@ type fault struct {
 	text string
 }
 
+// ours is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
+var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
+
 // findFault returns the fault of a file for which the library has this error.
 func findFault(data []byte, err error) fault {
 	line, said := syntaxError(err)
+	if !ours.Match(data) {
+		return fault{line, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
+			"its name, and keep all others elsewhere"}
+	}
 	b := &brokenText{lines: strings.SplitAfter(string(data), "\n"), left: minTries + tries*len(data), err: err, said: said}
 	first, last := b.region(line)
 	at, looks := first, []func(int) (fault, bool){b.tab, b.sign, b.openQuote, b.dash, b.colon, b.bracket, b.indent}

@@ -25,9 +25,11 @@ type File struct {
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
 	Keys      descriptors.Keys      // of its counters
-	Merge     bool                  // files of one domain are as one file, in the order of their names; else an error
-	NoLines   bool                  // nobody sees the files' lines: a place in a file is told by the file's name alone
-	Parts     map[string]Part       // by their names, those files that are parts of others, as people are to be told
+	// AsRatelimit takes, with a warning, what envoyproxy/ratelimit takes and weir refuses: names that no header holds.
+	AsRatelimit bool
+	Merge       bool            // files of one domain are as one file, in the order of their names; else an error
+	NoLines     bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
+	Parts       map[string]Part // by their names, those files that are parts of others, as people are to be told
 }
 
 // Part is where a file that is a part of another, as ConfigMaps have them, really stands.
@@ -139,7 +141,9 @@ func (p *parser) readData(data []byte) {
 	}
 	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
-	p.checkKeys(&m, "")
+	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
+		p.checkKeys(&m, "")
+	}
 	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
 	switch other := p.domains[name]; {
 	case other != nil && p.options.Merge:

@@ -80,3 +80,25 @@ descriptors:
 		t.Errorf("the history has %s, want the pattern: its values are counted as one", got)
 	}
 }
+
+// In the place of envoyproxy/ratelimit no name of a limit is refused, and what replaces it goes on replacing it alone.
+func TestAsRatelimitANameThatNoHeaderHoldsIsEscaped(t *testing.T) {
+	file := `domain: d
+descriptors:
+- {key: k, rate_limit: {unit: day, requests_per_unit: 1, name: "a\r\n~ !"}}
+- {key: l, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: "a\r\n~ !"}]}}
+- {key: m, rate_limit: {unlimited: true, name: 'a"\é'}}
+`
+	c, problems := Parse([]File{{"f", []byte(file)}}, Options{AsRatelimit: true})
+	if c == nil || len(problems) != 3 {
+		t.Fatalf("got %v, want a configuration and a warning for each of 3 names", problems)
+	}
+	if got := problems[2].Error(); got != `f:5: domain d, m: name is sent as a%22%5C%C3%A9: `+
+		`use printable ASCII without " and \, as Envoy writes it into a header` {
+		t.Errorf("the warning is %s", got)
+	}
+	k, l, m := c.Rules()[0], c.Rules()[1], c.Rules()[2]
+	if k.Limits[0].Name != "a%0D%0A~ !" || !k.ReplacedBy(l.Replaces) || m.ReplacedBy(l.Replaces) || m.Name != "a%22%5C%C3%A9" {
+		t.Errorf("got the names %q and %q, and l replaces %q; want them escaped, and the first replaced", k.Limits[0].Name, m.Name, l.Replaces)
+	}
+}

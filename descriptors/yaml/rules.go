@@ -118,7 +118,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		r.Replaces = p.replaces(m, l.Name, path)
 		return false
 	}
-	name := p.text(m, "name", path)
+	name := p.limitName(m, p.text(m, "name", path), path)
 	r.Replaces = p.replaces(m, name, path)
 	for _, name := range inListItem.keys {
 		n := m.get(name)
@@ -198,7 +198,7 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
 	burst := p.whole(m, "burst", path)
-	name := p.text(m, "name", path)
+	name := p.limitName(m, p.text(m, "name", path), path)
 	if p.errors > before {
 		return descriptors.Limit{}, false
 	}
@@ -226,6 +226,21 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	return l, true
 }
 
+// limitName returns a name as answers have it, "" if that is an error, and complains if it is not what m gives.
+func (p *parser) limitName(m mapping, given, path string) string {
+	const remedy = "use printable ASCII without \" and \\, as Envoy writes it into a header"
+	name := descriptors.HeaderName(given)
+	switch {
+	case name == given:
+	case p.options.AsRatelimit:
+		p.warnf(m.get("name"), path, "name is sent as %s: %s", descriptors.Shown(name), remedy)
+	default:
+		p.errorf(m.get("name"), path, "name is %s: %s", descriptors.Quoted(given), remedy)
+		return ""
+	}
+	return name
+}
+
 // warnOfDefault warns of a key that means nothing to the algorithm of limits that name none. The same file is right where
 // another algorithm is the default, so it is no error.
 func (p *parser) warnOfDefault(m mapping, key string, of descriptors.Algorithm, path string) {
@@ -251,6 +266,7 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 			continue
 		}
 		name := p.needed(of, "name", path, "should not have an empty replaces entry: give the name of a limit")
+		name = p.limitName(of, name, path)
 		if name == "" {
 			continue
 		}

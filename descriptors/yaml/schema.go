@@ -165,6 +165,10 @@ func textOf(o object, t *term) {
 		o["minimum"], o["maximum"] = int64(math.MinInt64), int64(math.MaxInt64)
 	}
 	o["maxLength"] = t.most
+	if t.letter != "" {
+		o["pattern"] = "^" + t.letter + "*$"
+		o["patternErrorMessage"] = `Must be printable ASCII without " and \, as Envoy writes it into a header.`
+	}
 	o["type"] = []string{"string", number, "boolean", "null"}
 	if t.needed {
 		o["type"], o["minLength"] = []string{"string", number, "boolean"}, 1

@@ -27,6 +27,7 @@ type term struct {
 	needed bool
 	least  uint32 // of a number, or how many items
 	most   int    // how many bytes or items; 0 for no bound
+	letter string // a regular expression: what each letter of a text is, if it cannot be any
 	words  string // what a word can be, as a message lists it
 	also   string // a regular expression: the other spellings of these words
 	of     string // the kind of a mapping, or of the items of a list, as the schema calls it
@@ -39,6 +40,9 @@ const (
 	otherCase   = "^([Ss][Ee][Cc][Oo][Nn][Dd]|[Mm][Ii][Nn][Uu][Tt][Ee]|[Hh][Oo][Uu][Rr]|[Dd][Aa][Yy]|[Ww][Ee][Ee][Kk]|[Mm][Oo][Nn][Tt][Hh]|[Yy][Ee][Aa][Rr])$"
 	otherWidths = `^(0\.05s|1000ms|60s|1m0s|3600s|60m|1h0m0s|86400s|1440m|24h|24h0m0s)$`
 )
+
+// headerLetter is one that a header can hold between quotes.
+const headerLetter = `[ !#-\[\]-~]`
 
 var (
 	inFile = newKind("the file",
@@ -80,7 +84,8 @@ var (
 	inRateLimit = newKind("rate_limit", append(slices.Clip(limitTerms), term{name: "unlimited", is: aFlag,
 		about: "Limit nothing, but record the hits. Default: false."})...)
 	inReplaces = newKind("an item of replaces",
-		term{name: "name", is: aText, needed: true, most: maxName, about: "The name of a limit of another rule."})
+		term{name: "name", is: aText, needed: true, most: maxName, letter: headerLetter,
+			about: "The name of a limit of another rule."})
 )
 
 // limitTerms are what rate_limit and an item of rate_limits have in common.
@@ -95,7 +100,8 @@ var limitTerms = []term{
 		about: "The finest bucket of a sliding_window, below the window. Default: by the window."},
 	{name: "burst", is: aWhole, least: 1,
 		about: "How many hits a token_bucket admits at once. Default: requests_per_unit."},
-	{name: "name", is: aText, most: maxName, about: "What the answer to Envoy calls the limit, and what replaces names."},
+	{name: "name", is: aText, most: maxName, letter: headerLetter,
+		about: "What the answer to Envoy calls the limit, in a header, and what replaces names."},
 	{name: "replaces", is: aList, of: "replaced",
 		about: "The names of limits that neither hold nor count where a request matches this one as well."},
 }

@@ -22,6 +22,8 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 			"at '/descriptors/a.yaml/descriptors/0/rate_limits/0': additional properties 'unti' not allowed"},
 		{"a text where a file has a number", "descriptors: {a.yaml: {domain: a, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: '10'}}]}}",
 			"rate_limit/requests_per_unit': got string, want null or integer"}, // quoted in the file, weir would refuse it
+		{"a name that splits a header", `descriptors: {a.yaml: {domain: a, descriptors: [{key: user, rate_limit: {unit: hour, name: "a\r\nb"}}]}}`,
+			"at '/descriptors/a.yaml/descriptors/0/rate_limit/name': 'a\\r\\nb' does not match pattern"},
 		{"a descriptor file without a domain", "descriptors: {a.yaml: {descriptors: []}}", "at '/descriptors/a.yaml': missing property 'domain'"},
 		{"text that is no YAML", "descriptors: {a.yaml: 'domain: [a'}", "descriptors.a.yaml is no YAML"},
 		{"text without a domain", "descriptors: {a.yaml: 'descriptors: []'}", "descriptors.a.yaml has no domain"},

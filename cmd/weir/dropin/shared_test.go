@@ -1,6 +1,8 @@
 package dropin_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,6 +87,39 @@ func TestHalfTheTrafficOnTheOtherProgramIsOneCountUnderItsRights(t *testing.T) {
 	}
 	if printed, code := w.Command(t, "counters", "top", "--domain", "shop"); code != 0 || !strings.Contains(printed, "plan=basic,user=ann") {
 		t.Errorf("once it may list keys, weir counters top ends with %d and prints\n%s", code, printed)
+	}
+	testLongKeys(t, w, redis, limit)
+}
+
+// testLongKeys counts, gives back, looks at and lists hits of values whose stems have 1 KB, one byte more, and 70 KB, beside
+// a key that is there.
+func testLongKeys(t *testing.T, w *weirtest.Weir, redis *redistest.Server, limit int) {
+	t.Helper()
+	whole := "shop_plan_basic_user_" + strings.Repeat("u", 1002) + "_"
+	for _, user := range []string{strings.Repeat("u", 1002), strings.Repeat("u", 1003), strings.Repeat("u", 70_000)} {
+		c := w.Client(t)
+		_, first := c.Hit("basic", user)
+		_, second := c.Hit("basic", user)
+		_, refund := c.Refund(1, "basic", user)
+		s, err := c.Look("basic", user)
+		if err = errors.Join(first, second, refund, err); err != nil || int(s.LimitRemaining) != limit-1 {
+			t.Errorf("after 2 hits and a refund of 1 a look at a user of %d bytes has %v, %v; want %d left", len(user), s, err, limit-1)
+		}
+		if len(user) > 2000 {
+			continue // which the admin port does not take in a URL
+		}
+		printed, code := w.Command(t, "counters", "get", "--json", "--domain", "shop", "--descriptor", "plan=basic,user="+user)
+		if code != 0 || !strings.Contains(printed, `"hits":1,`) {
+			t.Errorf("weir counters get ends with %d and prints\n%.1000s", code, printed)
+		}
+	}
+	keys, err := redis.Client().Keys(t.Context(), "*").Result()
+	longest := slices.MaxFunc(keys, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	if err != nil || len(keys) != 4 || !strings.HasPrefix(longest, whole) || len(longest) > 1200 {
+		t.Errorf("Redis holds %.1100q (%v), want 4 keys: the longest is envoyproxy/ratelimit's of 1 KB, others are hashed", keys, err)
+	}
+	if printed, code := w.Command(t, "counters", "top", "--domain", "shop"); code != 0 || !strings.Contains(printed, "2 keys do not tell") {
+		t.Errorf("weir counters top ends with %d and prints\n%.3000s\nwant that it cannot read two hashes", code, printed)
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,12 +47,12 @@ func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	root := filepath.Join(filepath.Dir(w.Config), "data")
 	err := os.MkdirAll(filepath.Join(root, "ratelimit"), 0o755)
 	if err == nil {
-		err = os.Symlink(w.Config, filepath.Join(root, "ratelimit", "config"))
+		err = errors.Join(os.Rename(w.Config, filepath.Join(root, "ratelimit", "config")), os.Symlink(root, root+"-current"))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Set("RUNTIME_ROOT=" + root)
+	w.Set("RUNTIME_ROOT=" + root + "-current")
 	w.Set("RUNTIME_SUBDIRECTORY=ratelimit")
 	w.Start(t, process.Ratelimit(t))
 	w.AwaitReady(t)

@@ -16,6 +16,7 @@ type Files struct {
 	OnFailure    descriptors.Policy    `envconfig:"ON_BACKEND_FAILURE" default:"allow"`
 
 	FailureAsked bool `ignored:"true"` // ON_BACKEND_FAILURE is set
+	AsRatelimit  bool `ignored:"true"` // what envoyproxy/ratelimit takes is taken
 }
 
 // ReadFiles reads only these variables, for a tool that does nothing else. Those that the environment of this process does
@@ -54,11 +55,13 @@ func ReadFiles(as Program, given map[string]string) (Files, error) {
 
 // Options returns how descriptor files are read.
 func (f *Files) Options() yaml.Options {
-	return yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains}
+	return yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
+		AsRatelimit: f.AsRatelimit}
 }
 
 // asRatelimit gives variables that are not set what they are in the place of envoyproxy/ratelimit.
 func (f *Files) asRatelimit() {
+	f.AsRatelimit = true
 	if _, set := os.LookupEnv("ALGORITHM"); !set {
 		f.Algorithm = descriptors.FixedWindow
 	}

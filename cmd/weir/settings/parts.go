@@ -65,7 +65,7 @@ func (s *Settings) Answers() rls.Options {
 
 // Rules returns how descriptor files are read.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains}
+	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, AsRatelimit: s.AsRatelimit}
 }
 
 // Keys returns how the keys of counters are written. In memory nobody else reads them.
