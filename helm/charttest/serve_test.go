@@ -133,7 +133,7 @@ func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 			// Changed limits are in force without a restart.
 			w.configure(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: hour}}]\n")
 			weirtest.Eventually(t, "a changed ConfigMap is in force", func() error {
-				out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0")
+				out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0", "--timeout", "1m")
 				if !strings.Contains(out, "1/hour") {
 					return errors.New(out)
 				}
@@ -150,7 +150,7 @@ func TestASidecarServesARealEnvoyOnItsSocket(t *testing.T) {
 		if pod := podOf(decode(t, o)); pod != nil {
 			w := startPod(t, objects, &pod.Spec)
 			wantTenAMinute(t, startEnvoy(t, w.grpc))
-			if out, code := call(t, "call", "--addr", "unix:"+w.grpc, "--domain", "shop", "--descriptor", "user=bob"); code != 0 {
+			if out, code := call(t, "call", "--addr", "unix:"+w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--timeout", "1m"); code != 0 {
 				t.Errorf("weir call on the socket ends with %d, want 0, as bob has asked for nothing: %s", code, out)
 			}
 		}

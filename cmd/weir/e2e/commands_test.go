@@ -33,7 +33,7 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
 		{"many calls, all over, are 1", w.GRPC, "--rate 20 --for 200ms", 1},
 		{"nobody there is 2", nobody, "", 2},
 	} {
-		args := append([]string{"call", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}, strings.Fields(c.flags)...)
+		args := append([]string{"call", "--timeout", "2m", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}, strings.Fields(c.flags)...)
 		if printed, got := process.Command(t, nil, process.Weir(t), args...); got != c.want {
 			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, printed)
 		}
