@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -17,9 +18,10 @@ import (
 type batch struct {
 	store   *Store
 	lane    *lane
-	left    time.Time       // when it left
-	until   time.Time       // when the last caller leaves
-	patient context.Context // until nobody waits for a connection any more
+	left    time.Time            // when it left
+	until   time.Time            // when the last caller leaves
+	patient context.Context      // until nobody waits for a connection any more
+	at      atomic.Pointer[lane] // to the server that it waits for now
 
 	asks   []*ask
 	sender *redis.Sender[*ask]
@@ -74,6 +76,8 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 		refuseAll(group, away)
 		return
 	}
+	b.at.Store(l)
+	defer b.at.Store(nil)
 	start := time.Now()
 	var way redis.Way
 	if b.store.script != nil {

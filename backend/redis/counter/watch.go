@@ -35,6 +35,7 @@ func greetingTime(limit time.Duration) time.Duration {
 type watch struct {
 	breaker breaker
 	calm    atomic.Bool                  // breaker.calm
+	silent  atomic.Bool                  // a server that answered promptly has lost its last exchange
 	away    atomic.Pointer[backend.Away] // the answer to whoever asks while the server is absent, else nil
 	trial   *batch                       // the one that is out while the server is returning
 	probing bool                         // a goroutine sends PING
@@ -62,10 +63,64 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 		if tried && o == lost && l.breaker.condition == absent {
 			l.late, l.needs = "it answers PING, and no batch in time", 2*patience
 		}
-		if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
-			l.probe(0)
+		if o == lost {
+			l.doubt(now)
 		}
 	})
+}
+
+// doubt asks with a PING whether a server lives that has lost an exchange. The caller holds mu.
+func (l *lane) doubt(now time.Time) {
+	if l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
+		l.probe(0)
+	}
+}
+
+// expect sees to it that it is noticed if a caller leaves without an answer. The caller holds mu.
+func (l *lane) expect(leave, now time.Time) {
+	switch {
+	case !l.rings.IsZero() && !leave.Before(l.rings):
+		return
+	case l.overdue == nil:
+		l.overdue = time.AfterFunc(leave.Sub(now), l.miss)
+	default:
+		l.overdue.Reset(leave.Sub(now))
+	}
+	l.rings = leave
+}
+
+// miss notes exchanges whose callers have all left without an answer. Whatever they wait for may go on for those who come
+// next: a connection that has yet to be made takes the store's timeout where the server is frozen, and meanwhile no other
+// exchange ends. Those who leave while the lane has no room were such exchanges, too. The one of a server that is
+// returning is heard at its own end: with a new connection it may take longer than its callers have.
+func (l *lane) miss() {
+	now := time.Now()
+	l.learn(now, errLate, func() {
+		l.rings = time.Time{}
+		if l.closed || l.breaker.condition != serving {
+			return
+		}
+		before := l.breaker.inRow
+		for _, b := range l.out {
+			l.missed(b.until, b.left, now, b.at.Load() == l)
+		}
+		for _, first := range l.queue {
+			l.missed(first.call.leave, first.joined, now, len(l.out) == l.most)
+		}
+		if l.breaker.inRow > before {
+			l.doubt(now)
+		}
+	})
+}
+
+// missed notes that callers have left an exchange which began at since, if it tells of the server; else it sees to it that
+// it will be noticed.
+func (l *lane) missed(leave, since, now time.Time, tells bool) {
+	if leave.After(now) {
+		l.expect(leave, now)
+	} else if tells {
+		l.breaker.hears(lost, since, leave.Sub(since), now)
+	}
 }
 
 // learn lets the breaker learn something, and does what follows from it; err is why the server may be away.
@@ -73,8 +128,10 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 	var waiting queue
 	l.mu.Lock()
 	before := l.breaker.condition
+	l.breaker.slow = l.pacer.some.Load()
 	something()
 	after := l.breaker.condition
+	l.silent.Store(after == serving && l.breaker.inRow > 0 && !l.breaker.slow)
 	l.calm.Store(l.breaker.calm() && !l.probing) // an answer outweighs a PING that is on its way
 	switch {
 	case after == before:
