@@ -119,7 +119,7 @@ func (l *lane) missed(leave, since, now time.Time, tells bool) {
 	if leave.After(now) {
 		l.expect(leave, now)
 	} else if tells {
-		l.breaker.hears(lost, since, leave.Sub(since), now)
+		l.breaker.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
 	}
 }
 

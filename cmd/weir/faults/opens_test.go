@@ -21,6 +21,9 @@ const hasty = 20 * time.Millisecond
 // gives no answer, alone and beside one who waits a second. The times are printed.
 func TestAFrozenRedisOpensTheBreaker(t *testing.T) {
 	for _, clients := range []struct{ n, rate int }{{15, 50}, {40, 100}} {
+		if testing.Short() && clients.n > 15 {
+			continue
+		}
 		for _, patient := range []int{0, 1} {
 			name := fmt.Sprintf("%d clients, %d calls a second each, %d of a second", clients.n, clients.rate, patient)
 			t.Run(name, func(t *testing.T) {
@@ -36,13 +39,18 @@ func TestAFrozenRedisOpensTheBreaker(t *testing.T) {
 				for i := range patient {
 					o.running.Go(func() { o.keepAsking(clients.n+i, time.Second, 20*time.Millisecond) })
 				}
-				time.Sleep(time.Second)
+				time.Sleep(warm())
 				froze := o.record.now()
 				server.Stop()
 				opened := o.awaitDown(t, froze)
 				server.Cont()
 				o.stop()
 				t.Log(o.told(froze, opened, stood))
+				for _, c := range o.record.all() {
+					if c.verdict == failed {
+						t.Errorf("a call failed that policy allow was to decide: %s", c.failure)
+					}
+				}
 			})
 		}
 	}
@@ -128,21 +136,6 @@ func (o *opening) told(froze, opened time.Duration, stood *stalls) string {
 			}
 		}
 	}
-	var hist [14]int
-	var early, all [4]int
-	for _, c := range o.record.all() {
-		if c.key != int(hasty/time.Millisecond) || c.ended < froze || c.begun > opened {
-			continue
-		}
-		took := c.ended - c.begun
-		hist[min(13, max(0, int((took-17*time.Millisecond)/(500*time.Microsecond))))]++
-		ph := min(3, max(0, int((c.begun-froze)/(20*time.Millisecond))+1))
-		all[ph]++
-		if took > hasty {
-			early[ph]++
-		}
-	}
-	fmt.Println("hist 17.0+0.5ms:", hist, "late by phase", early, all)
 	return fmt.Sprintf("open after %s of 80ms; %d of %d calls late meanwhile, %.1f%% of 3%%, %d of them as the machine stood",
 		brief(opened-froze), late, n, share(late, n), excused)
 }
