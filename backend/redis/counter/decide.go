@@ -189,15 +189,14 @@ func awayFor(why error) *backend.Away {
 
 // handOver lets the checks of a call join the lanes of the servers that own their keys.
 func (s *Store) handOver(c *call, now time.Time) {
-	early := false
 	for i := range c.asks {
 		a := &c.asks[i]
 		client, err := s.servers.Owner(a.key)
 		if err == nil {
 			a.lane, err = s.lane(client)
 		}
-		if err == nil && a.lane.silent.Load() && c.leave.Sub(now) > 4*minMargin && !early {
-			early, c.leave = true, c.leave.Add(-minMargin) // few of those who leave together shall come late
+		if err == nil && i == 0 && a.lane.silent.Load() { // many leave at once, of whom few shall come late
+			c.leave = c.leave.Add(-minMargin)
 		}
 		a.err, a.first, a.count = err, a, 1
 		if err != nil {

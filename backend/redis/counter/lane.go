@@ -50,8 +50,8 @@ type lane struct {
 	call     chan struct{} // has a token once that one is called
 	timer    *time.Timer   // calls one when the pace allows it
 	ticking  bool
-	overdue  *time.Timer // looks whose callers have left without an answer
-	rings    time.Time   // when it does; zero: not at all
+	overdue  *time.Timer // misses
+	rings    time.Time   // when that one does; zero: not at all
 	closed   bool
 	lastUsed time.Time // by a call
 
@@ -69,6 +69,7 @@ func newLane(s *Store, client *goredis.Client) *lane {
 	if s.meter != nil {
 		l.meter = s.meter(l.name)
 	}
+	l.overdue = time.AfterFunc(0, l.miss)
 	return l
 }
 
@@ -98,9 +99,7 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		l.queue = append(l.queue, first)
 		l.checks += first.count
 		l.stir(now)
-		if len(l.out) == l.most {
-			l.expect(first.call.leave, now)
-		}
+		l.expect(first.call.leave, now)
 	}
 	l.mu.Unlock()
 	if crowded {

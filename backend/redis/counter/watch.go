@@ -59,68 +59,50 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 	now := time.Now()
 	l.learn(now, err, func() {
 		tried := l.breaker.condition == returning
-		l.breaker.hears(o, left, patience, now)
+		l.hears(o, left, patience, now)
 		if tried && o == lost && l.breaker.condition == absent {
 			l.late, l.needs = "it answers PING, and no batch in time", 2*patience
-		}
-		if o == lost {
-			l.doubt(now)
 		}
 	})
 }
 
-// doubt asks with a PING whether a server lives that has lost an exchange. The caller holds mu.
-func (l *lane) doubt(now time.Time) {
-	if l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
+// hears is the breaker's. A PING finds out more where an exchange is lost. The caller holds mu.
+func (l *lane) hears(o outcome, left time.Time, patience time.Duration, now time.Time) {
+	l.breaker.hears(o, left, patience, now)
+	if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
 		l.probe(0)
 	}
 }
 
-// expect sees to it that it is noticed if a caller leaves without an answer. The caller holds mu.
+// expect sees to it that a caller is missed who leaves without an answer. The caller holds mu.
 func (l *lane) expect(leave, now time.Time) {
-	switch {
-	case !l.rings.IsZero() && !leave.Before(l.rings):
-		return
-	case l.overdue == nil:
-		l.overdue = time.AfterFunc(leave.Sub(now), l.miss)
-	default:
+	if l.rings.IsZero() || leave.Before(l.rings) {
+		l.rings = leave
 		l.overdue.Reset(leave.Sub(now))
 	}
-	l.rings = leave
 }
 
-// miss notes exchanges whose callers have all left without an answer. Whatever they wait for may go on for those who come
-// next: a connection that has yet to be made takes the store's timeout where the server is frozen, and meanwhile no other
-// exchange ends. Those who leave while the lane has no room were such exchanges, too. The one of a server that is
-// returning is heard at its own end: with a new connection it may take longer than its callers have.
+// miss hears of the exchanges that all callers have left: a new connection to a frozen server takes the store's timeout,
+// for those who come next, and meanwhile no other exchange ends. Whoever leaves while the lane has no room was such an
+// exchange, too. That of a server that is returning is heard at its own end, as its connection may yet come.
 func (l *lane) miss() {
 	now := time.Now()
 	l.learn(now, errLate, func() {
 		l.rings = time.Time{}
-		if l.closed || l.breaker.condition != serving {
-			return
+		look := func(leave, since time.Time, tells bool) {
+			if leave.After(now) {
+				l.expect(leave, now)
+			} else if tells && l.breaker.condition == serving {
+				l.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
+			}
 		}
-		before := l.breaker.inRow
 		for _, b := range l.out {
-			l.missed(b.until, b.left, now, b.at.Load() == l)
+			look(b.until, b.left, b.at.Load() == l)
 		}
 		for _, first := range l.queue {
-			l.missed(first.call.leave, first.joined, now, len(l.out) == l.most)
-		}
-		if l.breaker.inRow > before {
-			l.doubt(now)
+			look(first.call.leave, first.joined, len(l.out) == l.most)
 		}
 	})
-}
-
-// missed notes that callers have left an exchange which began at since, if it tells of the server; else it sees to it that
-// it will be noticed.
-func (l *lane) missed(leave, since, now time.Time, tells bool) {
-	if leave.After(now) {
-		l.expect(leave, now)
-	} else if tells {
-		l.breaker.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
-	}
 }
 
 // learn lets the breaker learn something, and does what follows from it; err is why the server may be away.
