@@ -190,6 +190,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("redis: no URL says where it is")
 	}
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
+	c.Connections = cmp.Or(c.Connections, new(Connections))
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
 	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)

@@ -18,13 +18,10 @@ func (c *Connections) Open() uint64 {
 	return c.Opened.Load() - closed
 }
 
-// count counts a connection, if it was made, until it is closed, and has its replies followed. A nil c counts nothing.
+// count counts a connection, if it was made, until it is closed, and has its replies followed.
 func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return conn, err
-	}
-	if c == nil {
-		c = new(Connections)
 	}
 	c.Opened.Add(1)
 	one := &counted{Conn: conn, in: c}
@@ -34,7 +31,7 @@ func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 	return one, nil
 }
 
-// counted is a connection that is counted as open until it is closed, which a damaged reply does.
+// counted is a connection that is counted as open until it is closed, or damaged.
 type counted struct {
 	net.Conn
 	in      *Connections
@@ -46,8 +43,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if damaged := c.replies.follow(p[:n]); damaged != nil {
-		_ = c.Close() // the first reason is told
-		return 0, damaged
+		return 0, damaged // go-redis closes what it cannot read
 	}
 	return n, err
 }

@@ -16,12 +16,10 @@ var errDamaged = errors.New("the server's reply is damaged; closing the connecti
 
 // replies follows what a server sends, in RESP2 or RESP3, and finds what go-redis must not read. The zero value is ready.
 type replies struct {
-	kind     byte // how the line began
-	line     int  // bytes of it so far, 0 between lines
-	number   int  // in it; negative: none
-	text     int  // bytes of a string that have not come, with the two that end it
-	elements int  // that have not come
-	lists    int  // in this reply
+	kind            byte // how the line began
+	line, number    int  // bytes of it so far, 0 between lines; what it announces, -2 for nil
+	text            int  // bytes of a string that have not come, with the two that end it
+	elements, lists int  // of this reply: those that have not come, all
 }
 
 // follow reads on. After an error it is of no more use.
@@ -40,7 +38,7 @@ func (r *replies) follow(p []byte) error {
 		piece, rest, whole := bytes.Cut(p, []byte{'\n'})
 		for _, c := range piece[:min(len(piece), 32)] {
 			if c == '-' || r.number < 0 {
-				r.number = -1
+				r.number = -2
 			} else if '0' <= c && c <= '9' && r.number <= maxText {
 				r.number = 10*r.number + int(c-'0')
 			}
@@ -50,28 +48,23 @@ func (r *replies) follow(p []byte) error {
 			return fmt.Errorf("%w: it has a line of %d bytes that begins with %q", errDamaged, r.line, r.kind)
 		}
 		if whole {
-			r.line = 0
-			r.announce(max(r.number, 0))
+			n := max(r.number, 0)
+			switch r.line = 0; r.kind {
+			case '$', '=', '!':
+				r.text = r.number + 2
+			case '|':
+				r.elements++ // what it is about
+				fallthrough
+			case '%':
+				n *= 2
+				fallthrough
+			case '*', '~', '>':
+				r.elements, r.lists = r.elements+n, r.lists+1
+			}
 		}
 		if r.text > maxText || r.elements+4*r.lists > maxElements {
 			return fmt.Errorf("%w: it announces %d bytes, or %d elements in %d lists", errDamaged, r.text, r.elements, r.lists)
 		}
 	}
 	return nil
-}
-
-// announce notes what comes after a line with a number.
-func (r *replies) announce(n int) {
-	switch r.kind {
-	case '$', '=', '!':
-		if r.number >= 0 {
-			r.text = n + 2
-		}
-	case '*', '~', '>':
-		r.elements, r.lists = r.elements+n, r.lists+1
-	case '%':
-		r.elements, r.lists = r.elements+2*n, r.lists+1
-	case '|': // what it is about is one more
-		r.elements, r.lists = r.elements+2*n+1, r.lists+1
-	}
 }

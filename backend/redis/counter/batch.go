@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -18,10 +17,9 @@ import (
 type batch struct {
 	store   *Store
 	lane    *lane
-	left    time.Time            // when it left
-	until   time.Time            // when the last caller leaves
-	patient context.Context      // until nobody waits for a connection any more
-	at      atomic.Pointer[lane] // to the server that it waits for now
+	left    time.Time       // when it left
+	until   time.Time       // when the last caller leaves
+	patient context.Context // until nobody waits for a connection any more
 
 	asks   []*ask
 	sender *redis.Sender[*ask]
@@ -76,8 +74,6 @@ func (b *batch) Exchange(ctx context.Context, r redis.Route, group []*ask) {
 		refuseAll(group, away)
 		return
 	}
-	b.at.Store(l)
-	defer b.at.Store(nil)
 	start := time.Now()
 	var way redis.Way
 	if b.store.script != nil {

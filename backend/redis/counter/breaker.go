@@ -24,8 +24,7 @@ const (
 
 const (
 	// lostMost is how many exchanges in a row get nothing out of a server until it counts as away. Those that overlap
-	// are one: a machine that stands still for a moment loses them all at once. Those of callers in a hurry count beside
-	// patient ones, too, where the server was prompt until then.
+	// are one: a machine that stands still for a moment loses them all at once.
 	lostMost = 3
 	// patienceSpan is for how long at least it is remembered how long callers waited.
 	patienceSpan = time.Second

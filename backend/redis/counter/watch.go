@@ -89,18 +89,18 @@ func (l *lane) miss() {
 	now := time.Now()
 	l.learn(now, errLate, func() {
 		l.rings = time.Time{}
-		look := func(leave, since time.Time, tells bool) {
+		look := func(leave, since time.Time) {
 			if leave.After(now) {
 				l.expect(leave, now)
-			} else if tells && l.breaker.condition == serving {
+			} else if l.breaker.condition == serving {
 				l.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
 			}
 		}
 		for _, b := range l.out {
-			look(b.until, b.left, b.at.Load() == l)
+			look(b.until, b.left)
 		}
-		for _, first := range l.queue {
-			look(first.call.leave, first.joined, len(l.out) == l.most)
+		for i := 0; i < len(l.queue) && len(l.out) == l.most; i++ {
+			look(l.queue[i].call.leave, l.queue[i].joined)
 		}
 	})
 }
