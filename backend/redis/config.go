@@ -192,6 +192,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redis: %s is a URL: name a file that holds it", cmp.Or(c.Variables.URLFile, "the file of the URL"))
 	}
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
+	c.Connections = cmp.Or(c.Connections, new(Connections))
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
 	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)

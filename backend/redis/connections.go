@@ -18,9 +18,9 @@ func (c *Connections) Open() uint64 {
 	return c.Opened.Load() - closed
 }
 
-// count counts a connection, if it was made, until it is closed.
+// count counts a connection, if it was made, until it is closed, and has its replies followed.
 func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
-	if c == nil || err != nil {
+	if err != nil {
 		return conn, err
 	}
 	c.Opened.Add(1)
@@ -31,11 +31,21 @@ func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 	return one, nil
 }
 
-// counted is a connection that is counted as open until it is closed.
+// counted is a connection that is counted as open until it is closed, or damaged.
 type counted struct {
 	net.Conn
-	in   *Connections
-	once sync.Once
+	in      *Connections
+	once    sync.Once
+	replies replies
+}
+
+// Read reads what comes, unless it is damaged: then the connection ends.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if damaged := c.replies.follow(p[:n]); damaged != nil {
+		return 0, damaged // go-redis closes what it cannot read
+	}
+	return n, err
 }
 
 // Close closes the connection.

@@ -98,10 +98,11 @@ func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error 
 		return err
 	}
 	err := client.FunctionLoad(ctx, s.library).Err()
-	if err != nil && !strings.Contains(err.Error(), "already exists") {
-		return err
+	called := client.FCall(ctx, s.function, nil, 0, "").Err()
+	if err != nil && !strings.Contains(err.Error(), "already exists") && (called != nil || !Forbidden(err)) {
+		return err // unless somebody who may has loaded it
 	}
-	return client.FCall(ctx, s.function, nil, 0, "").Err()
+	return called
 }
 
 // unknownCommand matches the errors of a server that has no functions.

@@ -49,7 +49,7 @@ type dialer struct {
 
 // newDialer makes a dialer that connects, with the TLS handshake, within the timeout. The files must be readable now.
 func newDialer(files TLSConfig, timeout time.Duration) (*dialer, error) {
-	d := &dialer{net: net.Dialer{Timeout: timeout, KeepAliveConfig: keepAlive}, files: files}
+	d := &dialer{net: net.Dialer{Timeout: timeout, KeepAliveConfig: keepAlive}, files: files, opened: new(Connections)}
 	if (files.CertFile == "") != (files.KeyFile == "") {
 		return nil, errors.New("redis: the client's certificate and its key go together: name both files or none")
 	}

@@ -31,6 +31,7 @@ const (
 type faults struct {
 	delay [2]time.Duration
 	drop  [2]bool
+	spoil int // one of so many bytes of replies, drawn by chance; 0: none
 	traps []trap
 }
 
@@ -49,6 +50,9 @@ func (p *FaultProxy) Delay(dir Direction, d time.Duration) {
 // Drop loses what goes in a direction from now on, and the news that the sender has closed. A connection that has lost
 // something stays mute in that direction also after Heal: going on in the middle would forge answers.
 func (p *FaultProxy) Drop(dir Direction) { p.change(func(f *faults) { f.drop[dir] = true }) }
+
+// Spoil changes one of so many bytes of replies, drawn by chance, to one that no reply has.
+func (p *FaultProxy) Spoil(oneOf int) { p.change(func(f *faults) { f.spoil = oneOf }) }
 
 // Trap waits for the next request of a command, such as EVALSHA, or of any if command is empty, and acts on it once.
 // The channel is closed when it has: after SwallowReply, ResetAfter and CloseAfter, Redis has then executed the

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -99,6 +100,11 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 	}
 	if !l.mute[dir] {
 		c.data, c.last = slices.Clone(data), last && !p.faults.drop[dir] // where bytes are lost, the end is lost too
+		for i := range c.data {
+			if dir == Replies && p.faults.spoil > 0 && rand.N(p.faults.spoil) == 0 {
+				c.data[i] = 0xff
+			}
+		}
 	}
 	return c
 }

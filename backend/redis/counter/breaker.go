@@ -40,6 +40,7 @@ type breaker struct {
 	inRow    int       // exchanges without an answer
 	ended    time.Time // when the last one of them did
 	answered time.Time // when an exchange was answered that mattered
+	slow     bool      // the last answer took its time
 
 	patience [2]time.Duration // the longest that callers had for an exchange, in this span and in the one before
 	span     time.Time        // when this one began
@@ -78,7 +79,7 @@ func (b *breaker) hears(o outcome, left time.Time, patience time.Duration, now t
 		}
 	case o == unreachable || b.condition == returning:
 		b.become(absent, now)
-	case o == lost && patience < b.longest()/2: // others may well get their answers
+	case o == lost && patience < b.longest()/2 && (b.slow || patience < 2*promptly): // others may well get their answers
 	case !left.Before(b.ended):
 		b.ended = now
 		if b.inRow++; b.inRow >= lostMost {

@@ -73,10 +73,11 @@ func TestTheBreaker(t *testing.T) {
 	}
 }
 
-// Callers in a hurry shall not keep others from a server that is quick enough for them.
+// Callers in a hurry shall not keep others from a server that is quick enough for them. One that was quick enough for all
+// of them and is silent now is none.
 func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 	t.Parallel()
-	b, now := new(breaker), time.Unix(1_000_000, 0)
+	b, now := &breaker{slow: true}, time.Unix(1_000_000, 0)
 	if b.limit() != leastPatience {
 		t.Errorf("PONG may take %v before anybody called, want %v", b.limit(), leastPatience)
 	}
@@ -91,6 +92,14 @@ func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 	}
 	if b.limit() != 100*time.Millisecond {
 		t.Errorf("PONG may take %v, want as long as the most patient caller waits", b.limit())
+	}
+	prompt := *b
+	prompt.slow = false
+	for i := range lostMost {
+		prompt.hears(lost, now.Add(time.Duration(i)*patient), patient, now.Add(time.Duration(i+1)*patient))
+	}
+	if prompt.condition != absent {
+		t.Error("a server that was prompt has lost three exchanges in a row, and answered nobody; want it to be open")
 	}
 	now = now.Add(3 * patienceSpan) // in which those others do not come
 	for range 3 {

@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type lane struct {
 	mu       sync.Mutex
 	queue    queue
 	checks   int           // all in the queue
-	out      int           // batches
+	out      []*batch      // oldest first
 	last     time.Time     // when the last one left
 	trip     time.Duration // how long the last one to come back was out
 	called   bool          // a worker is on its way to the queue
@@ -49,6 +50,8 @@ type lane struct {
 	call     chan struct{} // has a token once that one is called
 	timer    *time.Timer   // calls one when the pace allows it
 	ticking  bool
+	overdue  *time.Timer // misses
+	rings    time.Time   // when that one does; zero: not at all
 	closed   bool
 	lastUsed time.Time // by a call
 
@@ -66,6 +69,7 @@ func newLane(s *Store, client *goredis.Client) *lane {
 	if s.meter != nil {
 		l.meter = s.meter(l.name)
 	}
+	l.overdue = time.AfterFunc(0, l.miss)
 	return l
 }
 
@@ -84,7 +88,7 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		refuse(first, away)
 		return true
 	}
-	if l.out > 0 && !now.Add(l.pacer.fastest(now)).Before(first.call.leave) { // one is asked all the same, to find out more
+	if len(l.out) > 0 && !now.Add(l.pacer.fastest(now)).Before(first.call.leave) { // one is asked all the same, to find out more
 		l.mu.Unlock()
 		refuse(first, errSlow)
 		return true
@@ -95,6 +99,7 @@ func (l *lane) join(first *ask, now time.Time) bool {
 		l.queue = append(l.queue, first)
 		l.checks += first.count
 		l.stir(now)
+		l.expect(first.call.leave, now)
 	}
 	l.mu.Unlock()
 	if crowded {
@@ -139,14 +144,14 @@ func (l *lane) stir(now time.Time) {
 }
 
 func (l *lane) mayLeave(now time.Time) bool {
-	return l.hasRoom() && (l.breaker.condition == returning || l.out == 0 || now.Sub(l.last) >= pace)
+	return l.hasRoom() && (l.breaker.condition == returning || len(l.out) == 0 || now.Sub(l.last) >= pace)
 }
 
 // hasRoom reports whether one more batch may be out, whenever it leaves.
 func (l *lane) hasRoom() bool {
 	switch l.breaker.condition {
 	case serving:
-		return l.out < l.most
+		return len(l.out) < l.most
 	case returning:
 		return l.trial == nil
 	}
@@ -224,7 +229,7 @@ func (l *lane) next(b *batch) bool {
 	if b.lane == nil {
 		b.lane, l.called = l, false
 	} else {
-		l.out--
+		l.out = slices.DeleteFunc(l.out, func(one *batch) bool { return one == b })
 		l.trip = now.Sub(b.left)
 		if l.trial == b {
 			l.trial = nil
@@ -232,8 +237,9 @@ func (l *lane) next(b *batch) bool {
 	}
 	leaves := l.mayLeave(now) && l.fill(b, now)
 	if leaves {
-		l.out++
+		l.out = append(l.out, b)
 		l.last = now
+		l.expect(b.until, now)
 		l.breaker.leaves(b.until.Sub(now), now)
 		b.patient = l.patient
 		if l.breaker.condition == returning {
@@ -311,7 +317,7 @@ func (q queue) refuse(err error) {
 func (l *lane) retire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	idle := l.out == 0 && len(l.queue) == 0 && now.Sub(l.lastUsed) >= idleTime
+	idle := len(l.out) == 0 && len(l.queue) == 0 && now.Sub(l.lastUsed) >= idleTime
 	if idle && l.breaker.condition == absent {
 		idle = redis.Left(l.client)
 	}
@@ -326,5 +332,5 @@ func (l *lane) retire(now time.Time) bool {
 func (l *lane) stats() ServerStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ServerStats{Name: l.name, Out: l.out, Waiting: l.checks, Away: l.breaker.condition == absent}
+	return ServerStats{Name: l.name, Out: len(l.out), Waiting: l.checks, Away: l.breaker.condition == absent}
 }

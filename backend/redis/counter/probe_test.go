@@ -48,12 +48,15 @@ func probed(t *testing.T, c redis.Config) (found error) {
 // An operator who pays for scripts where functions would do is told once, with the line that allows them.
 func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 	t.Parallel()
+	const preloaded = "functions that somebody else loads"
 	for name, tc := range map[string]struct {
 		rules   []string
 		options []redistest.Option
 		told    string
 	}{
-		"functions":                    {countingRules(), nil, "counts by a library of functions"},
+		"functions": {countingRules(), nil, "counts by a library of functions"},
+		preloaded: {slices.DeleteFunc(countingRules(), func(rule string) bool { return strings.HasPrefix(rule, "+function|") }),
+			nil, "counts by a library of functions"},
 		"functions that are forbidden": {scriptRules(), nil, "within ten minutes: ACL SETUSER ann +fcall +function|load "},
 		"no functions": {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])},
 			"as Redis 7.0 and Valkey have"},
@@ -62,6 +65,11 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			t.Parallel()
 			s := redistest.Single(t, append(tc.options, redistest.WithACL("ann", secret, tc.rules...))...)
 			on := redis.Config{URL: s.Addr, Auth: "ann:" + secret}
+			if name == preloaded {
+				if err := s.Client().FunctionLoad(t.Context(), script.Library()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			store, log := told(t, on)
 			redistest.Eventually(t, "it counts with the rights that errors name", store.Health().Ready)
 			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
@@ -116,7 +124,8 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
 			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)
 		}
-		if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
+		ctx := context.Background()
+		if err := errors.Join(s.Client().FlushAll(ctx).Err(), s.Client().FunctionFlush(ctx).Err()); err != nil {
 			t.Fatal(err)
 		}
 	}

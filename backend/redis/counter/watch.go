@@ -35,6 +35,7 @@ func greetingTime(limit time.Duration) time.Duration {
 type watch struct {
 	breaker breaker
 	calm    atomic.Bool                  // breaker.calm
+	silent  atomic.Bool                  // a server that answered promptly has lost its last exchange
 	away    atomic.Pointer[backend.Away] // the answer to whoever asks while the server is absent, else nil
 	trial   *batch                       // the one that is out while the server is returning
 	probing bool                         // a goroutine sends PING
@@ -58,12 +59,48 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 	now := time.Now()
 	l.learn(now, err, func() {
 		tried := l.breaker.condition == returning
-		l.breaker.hears(o, left, patience, now)
+		l.hears(o, left, patience, now)
 		if tried && o == lost && l.breaker.condition == absent {
 			l.late, l.needs = "it answers PING, and no batch in time", 2*patience
 		}
-		if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
-			l.probe(0)
+	})
+}
+
+// hears is the breaker's. A PING finds out more where an exchange is lost. The caller holds mu.
+func (l *lane) hears(o outcome, left time.Time, patience time.Duration, now time.Time) {
+	l.breaker.hears(o, left, patience, now)
+	if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
+		l.probe(0)
+	}
+}
+
+// expect sees to it that a caller is missed who leaves without an answer. The caller holds mu.
+func (l *lane) expect(leave, now time.Time) {
+	if l.rings.IsZero() || leave.Before(l.rings) {
+		l.rings = leave
+		l.overdue.Reset(leave.Sub(now))
+	}
+}
+
+// miss hears of the exchanges that all callers have left: a new connection to a frozen server takes the store's timeout,
+// for those who come next, and meanwhile no other exchange ends. Whoever leaves while the lane has no room was such an
+// exchange, too. That of a server that is returning is heard at its own end, as its connection may yet come.
+func (l *lane) miss() {
+	now := time.Now()
+	l.learn(now, errLate, func() {
+		l.rings = time.Time{}
+		look := func(leave, since time.Time) {
+			if leave.After(now) {
+				l.expect(leave, now)
+			} else if l.breaker.condition == serving {
+				l.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
+			}
+		}
+		for _, b := range l.out {
+			look(b.until, b.left)
+		}
+		for i := 0; i < len(l.queue) && len(l.out) == l.most; i++ {
+			look(l.queue[i].call.leave, l.queue[i].joined)
 		}
 	})
 }
@@ -73,8 +110,10 @@ func (l *lane) learn(now time.Time, err error, something func()) {
 	var waiting queue
 	l.mu.Lock()
 	before := l.breaker.condition
+	l.breaker.slow = l.pacer.some.Load()
 	something()
 	after := l.breaker.condition
+	l.silent.Store(after == serving && l.breaker.inRow > 0 && !l.breaker.slow)
 	l.calm.Store(l.breaker.calm() && !l.probing) // an answer outweighs a PING that is on its way
 	switch {
 	case after == before:

@@ -45,6 +45,13 @@ var slow = during(func(s *scene) {
 	}
 }, (*scene).mendProxies)
 
+// spoil damages replies.
+var spoil = during(func(s *scene) {
+	for _, p := range s.proxies {
+		p.Spoil(20)
+	}
+}, (*scene).mendProxies)
+
 // mendProxies lets all through again.
 func (s *scene) mendProxies() {
 	for _, p := range s.proxies {

@@ -1,0 +1,62 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for, in the longer forms
+// twice over, so that old ones are replaced, and compares what the process takes with what OPERATION.md tells operators to
+// plan. A collector that the machine holds up takes more, so that a quarter above it is no failure.
+func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
+	const keys, inOne, callers = 1_000_000, 100, 8
+	asked := keys
+	if !testing.Short() {
+		asked = 2 * keys
+	}
+	document, err := os.ReadFile("../OPERATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile(`plan ([0-9,]+) MB for a million keys`).FindSubmatch(document)
+	if told == nil {
+		t.Fatal("OPERATION.md does not say how much memory to plan for a million keys")
+	}
+	plan, err := strconv.Atoi(strings.ReplaceAll(string(told[1]), ",", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startReplica(t, weirBinary, "domain: shop\ndescriptors:\n- key: plan\n  descriptors:\n  - key: user\n"+
+		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory")
+	var asking sync.WaitGroup
+	for caller := range callers {
+		asking.Go(func() {
+			for from := caller * inOne; from < asked; from += callers * inOne {
+				question := request("much", fmt.Sprint("somebody ", from))
+				for i := from + 1; i < from+inOne; i++ {
+					question.Descriptors = append(question.Descriptors, request("much", fmt.Sprint("somebody ", i)).Descriptors[0])
+				}
+				if _, err := r.rls().ShouldRateLimit(context.Background(), question); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+	m := r.mustScrape(t)
+	resident := int(m["process_resident_memory_bytes"] / 1e6)
+	if m["weir_memory_keys"] != keys {
+		t.Errorf("it holds %v keys, want a million", m["weir_memory_keys"])
+	}
+	t.Logf("a million keys take %d MB; OPERATION.md has operators plan %d", resident, plan)
+	if resident > plan*5/4 {
+		t.Errorf("a million keys take %d MB, OPERATION.md has operators plan %d", resident, plan)
+	}
+}
