@@ -5,43 +5,53 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/weirproxy/weir/server/door"
 )
 
-// refusalGap is how long the log has no other line about a client that TLS refused.
-const refusalGap = 10 * time.Second
-
-// refusals logs which clients TLS refuses: they are told little, and whoever asks clients for certificates has to see
-// whom that keeps out.
+// refusals has the door watch those whom TLS lets in, and logs which clients it refuses: they are told little, and
+// whoever asks clients for certificates has to see whom that keeps out.
 type refusals struct {
 	credentials.TransportCredentials
-	log *slog.Logger
-
-	mu     sync.Mutex // protects what follows
-	told   time.Time  // when the last line was logged
-	untold int        // refused since then
+	log  *slog.Logger
+	told door.Sampled
 }
 
 // ServerHandshake is grpc's.
 func (r *refusals) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := r.TransportCredentials.ServerHandshake(conn)
-	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port says nothing
+	if err == nil {
+		return door.Watch(conn, secure), info, nil
+	}
+	if !errors.Is(err, io.EOF) { // a probe of the port says nothing
 		r.tell(conn.RemoteAddr().String(), err, time.Now())
 	}
-	return secure, info, err
+	return nil, nil, err
 }
 
 // tell logs that a client was refused, or counts it for the next line.
 func (r *refusals) tell(client string, why error, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.told.IsZero() && now.Sub(r.told) < refusalGap {
-		r.untold++
-		return
-	}
-	r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", why, "others_since", r.untold)
-	r.told, r.untold = now, 0
+	r.told.Tell(now, func(others int) {
+		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", why, "others_since", others)
+	})
+}
+
+// httpErrors logs what an http.Server says of its own: it writes lines for connections that fail, and for panics.
+type httpErrors struct {
+	port string
+	log  *slog.Logger
+	told door.Sampled
+}
+
+// Write logs a line, or counts it for the next.
+func (e *httpErrors) Write(line []byte) (int, error) {
+	e.told.Tell(time.Now(), func(others int) {
+		e.log.Error("an HTTP port could not serve a connection or request", "port", e.port,
+			"error", strings.TrimSpace(string(line)), "others_since", others)
+	})
+	return len(line), nil
 }

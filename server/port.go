@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weirproxy/weir/server/door"
 )
 
 // Port is an operator's port without a server that limits beside it.
@@ -15,12 +18,13 @@ type Port struct {
 }
 
 // OpenPort opens host:port for a handler.
-func OpenPort(address string, h http.Handler) (*Port, error) {
+func OpenPort(address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
 		return nil, fmt.Errorf("opening the debug port: %w", err)
 	}
-	return &Port{listener, newHTTP(h)}, nil
+	guarded := door.New(listener, "debug", httpConnections, "none", log)
+	return &Port{guarded, newHTTP(guarded, log, h)}, nil
 }
 
 // Address returns where it listens.

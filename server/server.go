@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -33,12 +35,19 @@ const streamWorkers = 64
 // HTTP ports wait for a request's header.
 const greeting = 5 * time.Second
 
+// httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
+const httpConnections = 512
+
+// buffered is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
+const buffered = 8 << 10
+
 // Config says where to listen and how to end.
 type Config struct {
 	GRPCAddress, HTTPAddress, DebugAddress string // host:port, or unix:/path of a socket
 
-	TLS       *tls.Config // of the gRPC port; nil serves plaintext
-	ReusePort bool        // let other processes of the same user open the same TCP ports, where the system can
+	TLS         *tls.Config // of the gRPC port; nil serves plaintext
+	Connections int         // of the gRPC port, GRPC_MAX_CONNECTIONS; 0 for no bound
+	ReusePort   bool        // let other processes of the same user open the same TCP ports, where the system can
 
 	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
 	// that clients and load balancers need to hear of it.
@@ -77,6 +86,7 @@ type Server struct {
 	config                  Config
 	parts                   Parts
 	grpcLis, httpLis, debug net.Listener
+	doors                   []*door.Door // the same, of gRPC first
 	grpc                    *grpc.Server
 	http, admin             *http.Server
 	endStreams              context.CancelFunc
@@ -85,7 +95,7 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
-	listeners := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}
+	listeners, names := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}, []string{"grpc", "http", "debug"}
 	for i, address := range []string{c.GRPCAddress, c.HTTPAddress, c.DebugAddress} {
 		lis, err := listen(address, c.ReusePort)
 		if err != nil {
@@ -94,13 +104,18 @@ func Listen(c Config, p Parts) (*Server, error) {
 			}
 			return nil, fmt.Errorf("opening the %s port: %w", []string{"gRPC", "HTTP", "debug"}[i], err)
 		}
-		*listeners[i] = lis
+		bound, setting := httpConnections, "none"
+		if i == 0 {
+			bound, setting = c.Connections, "GRPC_MAX_CONNECTIONS"
+		}
+		s.doors = append(s.doors, door.New(lis, names[i], bound, setting, p.Log))
+		*listeners[i] = s.doors[i]
 	}
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
-	s.http = newHTTP(httpHandler(p))
-	s.admin = newHTTP(admin.Handler(admin.Parts{
+	s.http = newHTTP(s.doors[1], p.Log, httpHandler(p))
+	s.admin = newHTTP(s.doors[2], p.Log, admin.Handler(admin.Parts{
 		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
 		Denials: p.Denials, History: p.History, Query: p.Query, Loaded: p.Loaded, ListFirst: c.ListFirst, Profiles: c.Profiles,
 	}))
@@ -111,14 +126,18 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	r := recovery{p.Log, p.Panicked}
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
-		transport = &refusals{TransportCredentials: credentials.NewTLS(c.TLS), log: p.Log}
+		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(transport),
+		grpc.Creds(&refusals{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
-		grpc.MaxConcurrentStreams(1000),
+		grpc.MaxConcurrentStreams(door.MaxStreams),
+		grpc.MaxHeaderListSize(door.MaxHeaderList),
+		grpc.ReadBufferSize(buffered),
+		grpc.WriteBufferSize(buffered),
+		grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -131,9 +150,11 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	return g
 }
 
-func newHTTP(h http.Handler) *http.Server {
+func newHTTP(d *door.Door, log *slog.Logger, h http.Handler) *http.Server {
+	errors := &httpErrors{port: d.Port, log: log}
 	return &http.Server{Handler: h, ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}
 }
 
 // httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
@@ -152,8 +173,14 @@ func httpHandler(p Parts) http.Handler {
 	return mux
 }
 
+// Doors returns what guards the ports.
+func (s *Server) Doors() []*door.Door { return s.doors }
+
 // Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.
 func (s *Server) Run(ctx, kill context.Context) error {
+	sweeping, stop := context.WithCancel(context.Background())
+	defer stop()
+	go s.doors[0].Sweep(sweeping)
 	failed := make(chan error, 3)
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
 	go func() { failed <- s.http.Serve(s.httpLis) }()

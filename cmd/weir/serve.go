@@ -86,13 +86,13 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.Guard(), Log: log},
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
-		History:  measure.api(),
 		Query:    measure.queries(set, limiter, metrics, log),
-		Rules:    limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
+		History:  measure.api(), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
 		return errors.Join(err, st.close(ctx), measure.close(ctx), store.Close())
 	}
+	metrics.Doors(srv.Doors())
 	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
 		"algorithm", set.Algorithm.String(), "config", source.name)
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -135,4 +136,52 @@ func awaitCounts(t *testing.T, c *weirtest.Client, plan string) {
 		_, err := c.Look(plan, "ann")
 		return err
 	})
+}
+
+// Where hostile clients have all the connections that there may be, who probes, asks or ends weir still can.
+func TestHealthAnswersAndTheDrainWorkWhileAllConnectionsAreTaken(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	w := weirtest.Serve(t, largePlan, fmt.Sprint("GRPC_MAX_CONNECTIONS=", most), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s")
+	good := w.Client(t)
+	besiege := func() {
+		for i := range most {
+			hostile, err := net.Dial("tcp", w.GRPC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { hostile.Close() })
+			// Settings, and HEADERS of a call that has no message yet: POST, http, /, an authority and the type of its content.
+			if _, err = hostile.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+				"\x00\x00\x19\x01\x04\x00\x00\x00\x01\x83\x86\x84\x01\x01x\x0f\x10\x10application/grpc")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := good.Hit("large", "ann"); err != nil {
+				t.Errorf("a client that is served loses its connection when hostile client %d comes: %v", i, err)
+			}
+		}
+	}
+	besiege()
+	for range most {
+		if err := health(w.Client(t), grpc_health_v1.HealthCheckResponse_SERVING); err != nil {
+			t.Errorf("a probe of gRPC health on a connection of its own got %v", err)
+		}
+	}
+	for _, url := range []string{w.HTTP + "/healthcheck", w.Admin + "/readyz"} {
+		if err := weirtest.WantStatus(url, 200); err != nil {
+			t.Error(err)
+		}
+	}
+	besiege()
+	metrics, err := weirtest.Get(w.Admin + "/metrics")
+	for metric, want := range map[string]string{
+		`weir_connections{port="grpc"}`:                                       fmt.Sprint(most),
+		`weir_connections_closed_total{port="grpc",reason="max_connections"}`: "[1-9][0-9]",
+	} {
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(metric) + " " + want + "$").MatchString(metrics) {
+			t.Errorf("%s is not %s (%v): nobody sees that connections are closed", metric, want, err)
+		}
+	}
+	w.Says(t, "setting=GRPC_MAX_CONNECTIONS")
+	w.Drain(t)
 }

@@ -86,7 +86,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, versio
 	ready := readiness{store}
 	parts.Readiness, parts.History = ready, curves.NewHistory(store, time.Now)
 	parts.Query = Queries(set, store, rules, ready.Ready, queriesAtATime, metrics, string(version), log)
-	port, err := server.OpenPort(set.Server().DebugAddress, admin.Handler(parts))
+	port, err := server.OpenPort(set.Server().DebugAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}

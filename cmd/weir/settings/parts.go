@@ -24,7 +24,7 @@ func (s *Settings) Server() server.Config {
 	}
 	c := server.Config{
 		GRPCAddress: grpc, HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
-		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout,
+		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout, Connections: s.MaxConnections,
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
 		Profiles: s.Profiles,
 	}

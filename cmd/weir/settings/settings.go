@@ -29,6 +29,7 @@ type Settings struct {
 	Profiles  bool   `envconfig:"DEBUG_PPROF"`
 	TokenFile string `envconfig:"ADMIN_TOKEN_FILE"`
 
+	MaxConnections        int           `envconfig:"GRPC_MAX_CONNECTIONS" default:"4096"`
 	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
 	MaxConnectionAgeGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h"`
 
@@ -159,6 +160,7 @@ func (s *Settings) check() error {
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
 		require(s.LocalCacheSize >= 0, "LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize, "it cannot be negative"),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
+		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
 		require(isLogFormat(s.LogFormat) || s.as == dropIn, "LOG_FORMAT", s.LogFormat, "use text or json"),
 		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
 		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),

@@ -1,0 +1,191 @@
+package faults_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// besiegedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
+const besiegedCap = 400
+
+// part is a frame of HTTP/2, of any stream.
+type part struct {
+	kind, flags byte
+	payload     string
+}
+
+const (
+	data, headers, settings, continuation = 0, 1, 4, 9
+
+	endStream, endHeaders = 1, 4
+)
+
+// method is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
+const method = "\x83\x86\x04\x3c/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit\x01\x01x\x0f\x10\x10application/grpc"
+
+// sieges is what hostile clients send on each connection: so many streams, each of these frames.
+var sieges = []struct {
+	number, what string
+	quick        bool
+	first        part // of the connection
+	streams      int
+	parts        []part
+}{
+	{"29a", "HEADERS without a message", true, part{kind: settings}, 1000, []part{{headers, endHeaders, method}}},
+	{"29b", "messages announced and never whole", false, part{kind: settings}, 200,
+		[]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00" + strings.Repeat("x", 16<<10-5)}}},
+	{"29c", "header lists of 16 MB in CONTINUATION", false, part{kind: settings}, 1,
+		append([]part{{headers, 0, method}}, slices.Repeat([]part{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
+	{"29d", "header lists of a byte for each field", false, part{kind: settings}, 256,
+		[]part{{headers, endHeaders, method + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
+	{"29e", "messages of a byte for each frame", false, part{kind: settings}, 100,
+		append([]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]part{{data, 0, "x"}}, 1000)...)},
+	{"29f", "whole requests whose answers nobody takes", false, part{settings, 0, "\x00\x04\x00\x00\x00\x00"}, 256,
+		[]part{{headers, endHeaders, method}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
+	{"29g", "health watches", false, part{kind: settings}, 256,
+		[]part{{headers, endHeaders, strings.Replace(method, "\x3c/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "\x1c/grpc.health.v1.Health/Watch", 1)}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
+}
+
+// spell writes a siege's bytes.
+func spell(first part, streams int, parts []part) []byte {
+	b := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	write := func(p part, stream uint32) {
+		b = append(b, byte(len(p.payload)>>16), byte(len(p.payload)>>8), byte(len(p.payload)), p.kind, p.flags)
+		b = append(binary.BigEndian.AppendUint32(b, stream), p.payload...)
+	}
+	write(first, 0)
+	for i := range uint32(streams) {
+		for _, p := range parts {
+			write(p, 2*i+1)
+		}
+	}
+	return b
+}
+
+// besiege sends on so many connections, each of which is left open until leave is closed. It returns once all have sent
+// what they could.
+func besiege(t *testing.T, addr string, connections int, says []byte, leave <-chan struct{}) {
+	var sent sync.WaitGroup
+	for range connections {
+		sent.Go(func() {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Errorf("a hostile client cannot connect: %v; the row says nothing", err)
+				return
+			}
+			go func() {
+				<-leave
+				conn.Close()
+			}()
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			_, _ = conn.Write(says) // until weir closes it
+		})
+	}
+	sent.Wait()
+}
+
+// custom is a good client's: its calls must all be answered right.
+type custom struct {
+	replica *replica
+	calls   atomic.Int64
+	took    []time.Duration // of each; read after the client has left
+}
+
+// ask asks until leave is closed, at least once.
+func (c *custom) ask(t *testing.T, leave <-chan struct{}) {
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
+		began := time.Now()
+		answer, err := c.replica.rls().ShouldRateLimit(ctx, request(countPlan("allow"), "0"))
+		cancel()
+		c.took = append(c.took, time.Since(began))
+		if err != nil || len(answer.Statuses) != 1 || answer.Statuses[0].GetCurrentLimit().GetRequestsPerUnit() != countLimit {
+			t.Errorf("call %d of a good client is answered %v, %v; want it served beside whatever others do", len(c.took), answer, err)
+			return
+		}
+		c.calls.Add(1)
+		select {
+		case <-leave:
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// p99 sorts times and returns the one that 99 of 100 are below.
+func p99(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// peak returns what a process held at most, in MB.
+func peak(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return most * 1024 / 1e6
+}
+
+// raced tells a build with the race detector, which needs several times the memory.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
+	for _, s := range sieges {
+		if testing.Short() && !s.quick {
+			continue
+		}
+		t.Run(s.number+" "+s.what, func(t *testing.T) {
+			r := startReplica(t, weirBinary, rules(time.Minute))
+			good := func(while func(leave <-chan struct{})) time.Duration {
+				c, leave := &custom{replica: r}, make(chan struct{})
+				var asking sync.WaitGroup
+				asking.Go(func() { c.ask(t, leave) })
+				while(leave)
+				for c.calls.Load() < 100 && !t.Failed() {
+					time.Sleep(time.Millisecond)
+				}
+				close(leave)
+				asking.Wait()
+				return p99(c.took)
+			}
+			quiet := good(func(<-chan struct{}) {})
+			connections := 2000
+			if testing.Short() {
+				connections = 200
+			}
+			besieged := good(func(leave <-chan struct{}) {
+				besiege(t, r.conn.Target()[len("passthrough:///"):], connections, spell(s.first, s.streams, s.parts), leave)
+			})
+			held := peak(t, r.Pid())
+			if held > besiegedCap && !raced() {
+				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, besiegedCap)
+			}
+			t.Logf("%s %s: %d connections, RSS %d of %d MB; p99 %s, quiet %s, three times that %s", s.number, s.what, connections,
+				held, besiegedCap, brief(besieged), brief(quiet), brief(3*quiet))
+		})
+	}
+}

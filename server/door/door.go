@@ -1,0 +1,234 @@
+// Package door guards a port: it bounds how many connections there are, and how much memory and time requests that are
+// not answered may take. Connections that go beyond are closed, or wait; all others are served as before.
+package door
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	budget = 48 << 20 // bytes that the unanswered requests of a port may hold together
+
+	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
+	wait, mostWaits = 5 * time.Millisecond, 1000
+)
+
+// Reason is why a connection was closed, as metrics have it.
+type Reason string
+
+// The reasons.
+const (
+	Full       Reason = "max_connections"
+	Memory     Reason = "memory"
+	Unfinished Reason = "unfinished"
+)
+
+// closings are the connections that were closed for a reason.
+type closings struct {
+	message string
+	count   atomic.Uint64
+	told    Sampled
+}
+
+// Door is a listener that guards its connections. Any number of goroutines may use it.
+type Door struct {
+	net.Listener
+	Port    string // as metrics and the log name it
+	max     int    // connections; 0: no bound
+	setting string // who sets max, for the log
+	log     *slog.Logger
+	closed  map[Reason]*closings
+
+	arrivals atomic.Uint64 // twice the connections so far: the clock by which they idle
+	held     atomic.Int64  // bytes that all connections hold
+	leaving  atomic.Int64  // bytes of those that were closed, until their server has let go of them
+
+	mu    sync.Mutex // protects what follows
+	conns []*conn
+}
+
+// New guards a listener. It has at most max connections at a time, 0 for any number; the log names the setting of it.
+func New(lis net.Listener, port string, max int, setting string, log *slog.Logger) *Door {
+	return &Door{Listener: lis, Port: port, max: max, setting: setting, log: log, closed: map[Reason]*closings{
+		Full:       {message: "the port has all the connections it may have: each new one closes the one not served for longest"},
+		Memory:     {message: "requests without an answer hold too much memory: connections that hold much are closed"},
+		Unfinished: {message: "a request did not come whole within ten seconds: its connection is closed"},
+	}}
+}
+
+// Open returns how many connections there are.
+func (d *Door) Open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns)
+}
+
+// Closed returns how many connections were closed for a reason.
+func (d *Door) Closed(r Reason) uint64 { return d.closed[r].count.Load() }
+
+// Accept returns the next connection. Where there are too many, it takes the place of another.
+func (d *Door) Accept() (net.Conn, error) {
+	raw, err := d.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	for d.max > 0 && d.Open() >= d.max { // nobody else adds any
+		d.closeOne(0, Full)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &conn{Conn: raw, door: d, at: len(d.conns)}
+	c.served.Store(d.arrivals.Add(2))
+	d.conns = append(d.conns, c)
+	return c, nil
+}
+
+// closeOne closes, of the connections that hold at least so many bytes, the one that saw most others come since it was
+// last served; of equals the one that holds most.
+func (d *Door) closeOne(least int64, why Reason) {
+	var worst *conn
+	d.mu.Lock()
+	for _, c := range d.conns {
+		held := c.held.Load()
+		if held >= least && (worst == nil || cmp.Or(cmp.Compare(c.served.Load(), worst.served.Load()),
+			cmp.Compare(worst.held.Load(), held)) < 0) {
+			worst = c
+		}
+	}
+	d.mu.Unlock()
+	if worst != nil {
+		d.close(worst, why)
+	}
+}
+
+// close closes a connection and tells of it, unless it is closed already.
+func (d *Door) close(c *conn, why Reason) {
+	if !d.forget(c) {
+		return
+	}
+	_ = c.Conn.Close() // its server learns when it reads
+	closed := d.closed[why]
+	closed.count.Add(1)
+	closed.told.Tell(time.Now(), func(others int) {
+		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
+			"max_connections", d.max, "setting", d.setting)
+	})
+}
+
+// forget takes a connection off the books. It reports whether it was on them.
+func (d *Door) forget(c *conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.at < 0 {
+		return false
+	}
+	last := d.conns[len(d.conns)-1]
+	d.conns[c.at], last.at = last, c.at
+	d.conns, c.at = slices.Delete(d.conns, len(d.conns)-1, len(d.conns)), -1
+	c.left = c.held.Swap(forgotten)
+	d.leaving.Add(c.left)
+	d.held.Add(-c.left)
+	return true
+}
+
+// Sweep closes the connections with a request that does not come whole, until ctx ends.
+func (d *Door) Sweep(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.sweep()
+		}
+	}
+}
+
+func (d *Door) sweep() {
+	d.mu.Lock()
+	all := slices.Clone(d.conns)
+	d.mu.Unlock()
+	for _, c := range all {
+		if w := c.watched.Load(); w != nil && w.overdue() {
+			d.close(c, Unfinished)
+		}
+	}
+}
+
+// State is an http.Server's ConnState: a connection that waits for its next request was served, and holds nothing.
+func (d *Door) State(nc net.Conn, s http.ConnState) {
+	if secure, is := nc.(interface{ NetConn() net.Conn }); is { // tls.Conn's
+		nc = secure.NetConn()
+	}
+	if c, ours := nc.(*conn); ours && s == http.StateIdle {
+		c.settle(-max(0, c.held.Load()))
+		c.serve()
+	}
+}
+
+// forgotten is what a connection holds that is off the books, far below what it could still add.
+const forgotten = math.MinInt64 / 2
+
+// conn is a connection on the books of a door.
+type conn struct {
+	net.Conn
+	door    *Door
+	served  atomic.Uint64         // door.arrivals when it came, or a request of it was last answered
+	held    atomic.Int64          // bytes
+	watched atomic.Pointer[watch] // nil unless it speaks HTTP/2
+
+	at   int   // its place in door.conns, -1 off the books; door.mu protects it
+	left int64 // what it held when it left the books
+	gone sync.Once
+}
+
+// Read counts what comes, twice as its reader has buffers that grow. HTTP/2 is counted by its frames.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.watched.Load() == nil && !c.settle(2*int64(n)) {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.door.forget(c)
+	c.gone.Do(func() { c.door.leaving.Add(-c.left) })
+	return c.Conn.Close()
+}
+
+// serve notes that a request was answered.
+func (c *conn) serve() { c.served.Store(c.door.arrivals.Load() + 1) } // more than who came at that time
+
+// settle adds to what the connection holds, and reports whether it may go on. Where the budget is used up others are
+// closed; one that holds its share or more then waits for room, before its server sees what came.
+func (c *conn) settle(change int64) bool {
+	d := c.door
+	if change != 0 && c.held.Add(change) >= 0 {
+		d.held.Add(change)
+	}
+	for waits := 0; waits < mostWaits && change > 0 && d.held.Load()+d.leaving.Load() > budget && c.held.Load() >= 0; {
+		share := budget / int64(max(1, d.Open()))
+		switch {
+		case d.held.Load() > budget:
+			d.closeOne(share, Memory)
+		case c.held.Load() > max(share, 2*perStream): // a call that comes in pieces may
+			time.Sleep(wait)
+			waits++
+		default:
+			return true
+		}
+	}
+	return c.held.Load() >= 0
+}

@@ -1,0 +1,221 @@
+package door
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// visit is a door with its log, and connections to it: as their clients have them, and as the server.
+type visit struct {
+	*testing.T
+	*Door
+	log            bytes.Buffer
+	clients, conns []net.Conn
+}
+
+func open(t *testing.T, most int) *visit {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lis.Close() })
+	v := &visit{T: t}
+	v.Door = New(lis, "grpc", most, "GRPC_MAX_CONNECTIONS", slog.New(slog.NewTextHandler(&v.log, nil)))
+	return v
+}
+
+// enter connects a client, and watches its connection.
+func (v *visit) enter() {
+	v.Helper()
+	client, err := net.Dial("tcp", v.Addr().String())
+	if err != nil {
+		v.Fatal(err)
+	}
+	raw, err := v.Accept()
+	if err != nil {
+		v.Fatal(err)
+	}
+	conn := Watch(raw, raw)
+	v.Cleanup(func() { client.Close(); conn.Close() })
+	v.clients, v.conns = append(v.clients, client), append(v.conns, conn)
+}
+
+// send has client i send what the server reads, in pieces of so many bytes.
+func (v *visit) send(i, piece int, text string) {
+	v.Helper()
+	pass(v.T, v.clients[i], v.conns[i], piece, text)
+}
+
+// answer has the server send what client i reads.
+func (v *visit) answer(i, piece int, text string) {
+	v.Helper()
+	pass(v.T, v.conns[i], v.clients[i], piece, text)
+}
+
+func pass(t *testing.T, from io.Writer, to net.Conn, piece int, text string) {
+	t.Helper()
+	_ = to.SetReadDeadline(time.Now().Add(process.Hang))
+	for len(text) > 0 {
+		n := min(piece, len(text))
+		if _, err := io.WriteString(from, text[:n]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(to, make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		text = text[n:]
+	}
+}
+
+// closed reports whether client i's connection was closed.
+func (v *visit) closed(i int) bool {
+	_ = v.clients[i].SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := v.clients[i].Read(make([]byte, 1))
+	wait, is := err.(net.Error)
+	return !is || !wait.Timeout()
+}
+
+func frameOf(kind, flags byte, stream uint32, payload string) string {
+	head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// What a connection holds is known however its frames are cut, and nothing is left of calls that have ended.
+func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
+	asked := frameOf(frameHeaders, endHeaders, 1, "block") + frameOf(frameData, 0, 1, strings.Repeat("x", 2000))
+	for _, c := range []struct {
+		what, sent, answered string
+		held                 int64
+	}{
+		{"a call that is not whole", asked, "", perStream + perFrame + 2000*perByte},
+		{"a header block that goes on", frameOf(frameHeaders, endStream, 1, "b") + frameOf(frameContinuation, 0, 1, "lock"), "", perStream + 4*perHeaders},
+		{"a call that is whole", asked + frameOf(frameData, endStream, 1, ""), "", perWhole + 2*perFrame + 2000*perByte},
+		{"a call without a message", frameOf(frameHeaders, endHeaders|endStream, 1, "block"), "", perWhole},
+		{"a call that was answered", asked + frameOf(frameData, endStream, 1, ""), frameOf(frameHeaders, endHeaders, 1, "ok") + frameOf(frameData, 0, 1, "yes") + frameOf(frameHeaders, endHeaders|endStream, 1, "0"), 0},
+		{"a call that its client gave up", asked + frameOf(frameReset, 0, 1, "code"), "", 0},
+		{"a call that the server refused", asked, frameOf(frameReset, 0, 1, "code"), 0},
+		{"two calls of which one was answered", asked + frameOf(frameHeaders, endHeaders, 1025, "block"), frameOf(frameReset, 0, 1, "code"), perStream},
+		{"data of no call", frameOf(frameData, 0, 7, "x") + frameOf(frameData, 0, 0, "x"), "", 0},
+	} {
+		for _, piece := range []int{1, 7, 1 << 20} {
+			v := open(t, 0)
+			v.enter()
+			v.send(0, piece, preface+frameOf(4, 0, 0, "")+c.sent)
+			v.answer(0, piece, frameOf(4, 0, 0, "")+c.answered)
+			if held := v.held.Load(); held != c.held {
+				t.Errorf("%s, sent by %d bytes, holds %d; want %d", c.what, piece, held, c.held)
+			}
+			v.conns[0].Close()
+			if held, leaving := v.held.Load(), v.leaving.Load(); held != 0 || leaving != 0 {
+				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, leaving)
+			}
+		}
+	}
+}
+
+func TestACallThatDoesNotComeWholeIsNotWaitedFor(t *testing.T) {
+	v := open(t, 0)
+	for range 3 {
+		v.enter()
+	}
+	v.send(0, 100, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
+	v.send(1, 100, preface+frameOf(frameHeaders, endHeaders|endStream, 1, "block")) // as a health watch
+	v.send(2, 100, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
+	for range patience {
+		v.sweep()
+	}
+	if v.Closed(Unfinished) > 0 {
+		t.Fatalf("a connection was closed in %d sweeps", patience)
+	}
+	v.send(2, 100, frameOf(frameData, endStream, 1, "message")+frameOf(frameHeaders, endHeaders, 3, "block"))
+	v.sweep()
+	if !v.closed(0) || v.closed(1) || v.closed(2) || v.Closed(Unfinished) != 1 {
+		t.Errorf("after %d sweeps closed are %v %v %v; want the one whose call never came whole, alone", patience+1, v.closed(0), v.closed(1), v.closed(2))
+	}
+}
+
+// Attackers leave, and who is served stays.
+func TestANewConnectionTakesThePlaceOfTheOneNotServedForLongest(t *testing.T) {
+	v := open(t, 3)
+	for range 3 {
+		v.enter()
+	}
+	v.send(0, 100, preface+frameOf(frameHeaders, endHeaders|endStream, 1, "block"))
+	v.answer(0, 100, frameOf(frameHeaders, endHeaders|endStream, 1, "0"))
+	v.enter()
+	v.enter()
+	for i, want := range []bool{false, true, true, false, false} {
+		if closed := v.closed(i); closed != want {
+			t.Errorf("connection %d is closed: %v, want %v: 0 was served, 1 and 2 are older than those that took their places", i, closed, want)
+		}
+	}
+	if n := strings.Count(v.log.String(), "level=WARN"); n != 1 || !strings.Contains(v.log.String(), "max_connections=3 setting=GRPC_MAX_CONNECTIONS") {
+		t.Errorf("the log has %d lines; want one, with the setting:\n%s", n, &v.log)
+	}
+	if v.Open() != 3 || v.Closed(Full) != 2 {
+		t.Errorf("%d are open and %d were closed; want 3 and 2", v.Open(), v.Closed(Full))
+	}
+}
+
+// The budget is the port's: who holds a share and was not served goes, the others stay.
+func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
+	v := open(t, 0)
+	for i := range 5 {
+		v.enter()
+		v.send(i, 64, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
+		go func(conn net.Conn) { // as a server does
+			_, _ = io.Copy(io.Discard, conn)
+			conn.Close()
+		}(v.conns[i])
+	}
+	for sent := 0; sent < 2*budget && v.Closed(Memory) == 0; sent += 4 * 16 << 10 {
+		for _, client := range v.clients[1:] {
+			_, _ = io.WriteString(client, frameOf(frameData, 0, 1, strings.Repeat("x", 16<<10)))
+		}
+	}
+	process.Eventually(t, "a connection is closed, and let go of", func() error {
+		if held := v.held.Load() + v.leaving.Load(); v.Closed(Memory) == 0 || held > budget {
+			return fmt.Errorf("%d are closed, and %d bytes held", v.Closed(Memory), held)
+		}
+		return nil
+	})
+	if v.closed(0) || !v.closed(1) {
+		t.Errorf("closed are the one that holds little: %v, and the oldest of those that hold their share: %v; want that one", v.closed(0), v.closed(1))
+	}
+}
+
+// A client of /json that sends a body and waits holds it; one that was answered holds nothing.
+func TestAnHTTPConnectionHoldsWhatItSentUntilItIsAnswered(t *testing.T) {
+	v := open(t, 0)
+	server := &http.Server{ConnState: v.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if v.held.Load() < 2<<20 {
+			t.Errorf("beside a body of 1 MiB %d bytes are held; want twice that", v.held.Load())
+		}
+	})}
+	defer server.Close()
+	go func() { _ = server.Serve(v.Door) }()
+	answer, err := http.Post("http://"+v.Addr().String(), "text/plain", strings.NewReader(strings.Repeat("x", 1<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	process.Eventually(t, "nothing is held", func() error {
+		if v.held.Load() != 0 {
+			return io.ErrNoProgress
+		}
+		return nil
+	})
+}

@@ -1,0 +1,200 @@
+package door
+
+import (
+	"encoding/binary"
+	"net"
+	"sync/atomic"
+)
+
+// MaxStreams is how many calls a client may have in flight on a connection. MaxHeaderList bounds the header list of
+// each, in bytes as HTTP/2 counts them.
+const (
+	MaxStreams    = 256
+	MaxHeaderList = 64 << 10
+)
+
+// What gRPC's server holds for a call until it is answered, in bytes, measured and rounded up.
+const (
+	perStream  = 16 << 10 // while its request is not whole,
+	perWhole   = 4 << 10  // and then
+	perHeaders = 128      // for each byte of a header block beyond freeHeader: a field may be one byte
+	freeHeader = 256
+	maxHeaders = 256 << 10 // for the largest list
+	perFrame   = 128       // for each DATA frame,
+	perByte    = 4         // and each of its bytes: buffers have four sizes
+)
+
+const (
+	patience = 10      // sweeps until a request must be whole
+	slots    = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
+	whole    = 1 << 31 // set in the slot of a stream whose request is
+)
+
+// Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
+const (
+	frameData, frameHeaders, frameReset, frameContinuation = 0, 1, 3, 9
+
+	endStream, endHeaders = 1, 4
+
+	prefaceSize = 24
+)
+
+// Watch returns what a gRPC server is to serve, after the handshake on a connection of a Door, which it watches. On a
+// connection of another listener, that is what the handshake returned.
+func Watch(raw, secure net.Conn) net.Conn {
+	c, ours := raw.(*conn)
+	if !ours {
+		return secure
+	}
+	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}}
+	c.settle(-max(0, c.held.Load())) // the handshake is over
+	c.watched.Store(w)
+	return w
+}
+
+// watch is an HTTP/2 connection whose frames are seen as they pass. One goroutine reads, one writes, one sweeps; none
+// waits for another.
+type watch struct {
+	net.Conn // after the handshake
+	conn     *conn
+
+	in     cursor
+	ending bool          // the frame that comes, or the header block, ends its stream
+	last   atomic.Uint32 // the newest stream; the reader sets it
+
+	// open has the streams that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
+	// slots, both sides empty them.
+	open [slots]atomic.Uint64
+	out  cursor
+
+	sweeps int              // the sweeper's, as is what follows
+	seen   [patience]uint32 // the newest stream at each of the last sweeps
+}
+
+// Read is net.Conn's.
+func (w *watch) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if !w.conn.settle(w.in.pass(b[:n], w.received)) {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Write is net.Conn's.
+func (w *watch) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	w.conn.settle(w.out.pass(b[:n], w.sent))
+	return n, err
+}
+
+// frame is the head of one: its length, type, flags and stream.
+type frame [9]byte
+
+func (f *frame) length() int        { return int(f[0])<<16 | int(f[1])<<8 | int(f[2]) }
+func (f *frame) stream() uint32     { return binary.BigEndian.Uint32(f[5:]) &^ (1 << 31) }
+func (f *frame) has(flag byte) bool { return f[4]&flag != 0 }
+
+// cursor follows the frames of one direction, which are cut anywhere.
+type cursor struct {
+	frame frame
+	come  int // bytes of its head
+	left  int // bytes of its payload, or of the preface, that are to come
+}
+
+// pass calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do does.
+func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
+	for len(b) > 0 {
+		if c.left == 0 {
+			n := copy(c.frame[c.come:], b)
+			c.come, b = c.come+n, b[n:]
+			if c.come < len(c.frame) {
+				break
+			}
+			c.left = c.frame.length()
+			sum += do(&c.frame, false)
+		}
+		n := min(c.left, len(b))
+		c.left, b = c.left-n, b[n:]
+		if c.left == 0 && c.come == len(c.frame) {
+			sum += do(&c.frame, true)
+			c.come = 0
+		}
+	}
+	return sum
+}
+
+// received accounts for a frame of the client's, and returns how many bytes more the connection holds.
+func (w *watch) received(f *frame, all bool) int64 {
+	kind, id, n := f[3], f.stream(), f.length()
+	switch {
+	case kind == frameReset && all:
+		return w.change(id, func(uint64) uint64 { return 0 })
+	case all && w.ending && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
+		w.ending = false
+		return w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+	case all:
+		return 0
+	case kind == frameHeaders && id > w.last.Load():
+		w.last.Store(id)
+		w.ending = f.has(endStream)
+		return w.begin(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)))
+	case kind == frameContinuation:
+		return w.change(id, func(slot uint64) uint64 { return slot + uint64(min(maxHeaders, perHeaders*n)) })
+	case kind == frameData:
+		w.ending = f.has(endStream)
+		return w.change(id, func(slot uint64) uint64 { return slot + uint64(perFrame+perByte*n) })
+	}
+	return 0
+}
+
+// sent accounts for a frame of the server's: one that ends a stream frees what it held.
+func (w *watch) sent(f *frame, all bool) int64 {
+	answered := f[3] == frameHeaders && f.has(endStream)
+	if !all || !answered && f[3] != frameReset {
+		return 0
+	}
+	if answered {
+		w.conn.serve()
+	}
+	return w.change(f.stream(), func(uint64) uint64 { return 0 })
+}
+
+// begin takes a slot for a stream. Without one, the client has begun more streams than the server takes on: this one it
+// refuses.
+func (w *watch) begin(id uint32, bytes int) int64 {
+	for i := range uint32(slots) {
+		if slot := &w.open[(id/2+i)%slots]; slot.Load() == 0 {
+			slot.Store(uint64(id)<<32 | uint64(bytes))
+			return int64(bytes)
+		}
+	}
+	return 0
+}
+
+// change makes of a stream's slot what become returns, unless the stream has ended. It returns how many bytes more it
+// holds.
+func (w *watch) change(id uint32, become func(slot uint64) uint64) int64 {
+	for i := range uint32(slots) {
+		slot := &w.open[(id/2+i)%slots]
+		for v := slot.Load(); v != 0 && uint32(v>>32) == id; v = slot.Load() {
+			if next := become(v); slot.CompareAndSwap(v, next) {
+				return int64(next%whole) - int64(v%whole)
+			}
+		}
+	}
+	return 0
+}
+
+// overdue reports whether a request that was there so many sweeps ago is not whole. Sweeps count, not time: a process
+// that stands still reads nothing.
+func (w *watch) overdue() bool {
+	at := w.sweeps % patience
+	oldest := w.seen[at]
+	w.seen[at], w.sweeps = w.last.Load(), w.sweeps+1
+	for i := range w.open {
+		if v := w.open[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
+			return true
+		}
+	}
+	return false
+}
