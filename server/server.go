@@ -52,6 +52,9 @@ type Config struct {
 	Profiles  bool // serve /debug/pprof/ on the debug port
 	ListFirst bool // on the debug port, / is the list of what it serves, and the page only for who asks for HTML
 
+	NoJSON      string // why /json is not served, a sentence; "" serves it
+	AnyJSONType bool   // take requests on /json whatever their Content-Type says
+
 	TellStart slog.Level // of the line that says where it listens
 }
 
@@ -62,6 +65,7 @@ type Parts struct {
 	Metrics  http.Handler
 	Stats    http.Handler     // /stats; nil serves none
 	Rules    admin.Rules      // /rlconfig
+	Guard    *admin.Guard     // of the debug port; nil is the zero value
 	Counters *admin.Counters  // nil serves none
 	Top      *admin.Top       // nil serves none
 	Denials  *admin.Denials   // nil serves none
@@ -99,10 +103,11 @@ func Listen(c Config, p Parts) (*Server, error) {
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
-	s.http = newHTTP(httpHandler(p))
+	s.http = newHTTP(httpHandler(c, p))
 	s.admin = newHTTP(admin.Handler(admin.Parts{
 		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
 		Denials: p.Denials, History: p.History, Query: p.Query, Loaded: p.Loaded, ListFirst: c.ListFirst, Profiles: c.Profiles,
+		Guard: p.Guard,
 	}))
 	return s, nil
 }
@@ -132,24 +137,8 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 }
 
 func newHTTP(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
+	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-}
-
-// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
-// cannot have them.
-func httpHandler(p Parts) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if err := p.Health.Sound(); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = w.Write([]byte("OK")) // the client is gone if this fails
-	})
-	mux.Handle("/json", p.Service)
-	return mux
 }
 
 // Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.

@@ -75,6 +75,8 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	if err != nil {
 		return errors.Join(err, measure.close(ctx), store.Close())
 	}
+	guard := set.Guard(log)
+	metrics.RefusedTokens(guard.Refused)
 	began, refused := time.Now(), denials.New()
 	limits, answers := set.Limits(), set.Answers()
 	limits.Log, limits.Denials, answers.Log = log, refused, log
@@ -83,7 +85,8 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
 		Service: rls.New(limiter, answers, st.observer()), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.Guard(), Log: log},
+		Guard:    guard,
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Log: log, LogValues: set.DenialLogValues},
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
 		History:  measure.api(),

@@ -132,7 +132,7 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, httptest.NewRequest("GET", path, nil)) }
+		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path, nil)) }
 		first := newReader()
 		done := make(chan struct{})
 		go func() {
