@@ -178,7 +178,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		{"a loopback address in brackets", &Guard{Host: "[::1]"}, none, 200, ""},
 		{"localhost", &Guard{Host: "localhost"}, none, 200, ""},
 		{"a web page on a loopback address", &Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
-		{"a name that was pointed to a loopback address", &Guard{Host: "127.0.0.1"}, rebound, 403, "evil.example"},
+		{"a name that was pointed to a loopback address", &Guard{Host: "127.0.0.1"}, rebound, 421, "evil.example"},
 		{"the token", withFile, bearer("a secret of weir"), 200, ""},
 		{"another token", withFile, bearer("A secret of weir"), 403, badToken},
 		{"an empty token", withFile, bearer(""), 403, badToken},

@@ -88,7 +88,7 @@ func TestOneQuestionAboutTheFullestKeysIsAnsweredAtATime(t *testing.T) {
 	done := make(chan int)
 	ask := func(ctx context.Context) {
 		w := httptest.NewRecorder()
-		p.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", target, nil))
+		p.ServeHTTP(w, fromHere("GET", target, nil).WithContext(ctx))
 		done <- w.Code
 	}
 	go ask(t.Context())
