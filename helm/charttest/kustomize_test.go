@@ -121,7 +121,7 @@ func wantSame(t *testing.T, kustomized, charted map[string]any) {
 
 func TestTheBaseIsWhatTheChartGivesByDefault(t *testing.T) {
 	t.Parallel()
-	wantSame(t, withoutLabels(build(t, filepath.Join(k8sDir, "base"))), withoutLabels(render(t, "weir", nil).Objects))
+	wantSame(t, withoutLabels(build(t, filepath.Join(k8sDir, "base"))), withoutLabels(renderIn(t, "weir", "weir", nil).Objects))
 }
 
 func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := render(t, "weir", values)
+			r := renderIn(t, "weir", "weir", values)
 			wantSame(t, withoutLabels(build(t, dir)), withoutLabels(r.Objects))
 		})
 	}

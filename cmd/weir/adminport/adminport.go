@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
 )
 
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
@@ -31,13 +29,12 @@ type Port struct {
 // Token lets its bearer read values, or change something too. As a flag it is the name of the file that holds it.
 type Token string
 
-// Decode reads the file that a flag names.
-func (t *Token) Decode(ctx *kong.DecodeContext) error {
-	var file string
-	if err := ctx.Scan.PopValueInto("file", &file); err != nil || file == "" {
-		return err
+// UnmarshalText reads the file that a flag names; "" is none.
+func (t *Token) UnmarshalText(file []byte) error {
+	if len(file) == 0 {
+		return nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(string(file))
 	*t = Token(strings.TrimSpace(string(content)))
 	return err
 }

@@ -20,6 +20,7 @@ func TestAReboundNameReadsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := openBlank(t, w.admin, look{})
+	own.allow("favicon.ico") // /livez is no page
 	own.load(w.admin + "/livez")
 	at := strings.Replace(w.admin, "127.0.0.1", rebound, 1)
 	evil := openBlank(t, at, look{})
