@@ -132,8 +132,8 @@
 - name: DEBUG_PORT
   value: {{ .Values.admin.port | quote }}
 {{- $hosts := list }}
-{{- if eq .Values.mode "service" }}
-{{- range $suffix := ternary (list "admin" "history") (list "admin") (eq (toString .Values.historyServer.enabled) "true") }}
+{{- range $suffix, $made := dict "admin" (eq .Values.mode "service") "history" (eq (toString .Values.historyServer.enabled) "true") }}
+{{- if $made }}
 {{- $name := printf "%s-%s" (include "weir.fullname" $) $suffix }}
 {{- $full := printf "%s.%s" $name $.Release.Namespace }}
 {{- $hosts = concat $hosts (list $name $full (printf "%s.svc" $full) (printf "%s.svc.%s" $full $.Values.mesh.clusterDomain)) }}
