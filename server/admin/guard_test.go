@@ -122,6 +122,25 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 	}
 }
 
+// Somebody without the right follows a value by its hash.
+func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
+	h := personalPort(t, &Guard{})
+	ask := func(path string) string {
+		r := fromHere("GET", path, nil)
+		r.RemoteAddr = "10.0.0.9:9"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	_, hash, _ := strings.Cut(ask("/prometheus/api/v1/label/value/values"), `["`)
+	hash, _, _ = strings.Cut(hash, `"`)
+	for _, path := range []string{"/prometheus/api/v1/query?query=weir_hits_total%7Bvalue=%22" + hash + "%22%7D", "/api/v1/history?value=" + hash} {
+		if body := ask(path); !strings.HasPrefix(hash, "hidden-") || !strings.Contains(body, `"`+hash+`"`) {
+			t.Errorf("%s is answered %s; want what belongs to %q", path, body, hash)
+		}
+	}
+}
+
 func TestAPortAnswersToItsOwnNames(t *testing.T) {
 	for _, c := range []struct {
 		host, path string
