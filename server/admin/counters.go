@@ -44,7 +44,8 @@ func (c *Counters) register(mux *http.ServeMux, g *Guard) {
 }
 
 // handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
-func (c *Counters) handler(g *Guard, what string, change func(context.Context, *question) error, names ...string) http.HandlerFunc {
+func (c *Counters) handler(g *Guard, what string, change func(context.Context, *question) error,
+	names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if change != nil {
