@@ -61,6 +61,9 @@ type Config struct {
 	Profiles  bool // serve /debug/pprof/ on the debug port
 	ListFirst bool // on the debug port, / is the list of what it serves, and the page only for who asks for HTML
 
+	NoJSON      string // why /json is not served, a sentence; "" serves it
+	AnyJSONType bool   // take requests on /json whatever their Content-Type says
+
 	TellStart slog.Level // of the line that says where it listens
 }
 
@@ -71,6 +74,7 @@ type Parts struct {
 	Metrics  http.Handler
 	Stats    http.Handler     // /stats; nil serves none
 	Rules    admin.Rules      // /rlconfig
+	Guard    *admin.Guard     // of the debug port; nil is the zero value
 	Counters *admin.Counters  // nil serves none
 	Top      *admin.Top       // nil serves none
 	Denials  *admin.Denials   // nil serves none
@@ -114,10 +118,11 @@ func Listen(c Config, p Parts) (*Server, error) {
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
-	s.http = newHTTP(s.doors[1], p.Log, httpHandler(p))
+	s.http = newHTTP(s.doors[1], p.Log, httpHandler(c, p))
 	s.admin = newHTTP(s.doors[2], p.Log, admin.Handler(admin.Parts{
 		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
 		Denials: p.Denials, History: p.History, Query: p.Query, Loaded: p.Loaded, ListFirst: c.ListFirst, Profiles: c.Profiles,
+		Guard: p.Guard,
 	}))
 	return s, nil
 }
@@ -152,25 +157,9 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 
 func newHTTP(d *door.Door, log *slog.Logger, h http.Handler) *http.Server {
 	errors := &httpErrors{port: d.Port, log: log}
-	return &http.Server{Handler: h, ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
+	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}
-}
-
-// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
-// cannot have them.
-func httpHandler(p Parts) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if err := p.Health.Sound(); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = w.Write([]byte("OK")) // the client is gone if this fails
-	})
-	mux.Handle("/json", p.Service)
-	return mux
 }
 
 // Doors returns what guards the ports.

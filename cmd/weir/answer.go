@@ -23,7 +23,7 @@ func printAnswer[A any](out terminal.Output, a asked, body []byte, err error, vi
 		return fmt.Errorf("%s: %s", a.command, terminal.Printable(err.Error()))
 	}
 	if a.asJSON {
-		_, err = out.Out.Write(body)
+		_, err = out.Out.Write(terminal.EscapeInvisible(body))
 		return err
 	}
 	var answer A

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -42,12 +41,12 @@ A token_bucket has no levels; its limit has "burst", and reset_seconds is until 
 
 // countersTarget is what all three have: whom to ask, about what, and how to show it.
 type countersTarget struct {
-	Domain     string        `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
-	Descriptor string        `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
-	Admin      string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	TokenFile  string        `placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE."`
-	Timeout    time.Duration `default:"5s" help:"How long to wait for the answer."`
-	JSON       bool          `name:"json" help:"Print the answer as JSON."`
+	Domain     string          `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
+	Descriptor string          `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
+	Admin      string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Token      adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE."`
+	Timeout    time.Duration   `default:"5s" help:"How long to wait for the answer."`
+	JSON       bool            `name:"json" help:"Print the answer as JSON."`
 }
 
 type countersGet struct{ countersTarget }
@@ -93,14 +92,7 @@ func (c *countersTarget) fetch(ctx context.Context, method, path string, query u
 	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}
-	if c.TokenFile != "" {
-		token, err := os.ReadFile(c.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("--token-file: %w", err)
-		}
-		port.Token = strings.TrimSpace(string(token))
-	}
+	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
 	return port.Ask(ctx, method, "/api/v1/counters"+path, query)
 }
 

@@ -19,13 +19,14 @@ import (
 
 // countersTop asks a running weir who is over now.
 type countersTop struct {
-	Domain  string        `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
-	Path    string        `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	N       int           `default:"20" short:"n" help:"How many to list."`
-	For     time.Duration `default:"2s" help:"How long to look through the store, up to 1m."`
-	Admin   string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout time.Duration `default:"10s" help:"How long to wait for the answer, longer than --for."`
-	JSON    bool          `name:"json" help:"Print the answer as JSON."`
+	Domain  string          `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
+	Path    string          `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
+	N       int             `default:"20" short:"n" help:"How many to list."`
+	For     time.Duration   `default:"2s" help:"How long to look through the store, up to 1m."`
+	Admin   string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Timeout time.Duration   `default:"10s" help:"How long to wait for the answer, longer than --for."`
+	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
+	JSON    bool            `name:"json" help:"Print the answer as JSON."`
 }
 
 func (*countersTop) Help() string {
@@ -61,7 +62,7 @@ func (c *countersTop) fetch(ctx context.Context) ([]byte, error) {
 	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout + max(0, c.For)}
+	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout + max(0, c.For), Token: c.Token}
 	return port.Ask(ctx, http.MethodGet, "/api/v1/counters/top", query)
 }
 

@@ -19,13 +19,14 @@ import (
 
 // denialsCommand shows why a weir has denied requests, over its admin port.
 type denialsCommand struct {
-	Domain  string        `placeholder:"NAME" help:"Only rules of this domain."`
-	Path    string        `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Values  bool          `help:"Show the descriptor of each rule's last denial. Its values may be personal."`
-	N       int           `default:"20" short:"n" help:"How many rules to list, at most 1000."`
-	Admin   string        `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout time.Duration `default:"5s" help:"How long to wait for the answer."`
-	JSON    bool          `name:"json" help:"Print the answer as JSON."`
+	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
+	Path    string          `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
+	Values  bool            `help:"Show the descriptor of each rule's last denial. Its values may be personal."`
+	N       int             `default:"20" short:"n" help:"How many rules to list, at most 1000."`
+	Admin   string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Timeout time.Duration   `default:"5s" help:"How long to wait for the answer."`
+	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
+	JSON    bool            `name:"json" help:"Print the answer as JSON."`
 }
 
 func (*denialsCommand) Help() string {
@@ -59,7 +60,7 @@ func (c *denialsCommand) fetch(ctx context.Context) ([]byte, error) {
 	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout}
+	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
 	if c.Values {
 		query.Set("values", "true")
 	}

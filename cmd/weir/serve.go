@@ -83,11 +83,11 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
 		Service: rls.New(limiter, answers, st.observer()), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Guard: set.Guard(), Log: log},
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Log: log, LogValues: set.DenialLogValues},
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
 		Query:    measure.queries(set, limiter, metrics, log),
-		History:  measure.api(), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
+		History:  measure.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
 		return errors.Join(err, st.close(ctx), measure.close(ctx), store.Close())
@@ -149,4 +149,11 @@ func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
 	return &counters{Counter: store, Inspector: store, Lister: store}, nil
+}
+
+// adminGuard decides who may ask the admin port what, and shows in /metrics which tokens it has refused.
+func adminGuard(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) *admin.Guard {
+	g := set.Guard(log)
+	metrics.RefusedTokens(g.Refused)
+	return g
 }

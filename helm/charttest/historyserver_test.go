@@ -132,9 +132,9 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 	t.Parallel()
 	uids := make(map[any]bool)
 	for values, want := range map[string]string{
-		"{}":                                 "weir",
-		"admin: {port: 7000}":                "weir",
-		"redis: {addresses: ['redis:6379']}": "weir",
+		"{}":                                 "weir-admin",
+		"admin: {port: 7000}":                "weir-admin",
+		"redis: {addresses: ['redis:6379']}": "weir-admin",
 		"redis: {addresses: ['redis:6379']}\nhistory: {query: {enabled: false}}\nhistoryServer: {enabled: true}": "weir-history",
 		"mode: sidecar\nredis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}":                      "weir-history",
 	} {
@@ -152,6 +152,14 @@ func TestTheDataSourceLeadsToWhatAnswers(t *testing.T) {
 		})
 		if !found {
 			t.Errorf("with %s the data source asks %s, which is the admin port of no Service; want %s's", values, address, want)
+		}
+		answers := r.deployment(t)
+		if want == "weir-history" {
+			answers = r.deploymentOf(t, "history")
+		}
+		i := slices.IndexFunc(answers.Spec.Template.Spec.Containers[0].Env, func(v corev1.EnvVar) bool { return v.Name == "ADMIN_HOSTS" })
+		if i < 0 || !slices.Contains(strings.Split(answers.Spec.Template.Spec.Containers[0].Env[i].Value, ","), address.Hostname()) {
+			t.Errorf("with %s the port would refuse Grafana, which asks for %s", values, address.Hostname())
 		}
 		settings := map[string]any{"httpMethod": "POST", "prometheusType": "Prometheus", "prometheusVersion": "3.0.0", "timeInterval": "1m", "incrementalQuerying": false, "manageAlerts": false}
 		if is, _ := source["jsonData"].(map[string]any); !maps.Equal(is, settings) {

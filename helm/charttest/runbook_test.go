@@ -130,7 +130,7 @@ func newShell(t *testing.T, w *weir, redis string) shell {
 	c := startKubeAPI(t, w)
 	s := shell{dir: t.TempDir()}
 	token := filepath.Join(s.dir, "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil { // as mountAll has it
+	if err := os.WriteFile(token, []byte("a secret that is long enough"), 0o600); err != nil { // as mountAll has it
 		t.Fatal(err)
 	}
 	s.env = []string{"PATH=" + filepath.Dir(weirBinary) + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "KUBECONFIG=" + c.kubeconfig, "REDIS=" + redis,

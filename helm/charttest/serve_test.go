@@ -162,7 +162,7 @@ func TestTheTestsOfAReleasePass(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", nil)
 	w := startRendered(t, r)
-	at := strings.NewReplacer("weir:8081", w.grpc, "weir:6070", strings.TrimPrefix(w.admin, "http://"))
+	at := strings.NewReplacer("weir:8081", w.grpc, "weir-admin:6070", strings.TrimPrefix(w.admin, "http://"))
 	ran := 0
 	for _, o := range r.Objects {
 		if o.Kind() != "Pod" {

@@ -19,7 +19,7 @@ import (
 
 // theirs are the objects that values name and the chart does not make.
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|redis-nodes|` +
-	`history-redis|weir-admin|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
+	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
 // deployment is the release's Deployment, nil in sidecar mode.
 func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {

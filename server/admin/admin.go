@@ -2,6 +2,7 @@
 package admin
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/server/curves"
 )
 
@@ -36,10 +38,14 @@ type Parts struct {
 	ListFirst bool
 	// Profiles serves Go's profiles, which lets whoever reaches the port slow the process down.
 	Profiles bool
+	Guard    *Guard // nil is the zero value
 }
 
 // Handler serves the parts, lists what it serves on /help, and shows it to people on /.
 func Handler(p Parts) http.Handler {
+	if p.Guard == nil {
+		p.Guard = &Guard{}
+	}
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Readiness)
 	mux.Handle("GET /metrics", p.Metrics)
@@ -51,21 +57,53 @@ func Handler(p Parts) http.Handler {
 	}
 	mux.HandleFunc("GET /api/v1/rules", listRules(&p))
 	if p.Counters != nil {
-		p.Counters.register(mux)
+		p.Counters.register(mux, p.Guard)
 	}
 	if p.Top != nil {
-		p.Top.register(mux)
+		p.Top.register(mux, p.Guard)
 	}
 	if p.Denials != nil {
-		p.Denials.register(mux)
+		p.Denials.register(mux, p.Guard)
 	}
-	registerHistory(mux, p.History)
-	registerQueries(mux, p.Query)
+	reads := http.NewServeMux()
+	registerHistory(reads, p.History)
+	registerQueries(reads, p.Query)
+	hiding := hideValues(p.Guard, reads)
+	mux.Handle("/api/v1/history", hiding)
+	mux.Handle("/api/v1/history/", hiding)
+	mux.Handle("/prometheus/", hiding)
 	if p.Profiles {
 		registerProfiles(mux)
 	}
 	registerFront(mux, endpointsOf(&p), p.ListFirst)
-	return mux
+	return knownHosts(&p, mux)
+}
+
+// knownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any, and so
+// may who asks for what envoyproxy/ratelimit serves, in its place.
+func knownHosts(p *Parts, h http.Handler) http.Handler {
+	open := []string{"/livez", "/readyz", "/metrics"}
+	if p.ListFirst {
+		open = append(open, "/", "/stats", "/rlconfig", "/debug/pprof/")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(open, r.URL.Path) && !p.Guard.knowsHost(r) {
+			http.Error(w, fmt.Sprintf(unlistedHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// hideValues has values of the history replaced by hashes for whoever may not read them.
+func hideValues(g *Guard, h http.Handler) http.Handler {
+	key := []byte(rand.Text())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.mayRead(r) != nil {
+			r = r.WithContext(history.HideValues(r.Context(), key))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func registerHealth(mux *http.ServeMux, readiness Readiness) {

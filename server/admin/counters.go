@@ -20,8 +20,8 @@ type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back
 	Inspector backend.Inspector
-	Guard     Guard
 	Log       *slog.Logger // hears of every change
+	LogValues bool         // show it the values of descriptors, which may be personal
 }
 
 // Rules knows the configuration in force, nil before the first.
@@ -37,26 +37,29 @@ type question struct {
 	hits       uint64 // of a grant
 }
 
-func (c *Counters) register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /api/v1/counters", c.handler("", nil, "domain", "descriptor"))
-	mux.HandleFunc("DELETE /api/v1/counters", c.handler("reset", c.reset, "domain", "descriptor"))
-	mux.HandleFunc("POST /api/v1/counters/grant", c.handler("grant", c.grant, "domain", "descriptor", "hits"))
+func (c *Counters) register(mux *http.ServeMux, g *Guard) {
+	mux.HandleFunc("GET /api/v1/counters", c.handler(g, "", nil, "domain", "descriptor"))
+	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, "reset", c.reset, "domain", "descriptor"))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, "grant", c.grant, "domain", "descriptor", "hits"))
 }
 
 // handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
-func (c *Counters) handler(what string, change func(context.Context, *question) error, names ...string) http.HandlerFunc {
+func (c *Counters) handler(g *Guard, what string, change func(context.Context, *question) error,
+	names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if change != nil {
-			err = c.Guard.allow(r)
+			err = g.allow(r)
 		}
 		var q *question
 		if err == nil {
 			q, err = c.read(r, names)
 		}
 		if err == nil && change != nil {
-			log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path,
-				"descriptor", q.descriptor.String())
+			log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path)
+			if c.LogValues {
+				log = log.With("descriptor", q.descriptor.String())
+			}
 			if what == "grant" {
 				log = log.With("hits", q.hits)
 			}

@@ -38,7 +38,7 @@ type port struct {
 	logged   bytes.Buffer
 }
 
-func newPort(t *testing.T, g Guard) *port {
+func newPort(t *testing.T, g *Guard) *port {
 	t.Helper()
 	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, shop)
 	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return noon }})
@@ -47,9 +47,9 @@ func newPort(t *testing.T, g Guard) *port {
 	}
 	t.Cleanup(func() { store.Close() })
 	p := &port{}
-	p.counters = &Counters{Rules: inForce{config}, Counter: store, Inspector: store, Guard: g,
+	p.counters = &Counters{Rules: inForce{config}, Counter: store, Inspector: store, LogValues: true,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters})
+	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Guard: g})
 	return p
 }
 
@@ -71,7 +71,7 @@ func (p *port) hit(t *testing.T, key string, hits uint64) {
 // ask sends a request to localhost and returns the status and the body.
 func (p *port) ask(method, target string, change ...func(*http.Request)) (int, string) {
 	r := httptest.NewRequest(method, target, nil)
-	r.Host = "localhost:6070"
+	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
 	for _, f := range change {
 		f(r)
 	}
@@ -87,7 +87,7 @@ func bearer(token string) func(*http.Request) {
 const ann = "?domain=shop&descriptor=user=ann"
 
 func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
-	p := newPort(t, Guard{})
+	p := newPort(t, &Guard{})
 	for key, want := range map[string]string{
 		"user": `,"path":"user","key":"4:shop4:user3:ann","limits":[` +
 			`{"limit":"10/minute","algorithm":"sliding_window","hits":2,"remaining":8,"reset_seconds":61,"levels":[` +
@@ -111,7 +111,7 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 }
 
 func TestQuestionsThatCannotBeAnswered(t *testing.T) {
-	p := newPort(t, Guard{Host: "127.0.0.1"})
+	p := newPort(t, &Guard{Host: "127.0.0.1"})
 	for _, c := range []struct {
 		promise, method, target string
 		code                    int
@@ -144,7 +144,7 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
 		t.Errorf("without a configuration: %d %s, want 503", code, body)
 	}
-	p = newPort(t, Guard{})
+	p = newPort(t, &Guard{})
 	p.counters.Counter.Close()
 	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 || !strings.Contains(body, "cannot be reached") {
 		t.Errorf("with a store that is away: %d %s, want 503", code, body)
@@ -158,33 +158,33 @@ func TestWritesAreGuarded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("secret\n")
-	withFile := Guard{TokenFile: file, Host: "127.0.0.1"}
+	write("a secret of weir\n")
+	withFile := &Guard{TokenFile: file, Host: "127.0.0.1"}
 	web := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	rebound := func(r *http.Request) { r.Host = "evil.example:6070" }
-	basic := func(r *http.Request) { r.Header.Set("Authorization", "Basic secret") }
+	basic := func(r *http.Request) { r.Header.Set("Authorization", "Basic a secret of weir") }
 	none := func(*http.Request) {}
 	for _, c := range []struct {
 		promise string
-		guard   Guard
+		guard   *Guard
 		change  func(*http.Request)
 		code    int
 		want    string
 	}{
-		{"all addresses, no token", Guard{Host: "0.0.0.0"}, none, 403, unguarded},
-		{"no address is all addresses", Guard{}, none, 403, unguarded},
-		{"a token does not help where none is expected", Guard{Host: "10.0.0.7"}, bearer("secret"), 403, unguarded},
-		{"a loopback address", Guard{Host: "127.0.0.1"}, none, 200, ""},
-		{"a loopback address in brackets", Guard{Host: "[::1]"}, none, 200, ""},
-		{"localhost", Guard{Host: "localhost"}, none, 200, ""},
-		{"a web page on a loopback address", Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
-		{"a name that was pointed to a loopback address", Guard{Host: "127.0.0.1"}, rebound, 403, "evil.example"},
-		{"the token", withFile, bearer("secret"), 200, ""},
-		{"another token", withFile, bearer("Secret"), 403, badToken},
+		{"all addresses, no token", &Guard{Host: "0.0.0.0"}, none, 403, unguarded},
+		{"no address is all addresses", &Guard{}, none, 403, unguarded},
+		{"a token does not help where none is expected", &Guard{Host: "10.0.0.7"}, bearer("a secret of weir"), 403, unguarded},
+		{"a loopback address", &Guard{Host: "127.0.0.1"}, none, 200, ""},
+		{"a loopback address in brackets", &Guard{Host: "[::1]"}, none, 200, ""},
+		{"localhost", &Guard{Host: "localhost"}, none, 200, ""},
+		{"a web page on a loopback address", &Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
+		{"a name that was pointed to a loopback address", &Guard{Host: "127.0.0.1"}, rebound, 421, "evil.example"},
+		{"the token", withFile, bearer("a secret of weir"), 200, ""},
+		{"another token", withFile, bearer("A secret of weir"), 403, badToken},
 		{"an empty token", withFile, bearer(""), 403, badToken},
 		{"no token, though on a loopback address", withFile, none, 403, badToken},
 		{"the token under another scheme", withFile, basic, 403, badToken},
-		{"a file that is gone", Guard{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
+		{"a file that is gone", &Guard{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			p := newPort(t, c.guard)
@@ -204,24 +204,24 @@ func TestWritesAreGuarded(t *testing.T) {
 	}
 	t.Run("a token that has changed", func(t *testing.T) {
 		p := newPort(t, withFile)
-		for _, token := range []string{"second", "third"} {
+		for _, token := range []string{"the second secret", "the third secret!"} {
 			write(token)
 			if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer(token)); code != 200 {
 				t.Errorf("the new token gave %d %s; a rotation must not need a restart", code, body)
 			}
 		}
-		if code, _ := p.ask("DELETE", "/api/v1/counters"+ann, bearer("second")); code != 403 {
+		if code, _ := p.ask("DELETE", "/api/v1/counters"+ann, bearer("the second secret")); code != 403 {
 			t.Errorf("the old token gave %d, want 403", code)
 		}
-		write(" \n")
-		if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer("")); code != 403 || withFile.Check() == nil {
-			t.Errorf("an empty file gave %d %s: it must let nobody write", code, body)
+		write(" only 15 bytes.\n")
+		if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer("only 15 bytes.")); code != 403 || withFile.Check() == nil {
+			t.Errorf("a file with a short token gave %d %s: it must let nobody write", code, body)
 		}
 	})
 }
 
 func TestWritesChangeAndAreLogged(t *testing.T) {
-	p := newPort(t, Guard{Host: "127.0.0.1"})
+	p := newPort(t, &Guard{Host: "127.0.0.1"})
 	p.hit(t, "user", 7)
 	for _, c := range []struct {
 		method, target string
@@ -243,19 +243,24 @@ func TestWritesChangeAndAreLogged(t *testing.T) {
 			t.Errorf("%s %s leaves %+v, want %d hits", c.method, c.target, got.Limits, c.hits)
 		}
 		log := strings.ReplaceAll(p.logged.String(), `"`, "")
-		if !strings.Contains(log, "counters changed who=192.0.2.1:1234") || !strings.Contains(log, c.logged) {
-			t.Errorf("%s %s is logged as %s, want who (192.0.2.1:1234) and %s", c.method, c.target, log, c.logged)
+		if !strings.Contains(log, "counters changed who=127.0.0.1:1234") || !strings.Contains(log, c.logged) {
+			t.Errorf("%s %s is logged as %s, want who (127.0.0.1:1234) and %s", c.method, c.target, log, c.logged)
 		}
 	}
+	p.counters.LogValues = false
+	p.logged.Reset()
 	p.hit(t, "user", 2)
 	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
 		t.Errorf("a reset gave %d %s", code, body)
+	}
+	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
+		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
 	}
 }
 
 // People compare it with what they see in Redis.
 func TestAKeyOfRatelimitIsShownAsItBegins(t *testing.T) {
-	p := newPort(t, Guard{})
+	p := newPort(t, &Guard{})
 	p.counters.Rules = inForce{parsed(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
 		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}
 	if _, body := p.ask("GET", "/api/v1/counters"+ann); !strings.Contains(body, `"key":"shop_user_ann_"`) {

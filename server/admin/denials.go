@@ -51,9 +51,9 @@ type DenialAnswer struct {
 	Descriptor     string  `json:"descriptor,omitempty"` // of the last, if values were asked for
 }
 
-func (d *Denials) register(mux *http.ServeMux) {
+func (d *Denials) register(mux *http.ServeMux, g *Guard) {
 	mux.HandleFunc("GET /api/v1/denials", func(w http.ResponseWriter, r *http.Request) {
-		a, err := d.answer(r)
+		a, err := d.answer(r, g)
 		if err != nil {
 			status, text := describe(err, "")
 			http.Error(w, text, status)
@@ -65,7 +65,7 @@ func (d *Denials) register(mux *http.ServeMux) {
 	})
 }
 
-func (d *Denials) answer(r *http.Request) (*DenialsAnswer, error) {
+func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	values, err := queryOf(r)
 	if err == nil {
 		err = checkNames(values, "domain", "path", "values", "n")
@@ -74,6 +74,9 @@ func (d *Denials) answer(r *http.Request) (*DenialsAnswer, error) {
 		return nil, err
 	}
 	q, n, err := questionOf(values)
+	if err == nil && q.Values {
+		err = g.mayRead(r)
+	}
 	if err != nil {
 		return nil, err
 	}

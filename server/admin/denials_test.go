@@ -44,7 +44,7 @@ func denialsPort(t testing.TB, user string) http.Handler {
 // get asks a port.
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	h.ServeHTTP(w, fromHere(http.MethodGet, path, nil))
 	return w
 }
 

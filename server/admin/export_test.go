@@ -132,7 +132,7 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, httptest.NewRequest("GET", path, nil)) }
+		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path, nil)) }
 		first := newReader()
 		done := make(chan struct{})
 		go func() {
@@ -206,7 +206,7 @@ func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
 		defer close(line)
 		client := &http.Client{Transport: &http.Transport{DialContext: line.dial, DisableKeepAlives: true}}
 		const lost = "where the store is slow an export ends with %v, want that it is whole: its reader has not failed"
-		response, err := client.Get("http://weir/api/v1/history/export?format=json")
+		response, err := client.Get("http://localhost/api/v1/history/export?format=json")
 		if err != nil {
 			t.Fatalf(lost, err)
 		}

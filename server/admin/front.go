@@ -56,7 +56,6 @@ func registerFront(mux *http.ServeMux, served []page.Endpoint, listFirst bool) {
 	}
 	showList := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 		fmt.Fprint(w, list.String())
 	}
 	files := page.Handler(served)

@@ -6,48 +6,82 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// What a client is told that may change nothing.
+// What a client is told that may not have what it asks for.
 const (
 	unguarded = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
 	foreign   = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
 	browser   = "Without ADMIN_TOKEN_FILE, admin writes are not for web pages: %v."
 	badToken  = "The token is missing or wrong: send what ADMIN_TOKEN_FILE holds as Authorization: Bearer TOKEN " +
-		"(weir counters --token-file)."
-	noToken = "Admin writes are refused, as the token cannot be read: %v."
+		"(weir --token-file)."
+	noToken      = "The token cannot be checked, so this is refused: %v."
+	unlistedHost = "This port does not answer to the name %q: ask for a loopback address, localhost or the address that " +
+		"weir listens on, or list the name in ADMIN_HOSTS."
+	unreadable = "Descriptors' values are shown only to whoever sends the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
+		"as Authorization: Bearer TOKEN (weir --token-file)."
+	remote = "Without ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE, descriptors' values are shown only to weir's own host, " +
+		"which asks for a loopback address."
 )
 
-const maxToken = 4 << 10 // bytes
+const (
+	minToken, maxToken = 16, 4 << 10 // bytes
+	// refusalGap is how long the log has no other line about a refused token.
+	refusalGap = 10 * time.Second
+)
 
-// Guard decides who may change something on the operator's port. The zero value lets nobody.
+// Guard decides who may ask the operator's port, who may read values there, and who may change something. The zero value
+// lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
 type Guard struct {
-	// TokenFile holds the token that a request must bring. It is read for every write, so a change needs no restart.
-	TokenFile string
+	// TokenFile holds the token that a change must bring, ReadFile one that lets its bearer read values, as the first
+	// does. They are read for every request, so a change needs no restart.
+	TokenFile, ReadFile string
 	// Host is the port's address. If it is a loopback address and there is no TokenFile, whoever reaches it may write.
 	Host string
+	// Hosts are names and addresses by which the port may be asked, besides loopback ones and its own; * is any.
+	Hosts []string
+	Log   *slog.Logger // hears of refused tokens, in a sample; nil for nobody
+
+	refused atomic.Uint64
+	mu      sync.Mutex // protects what follows
+	told    time.Time  // when the last line was logged
+	untold  int        // refused since then
 }
 
-// Check returns an error, which names the variable, if there is a TokenFile that holds no token.
-func (g Guard) Check() error {
-	if g.TokenFile == "" {
-		return nil
-	}
-	if _, err := g.token(); err != nil {
-		return fmt.Errorf("environment variable %w", err)
+// Refused returns how many requests have brought a wrong token.
+func (g *Guard) Refused() uint64 { return g.refused.Load() }
+
+// Check returns an error, which names the variable, if a file that is named holds no token.
+func (g *Guard) Check() error {
+	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": g.TokenFile, "ADMIN_READ_TOKEN_FILE": g.ReadFile} {
+		if _, err := tokenIn(variable, file); err != nil {
+			return fmt.Errorf("environment variable %w", err)
+		}
 	}
 	return nil
 }
 
 // allow returns a refusal unless a request may change something.
-func (g Guard) allow(r *http.Request) error {
+func (g *Guard) allow(r *http.Request) error {
 	if g.TokenFile != "" {
-		return g.checkToken(r.Header.Get("Authorization"))
+		want, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)
+		if err != nil {
+			return refuse(http.StatusForbidden, noToken, err)
+		}
+		if !g.brings(r, want) {
+			return refuse(http.StatusForbidden, badToken)
+		}
+		return nil
 	}
 	if !isLoopback(g.Host) {
 		return refuse(http.StatusForbidden, unguarded)
@@ -63,33 +97,85 @@ func (g Guard) allow(r *http.Request) error {
 	return nil
 }
 
-func (g Guard) checkToken(header string) error {
-	want, err := g.token()
-	if err != nil {
+// mayRead returns a refusal unless a request may read values.
+func (g *Guard) mayRead(r *http.Request) error {
+	if g.TokenFile == "" && g.ReadFile == "" {
+		if isLoopback(hostOf(r.RemoteAddr)) && isLoopback(hostOf(r.Host)) {
+			return nil
+		}
+		return refuse(http.StatusForbidden, remote)
+	}
+	write, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)
+	read, readErr := tokenIn("ADMIN_READ_TOKEN_FILE", g.ReadFile)
+	if g.brings(r, write, read) {
+		return nil
+	}
+	if err := errors.Join(err, readErr); err != nil {
 		return refuse(http.StatusForbidden, noToken, err)
 	}
-	scheme, got, _ := strings.Cut(header, " ")
-	// Of equal length whatever the tokens are: the time of a comparison tells nothing about them.
-	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
-	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
-		return refuse(http.StatusForbidden, badToken)
-	}
-	return nil
+	return refuse(http.StatusForbidden, unreadable)
 }
 
-// token returns what the file holds now, without the space around it. Its error names the file.
-func (g Guard) token() (string, error) {
-	f, err := os.Open(g.TokenFile)
+// knowsHost reports whether the port answers to the host that a request asks for. A page of the web whose name was pointed
+// here asks for that name.
+func (g *Guard) knowsHost(r *http.Request) bool {
+	host := strings.Trim(hostOf(r.Host), "[]")
+	if isLoopback(host) || slices.ContainsFunc(g.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
+		return true
+	}
+	asked, err := netip.ParseAddr(host)
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if err != nil || !known {
+		return false
+	}
+	own, err := netip.ParseAddrPort(local.String())
+	return err == nil && own.Addr().Unmap().WithZone("") == asked.Unmap()
+}
+
+// brings reports whether a request brings one of the tokens that are not empty. One that is wrong is counted, and logged.
+func (g *Guard) brings(r *http.Request, tokens ...string) bool {
+	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if got == "" || !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	for _, want := range tokens {
+		// Of equal length whatever the tokens are: the time of a comparison tells nothing about them.
+		a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
+		if want != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+			return true
+		}
+	}
+	g.refused.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); g.Log == nil || now.Sub(g.told) < refusalGap {
+		g.untold++
+	} else {
+		g.Log.Warn("a token is refused on the admin port: see who asks there", "client", r.RemoteAddr, "path", r.URL.Path,
+			"others_since", g.untold)
+		g.told, g.untold = now, 0
+	}
+	return false
+}
+
+// tokenIn returns what a file holds now, without the space around it; "" where no file is named. Its error names the
+// variable and the file.
+func tokenIn(variable, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	f, err := os.Open(file)
 	if err != nil {
-		return "", fmt.Errorf("ADMIN_TOKEN_FILE: %w", err)
+		return "", fmt.Errorf("%s: %w", variable, err)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxToken+1))
 	if err := errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("ADMIN_TOKEN_FILE: %w", err)
+		return "", fmt.Errorf("%s: %w", variable, err)
 	}
 	token := strings.TrimSpace(string(content))
-	if token == "" || len(content) > maxToken {
-		return "", fmt.Errorf("ADMIN_TOKEN_FILE: %s must hold a token of 1 to %d bytes", g.TokenFile, maxToken)
+	if len(token) < minToken || len(content) > maxToken {
+		return "", fmt.Errorf("%s: %s must hold a token of %d to %d bytes, such as openssl rand -hex 32 makes", variable, file,
+			minToken, maxToken)
 	}
 	return token, nil
 }

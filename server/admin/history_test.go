@@ -81,7 +81,7 @@ func (k *kept) roll(t testing.TB) {
 // get asks an admin port over this history.
 func (k *kept) get(target string) (int, string) {
 	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}).ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}).ServeHTTP(w, fromHere("GET", target, nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 

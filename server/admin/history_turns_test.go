@@ -33,7 +33,7 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
 		ask := func(w http.ResponseWriter) {
-			port.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/history?from=-80d&points=100", nil))
+			port.ServeHTTP(w, fromHere("GET", "/api/v1/history?from=-80d&points=100", nil))
 		}
 		var reading sync.WaitGroup
 		var readers []*reader

@@ -34,7 +34,7 @@ func rulesOf(t *testing.T, files ...string) inForce {
 // askRules asks for the rules, as one who knows those of a tag.
 func askRules(p Parts, query, known string) *httptest.ResponseRecorder {
 	p.Readiness, p.Metrics = ready{}, http.NotFoundHandler()
-	r := httptest.NewRequest("GET", "/api/v1/rules"+query, nil)
+	r := fromHere("GET", "/api/v1/rules"+query, nil)
 	r.Header.Set("If-None-Match", known)
 	w := httptest.NewRecorder()
 	Handler(p).ServeHTTP(w, r)

@@ -23,7 +23,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	}
 	w := httptest.NewRecorder()
 	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
-		ServeHTTP(w, httptest.NewRequest("GET", "/rlconfig", nil))
+		ServeHTTP(w, fromHere("GET", "/rlconfig", nil))
 	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("/rlconfig gives %d %q, want text", w.Code, w.Header().Get("Content-Type"))
 	}

@@ -27,13 +27,17 @@ const topPause = 2
 var errAsked = refuse(http.StatusServiceUnavailable,
 	"Another question about the fullest keys is being answered, and one is enough for the store: ask again once it is.")
 
-func (t *Top) register(mux *http.ServeMux) {
+func (t *Top) register(mux *http.ServeMux, g *Guard) {
 	t.asked = make(chan struct{}, 1)
-	mux.HandleFunc("GET /api/v1/counters/top", t.serve)
+	mux.HandleFunc("GET /api/v1/counters/top", func(w http.ResponseWriter, r *http.Request) { t.serve(w, r, g) })
 }
 
-func (t *Top) serve(w http.ResponseWriter, r *http.Request) {
-	a, err := t.answer(w, r)
+func (t *Top) serve(w http.ResponseWriter, r *http.Request, g *Guard) {
+	var a ranking.Answer
+	err := g.mayRead(r)
+	if err == nil {
+		a, err = t.answer(w, r)
+	}
 	if err != nil {
 		var unknown ranking.NotFound
 		if errors.As(err, &unknown) {

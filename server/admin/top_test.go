@@ -16,7 +16,7 @@ import (
 // topPort is an admin port over the store of another.
 func topPort(t *testing.T, store func(ranking.Store) ranking.Store) *port {
 	t.Helper()
-	p := newPort(t, Guard{})
+	p := newPort(t, &Guard{})
 	top := &Top{Rules: p.counters.Rules, Store: store(p.counters.Counter.(ranking.Store))}
 	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Top: top})
 	return p
@@ -88,13 +88,13 @@ func TestOneQuestionAboutTheFullestKeysIsAnsweredAtATime(t *testing.T) {
 	done := make(chan int)
 	ask := func(ctx context.Context) {
 		w := httptest.NewRecorder()
-		p.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", target, nil))
+		p.ServeHTTP(w, fromHere("GET", target, nil).WithContext(ctx))
 		done <- w.Code
 	}
 	go ask(t.Context())
 	<-s.began
 	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	p.ServeHTTP(w, fromHere("GET", target, nil))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "ask again once it is") {
 		t.Errorf("a second question is answered %d, Retry-After %q: %s; want 503 and when to come again", w.Code,
 			w.Header().Get("Retry-After"), w.Body)

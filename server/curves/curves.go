@@ -20,7 +20,7 @@ type History struct {
 
 // NewHistory answers from a store; now is the clock that relative times are read by.
 func NewHistory(store history.Store, now func() time.Time) *History {
-	return &History{store: store, now: now}
+	return &History{store: history.Readable(store), now: now}
 }
 
 // Refusal is the error of a question that cannot be answered: a sentence for whoever asked.
@@ -28,6 +28,10 @@ type Refusal string
 
 // Error returns the sentence.
 func (r Refusal) Error() string { return string(r) }
+
+// hidden tells whoever was shown hashes instead of values how to see them.
+const hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
+	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has neither, come from weir's own host to a loopback address."
 
 func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 

@@ -121,6 +121,9 @@ func (h *History) Show(ctx context.Context, asked Question) (HistoryAnswer, erro
 	slices.SortFunc(all, func(a, b SeriesAnswer) int { return a.id.Compare(b.id) })
 	a := HistoryAnswer{From: used.From, To: used.To, Step: used.step, Unreadable: lost.count, Series: all}
 	a.Warnings = lost.appendTo(append(q.widened(&used), warningsOf(used.cut, q.zone)...))
+	if history.HidesValues(ctx) && slices.ContainsFunc(all, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) }) {
+		a.Warnings = append(a.Warnings, hidden)
+	}
 	if _, some := used.met.Range(); some {
 		return a, nil
 	}

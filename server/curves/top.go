@@ -110,6 +110,9 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 	}
 	a := rank(rows, asked)
 	a.From, a.To, a.Warnings, a.Unreadable = used.From, used.To, lost.appendTo([]string{}), lost.count
+	if history.HidesValues(ctx) && slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) }) {
+		a.Warnings = append(a.Warnings, hidden)
+	}
 	return a, h.explain(ctx, q, &used, &a.Since, &a.Until, &a.Warnings)
 }
 

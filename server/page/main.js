@@ -229,6 +229,7 @@ async function lookAtCurve(signal, quiet) {
       const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
       answer = await askCurve({ ...of, value: asked.value, values: asked.value ? '' : 'false', ...times(asked), step }, signal);
       values = await ask('api/v1/history/top', { ...of, from: answer.from, to: answer.to, n: 200 }, signal);
+      answer.warnings.push(...values.warnings.filter(text => !answer.warnings.includes(text)));
     }
     if (serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
   }

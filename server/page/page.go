@@ -81,7 +81,6 @@ func Handler(served []Endpoint) http.Handler {
 		h := w.Header()
 		h.Set("Content-Type", f.media)
 		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache") // asked for anew each time, and by its tag mostly not sent again

@@ -69,7 +69,6 @@ func TestEachFileForbidsWhatThePageDoesNotDo(t *testing.T) {
 	want := map[string]string{
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		"X-Content-Type-Options":       "nosniff",
 		"Referrer-Policy":              "no-referrer",
 		"Cross-Origin-Resource-Policy": "same-origin",
 		"Cache-Control":                "no-cache",

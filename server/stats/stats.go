@@ -134,6 +134,12 @@ func (p Process) Counter(name, help string, labels map[string]string, total func
 	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
 }
 
+// RefusedTokens adds how many tokens the admin port has refused.
+func (p Process) RefusedTokens(total func() uint64) {
+	p.Counter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
+		func() float64 { return float64(total()) })
+}
+
 // Handler serves the metrics in Prometheus's text formats.
 func (p Process) Handler() http.Handler {
 	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +23,20 @@ const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 
 type Port struct {
 	Address string        // HOST:PORT
 	Timeout time.Duration // of a request and its answer; above 0
-	Token   string        // that lets its bearer write; "" sends none
+	Token   Token         // "" sends none
+}
+
+// Token lets its bearer read values, or change something too. As a flag it is the name of the file that holds it.
+type Token string
+
+// UnmarshalText reads the file that a flag names; "" is none.
+func (t *Token) UnmarshalText(file []byte) error {
+	if len(file) == 0 {
+		return nil
+	}
+	content, err := os.ReadFile(string(file))
+	*t = Token(strings.TrimSpace(string(content)))
+	return err
 }
 
 // Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.
@@ -104,7 +118,7 @@ func (p Port) request(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	if p.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+p.Token)
+		request.Header.Set("Authorization", "Bearer "+string(p.Token))
 	}
 	return request, nil
 }

@@ -89,7 +89,7 @@ func (c *Command) writeCodeQuality(out io.Writer, x *checked) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	_, err = out.Write(append(text, '\n'))
+	_, err = out.Write(append(terminal.EscapeInvisible(text), '\n'))
 	return err
 }
 

@@ -103,7 +103,7 @@ func (c *exportCommand) export(ctx context.Context, as settings.Program, q curve
 
 // stream copies an export of an admin port.
 func (c *exportCommand) stream(ctx context.Context, address string, q curves.Question, format transfer.Format, out io.Writer) (done curves.Exported, err error) {
-	port := adminport.Port{Address: address, Timeout: c.Timeout}
+	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
 	values := parameters(&q, "/export")
 	values.Set("format", string(format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", values, out)

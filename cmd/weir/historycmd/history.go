@@ -2,6 +2,7 @@
 package historycmd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,10 +62,11 @@ that was asked for cannot be read or, for verify, is not exact.`
 
 // target is what all that ask have: whom, and about what.
 type target struct {
-	Domain  string        `placeholder:"NAME" help:"Only rules of this domain."`
-	Path    string        `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
-	Admin   string        `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout time.Duration `default:"60s" help:"How long to wait for the answer."`
+	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
+	Path    string          `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
+	Admin   string          `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
+	Timeout time.Duration   `default:"60s" help:"How long to wait for the answer."`
 }
 
 // shown is a target, and how to show what it answers.
@@ -145,7 +147,7 @@ func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as setting
 				return a, failed(err)
 			}
 			if c.JSON {
-				err = a.WriteJSON(out)
+				err = printJSON(out, a)
 			}
 			return a, err
 		}
@@ -153,7 +155,7 @@ func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as setting
 			return a, failed(err)
 		}
 	}
-	port := adminport.Port{Address: address, Timeout: c.Timeout}
+	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
 	body, err := port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, parameters(&q, path))
 	if err != nil {
 		return a, failed(c.unreached(err))
@@ -162,9 +164,18 @@ func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as setting
 		return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
 	}
 	if c.JSON {
-		_, err = out.Write(body)
+		_, err = out.Write(terminal.EscapeInvisible(body))
 	}
 	return a, err
+}
+
+func printJSON(out io.Writer, a answer) error {
+	var text bytes.Buffer
+	err := a.WriteJSON(&text)
+	if err == nil {
+		_, err = out.Write(terminal.EscapeInvisible(text.Bytes()))
+	}
+	return err
 }
 
 // unreached adds to an error of the default admin port why it was asked.

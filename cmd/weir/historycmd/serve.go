@@ -67,7 +67,8 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, versio
 			"belongs to its weir serve, which answers these queries on its own admin port")
 	}
 	metrics := stats.NewProcess(string(version))
-	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles}
+	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
+	metrics.RefusedTokens(parts.Guard.Refused)
 	var known *followedRules
 	var rules func() []*descriptors.Rule
 	if c.Config != "" {

@@ -28,7 +28,14 @@ func (s *Settings) Server() server.Config {
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
 		Profiles: s.Profiles,
 	}
+	switch {
+	case s.ServerTLS && s.ClientCA != "":
+		c.NoJSON = "/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."
+	case !s.JSON:
+		c.NoJSON = "/json is not served, as JSON_ENABLED is false."
+	}
 	if s.as == dropIn {
+		c.AnyJSONType = true
 		c.ReusePort, c.TellStart = true, slog.LevelWarn
 	}
 	return c
@@ -44,9 +51,13 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
 }
 
-// Guard returns who may change counters.
-func (s *Settings) Guard() admin.Guard {
-	return admin.Guard{TokenFile: s.TokenFile, Host: s.DebugHost}
+// Guard returns who may ask the admin port what. Log hears of refused tokens.
+func (s *Settings) Guard(log *slog.Logger) *admin.Guard {
+	g := &admin.Guard{TokenFile: s.TokenFile, ReadFile: s.ReadTokenFile, Host: s.DebugHost, Log: log}
+	for _, host := range s.AdminHosts {
+		g.Hosts = append(g.Hosts, strings.Trim(strings.TrimSpace(host), "[]"))
+	}
+	return g
 }
 
 // Answers returns what answers hold beside the verdict.

@@ -27,7 +27,11 @@ type Settings struct {
 	DebugHost string `envconfig:"DEBUG_HOST" default:"0.0.0.0"`
 	DebugPort uint16 `envconfig:"DEBUG_PORT" default:"6070"`
 	Profiles  bool   `envconfig:"DEBUG_PPROF"`
-	TokenFile string `envconfig:"ADMIN_TOKEN_FILE"`
+	JSON      bool   `envconfig:"JSON_ENABLED" default:"true"`
+
+	TokenFile     string   `envconfig:"ADMIN_TOKEN_FILE"`
+	ReadTokenFile string   `envconfig:"ADMIN_READ_TOKEN_FILE"`
+	AdminHosts    []string `envconfig:"ADMIN_HOSTS"` // separated by commas
 
 	MaxConnections        int           `envconfig:"GRPC_MAX_CONNECTIONS" default:"4096"`
 	MaxConnectionAge      time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h"`
@@ -147,7 +151,7 @@ func (s *Settings) check() error {
 		s.checkBackend(),
 		s.checkSource(),
 		s.PlainKeys.check(),
-		s.Guard().Check(),
+		s.Guard(nil).Check(),
 		s.checkTLS(),
 		s.History.check(),
 		s.Statistics.check(),

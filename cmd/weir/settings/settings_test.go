@@ -2,6 +2,7 @@ package settings
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,5 +39,29 @@ func TestLogLevelsOfTheIncumbent(t *testing.T) {
 		if err := l.Decode(name); err != nil || slog.Level(l) != want {
 			t.Errorf("LOG_LEVEL=%s gives %v, %v; want %v", name, slog.Level(l), err, want)
 		}
+	}
+}
+
+// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
+func TestJSONIsNotServedBesideClientCertificates(t *testing.T) {
+	for environment, why := range map[string]string{
+		"":                   "",
+		"JSON_ENABLED=false": "JSON_ENABLED",
+		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k":                           "",
+		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=ca": "GRPC_CLIENT_TLS_CACERT",
+	} {
+		t.Run(environment, func(t *testing.T) {
+			for _, variable := range strings.Fields(environment) {
+				name, value, _ := strings.Cut(variable, "=")
+				t.Setenv(name, value)
+			}
+			for _, as := range []Program{"weir", "ratelimit"} {
+				s := mustRead(t, as)
+				c := s.Server()
+				if (c.NoJSON == "") != (why == "") || !strings.Contains(c.NoJSON, why) || c.AnyJSONType != (as == "ratelimit") {
+					t.Errorf("as %s /json is not served because of %q, of any type %v; want %q", as, c.NoJSON, c.AnyJSONType, why)
+				}
+			}
+		})
 	}
 }

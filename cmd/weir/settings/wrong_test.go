@@ -13,6 +13,8 @@ var wrong = map[string]string{
 	"ALGORITHM=leaky":                                   "use one of sliding_window, fixed_window",
 	"LOG_LEVEL=loud":                                    "use one of debug, info, warning, error",
 	"LOG_FORMAT=xml":                                    "use text or json",
+	"ADMIN_TOKEN_FILE=/dev/null":                        "ADMIN_TOKEN_FILE: /dev/null must hold a token of 16",
+	"ADMIN_READ_TOKEN_FILE=/dev/null":                   "ADMIN_READ_TOKEN_FILE: /dev/null must hold a token of 16",
 	"DRAIN_DELAY=5":                                     "DRAIN_DELAY",
 	"DRAIN_DELAY=-5s":                                   "DRAIN_DELAY=-5s: it cannot be negative",
 	"GRPC_MAX_CONNECTION_AGE=9ns":                       "GRPC_MAX_CONNECTION_AGE=9ns: use 0 for no bound",

@@ -2,6 +2,7 @@
 package terminal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,11 +67,16 @@ func Rewrite(w io.Writer, text string) { fmt.Fprintf(w, "\r\x1b[?7l%s\x1b[K\x1b[
 // Clear clears the line that Rewrite wrote.
 func Clear(w io.Writer) { fmt.Fprint(w, "\r\x1b[K") }
 
-// WriteJSON writes a value as a line of JSON, with <, > and & as they are.
+// WriteJSON writes a value as a line of JSON, with <, > and & as they are, and [EscapeInvisible].
 func WriteJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	err := encoder.Encode(value)
+	if err == nil {
+		_, err = w.Write(EscapeInvisible(line.Bytes()))
+	}
+	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil

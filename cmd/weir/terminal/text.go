@@ -2,8 +2,10 @@ package terminal
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Printable replaces line ends and whatever a terminal could obey as a command by U+FFFD.
@@ -15,6 +17,17 @@ func Printable(s string) string {
 		return unicode.ReplacementChar
 	}, s)
 }
+
+// EscapeInvisible returns JSON with the characters that turn the direction of text, or are marks of it, escaped: as they
+// are, a terminal shows what follows in another order than it is.
+func EscapeInvisible(json []byte) []byte {
+	return turning.ReplaceAllFunc(json, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+}
+
+var turning = regexp.MustCompile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 // CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD.
 func CheckUTF8(argument string) error {

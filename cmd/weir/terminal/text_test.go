@@ -1,6 +1,9 @@
 package terminal
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestSpanIsShort(t *testing.T) {
 	for seconds, want := range map[int64]string{
@@ -10,5 +13,19 @@ func TestSpanIsShort(t *testing.T) {
 		if got := Span(seconds); got != want {
 			t.Errorf("Span(%d) = %q, want %q", seconds, got, want)
 		}
+	}
+}
+
+func TestTextThatTurnsAroundIsEscaped(t *testing.T) {
+	const turned = "ann\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é\u200b"
+	var line strings.Builder
+	if err := WriteJSON(&line, turned); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"ann\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é` + "\u200b\"\n"; line.String() != want {
+		t.Errorf("in JSON it is %q, want %q", line.String(), want)
+	}
+	if text := Printable(turned); strings.ContainsAny(text, "\u202e\u2066\u2069\u200e\u200f\u061c\u202a") {
+		t.Errorf("people are shown %q", text)
 	}
 }

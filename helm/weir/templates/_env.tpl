@@ -41,6 +41,10 @@
 - name: ADMIN_TOKEN_FILE
   value: /etc/weir/admin/{{ .Values.admin.token.key }}
 {{- end }}
+{{- if not .Values.http.json }}
+- name: JSON_ENABLED
+  value: "false"
+{{- end }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE" .Values.grpc.maxConnectionAge) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTIONS" .Values.grpc.maxConnections) }}
@@ -128,6 +132,19 @@
   value: {{ .Values.admin.host | quote }}
 - name: DEBUG_PORT
   value: {{ .Values.admin.port | quote }}
+{{- $hosts := list }}
+{{- range $suffix, $made := dict "admin" (eq .Values.mode "service") "history" (eq (toString .Values.historyServer.enabled) "true") }}
+{{- if $made }}
+{{- $name := printf "%s-%s" (include "weir.fullname" $) $suffix }}
+{{- $full := printf "%s.%s" $name $.Release.Namespace }}
+{{- $hosts = concat $hosts (list $name $full (printf "%s.svc" $full) (printf "%s.svc.%s" $full $.Values.mesh.clusterDomain)) }}
+{{- end }}
+{{- end }}
+{{- include "weir.variable" (list "ADMIN_HOSTS" (concat $hosts (.Values.admin.hosts | default list) | join ",")) }}
+{{- if .Values.admin.readToken.existingSecret }}
+- name: ADMIN_READ_TOKEN_FILE
+  value: /etc/weir/admin-read/{{ .Values.admin.readToken.key }}
+{{- end }}
 {{- if or .Values.admin.profiles (eq .Values.program "ratelimit") }}
 - name: DEBUG_PPROF
   value: {{ eq (toString .Values.admin.profiles) "true" | quote }}

@@ -75,6 +75,16 @@ The volume of the descriptor files, if there are any: a folder, never single fil
   secret:
     secretName: {{ .Values.admin.token.existingSecret }}
 {{- end }}
+{{- include "weir.readTokenVolume" . }}
+{{- end -}}
+
+{{/* The volume of the token that lets its bearer read values, if there is one. */}}
+{{- define "weir.readTokenVolume" -}}
+{{- if .Values.admin.readToken.existingSecret }}
+- name: weir-admin-read
+  secret:
+    secretName: {{ .Values.admin.readToken.existingSecret }}
+{{- end }}
 {{- end -}}
 
 {{/* The mounts of these volumes: weir-NAME becomes /etc/weir/NAME, only the data is elsewhere, and writable. */}}

@@ -49,6 +49,7 @@ func New(c Config) *Engine {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Store = history.Readable(c.Store)
 	return &Engine{config: c, engine: promql.NewEngine(promql.EngineOpts{
 		Logger: c.Log, MaxSamples: c.MaxSamples, Timeout: c.Timeout,
 		EnableAtModifier: true, EnableNegativeOffset: true,

@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/promql"
+	"github.com/weirproxy/weir/server/promql/engine"
+	"github.com/weirproxy/weir/server/ranking"
+)
+
+// fromHere is a request of this host's to a loopback address.
+func fromHere(method, target string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(method, target, body)
+	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
+	return r
+}
+
+const writer, readers = "a token that may write", "a token that may read"
+
+// personalPort is a port whose every part knows what user ann did.
+func personalPort(t *testing.T, g *Guard) http.Handler {
+	t.Helper()
+	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, shop)
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	id := history.ID{Domain: "shop", Path: "user", Value: "ann"}
+	_, err = store.Apply(t.Context(), id.Partition(), history.Batch{Writer: "w", Seq: 1,
+		Increments: []history.Increment{{ID: id, Minute: time.Now().Unix() / 60, Hits: 7}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := denials.New()
+	rule := config.Match("shop", descriptors.Descriptor{{Key: "user", Value: "ann"}}).Rule
+	recorder.Table(config).Note(rule, "shop", false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
+		descriptors.Descriptor{{Key: "user", Value: "ann"}})
+	p := newPort(t, g)
+	p.hit(t, "user", 3)
+	return Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Guard: g,
+		Top:     &Top{Rules: inForce{config}, Store: p.counters.Counter.(ranking.Store)},
+		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
+		History: curves.NewHistory(store, time.Now),
+		Query: promql.NewHandler(promql.Config{Now: time.Now, Log: slog.New(slog.DiscardHandler), Engine: engine.New(engine.Config{
+			Store: store, MaxSamples: 100_000, Timeout: time.Minute})}),
+	})
+}
+
+func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{}
+	for name, token := range map[string]string{"write": writer, "read": readers} {
+		files[name] = filepath.Join(dir, name)
+		if err := os.WriteFile(files[name], []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both := func() *Guard {
+		return &Guard{TokenFile: files["write"], ReadFile: files["read"], Hosts: []string{"weir.shop"}}
+	}
+	for _, c := range []struct {
+		promise, remote, host, token string
+		guard                        *Guard
+		reads                        bool
+		says                         string
+	}{
+		{"this host, where there is no token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{}, true, ""},
+		{"another host, where there is no token", "10.0.0.9:9", "localhost:6070", "", &Guard{}, false, "weir's own host"},
+		{"this host by a listed name, where there is no token", "127.0.0.1:9", "WEIR.shop", "", &Guard{Hosts: []string{"weir.shop"}}, false, "weir's own host"},
+		{"the reading token", "10.0.0.9:9", "weir.shop", readers, both(), true, ""},
+		{"the writing token", "10.0.0.9:9", "weir.shop", writer, both(), true, ""},
+		{"this host without the token", "127.0.0.1:9", "127.0.0.1:6070", "", both(), false, "ADMIN_READ_TOKEN_FILE"},
+		{"a wrong token", "127.0.0.1:9", "127.0.0.1:6070", "a token that may not", both(), false, "ADMIN_READ_TOKEN_FILE"},
+	} {
+		t.Run(c.promise, func(t *testing.T) {
+			h := personalPort(t, c.guard)
+			for path, code := range map[string]int{"denials?values=true": 403, "counters/top": 403, "history": 200,
+				"history?value=ann": 200, "history/top": 200, "history/export?format=json": 200, "../../prometheus/api/v1/query?query=weir_hits_total": 200,
+				"../../prometheus/api/v1/label/value/values": 200, "denials": 200} {
+				r := httptest.NewRequest("GET", "/", nil)
+				r.URL, _ = r.URL.Parse("/api/v1/" + path)
+				r.RemoteAddr, r.Host = c.remote, c.host
+				if c.token != "" {
+					bearer(c.token)(r)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				body := w.Body.String()
+				asked := strings.Contains(path, "value=ann") && !c.reads // what is not found is repeated
+				if strings.Contains(body, "ann") != (c.reads && path != "denials") && !asked || c.reads && w.Code != 200 {
+					t.Errorf("%s gave %d %s; the value in it: want %v", path, w.Code, body, c.reads)
+				}
+				if asked && strings.Contains(body, `"sum"`) {
+					t.Errorf("%s tells whoever guesses a value that it is there: %s", path, body)
+				}
+				if !c.reads && (w.Code != code || code == 403 && !strings.Contains(body, c.says)) {
+					t.Errorf("%s gave %d %s, want %d with %q", path, w.Code, body, code, c.says)
+				}
+			}
+			if c.token == "a token that may not" != (c.guard.Refused() > 0) {
+				t.Errorf("%d tokens were counted as refused", c.guard.Refused())
+			}
+		})
+	}
+}
+
+// Somebody without the right follows a value by its hash.
+func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
+	h := personalPort(t, &Guard{})
+	ask := func(path string) string {
+		r := fromHere("GET", path, nil)
+		r.RemoteAddr = "10.0.0.9:9"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	_, hash, _ := strings.Cut(ask("/prometheus/api/v1/label/value/values"), `["`)
+	hash, _, _ = strings.Cut(hash, `"`)
+	for _, path := range []string{"/prometheus/api/v1/query?query=weir_hits_total%7Bvalue=%22" + hash + "%22%7D", "/api/v1/history?value=" + hash} {
+		if body := ask(path); !strings.HasPrefix(hash, "hidden-") || !strings.Contains(body, `"`+hash+`"`) {
+			t.Errorf("%s is answered %s; want what belongs to %q", path, body, hash)
+		}
+	}
+}
+
+func TestAPortAnswersToItsOwnNames(t *testing.T) {
+	for _, c := range []struct {
+		host, path string
+		guard      *Guard
+		code       int
+	}{
+		{"localhost", "/help", &Guard{}, 200},
+		{"[::1]:6070", "/help", &Guard{}, 200},
+		{"10.0.0.7:6070", "/help", &Guard{}, 200}, // where it listens
+		{"10.0.0.8:6070", "/help", &Guard{}, 421},
+		{"evil.test:6070", "/help", &Guard{}, 421},
+		{"", "/help", &Guard{}, 421},
+		{"evil.test", "/", &Guard{}, 421},
+		{"evil.test", "/api/v1/history", &Guard{}, 421},
+		{"evil.test", "/livez", &Guard{}, 200},
+		{"evil.test", "/readyz", &Guard{}, 200},
+		{"evil.test", "/metrics", &Guard{}, 404}, // the mux of the test has none
+		{"Weir.Shop:6070", "/help", &Guard{Hosts: []string{"weir.shop"}}, 200},
+		{"evil.test", "/help", &Guard{Hosts: []string{"*"}}, 200},
+	} {
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Host = c.host
+		local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6070}
+		w := httptest.NewRecorder()
+		personalPort(t, c.guard).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local))))
+		if w.Code != c.code || c.code == 421 && !strings.Contains(w.Body.String(), "ADMIN_HOSTS") {
+			t.Errorf("%s of %q gave %d %s, want %d", c.path, c.host, w.Code, w.Body, c.code)
+		}
+	}
+}
+
+func TestRefusedTokensAreLoggedInASample(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(writer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	g := &Guard{TokenFile: file, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+	p := newPort(t, g)
+	for range 5 {
+		p.ask("DELETE", "/api/v1/counters"+ann, bearer("a wrong and secret one"))
+	}
+	if g.Refused() != 5 || strings.Count(logged.String(), "client=127.0.0.1:1234") != 1 || strings.Contains(logged.String(), "secret") {
+		t.Errorf("%d were counted, and logged is\n%s\nwant 5, and one line, without the token", g.Refused(), &logged)
+	}
+}

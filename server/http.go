@@ -1,0 +1,51 @@
+package server
+
+import (
+	"mime"
+	"net/http"
+)
+
+// nosniff keeps browsers from taking an answer for something else than its type says.
+func nosniff(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
+// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
+// cannot have them.
+func httpHandler(c Config, p Parts) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if err := p.Health.Sound(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte("OK")) // the client is gone if this fails
+	})
+	mux.Handle("/json", guardJSON(c, p.Service))
+	return mux
+}
+
+// guardJSON refuses requests that web pages send from elsewhere: with the user's browser they reach what only the user's
+// network does.
+func guardJSON(c Config, h http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		err := origin.Check(r)
+		switch {
+		case c.NoJSON != "":
+			http.Error(w, c.NoJSON, http.StatusForbidden)
+		case err != nil:
+			http.Error(w, "/json is not for web pages of other hosts: "+err.Error(), http.StatusForbidden)
+		case kind != "application/json" && !c.AnyJSONType:
+			http.Error(w, "/json takes a RateLimitRequest in JSON: send it with Content-Type: application/json.",
+				http.StatusUnsupportedMediaType)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
