@@ -142,7 +142,6 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.MaxHeaderListSize(door.MaxHeaderList),
 		grpc.ReadBufferSize(buffered),
 		grpc.WriteBufferSize(buffered),
-		grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

@@ -136,3 +136,26 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 		t.Error("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
 	}
 }
+
+// A server that froze after its PONG takes the trial's connection as long as the store allows. Until that is over nothing
+// else is sent to it, so callers must not wait for as long.
+func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
+	t.Parallel()
+	client := testClient(t, "127.0.0.1:1", ample)
+	l, err := testStore(t, fixed{client}, ample).lane(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	trial := &batch{left: now.Add(-2*leastGreeting - patient), until: now.Add(-2 * leastGreeting)}
+	l.mu.Lock()
+	l.breaker.become(returning, trial.left)
+	l.breaker.leaves(patient, trial.left)
+	l.trial, l.out = trial, []*batch{trial}
+	l.mu.Unlock()
+	l.miss()
+	if l.away.Load() == nil {
+		t.Errorf("%v after its callers left, a trial still waits for a connection; want callers to be told that the server is away",
+			2*leastGreeting)
+	}
+}

@@ -84,22 +84,26 @@ func (l *lane) expect(leave, now time.Time) {
 
 // miss hears of the exchanges that all callers have left: a new connection to a frozen server takes the store's timeout,
 // for those who come next, and meanwhile no other exchange ends. Whoever leaves while the lane has no room was such an
-// exchange, too. That of a server that is returning is heard at its own end, as its connection may yet come.
+// exchange, too. That of a server that is returning has time for a connection first, as PING has.
 func (l *lane) miss() {
 	now := time.Now()
 	l.learn(now, errLate, func() {
 		l.rings = time.Time{}
 		look := func(leave, since time.Time) {
-			if leave.After(now) {
-				l.expect(leave, now)
-			} else if l.breaker.condition == serving {
-				l.hears(lost, since, leave.Sub(since), leave) // the next one may have left since
+			missed := leave
+			if l.breaker.condition == returning {
+				missed = leave.Add(greetingTime(l.breaker.limit()))
+			}
+			if missed.After(now) {
+				l.expect(missed, now)
+			} else {
+				l.hears(lost, since, leave.Sub(since), missed) // the next one may have left since
 			}
 		}
 		for _, b := range l.out {
 			look(b.until, b.left)
 		}
-		for i := 0; i < len(l.queue) && len(l.out) == l.most; i++ {
+		for i := 0; i < len(l.queue) && len(l.out) == l.most && l.breaker.condition == serving; i++ {
 			look(l.queue[i].call.leave, l.queue[i].joined)
 		}
 	})
