@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for, in the longer forms
-// twice over, so that old ones are replaced, and compares what the process takes with what OPERATION.md tells operators to
-// plan. A collector that the machine holds up takes more, so that a quarter above it is no failure.
+// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for, a fifth of them in
+// make test and else twice over, so that old ones are replaced. It compares what the process takes with what OPERATION.md
+// tells operators to plan. A collector that the machine holds up takes more: a quarter above it is no failure.
 func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
-	const keys, inOne, callers = 1_000_000, 100, 8
-	asked := keys
-	if !testing.Short() {
-		asked = 2 * keys
+	const inOne, callers = 100, 8
+	keys, asked := 1_000_000, 2_000_000
+	if testing.Short() {
+		keys, asked = 200_000, 200_000
 	}
 	document, err := os.ReadFile("../OPERATION.md")
 	if err != nil {
@@ -33,7 +33,8 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := startReplica(t, weirBinary, "domain: shop\ndescriptors:\n- key: plan\n  descriptors:\n  - key: user\n"+
-		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory")
+		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory",
+		fmt.Sprint("MEMORY_MAX_KEYS=", keys))
 	var asking sync.WaitGroup
 	for caller := range callers {
 		asking.Go(func() {
@@ -52,11 +53,12 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 	asking.Wait()
 	m := r.mustScrape(t)
 	resident := int(m["process_resident_memory_bytes"] / 1e6)
-	if m["weir_memory_keys"] != keys {
-		t.Errorf("it holds %v keys, want a million", m["weir_memory_keys"])
+	if m["weir_memory_keys"] != float64(keys) {
+		t.Errorf("it holds %v keys, want %d", m["weir_memory_keys"], keys)
 	}
-	t.Logf("a million keys take %d MB; OPERATION.md has operators plan %d", resident, plan)
-	if resident > plan*5/4 {
-		t.Errorf("a million keys take %d MB, OPERATION.md has operators plan %d", resident, plan)
+	t.Logf("%d keys take %d MB; OPERATION.md has operators plan %d for a million", keys, resident, plan)
+	const bare = 50 // MB, without keys
+	if resident > bare+plan*5/4*keys/1_000_000 && !raced() {
+		t.Errorf("%d keys take %d MB, OPERATION.md has operators plan %d for a million", keys, resident, plan)
 	}
 }
