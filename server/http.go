@@ -29,18 +29,16 @@ func httpHandler(c Config, p Parts) http.Handler {
 	return mux
 }
 
-// guardJSON refuses requests that web pages send from elsewhere: with the user's browser they reach what only the user's
-// network does.
+// guardJSON refuses what browsers send: web pages reach by them what only their user's network does, and if their name
+// was pointed here they are even of the same origin.
 func guardJSON(c Config, h http.Handler) http.Handler {
-	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		err := origin.Check(r)
 		switch {
 		case c.NoJSON != "":
 			http.Error(w, c.NoJSON, http.StatusForbidden)
-		case err != nil:
-			http.Error(w, "/json is not for web pages of other hosts: "+err.Error(), http.StatusForbidden)
+		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
+			http.Error(w, "/json is for tools, not for web pages: it takes nothing with Origin or Sec-Fetch-Site.", http.StatusForbidden)
 		case kind != "application/json" && !c.AnyJSONType:
 			http.Error(w, "/json takes a RateLimitRequest in JSON: send it with Content-Type: application/json.",
 				http.StatusUnsupportedMediaType)

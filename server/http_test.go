@@ -29,6 +29,8 @@ func TestJSONIsForToolsThatSayWhatTheySend(t *testing.T) {
 		{"a client of envoyproxy/ratelimit", Config{AnyJSONType: true}, http.Header{}, 200, "asked"},
 		{"a page of the web", Config{}, web, 403, "web pages"},
 		{"a page of the web, in the place of envoyproxy/ratelimit", Config{AnyJSONType: true}, older, 403, "web pages"},
+		{"a page whose name was pointed here", Config{}, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}},
+			403, "web pages"},
 		{"where it is turned off", Config{NoJSON: closed}, inJSON, 403, closed},
 	} {
 		r := httptest.NewRequest("POST", "http://weir/json", strings.NewReader("{}"))

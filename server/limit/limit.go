@@ -32,6 +32,9 @@ var (
 // before Envoy's usual 20 ms are over. Nothing of a request that has more is counted.
 const MaxDescriptors = 500
 
+// MaxEntries is how many entries a descriptor may have: rules are no deeper.
+const MaxEntries = 100
+
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
 	counter  backend.Counter
@@ -123,8 +126,10 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	case len(c.Descriptors) == 0:
 		return ErrNoDescriptors
 	case len(c.Descriptors) > MaxDescriptors:
-		return fmt.Errorf("%w: it has %d descriptors, and %d are the most that can be answered in time: send several "+
-			"requests", ErrTooMany, len(c.Descriptors), MaxDescriptors)
+		return fmt.Errorf("%w: it has more than %d descriptors, which are the most that can be answered in time: send several "+
+			"requests", ErrTooMany, MaxDescriptors)
+	case slices.ContainsFunc(c.Descriptors, func(d Descriptor) bool { return len(d.Entries) > MaxEntries }):
+		return fmt.Errorf("%w: one of it has more than %d entries, and no rule is deeper", ErrTooMany, MaxEntries)
 	case r == nil:
 		return ErrNoConfig
 	case r.config.Broken(c.Domain):

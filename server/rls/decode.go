@@ -17,7 +17,7 @@ var (
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would:
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
-// messages merge. All strings of a request share one allocation.
+// messages merge. What is beyond the most that a request may have is passed over. All strings share one allocation.
 func decode(data []byte, c *limit.Call) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {
@@ -25,7 +25,9 @@ func decode(data []byte, c *limit.Call) error {
 		case f.is(1, protowire.BytesType):
 			c.Domain, f.err = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			f.err = decodeDescriptor(f.body, c.AddDescriptor())
+			if len(c.Descriptors) <= limit.MaxDescriptors { // one more is refused, and takes no memory
+				f.err = decodeDescriptor(f.body, c.AddDescriptor())
+			}
 		case f.is(3, protowire.VarintType):
 			c.Hits = uint32(f.value)
 		}
@@ -39,9 +41,11 @@ func decodeDescriptor(w wire, d *limit.Descriptor) error {
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			var e descriptors.Entry
-			e, f.err = decodeEntry(f.body)
-			d.Entries = append(d.Entries, e)
+			if len(d.Entries) <= limit.MaxEntries {
+				var e descriptors.Entry
+				e, f.err = decodeEntry(f.body)
+				d.Entries = append(d.Entries, e)
+			}
 		case f.is(2, protowire.BytesType):
 			d.HasOverride = true
 			f.err = decodeOverride(f.body, &d.Override)

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -106,6 +107,22 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 			if g.Entries[j] != (descriptors.Entry{Key: e.Key, Value: e.Value}) {
 				t.Fatalf("descriptor %d, entry %d: %+v; want %v", i, j, g.Entries[j], e)
 			}
+		}
+	}
+}
+
+// Two bytes of a message are a descriptor of 160 bytes, or an entry of 32: no request may have so many that they matter.
+func TestAMessageOfEmptyPartsTakesNoMemory(t *testing.T) {
+	t.Parallel()
+	for part, data := range map[string][]byte{"descriptor": bytes.Repeat([]byte{0x12, 0}, MaxRequest/2),
+		"entry": protowire.AppendBytes([]byte{0x12}, bytes.Repeat([]byte{0x0a, 0}, MaxRequest/2-8))} {
+		var c limit.Call
+		if err := decode(data, &c); err != nil {
+			t.Fatal(err)
+		}
+		if d, e := len(c.Descriptors), len(c.Descriptors[0].Entries); d > limit.MaxDescriptors+1 || e > limit.MaxEntries+1 {
+			t.Errorf("a message of an empty %s again and again becomes %d descriptors, the first with %d entries; want one more than "+
+				"allowed, which is refused", part, d, e)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -15,36 +16,33 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// MaxRequest is the largest request, in bytes, over gRPC or as JSON.
-const MaxRequest = 1 << 20
+// MaxRequest is the largest request, in bytes, over gRPC. As JSON it takes some sixty times its size while it is read, so
+// it may have maxJSON, and readers are so many at a time.
+const (
+	MaxRequest = 1 << 20
+	maxJSON    = 64 << 10
+	readers    = 4
+)
 
 // ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not,
 // 400 if it cannot be understood, 503 if there is no verdict.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
-		http.Error(w, "the request is longer than 1 MiB", http.StatusRequestEntityTooLarge)
+		http.Error(w, "the request is longer than 64 KiB", http.StatusRequestEntityTooLarge)
 		return
 	}
 	if err != nil {
 		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	var request ratelimit.RateLimitRequest
-	if err := protojson.Unmarshal(body, &request); err != nil {
+	call := s.calls.Get().(*limit.Call)
+	defer s.release(call)
+	if err := s.read(r.Context(), body, call); err != nil {
 		http.Error(w, "the body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	call := s.calls.Get().(*limit.Call)
-	defer s.release(call)
-	var out reply
-	data, err := proto.Marshal(&request)
-	if err == nil {
-		err = decode(data, call)
-	}
-	if err == nil {
-		out, err = s.answer(r.Context(), call)
-	}
+	out, err := s.answer(r.Context(), call)
 	if err != nil {
 		code := http.StatusBadRequest
 		if status.Code(err) == codes.Unavailable {
@@ -54,6 +52,25 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, out, call.Over)
+}
+
+// read reads a request in JSON, unless its client leaves before it is its turn.
+func (s *Service) read(ctx context.Context, body []byte, c *limit.Call) error {
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var request ratelimit.RateLimitRequest
+	if err := protojson.Unmarshal(body, &request); err != nil {
+		return err
+	}
+	data, err := proto.Marshal(&request)
+	if err == nil {
+		err = decode(data, c)
+	}
+	return err
 }
 
 func writeJSON(w http.ResponseWriter, out reply, over bool) {

@@ -36,6 +36,7 @@ type Service struct {
 	observer Observer
 	about    about
 	calls    sync.Pool
+	reading  chan struct{} // has one for each reader of JSON
 }
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
@@ -48,7 +49,8 @@ type Options struct {
 
 // New makes the service.
 func New(l *limit.Limiter, options Options, o Observer) *Service {
-	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }}}
+	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }},
+		reading: make(chan struct{}, readers)}
 }
 
 // Register adds the service to a server that has [NewCodec] as its codec.

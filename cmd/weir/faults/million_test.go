@@ -11,9 +11,10 @@ import (
 	"testing"
 )
 
-// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for, a fifth of them in
-// make test and with the race detector, else twice over, so that old ones are replaced. It compares what the process takes with what OPERATION.md
-// tells operators to plan. A collector that the machine holds up takes more: a quarter above it is no failure.
+// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for: a fifth of a million
+// in make test and with the race detector, else twice a million, so that old ones are replaced. It compares what the
+// process takes with what OPERATION.md tells operators to plan. A collector that the machine holds up takes more: a
+// quarter above it is no failure.
 func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 	const inOne, callers = 100, 8
 	keys, asked := 1_000_000, 2_000_000
