@@ -159,3 +159,41 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 			2*leastGreeting)
 	}
 }
+
+// The first exchange that a frozen server loses costs the connection that there was, and it greets no new one: whoever
+// waits for that is lost, too, in a batch or before it. Where the server was prompt, others' patience changes nothing.
+func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	client := testClient(t, "127.0.0.1:1", ample)
+	for _, tc := range []struct {
+		name   string
+		queued bool
+		others time.Duration
+	}{{"in batches", false, patient}, {"in the queue", true, patient}, {"beside a patient caller", false, time.Second}} {
+		l, err := testStore(t, fixed{client}, ample).lane(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		l.probing = true // no PING finds out before
+		l.breaker.leaves(tc.others, time.Now())
+		l.mu.Unlock()
+		left := time.Now().Add(-time.Second)
+		for n := 1; n <= lostMost; n++ {
+			until := left.Add(patient)
+			l.mu.Lock()
+			if l.out = []*batch{{left: left, until: until}}; tc.queued {
+				waits := &call{leave: until, done: make(chan struct{}, 2)}
+				l.queue = queue{{call: waits, joined: left, count: 1}}
+				l.out = nil
+				l.most = 0
+			}
+			l.mu.Unlock()
+			if l.miss(); (l.away.Load() != nil) != (n == lostMost) {
+				t.Errorf("%s: after %d callers, one after the other, who left without a connection the server counts as away: %v; want it "+
+					"from the third on", tc.name, n, l.away.Load() != nil)
+			}
+			left = until
+		}
+	}
+}

@@ -95,41 +95,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before Stats, 
 	}
 }
 
-// The first exchange that a frozen server loses costs the connection that there was, and it greets no new one: whoever
-// waits for that is lost, too. What is counted is callers, one after the other: a PING alone would take a dozen.
-func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
-	t.Parallel()
-	for name, others := range map[string]time.Duration{"alone": hurry, "beside a patient caller": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Single(t)
-			s := onServer(t, server.Addr, ample)
-			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
-			var patient sync.WaitGroup
-			defer patient.Wait()
-			defer server.Cont()
-			redistest.Eventually(t, "it is prompt", func() error {
-				for _, l := range s.lanes.Range {
-					if err := decide(s, others, "key"); err != nil || l.(*lane).pacer.some.Load() || !l.(*lane).calm.Load() {
-						return fmt.Errorf("its last answer took long, or did not come, or a PONG is on its way: %w", err)
-					}
-				}
-				return nil
-			})
-			server.Stop()
-			patient.Go(func() { _ = decide(s, others, "key") })
-			lost, why := 0, make(map[string]int)
-			for err := decide(s, hurry, "key"); backend.ReasonOf(err) != backend.Down; err = decide(s, hurry, "key") {
-				lost++
-				why[fmt.Sprint(err)]++
-			}
-			if most := lostMost + 2; lost > most { // whoever comes as it opens, and as the first one's batch does
-				t.Errorf("%d callers one after the other waited for a frozen server in vain, want %d at most: %v", lost, most, why)
-			}
-		})
-	}
-}
-
 // Sentinels and clusters put another server in the place of one that is gone, and nobody has to do anything for that.
 func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
 	t.Parallel()
