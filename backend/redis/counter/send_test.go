@@ -341,7 +341,6 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			})
 			server.greeting = 300 * time.Millisecond
 			s := testStore(t, on(testClient(t, server.addr, ample), nil), ample)
-			began := time.Now()
 			if err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
 			}
@@ -352,9 +351,9 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			if err := decide(s, ample, "c"); err != nil {
 				t.Errorf("with a connection that is ready: %v", err)
 			}
-			// PINGs, which are at least so far apart, have theirs.
-			if got, most := server.count("hello"), 2+int(time.Since(began)/probePause); got > most {
-				t.Errorf("%d connections were made, want one, and one for each PING, %d at most", got, most)
+			// A PING that is still under way may have the one to itself.
+			if got := server.count("hello"); got > 2 {
+				t.Errorf("%d connections were made, want one, or one beside a PING: not one for each caller who has left", got)
 			}
 		})
 	}

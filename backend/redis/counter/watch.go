@@ -59,19 +59,14 @@ func (l *lane) heard(o outcome, left time.Time, patience time.Duration, err erro
 	now := time.Now()
 	l.learn(now, err, func() {
 		tried := l.breaker.condition == returning
-		l.hears(o, left, patience, now)
+		l.breaker.hears(o, left, patience, now)
 		if tried && o == lost && l.breaker.condition == absent {
 			l.late, l.needs = "it answers PING, and no batch in time", 2*patience
 		}
+		if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
+			l.probe(0)
+		}
 	})
-}
-
-// hears is the breaker's. A PING finds out more where an exchange is lost. The caller holds mu.
-func (l *lane) hears(o outcome, left time.Time, patience time.Duration, now time.Time) {
-	l.breaker.hears(o, left, patience, now)
-	if o == lost && l.breaker.condition == serving && now.Sub(l.probed) >= probePause {
-		l.probe(0)
-	}
 }
 
 // expect sees to it that a caller is missed who leaves without an answer. The caller holds mu.
@@ -84,7 +79,8 @@ func (l *lane) expect(leave, now time.Time) {
 
 // miss hears of the exchanges that all callers have left: a new connection to a frozen server takes the store's timeout,
 // for those who come next, and meanwhile no other exchange ends. Whoever leaves while the lane has no room was such an
-// exchange, too. That of a server that is returning has time for a connection first, as PING has.
+// exchange, too. That of a server that is returning has time for a connection first, as PING has. No PING follows: it
+// would wait for a connection as well, and not for as long.
 func (l *lane) miss() {
 	now := time.Now()
 	l.learn(now, errLate, func() {
@@ -97,7 +93,7 @@ func (l *lane) miss() {
 			if missed.After(now) {
 				l.expect(missed, now)
 			} else {
-				l.hears(lost, since, leave.Sub(since), missed) // the next one may have left since
+				l.breaker.hears(lost, since, leave.Sub(since), missed) // the next one may have left since
 			}
 		}
 		for _, b := range l.out {
