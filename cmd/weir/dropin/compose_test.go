@@ -30,6 +30,8 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 			"RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "STATS_FLUSH_INTERVAL=1s",
 		})
 		weir.AwaitReady(t, func() error { return weirtest.WantStatus("http://127.0.0.1:8080/healthcheck", 200) })
+		// It is healthy before it has read any files.
+		weir.AwaitReady(t, func() error { return weirtest.WantStatus("http://127.0.0.1:6070/readyz", 200) })
 		client := weirtest.Dial(t, "127.0.0.1:8081")
 		hit := func() (string, error) { return client.Verdict("shop", weirtest.Describe("plan", "basic")) }
 		wantVerdicts(t, "without any rule", hit, "OK: OK")
