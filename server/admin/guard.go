@@ -13,9 +13,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirproxy/weir/server/door"
 )
 
 // What a client is told that may not have what it asks for.
@@ -34,11 +35,7 @@ const (
 		"which asks for a loopback address."
 )
 
-const (
-	minToken, maxToken = 16, 4 << 10 // bytes
-	// refusalGap is how long the log has no other line about a refused token.
-	refusalGap = 10 * time.Second
-)
+const minToken, maxToken = 16, 4 << 10 // bytes
 
 // Guard decides who may ask the operator's port, who may read values there, and who may change something. The zero value
 // lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
@@ -53,9 +50,7 @@ type Guard struct {
 	Log   *slog.Logger // hears of refused tokens, in a sample; nil for nobody
 
 	refused atomic.Uint64
-	mu      sync.Mutex // protects what follows
-	told    time.Time  // when the last line was logged
-	untold  int        // refused since then
+	told    door.Sampled
 }
 
 // Refused returns how many requests have brought a wrong token.
@@ -146,15 +141,12 @@ func (g *Guard) brings(r *http.Request, tokens ...string) bool {
 		}
 	}
 	g.refused.Add(1)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := time.Now(); g.Log == nil || now.Sub(g.told) < refusalGap {
-		g.untold++
-	} else {
-		g.Log.Warn("a token is refused on the admin port: see who asks there", "client", r.RemoteAddr, "path", r.URL.Path,
-			"others_since", g.untold)
-		g.told, g.untold = now, 0
-	}
+	g.told.Tell(time.Now(), func(others int) {
+		if g.Log != nil {
+			g.Log.Warn("a token is refused on the admin port: see who asks there", "client", r.RemoteAddr, "path", r.URL.Path,
+				"others_since", others)
+		}
+	})
 	return false
 }
 

@@ -119,6 +119,16 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	return err
 }
 
+// anyTooDeep reports whether a descriptor has more than MaxEntries. It copies none.
+func anyTooDeep(all []Descriptor) bool {
+	for i := range all {
+		if len(all[i].Entries) > MaxEntries {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	switch {
 	case c.Domain == "":
@@ -128,7 +138,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	case len(c.Descriptors) > MaxDescriptors:
 		return fmt.Errorf("%w: it has more than %d descriptors, which are the most that can be answered in time: send several "+
 			"requests", ErrTooMany, MaxDescriptors)
-	case slices.ContainsFunc(c.Descriptors, func(d Descriptor) bool { return len(d.Entries) > MaxEntries }):
+	case anyTooDeep(c.Descriptors):
 		return fmt.Errorf("%w: one of it has more than %d entries, and no rule is deeper", ErrTooMany, MaxEntries)
 	case r == nil:
 		return ErrNoConfig

@@ -116,11 +116,7 @@ func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 // fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
 func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	client := testClient(t, "127.0.0.1:1", ample)
-	l, err := testStore(t, fixed{client}, ample).lane(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := laneToNobody(t)
 	now := time.Now()
 	l.learn(now, errLate, func() {
 		l.breaker.leaves(time.Hour, now)
@@ -141,11 +137,7 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 // else is sent to it, so callers must not wait for as long.
 func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	t.Parallel()
-	client := testClient(t, "127.0.0.1:1", ample)
-	l, err := testStore(t, fixed{client}, ample).lane(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := laneToNobody(t)
 	now := time.Now()
 	trial := &batch{left: now.Add(-2*leastGreeting - patient), until: now.Add(-2 * leastGreeting)}
 	l.mu.Lock()
@@ -164,16 +156,12 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 // waits for that is lost, too, in a batch or before it. Where the server was prompt, others' patience changes nothing.
 func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	client := testClient(t, "127.0.0.1:1", ample)
 	for _, tc := range []struct {
 		name   string
 		queued bool
 		others time.Duration
 	}{{"in batches", false, patient}, {"in the queue", true, patient}, {"beside a patient caller", false, time.Second}} {
-		l, err := testStore(t, fixed{client}, ample).lane(client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := laneToNobody(t)
 		l.mu.Lock()
 		l.probing = true // no PING finds out before
 		l.breaker.leaves(tc.others, time.Now())
@@ -196,4 +184,15 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 			left = until
 		}
 	}
+}
+
+// laneToNobody is a lane to a server that no connection leads to.
+func laneToNobody(t *testing.T) *lane {
+	t.Helper()
+	client := testClient(t, "127.0.0.1:1", ample)
+	l, err := testStore(t, fixed{client}, ample).lane(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

@@ -63,7 +63,7 @@ var houseRooms = []houseRoom{
 		"it ranks what any store lists, and knows no store and no port"},
 	{"server/page", nil, nil,
 		"it is files for a browser, which asks the port for what they show"},
-	{"server/admin", []string{"descriptors", "backend", "backend/history", "backend/history/transfer", "server/limit", "server/hits", "server/denials",
+	{"server/admin", []string{"descriptors", "backend", "backend/history", "backend/history/transfer", "server/limit", "server/hits", "server/denials", "server/door",
 		"server/curves", "server/ranking", "server/page"}, anyLibrary, "the rooms of the server do not know each other: package server joins them"},
 	{"server/promql/engine", []string{"descriptors", "backend/history"}, anyLibrary,
 		"it evaluates over any history, and knows neither its store nor who asks"},
