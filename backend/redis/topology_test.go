@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	t.Helper()
 	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	c.Timeout = cmp.Or(c.Timeout, 20*DefaultTimeout) // the machine may stand still
 	c, err := c.withDefaults()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -161,6 +162,7 @@ func connect(t testing.TB, c redis.Config) *redis.Servers {
 // ownerOf returns the client of the server that has all keys.
 func ownerOf(t testing.TB, c redis.Config) *goredis.Client {
 	t.Helper()
+	c.Timeout = cmp.Or(c.Timeout, ample)
 	client, err := connect(t, c).Owner(nil)
 	if err != nil {
 		t.Fatal(err)
