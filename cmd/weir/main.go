@@ -34,6 +34,7 @@ type commands struct {
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
 	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
+	Complete   completion.Complete   `cmd:"" hidden:""`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
 	Help       helpCommand           `cmd:"" help:"Tell what a command does, as its --help does."`
 

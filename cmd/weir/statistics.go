@@ -43,9 +43,8 @@ func openStatistics(as settings.Program, set *settings.Settings, metrics *stats.
 	if s.counted {
 		recorder.KeepTallies()
 	}
-	c := ratelimit.Config{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}
-	ofStore(&c, store, set.LocalCacheSize > 0)
-	s.all = ratelimit.New(c)
+	s.all = &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}
+	ofStore(s.all, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.all, log
 		s.senders = append(s.senders, statsd.New(c))
@@ -86,7 +85,7 @@ func (s *statistics) showPrometheus(as settings.Program, set *settings.Settings)
 
 // ofStore adds the statistics of the store: of connections to Redis and, where there is a local cache, of the denials that
 // are kept.
-func ofStore(c *ratelimit.Config, store *counters, cached bool) {
+func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
 		name = "ratelimit." + name

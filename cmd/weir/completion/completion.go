@@ -1,5 +1,5 @@
-// Package completion is weir completion, which prints a script that lets a shell complete weir's commands, flags, their
-// values and files. The scripts are made of kong's model of the command line, so that they know all that it has.
+// Package completion is weir completion, which prints a script that lets a shell complete weir's command line. The script
+// asks weir itself, at each key, what the words before it can become.
 package completion
 
 import (
@@ -30,83 +30,166 @@ zsh completes once its startup file has: autoload -U compinit; compinit`
 }
 
 // Run prints the script.
-func (c *Command) Run(k *kong.Kong, out terminal.Output) error {
-	_, err := io.WriteString(out.Out, Script(k.Model.Node, c.Shell))
+func (c *Command) Run(out terminal.Output) error {
+	_, err := io.WriteString(out.Out, scripts[c.Shell])
 	return err
 }
 
-// Script returns the script for a shell: bash, zsh or fish.
-func Script(root *kong.Node, shell string) string {
-	all := describe(root, "")
-	switch shell {
-	case "bash":
-		return bash(root.Name, all)
-	case "zsh":
-		return zsh(root.Name, all)
-	default:
-		return fish(root.Name, all)
+// scripts ask for candidates, a line each, or for one of the words that stand for names of files.
+var scripts = map[string]string{
+	"bash": `# Completes weir in bash: source <(weir completion bash)
+_weir() {
+  local IFS=$'\n' word=${COMP_WORDS[COMP_CWORD]}
+  [[ $word != '=' ]] || word=
+  COMPREPLY=($("${COMP_WORDS[0]}" complete bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  case ${COMPREPLY[0]} in
+    ` + files + `) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) ;;
+    ` + folders + `) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "$word")) ;;
+  esac
+}
+complete -F _weir weir
+`,
+	"zsh": `#compdef weir
+# Completes weir in zsh: source <(weir completion zsh)
+_weir() {
+  local -a choices=("${(@f)$(${words[1]} complete zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ ${words[CURRENT]} == --*=* ]]; then compset -P '*='; fi
+  case ${choices[1]} in
+    ` + files + `) _files ;;
+    ` + folders + `) _files -/ ;;
+    ?*) _describe weir choices ;;
+  esac
+}
+if [[ $funcstack[1] == _weir ]]; then _weir; else compdef _weir weir; fi
+`,
+	"fish": `# Completes weir in fish: weir completion fish | source
+function __weir_complete
+  set -l words (commandline -opc)
+  set -l choices ($words[1] complete fish -- $words[2..-1] (commandline -ct) 2>/dev/null)
+  switch "$choices[1]"
+    case ` + files + `
+      __fish_complete_path (commandline -ct)
+    case ` + folders + `
+      __fish_complete_directories (commandline -ct)
+    case '*'
+      printf '%s\n' $choices
+  end
+end
+complete -c weir -e
+complete -c weir -f -a '(__weir_complete)'
+`,
+}
+
+const (
+	files   = ":files"
+	folders = ":folders"
+)
+
+// Complete is the command that the scripts ask; it is hidden from people.
+type Complete struct {
+	Shell string   `arg:""`
+	Words []string `arg:"" optional:""`
+}
+
+// Run prints what the last of the words, which is being typed, can become.
+func (c *Complete) Run(k *kong.Kong, out terminal.Output) error {
+	begin, lines := "", candidates(k.Model.Node, c.Words)
+	if last := len(c.Words) - 1; c.Shell == "fish" && last >= 0 && strings.HasPrefix(c.Words[last], "--") {
+		if flag, _, has := strings.Cut(c.Words[last], "="); has {
+			begin = flag + "="
+		}
 	}
+	for _, l := range lines {
+		text := begin + l.text
+		switch {
+		case l.help == "" || c.Shell == "bash":
+		case c.Shell == "zsh":
+			text = strings.ReplaceAll(text, ":", `\:`) + ":" + l.help
+		default:
+			text += "\t" + l.help
+		}
+		if _, err := fmt.Fprintln(out.Out, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// command is one command, or the program itself.
-type command struct {
-	path  string // counters get; "" is the program
-	subs  []word
-	flags []flag
-	takes values // of what stands without a flag
-}
+// candidate is what a word can become, and what it means.
+type candidate struct{ text, help string }
 
-// word is what can be completed to, and what it means.
-type word struct{ text, help string }
-
-type flag struct {
-	word
-	short string // one letter; "" for none
-	takes values
-}
-
-// values are what can stand behind a flag.
-type values struct {
-	some  bool // anything at all
-	enum  []string
-	files bool
-	dirs  bool // directories only
-}
-
-// describe returns a command and all below it.
-func describe(n *kong.Node, path string) []command {
-	c := command{path: path}
-	for _, group := range n.AllFlags(true) {
-		for _, f := range group {
-			var short string
-			if f.Short != 0 {
-				short = string(f.Short)
+// candidates returns what the last of the words can become, or files or folders alone.
+func candidates(node *kong.Node, words []string) (all []candidate) {
+	if len(words) == 0 {
+		return nil
+	}
+	root, last := node, words[len(words)-1]
+	var flag *kong.Flag // whose value comes next
+	for _, word := range words[:len(words)-1] {
+		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
+		switch {
+		case word == "=": // bash parts --flag=value into three words
+		case flag != nil:
+			flag = nil
+		case strings.HasPrefix(word, "-"):
+			flag = flagOf(node, word)
+		case child >= 0 && (node != root || word != "help"): // weir help takes the commands that weir takes
+			node = node.Children[child]
+		}
+	}
+	if name, value, has := strings.Cut(last, "="); has && strings.HasPrefix(name, "--") {
+		flag, last = flagOf(node, name), value
+	}
+	last = strings.TrimPrefix(last, "=")
+	switch {
+	case flag != nil:
+		return values(flag.Value, flag.PlaceHolder, last)
+	case strings.HasPrefix(last, "-"):
+		for _, group := range node.AllFlags(true) {
+			for _, f := range group {
+				all = append(all, candidate{"--" + f.Name, sentence(f.Help)})
 			}
-			c.flags = append(c.flags, flag{word{f.Name, sentence(f.Help)}, short, valuesOf(f.Value, f.PlaceHolder)})
+		}
+	case len(node.Positional) > 0:
+		p := node.Positional[len(node.Positional)-1]
+		return values(p, p.Tag.PlaceHolder, last)
+	default:
+		for _, child := range node.Children {
+			if !child.Hidden {
+				all = append(all, candidate{child.Name, sentence(child.Help)})
+			}
 		}
 	}
-	for _, p := range n.Positional {
-		c.takes = valuesOf(p, p.Tag.PlaceHolder)
-	}
-	all := []command{c}
-	for _, child := range n.Children {
-		if child.Type != kong.CommandNode || child.Hidden {
-			continue
+	return slices.DeleteFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.text, last) })
+}
+
+// flagOf returns the flag of a name with its hyphens, if it takes a value.
+func flagOf(node *kong.Node, name string) *kong.Flag {
+	for _, group := range node.AllFlags(true) {
+		for _, f := range group {
+			if (name == "--"+f.Name || name == "-"+string(f.Short)) && !f.IsBool() {
+				return f
+			}
 		}
-		all[0].subs = append(all[0].subs, word{child.Name, sentence(child.Help)})
-		all = append(all, describe(child, strings.TrimSpace(path+" "+child.Name))...)
+	}
+	return nil
+}
+
+// values returns what a value can be: files where its placeholder says FILE, folders where it says DIR.
+func values(v *kong.Value, placeholder, begin string) (all []candidate) {
+	switch {
+	case v.Enum != "":
+		for _, text := range v.EnumSlice() {
+			if text != "" && strings.HasPrefix(text, begin) {
+				all = append(all, candidate{text: text})
+			}
+		}
+	case strings.Contains(placeholder, "FILE"):
+		return []candidate{{text: files}}
+	case strings.Contains(placeholder, "DIR"):
+		return []candidate{{text: folders}}
 	}
 	return all
-}
-
-// valuesOf returns what a value takes: files where its placeholder says FILE, directories where it says DIR.
-func valuesOf(v *kong.Value, placeholder string) values {
-	var enum []string
-	if v.Enum != "" {
-		enum = slices.DeleteFunc(v.EnumSlice(), func(word string) bool { return word == "" })
-	}
-	files := strings.Contains(placeholder, "FILE")
-	return values{some: !v.IsBool(), enum: enum, files: files, dirs: !files && strings.Contains(placeholder, "DIR")}
 }
 
 // sentence returns the first sentence of a help text, without its end.
@@ -114,44 +197,3 @@ func sentence(help string) string {
 	help, _, _ = strings.Cut(help, ". ")
 	return strings.TrimSuffix(help, ".")
 }
-
-// script is a script that is being written.
-type script struct{ strings.Builder }
-
-func (s *script) line(format string, args ...any) { fmt.Fprintf(&s.Builder, format+"\n", args...) }
-
-// cases writes one branch of a case for each name of a flag that takes values.
-func (s *script) cases(all []command, branch func(values) string) {
-	for _, c := range all {
-		for _, f := range c.flags {
-			if !f.takes.some {
-				continue
-			}
-			patterns := quote(c.path + ":--" + f.text)
-			if f.short != "" {
-				patterns += "|" + quote(c.path+":-"+f.short)
-			}
-			s.line("    %s) %s ;;", patterns, branch(f.takes))
-		}
-	}
-}
-
-// walk writes, for bash and zsh, how the words before the cursor lead to a command. A flag's value is no command, and
-// weir help takes the commands that weir takes.
-func (s *script) walk(all []command) {
-	s.line("    case \"$command:$word\" in")
-	s.cases(all, func(values) string { return "((i++))" })
-	for _, c := range all {
-		for _, sub := range c.subs {
-			next := strings.TrimSpace(c.path + " " + sub.text)
-			if next == "help" {
-				next = ""
-			}
-			s.line("    %s) command=%s ;;", quote(c.path+":"+sub.text), quote(next))
-		}
-	}
-	s.line("    esac")
-}
-
-// quote quotes a text for bash and zsh.
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -1,5 +1,5 @@
-// Package mapped shows envoyproxy/ratelimit's statistics to Prometheus. Names and labels come from a mapping in the format
-// of Prometheus's statsd_exporter, as that program has it.
+// Package mapped shows envoyproxy/ratelimit's statistics to Prometheus as that program does: by statsd_exporter, with a
+// mapping of names to metrics and labels.
 package mapped
 
 import (
@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/statsd_exporter/pkg/mapper"
+	"github.com/prometheus/statsd_exporter/pkg/registry"
 
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
@@ -46,57 +48,66 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Metrics is a prometheus.Collector of all statistics. Its methods may be called by any number of goroutines.
+// Metrics are the statistics as Prometheus sees them. Its methods may be called by any number of goroutines.
 type Metrics struct {
-	mapper     mapper.MetricMapper
-	labels     prometheus.Labels
-	statistics *ratelimit.Statistics
-	timer      *timer // nil if the mapping drops it
-	log        *slog.Logger
+	config   Config
+	labels   prometheus.Labels
+	mapper   mapper.MetricMapper
+	registry *prometheus.Registry
+	vectors  *prometheus.GaugeVec // how many there are; the library counts them
+	timer    func() func(float64) // makes the series of response times with the first
 
 	mu     sync.Mutex
-	scrape uint64
-	named  map[string]*named  // by the name of a statistic
-	series map[string]*series // by metric and labels
-	shown  map[string]shown   // of each metric, by its name
+	series *registry.Registry
+	helps  map[string]string // by metric: all its series must have one
+	shown  map[string]*shown // by the name of a statistic
 }
 
-// shown is what all series of a metric have to have in common.
+// shown is where a statistic is shown.
 type shown struct {
-	kind prometheus.ValueType
-	help string
+	show  func(float64) // what was added to a counter, or a gauge's value
+	total uint64        // of a counter, when it was last shown
 }
 
-// named is what becomes of a statistic.
-type named struct {
-	series *series // nil for none
-	scale  float64
-	scrape uint64 // the latest that found it
-}
-
-// series is what one or more statistics add up to.
-type series struct {
-	metric      string
-	description *prometheus.Desc
-	labels      []string // values
-	kind        prometheus.ValueType
-	value       float64
-	scrape      uint64 // that the value is of
-}
-
-// New makes the collector. Its error is what is wrong with the mapping.
+// New makes the metrics. Its error is what is wrong with the mapping.
 func New(c Config) (*Metrics, error) {
-	m := &Metrics{labels: make(prometheus.Labels), statistics: c.Statistics, log: c.Log, named: make(map[string]*named),
-		series: make(map[string]*series), shown: make(map[string]shown)}
+	m := &Metrics{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shown),
+		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
 	for name, value := range c.Labels {
 		m.labels[labelName(name)] = strings.ToValidUTF8(value, "_")
 	}
 	if err := m.mapper.InitFromYAMLString(c.Mapping); err != nil {
 		return nil, err
 	}
-	var err error
-	m.timer, err = m.newTimer()
-	return m, err
+	m.begin()
+	if err := m.tryTimer(); err != nil {
+		return nil, err
+	}
+	m.begin()
+	m.timer = sync.OnceValue(func() func(float64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.find(ratelimit.ResponseTime, mapper.MetricTypeObserver)
+	})
+	return m, nil
+}
+
+// begin begins with no series but those of Go and the process.
+func (m *Metrics) begin() {
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.series = registry.NewRegistry(m.registry, &m.mapper)
+}
+
+// tryTimer returns why the mapping of response times makes no metric. The library panics of wrong buckets and labels.
+func (m *Metrics) tryTimer() (err error) {
+	defer func() {
+		if wrong := recover(); wrong != nil {
+			err = fmt.Errorf("the mapping of %s: %v", ratelimit.ResponseTime, wrong)
+		}
+	}()
+	m.find(ratelimit.ResponseTime, mapper.MetricTypeObserver)
+	return nil
 }
 
 // labelName makes the name of a tag one that a label can have.
@@ -108,133 +119,77 @@ func labelName(tag string) string {
 	return name
 }
 
-// Describe is Prometheus's. The series come with the rules, so there is nothing to say beforehand.
-func (*Metrics) Describe(chan<- *prometheus.Desc) {}
+// Took notes how long answering a request took.
+func (m *Metrics) Took(took time.Duration) { m.timer()(float64(took) / float64(time.Millisecond)) }
 
-// Collect is Prometheus's.
-func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+// update brings all series up to date.
+func (m *Metrics) update() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.scrape++
-	var found []*series
-	m.statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
-		n := m.named[name]
-		if n == nil {
-			n = m.name(name, kind)
-			m.named[name] = n
-		}
-		n.scrape = m.scrape
-		s := n.series
+	m.config.Statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
+		s := m.shown[name]
 		if s == nil {
-			return
+			typ := mapper.MetricTypeCounter
+			if kind == ratelimit.Gauge {
+				typ = mapper.MetricTypeGauge
+			}
+			s = &shown{show: m.find(name, typ)}
+			m.shown[name] = s
 		}
-		if s.scrape != m.scrape {
-			s.value, s.scrape = 0, m.scrape
-			found = append(found, s)
+		if kind == ratelimit.Counter {
+			value, s.total = value-min(value, s.total), value
 		}
-		s.value += float64(value) * n.scale
+		s.show(float64(value))
 	})
-	for _, s := range found {
-		metric, err := prometheus.NewConstMetric(s.description, s.kind, s.value, s.labels...)
-		if err != nil {
-			metric = prometheus.NewInvalidMetric(s.description, err)
-		}
-		to <- metric
-	}
-	if m.timer != nil && m.timer.used.Load() {
-		m.timer.Collect(to)
-	}
-	m.forget()
 }
 
-// forget lets go of what this scrape has not found.
-func (m *Metrics) forget() {
-	maps.DeleteFunc(m.named, func(_ string, n *named) bool { return n.scrape != m.scrape })
-	before := len(m.series)
-	maps.DeleteFunc(m.series, func(_ string, s *series) bool { return s.scrape != m.scrape })
-	if len(m.series) < before {
-		last := maps.Clone(m.shown)
-		clear(m.shown)
-		for _, s := range m.series {
-			m.shown[s.metric] = last[s.metric]
+// find returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken by a
+// metric of another kind. What no mapping matches goes by its own name.
+func (m *Metrics) find(statistic string, kind mapper.MetricType) func(float64) {
+	nowhere := func(float64) {}
+	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(m.labels)
+	mapping, matched, is := m.mapper.GetMapping(statistic, kind)
+	switch {
+	case !is:
+		mapping = new(mapper.MetricMapping)
+	case mapping.Action == mapper.ActionTypeDrop || mapping.Name == "":
+		return nowhere
+	default:
+		name = mapper.EscapeMetricName(mapping.Name)
+	}
+	for label, value := range matched {
+		if _, tagged := labels[label]; !tagged || !mapping.HonorLabels {
+			labels[label] = value
 		}
 	}
+	help := cmp.Or(m.helps[name], mapping.HelpText, "A statistic of envoyproxy/ratelimit's.")
+	m.helps[name] = help
+	show, err := m.open(name, labels, help, mapping, kind)
+	if err != nil {
+		m.config.Log.Warn("the mapping of statistics gives several kinds one name: only the first to come is shown", "name", name,
+			"not_shown", statistic, "error", err)
+		return nowhere
+	}
+	if !mapping.Scale.Set {
+		return show
+	}
+	return func(value float64) { show(value * mapping.Scale.Val) }
 }
 
-// name finds out where a statistic is shown.
-func (m *Metrics) name(name string, kind ratelimit.Kind) *named {
-	typ, value := mapper.MetricTypeCounter, prometheus.CounterValue
-	if kind == ratelimit.Gauge {
-		typ, value = mapper.MetricTypeGauge, prometheus.GaugeValue
+// open returns what shows values of a series.
+func (m *Metrics) open(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping, kind mapper.MetricType) (func(float64), error) {
+	switch kind {
+	case mapper.MetricTypeCounter:
+		counter, err := m.series.GetCounter(name, labels, help, mapping, m.vectors)
+		return func(more float64) { counter.Add(more) }, err
+	case mapper.MetricTypeGauge:
+		gauge, err := m.series.GetGauge(name, labels, help, mapping, m.vectors)
+		return func(value float64) { gauge.Set(value) }, err
 	}
-	to := m.find(name, typ)
-	if to == nil {
-		return &named{}
+	get := m.series.GetSummary
+	if cmp.Or(mapping.ObserverType, m.mapper.Defaults.ObserverType) == mapper.ObserverTypeHistogram {
+		get = m.series.GetHistogram
 	}
-	if m.timer != nil && to.name == m.timer.name {
-		return m.refuse(to.name, name)
-	}
-	metric, known := m.shown[to.name]
-	if !known {
-		metric = shown{kind: value, help: cmp.Or(to.help, defaultHelp)}
-		m.shown[to.name] = metric
-	}
-	if metric.kind != value {
-		return m.refuse(to.name, name)
-	}
-	labels, values := to.sorted()
-	id := strings.Join(append(append([]string{to.name}, labels...), values...), "\xff")
-	if m.series[id] == nil {
-		m.series[id] = &series{metric: to.name, description: prometheus.NewDesc(to.name, metric.help, labels, nil),
-			labels: values, kind: value}
-	}
-	return &named{series: m.series[id], scale: to.scale}
-}
-
-const defaultHelp = "A statistic of envoyproxy/ratelimit's."
-
-// refuse shows a statistic nowhere, as its metric's name is taken by one of another kind.
-func (m *Metrics) refuse(metric, statistic string) *named {
-	m.log.Warn("PROMETHEUS_MAPPER_YAML gives statistics of several kinds one name: only the first to come is shown",
-		"name", metric, "not_shown", statistic)
-	return &named{}
-}
-
-// target is the metric that a statistic is shown as.
-type target struct {
-	name, help string
-	labels     prometheus.Labels
-	scale      float64
-	mapping    *mapper.MetricMapping // nil for none
-}
-
-// find returns the target of a statistic, nil if it is not shown. What no mapping matches goes by its own name.
-func (m *Metrics) find(name string, kind mapper.MetricType) *target {
-	to := &target{name: mapper.EscapeMetricName(name), labels: maps.Clone(m.labels), scale: 1}
-	mapping, labels, matched := m.mapper.GetMapping(name, kind)
-	if !matched {
-		return to
-	}
-	if mapping.Action == mapper.ActionTypeDrop || mapping.Name == "" {
-		return nil
-	}
-	to.name, to.help, to.mapping = mapper.EscapeMetricName(mapping.Name), mapping.HelpText, mapping
-	for label, value := range labels {
-		if _, tagged := to.labels[label]; !tagged || !mapping.HonorLabels {
-			to.labels[label] = value
-		}
-	}
-	if mapping.Scale.Set {
-		to.scale = mapping.Scale.Val
-	}
-	return to
-}
-
-// sorted returns the labels, and the value of each.
-func (t *target) sorted() (labels, values []string) {
-	labels = slices.Sorted(maps.Keys(t.labels))
-	for _, label := range labels {
-		values = append(values, t.labels[label])
-	}
-	return labels, values
+	observer, err := get(name, labels, help, mapping, m.vectors)
+	return func(value float64) { observer.Observe(value) }, err
 }

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Handler serves the statistics in Prometheus's text formats, with those of Go and the process.
 func (m *Metrics) Handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	text := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one bad series does not take the others away
-		ErrorLog:      slog.NewLogLogger(m.log.Handler(), slog.LevelWarn),
+		ErrorLog:      slog.NewLogLogger(m.config.Log.Handler(), slog.LevelWarn),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.update()
+		text.ServeHTTP(w, r)
 	})
 }
 

@@ -172,10 +172,10 @@ func TestAMappingThatIsWrongIsRefused(t *testing.T) {
 		"mappings: 5":                          "unmarshal",
 		"mappings: [{match: a}]":               "name",
 		"mappings: [{match: 'a..b', name: a}]": "invalid match",
-		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, histogram_options: {buckets: [2, 1]}}]": "ascending",
-		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, histogram_options: {buckets: [1, 1]}}]": "ascending",
-		"defaults: {summary_options: {max_age: -1s}}":                                     "max_age",
-		"mappings: [{match: ratelimit_server.*.response_time, name: a, labels: {le: x}}]": "le",
+		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, histogram_options: {buckets: [2, 1]}}]": "increasing",
+		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, histogram_options: {buckets: [1, 1]}}]": "increasing",
+		"defaults: {summary_options: {max_age: -1s}}":                                                               "max age",
+		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, labels: {le: x}}]": "le",
 	} {
 		_, err := mapped.New(mapped.Config{Mapping: mapping, Statistics: w.statistics, Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -5,9 +5,7 @@ package ratelimit
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"sync"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/server/hits"
@@ -29,26 +27,13 @@ const ResponseTime = "ratelimit_server.ShouldRateLimit.response_time"
 // rules begins the name of what is counted by rule.
 const rules = "ratelimit.service.rate_limit."
 
-// Config says where the numbers come from.
-type Config struct {
+// Statistics reads all statistics but the timer. Its methods may be called by any number of goroutines.
+type Statistics struct {
 	Recorder    *hits.Recorder                    // of the rules' hits; keeps tallies, or there is nothing by rule
 	Requests    func() [limit.Outcomes]uint64     // by outcome
 	ConfigLoads func() (applied, rejected uint64) // configurations
 	Gauges      map[string]func() (value uint64)  // more gauges, by name
 	Counters    map[string]func() (total uint64)  // more counters, by name
-}
-
-// Statistics reads all statistics but the timer. Its methods may be called by any number of goroutines.
-type Statistics struct {
-	config Config
-
-	mu    sync.Mutex
-	names map[string]*[hits.Kinds]string // of the statistics of each rule, by the rule's name
-}
-
-// New returns the statistics of a process.
-func New(c Config) *Statistics {
-	return &Statistics{config: c, names: make(map[string]*[hits.Kinds]string)}
 }
 
 // Each calls do with each statistic in no particular order: gauges, and counters that are above 0. There are as many as
@@ -59,16 +44,15 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 			do(name, Counter, value)
 		}
 	}
-	tallies := s.config.Recorder.Tallies()
-	for rule, totals := range tallies {
-		names := s.of(rule)
+	for rule, totals := range s.Recorder.Tallies() {
 		for kind, total := range totals {
-			count(names[kind], total)
+			if total > 0 {
+				do(rules+rule+"."+hits.Kind(kind).String(), Counter, total)
+			}
 		}
 	}
-	s.keep(tallies)
-	count(rules+history.UnknownDomain+".domain_not_found", s.config.Recorder.NotFound())
-	n := s.config.Requests()
+	count(rules+history.UnknownDomain+".domain_not_found", s.Recorder.NotFound())
+	n := s.Requests()
 	var all uint64
 	for _, one := range n {
 		all += one
@@ -77,41 +61,14 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 	count("ratelimit.service.call.should_rate_limit.service_error", n[limit.Invalid]+n[limit.Unconfigured])
 	count("ratelimit.service.call.should_rate_limit.redis_error", n[limit.Unavailable])
 	count("ratelimit.service.global_shadow_mode", n[limit.Shadowed])
-	applied, rejected := s.config.ConfigLoads()
+	applied, rejected := s.ConfigLoads()
 	count("ratelimit.service.config_load_success", applied)
 	count("ratelimit.service.config_load_error", rejected)
-	for name, total := range s.config.Counters {
+	for name, total := range s.Counters {
 		count(name, total())
 	}
-	for name, value := range s.config.Gauges {
+	for name, value := range s.Gauges {
 		do(name, Gauge, value())
-	}
-}
-
-// of returns the names of the statistics of a rule.
-func (s *Statistics) of(rule string) *[hits.Kinds]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := s.names[rule]
-	if names == nil {
-		names = new([hits.Kinds]string)
-		for kind := range names {
-			names[kind] = rules + rule + "." + hits.Kind(kind).String()
-		}
-		s.names[rule] = names
-	}
-	return names
-}
-
-// keep forgets the names of rules that are not among those counted.
-func (s *Statistics) keep(counted map[string][hits.Kinds]uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.names) > len(counted) {
-		maps.DeleteFunc(s.names, func(rule string, _ *[hits.Kinds]string) bool {
-			_, is := counted[rule]
-			return !is
-		})
 	}
 }
 

@@ -49,8 +49,8 @@ func newWorld(t testing.TB, tallies bool) *world {
 	if tallies {
 		w.recorder.KeepTallies()
 	}
-	w.statistics = ratelimit.New(ratelimit.Config{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
-		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}})
+	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
+		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
 	w.limit(t, 1<<20)
 	w.metrics.ConfigApplied(time.Now())
 	return w

@@ -15,13 +15,12 @@ type Form func(name string) (begin, end string)
 
 // Plain is the form of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
 func Plain(tags map[string]string) Form {
-	var all strings.Builder
+	var end string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		if key != "" && tags[key] != "" {
-			all.WriteString(".__" + clean.Replace(key) + "=" + strings.ReplaceAll(clean.Replace(tags[key]), ".", "_"))
+			end += ".__" + clean.Replace(key) + "=" + strings.ReplaceAll(clean.Replace(tags[key]), ".", "_")
 		}
 	}
-	end := all.String()
 	return func(name string) (string, string) { return name + end, "" }
 }
 
@@ -33,9 +32,12 @@ var clean = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
 func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 	return func(name string) (string, string) {
 		all := slices.Clone(tags)
-		for i := range mogrifiers {
-			if renamed, own, matches := mogrifiers[i].apply(name); matches {
-				name, all = renamed, append(all, own...)
+		for _, m := range mogrifiers {
+			if found := m.pattern.FindStringSubmatchIndex(name); found != nil {
+				for _, key := range slices.Sorted(maps.Keys(m.tags)) {
+					all = append(all, Tag(key, m.expand(m.tags[key], name, found)))
+				}
+				name = cmp.Or(clean.Replace(m.expand(m.name, name, found)), name)
 				break
 			}
 		}
@@ -54,9 +56,8 @@ var cleanTag = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
 // Mogrifier takes tags out of names. Make one with NewMogrifier.
 type Mogrifier struct {
 	pattern *regexp.Regexp
-	name    string
-	keys    []string // of tags, sorted
-	values  []string
+	name    string            // a template, as regexp has it
+	tags    map[string]string // of templates
 }
 
 // NewMogrifier makes a mogrifier of names that match a pattern. In the name that they get, and in the values of tags, $1
@@ -66,36 +67,26 @@ func NewMogrifier(pattern, name string, tags map[string]string) (Mogrifier, erro
 	if err != nil {
 		return Mogrifier{}, fmt.Errorf("the pattern %q: %w", pattern, err)
 	}
-	m := Mogrifier{pattern: compiled, name: name, keys: slices.Sorted(maps.Keys(tags))}
-	for _, key := range m.keys {
-		m.values = append(m.values, tags[key])
-	}
-	for _, template := range append([]string{name}, m.values...) {
-		for _, group := range groups.FindAllString(template, -1) {
-			if n, err := strconv.Atoi(group[1:]); err != nil || n > compiled.NumSubexp() {
-				return Mogrifier{}, fmt.Errorf("%q: the pattern %q has no group %s", template, pattern, group)
+	template := func(text string) string {
+		return groups.ReplaceAllStringFunc(text, func(group string) string {
+			switch n, is := strconv.Atoi(group[1:]); {
+			case group == "$":
+				return "$$"
+			case is != nil || n > compiled.NumSubexp():
+				err = cmp.Or(err, fmt.Errorf("%q: the pattern %q has no group %s", text, pattern, group))
 			}
-		}
-	}
-	return m, nil
-}
-
-var groups = regexp.MustCompile(`\$\d+`)
-
-// apply returns the name that a statistic gets, and its tags, if the mogrifier matches it.
-func (m *Mogrifier) apply(name string) (renamed string, tags []string, matches bool) {
-	found := m.pattern.FindStringSubmatch(name)
-	if found == nil {
-		return "", nil, false
-	}
-	fill := func(template string) string {
-		return groups.ReplaceAllStringFunc(template, func(group string) string {
-			n, _ := strconv.Atoi(group[1:]) // NewMogrifier has checked it
-			return found[n]
+			return "${" + group[1:] + "}"
 		})
 	}
-	for i, key := range m.keys {
-		tags = append(tags, Tag(key, fill(m.values[i])))
+	m := Mogrifier{pattern: compiled, name: template(name), tags: make(map[string]string)}
+	for key, value := range tags {
+		m.tags[key] = template(value)
 	}
-	return cmp.Or(clean.Replace(fill(m.name)), name), tags, true
+	return m, err
+}
+
+var groups = regexp.MustCompile(`\$\d*`)
+
+func (m *Mogrifier) expand(template, name string, found []int) string {
+	return string(m.pattern.ExpandString(nil, template, name, found))
 }

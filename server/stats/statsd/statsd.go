@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	patience  = time.Second // for a connection to open, and for a write
-	lastFlush = 2 * time.Second
-	maxPacket = 1432 // bytes of a datagram, so that an Ethernet does not cut it up
-	maxWrite  = 64 << 10
+	flushTimeout = 2 * time.Second // for a connection to open, and all writes
+	maxPacket    = 1432            // bytes of a datagram, so that an Ethernet does not cut it up
 )
 
 // Config says what is sent, where to and how.
@@ -30,37 +28,26 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Sender sends statistics. A counter goes out as what has been added since it was last sent, so that nothing is lost, and
-// nothing piles up, while nobody listens. Response times go out as a sample of each interval, with its rate.
+// Sender sends statistics, over a connection of its own each time. A counter goes out as what has been added since it was
+// last sent, so that nothing is lost, and nothing piles up, while nobody listens. Response times go out as a sample of each
+// interval, with its rate.
 type Sender struct {
-	config Config
-	times  times
-	silent bool // it was said that nobody listens
-
-	conn  net.Conn
-	lines map[string]*line // by the name of a statistic
-	flush uint64
-	due   []due // of the present flush
-	text  []byte
-	ends  []int // in text, of what is due, as far as it is there
+	config   Config
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	times    times
+	failed   bool               // the last attempt did
+	counters map[string]*uint64 // what has been sent of each, by the name of the statistic
 }
 
-// line is how a statistic is sent.
+// line is one that is to be sent.
 type line struct {
-	begin, end string // what stands before the value and after its kind
-	sent       uint64 // of a counter
-	flush      uint64 // the latest that found it
-}
-
-// due is a statistic that is to be sent.
-type due struct {
-	line  *line
-	kind  ratelimit.Kind
-	value uint64
+	text  string
+	sent  *uint64 // becomes total when the line has gone out; nil unless it is of a counter
+	total uint64
 }
 
 // New makes a sender. It sends only while it runs.
-func New(c Config) *Sender { return &Sender{config: c, lines: make(map[string]*line)} }
+func New(c Config) *Sender { return &Sender{config: c, dial: new(net.Dialer).DialContext} }
 
 // Took notes how long answering a request took. It may be called by any number of goroutines.
 func (s *Sender) Took(took time.Duration) { s.times.add(took) }
@@ -69,191 +56,108 @@ func (s *Sender) Took(took time.Duration) { s.times.add(took) }
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(s.config.Interval)
 	defer tick.Stop()
-	for {
+	for ended := false; !ended; {
 		select {
 		case <-tick.C:
-			s.send(context.WithoutCancel(ctx))
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
-			defer cancel()
-			s.send(last)
-			s.hangUp()
-			return
+			ended = true
 		}
+		s.flush(context.WithoutCancel(ctx))
 	}
 }
 
-// send sends what is due. What does not reach the other side is due again; response times are not kept.
-func (s *Sender) send(ctx context.Context) {
-	times, rate := s.times.take()
-	if err := s.connect(ctx); err != nil {
-		s.missed(err)
-		return
-	}
-	s.collect()
-	err := s.sendDue(ctx)
-	if err != nil && s.tcp() { // the other side may have hung up since the last time
-		if err = s.connect(ctx); err == nil {
-			err = s.sendDue(ctx)
-		}
-	}
-	if err == nil {
-		err = s.sendTimes(ctx, times, rate)
-	}
-	if !s.tcp() {
-		s.hangUp() // a name may lead elsewhere the next time
-	}
-	if err != nil {
-		s.missed(err)
-	} else if s.silent {
-		s.silent = false
-		s.config.Log.Info("statsd listens again", "address", s.config.Address)
-	}
-}
-
-// missed says once that nobody listens: where statsd is the default, nobody may be meant to.
-func (s *Sender) missed(err error) {
-	if !s.silent {
-		s.silent = true
+// flush sends what is due, and logs once that nobody listens: where statsd is the default, nobody may be meant to.
+func (s *Sender) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	err := s.send(ctx)
+	switch failed := err != nil; {
+	case failed == s.failed:
+	case failed:
 		s.config.Log.Info("statsd does not listen: what is counted is sent as soon as it does", "network", s.config.Network,
 			"address", s.config.Address, "error", err)
+	default:
+		s.config.Log.Info("statsd listens again", "address", s.config.Address)
 	}
+	s.failed = err != nil
 }
 
-func (s *Sender) tcp() bool { return strings.HasPrefix(s.config.Network, "tcp") }
-
-// connect opens the connection, if there is none.
-func (s *Sender) connect(ctx context.Context) error {
-	if s.conn != nil {
-		return nil
-	}
-	dialer := net.Dialer{Timeout: patience}
-	conn, err := dialer.DialContext(ctx, s.config.Network, s.config.Address)
+// send sends what is due. Counters that do not reach the other side are due again; response times are not kept.
+func (s *Sender) send(ctx context.Context) error {
+	times, rate := s.times.take()
+	conn, err := s.dial(ctx, s.config.Network, s.config.Address)
 	if err != nil {
 		return err
 	}
-	s.conn = conn
-	if s.tcp() {
-		go func() { // nothing comes from there but the end, after which a first write would seem to succeed
-			_, _ = io.Copy(io.Discard, conn)
-			_ = conn.Close()
-		}()
-	}
-	return nil
-}
-
-func (s *Sender) hangUp() {
-	if s.conn != nil {
-		_ = s.conn.Close() // what was written is on its way
-		s.conn = nil
-	}
-}
-
-// collect finds out what is due.
-func (s *Sender) collect() {
-	s.flush++
-	s.due = s.due[:0]
-	s.config.Statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
-		l := s.lines[name]
-		if l == nil {
-			l = new(line)
-			l.begin, l.end = s.config.Form(name)
-			s.lines[name] = l
+	defer conn.Close()
+	if ends, has := ctx.Deadline(); has {
+		if err := conn.SetWriteDeadline(ends); err != nil {
+			return err
 		}
-		l.flush = s.flush
-		if kind == ratelimit.Gauge || value != l.sent {
-			s.due = append(s.due, due{l, kind, value})
+	}
+	return write(conn, append(s.due(), s.timers(times, rate)...))
+}
+
+// due returns the lines of gauges, and of counters that have grown.
+func (s *Sender) due() (all []line) {
+	counters := make(map[string]*uint64, len(s.counters))
+	s.config.Statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
+		if kind == ratelimit.Gauge {
+			all = append(all, line{text: s.format(name, value, "g")})
+			return
+		}
+		sent := s.counters[name]
+		if sent == nil {
+			sent = new(uint64)
+		}
+		counters[name] = sent
+		if value != *sent {
+			all = append(all, line{s.format(name, value-*sent, "c"), sent, value})
 		}
 	})
-	for name, l := range s.lines {
-		if l.flush != s.flush {
-			delete(s.lines, name)
-		}
-	}
+	s.counters = counters
+	return all
 }
 
-// sendDue sends what is due, and leaves what it has not sent.
-func (s *Sender) sendDue(ctx context.Context) error {
-	for len(s.due) > 0 {
-		s.fill()
-		written, err := s.write(ctx)
+// timers returns the lines of response times, each of which stands for as many as the rate says.
+func (s *Sender) timers(times []time.Duration, rate float64) (all []line) {
+	begin, end := s.config.Form(ratelimit.ResponseTime)
+	if rate < 1 {
+		end = "|@" + strconv.FormatFloat(rate, 'g', 6, 64) + end
+	}
+	for _, took := range times {
+		ms := strconv.FormatFloat(float64(took)/float64(time.Millisecond), 'f', -1, 64)
+		all = append(all, line{text: begin + ":" + ms + "|ms" + end + "\n"})
+	}
+	return all
+}
+
+func (s *Sender) format(name string, value uint64, kind string) string {
+	begin, end := s.config.Form(name)
+	return begin + ":" + strconv.FormatUint(value, 10) + "|" + kind + end + "\n"
+}
+
+// write writes lines, as many at once as a datagram holds. Each that has gone out whole is noted as sent.
+func write(conn io.Writer, lines []line) error {
+	for len(lines) > 0 {
+		var packet strings.Builder
 		n := 0
-		for n < len(s.ends) && s.ends[n] <= written {
-			if d := &s.due[n]; d.kind == ratelimit.Counter {
-				d.line.sent = d.value
-			}
-			n++
+		for ; n < len(lines) && (n == 0 || packet.Len()+len(lines[n].text) <= maxPacket); n++ {
+			packet.WriteString(lines[n].text)
 		}
-		s.due = s.due[n:]
+		written, err := io.WriteString(conn, packet.String())
+		for _, l := range lines[:n] {
+			if written -= len(l.text); written < 0 {
+				break
+			}
+			if l.sent != nil {
+				*l.sent = l.total
+			}
+		}
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// fill writes the first of what is due into text, as much as goes out at once.
-func (s *Sender) fill() {
-	s.text, s.ends = s.text[:0], s.ends[:0]
-	for i := range s.due {
-		d := &s.due[i]
-		begin := len(s.text)
-		s.text = append(append(s.text, d.line.begin...), ':')
-		if d.kind == ratelimit.Gauge {
-			s.text = append(strconv.AppendUint(s.text, d.value, 10), "|g"...)
-		} else {
-			s.text = append(strconv.AppendUint(s.text, d.value-d.line.sent, 10), "|c"...)
-		}
-		s.text = append(append(s.text, d.line.end...), '\n')
-		if i > 0 && len(s.text) > s.room() {
-			s.text = s.text[:begin]
-			return
-		}
-		s.ends = append(s.ends, len(s.text))
-	}
-}
-
-func (s *Sender) room() int {
-	if s.tcp() {
-		return maxWrite
-	}
-	return maxPacket
-}
-
-// write writes the text, and returns how much of it has gone out. After an error the connection is closed.
-func (s *Sender) write(ctx context.Context) (int, error) {
-	deadline := time.Now().Add(patience)
-	if ends, has := ctx.Deadline(); has && ends.Before(deadline) {
-		deadline = ends
-	}
-	err := s.conn.SetWriteDeadline(deadline)
-	written := 0
-	if err == nil {
-		written, err = s.conn.Write(s.text)
-	}
-	if err != nil {
-		s.hangUp()
-	}
-	return written, err
-}
-
-// sendTimes sends response times, each of which stands for as many as the rate says.
-func (s *Sender) sendTimes(ctx context.Context, times []time.Duration, rate float64) error {
-	begin, end := s.config.Form(ratelimit.ResponseTime)
-	for len(times) > 0 {
-		s.text = s.text[:0]
-		for len(times) > 0 && len(s.text) < s.room()-len(begin)-len(end)-40 {
-			ms := strconv.FormatFloat(float64(times[0])/float64(time.Millisecond), 'f', -1, 64)
-			s.text = append(append(append(append(s.text, begin...), ':'), ms...), "|ms"...)
-			if rate < 1 {
-				s.text = strconv.AppendFloat(append(s.text, "|@"...), rate, 'g', 6, 64)
-			}
-			s.text = append(append(s.text, end...), '\n')
-			times = times[1:]
-		}
-		if _, err := s.write(ctx); err != nil {
-			return err
-		}
+		lines = lines[n:]
 	}
 	return nil
 }

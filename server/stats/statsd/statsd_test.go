@@ -28,8 +28,8 @@ type counted struct {
 }
 
 func (c *counted) statistics() *ratelimit.Statistics {
-	return ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
-		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }})
+	return &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
 }
 
 // add reads lines, and adds their counters to sums. What is torn is nothing.
@@ -60,7 +60,7 @@ func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
 	s := New(Config{Network: "tcp", Address: address, Form: Plain(nil), Statistics: c.statistics(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 5 {
 		c.requests[limit.OK]++
-		s.send(t.Context())
+		s.flush(t.Context())
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "level=INFO") {
 		t.Errorf("nobody listens, and five attempts log\n%s; want one line", &log)
@@ -70,28 +70,20 @@ func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
 	}
 	defer listener.Close()
 	sums := make(map[string]uint64)
-	for range 3 { // each time the other side hangs up, as one that is restarted does
+	for range 3 {
 		c.requests[limit.OK]++
 		c.loads++
-		s.send(t.Context())
+		s.flush(t.Context())
 		conn, err := listener.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := make([]byte, 64<<10)
-		n := 0
-		for want := 2; bytes.Count(text[:n], []byte("\n")) < want; {
-			more, err := conn.Read(text[n:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += more
+		text, err := io.ReadAll(conn)
+		if err != nil {
+			t.Fatal(err)
 		}
-		add(t, sums, string(text[:n]))
+		add(t, sums, string(text))
 		conn.Close()
-		for s.conn.SetDeadline(time.Time{}) == nil { // until that is known here
-			time.Sleep(time.Millisecond)
-		}
 	}
 	if got := sums["ratelimit_server.ShouldRateLimit.total_requests"]; got != 8 {
 		t.Errorf("%d requests came, 8 were made", got)
@@ -121,6 +113,11 @@ func (c *shortConn) Write(p []byte) (int, error) {
 func (c *shortConn) SetWriteDeadline(time.Time) error { return nil }
 func (c *shortConn) Close() error                     { return nil }
 
+// to returns what connects to conn.
+func to(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+}
+
 // A connection breaks anywhere, in the middle of a line too: each line that came whole counts, and is not sent again.
 func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
 	c := new(counted)
@@ -132,14 +129,13 @@ func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
 			c.requests[o] += r.Uint64N(3)
 		}
 		conn := &shortConn{room: r.IntN(300)}
-		s.conn = conn
-		s.send(t.Context())
-		s.hangUp()
+		s.dial = to(conn)
+		s.flush(t.Context())
 		add(t, sums, string(conn.took))
 	}
 	conn := &shortConn{room: 1 << 20}
-	s.conn = conn
-	s.send(t.Context())
+	s.dial = to(conn)
+	s.flush(t.Context())
 	add(t, sums, string(conn.took))
 	for name, want := range map[string]uint64{
 		"ratelimit.service.global_shadow_mode":                   c.requests[limit.Shadowed],
@@ -152,7 +148,7 @@ func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// One who accepts and never reads must not hold the sender for longer than its patience.
+// One who accepts and never reads must not hold the sender for longer than its timeout.
 func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,13 +159,10 @@ func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	s := New(Config{Network: "tcp", Address: listener.Addr().String(), Form: Plain(map[string]string{"long": strings.Repeat("x", 16<<20)}),
 		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
 	c.loads, c.requests[limit.OK] = 1, 1
-	if err := s.connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	s.send(ctx)
+	s.flush(ctx)
 	t.Logf("given up after %v", time.Since(begin))
 	conn, err := listener.Accept()
 	if err != nil {
@@ -178,8 +171,8 @@ func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	defer conn.Close()
 	whole, err := io.ReadAll(conn)
 	sums := make(map[string]uint64)
-	if add(t, sums, string(whole)); len(sums) != 0 || len(s.due) != 2 {
-		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(s.due), err)
+	if add(t, sums, string(whole)); len(sums) != 0 || len(s.due()) != 2 {
+		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(s.due()), err)
 	}
 }
 
@@ -221,14 +214,14 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 	} {
 		c := &counted{loads: 3}
 		c.requests[limit.OK] = 2
-		statistics := ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
 			ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 },
-			Gauges:      map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}})
+			Gauges:      map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}}
 		s := New(Config{Network: tc.network, Address: "127.0.0.1:1", Form: tc.form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
 		conn := new(packets)
-		s.conn = conn
+		s.dial = to(conn)
 		s.Took(1500 * time.Microsecond)
-		s.send(t.Context())
+		s.flush(t.Context())
 		got := slices.Sorted(strings.Lines(strings.Join(conn.sent, "")))
 		if want := slices.Sorted(strings.Lines(tc.want)); !slices.Equal(got, want) {
 			t.Errorf("by %s comes\n%s\nwant\n%s", tc.network, strings.Join(got, ""), strings.Join(want, ""))
@@ -240,11 +233,11 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, sums := new(packets), make(map[string]uint64)
 		var loads atomic.Uint64
-		statistics := ratelimit.New(ratelimit.Config{Recorder: hits.New(0), Requests: func() (none [limit.Outcomes]uint64) { return none },
-			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }})
+		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Outcomes]uint64) { return none },
+			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
 		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: statistics,
 			Log: slog.New(slog.DiscardHandler)})
-		s.conn = conn
+		s.dial = to(conn)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()
@@ -271,8 +264,8 @@ func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
 	s := New(Config{Network: "udp", Address: "127.0.0.1:1", Form: Plain(map[string]string{"long": strings.Repeat("x", 400)}),
 		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
 	conn, sums := new(packets), make(map[string]uint64)
-	s.conn = conn
-	s.send(t.Context())
+	s.dial = to(conn)
+	s.flush(t.Context())
 	for _, packet := range conn.sent {
 		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
 			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
