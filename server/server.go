@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/rls"
 )
@@ -78,7 +78,7 @@ type Parts struct {
 	Counters *admin.Counters  // nil serves none
 	Top      *admin.Top       // nil serves none
 	Denials  *admin.Denials   // nil serves none
-	History  *curves.History  // nil serves none
+	History  *query.History   // nil serves none
 	Query    http.Handler     // /prometheus/; nil serves none
 	Loaded   func() time.Time // when the configuration in force was loaded; nil does not know
 	Panicked func()           // called for each panic that was caught

@@ -63,59 +63,13 @@ func (c *Cut) Equal(other *Cut) bool {
 	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
 }
 
-// Widths that people read with ease: buckets of them begin on the hour, at midnight, or on Monday.
-var (
-	roundWidths = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
-		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour}
-	roundDays = [...]int64{1, 2, 7, 14, 28, 91, 182, 364}
-)
-
-// Cut cuts a range, widened, into at most n buckets of one width, n at least 1, and into as many of these as can be. The
-// width is a multiple of that of the coarsest tier met, and no stored bucket is split. If round widths give as many, and
-// do not more than double the range, the buckets begin where people expect; else they begin where the range does.
-// Buckets of whole days are days of the zone, 23 to 25 hours each, wherever what is stored is fine enough.
-func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
-	r = r.widen(minute)
+// Cut cuts a range, widened, into as many buckets of one width as there can be, at most n, which is at least 1. The width is
+// a multiple of that of the coarsest tier met, so that no stored bucket is split. They begin where the range does.
+func (m *Met) Cut(r Range, n int) Cut {
 	coarsest := m.Coarsest().Width()
-	least := r.widen(coarsest)
-	odd := m.odd(r, least, n, zone)
-	fits := func(c *Cut) bool {
-		return c.buckets() <= n && c.buckets() >= odd.buckets() && c.Range().Length() <= 2*least.Length()
-	}
-	for _, width := range roundWidths {
-		if w := r.widen(width); width >= coarsest && w.Length()/width <= int64(n) {
-			if c := even(w, width); fits(&c) {
-				return c
-			}
-		}
-	}
-	for _, days := range roundDays {
-		if r.Length()/(days*day) <= int64(n) {
-			if c := m.days(r, zone, monday/day, days); fits(&c) {
-				return c
-			}
-		}
-	}
-	return odd
+	r = r.widen(coarsest)
+	return even(r, ceilDiv(r.Length()/coarsest, int64(n))*coarsest)
 }
-
-// odd cuts a range into as many buckets as can be, at most n, whatever their width. They begin where the range does;
-// least is the same range widened to whole buckets of the coarsest tier met.
-func (m *Met) odd(r, least Range, n int, zone *time.Location) Cut {
-	coarsest := m.Coarsest().Width()
-	width := ceilDiv(least.Length()/coarsest, int64(n)) * coarsest
-	c := Cut{}
-	if width >= day {
-		c = m.fewDays(r, n, zone)
-	}
-	// Whole days may be far fewer: a range of 30 days meets 31 of them, which make 16 pairs.
-	if coarsest < day && int64(c.buckets()) < ceilDiv(least.Length(), width) {
-		return even(least, width)
-	}
-	return c
-}
-
-func (c *Cut) buckets() int { return len(c.Borders) - 1 }
 
 // StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
 // that of the coarsest tier met, as no stored bucket may be split.
@@ -130,7 +84,7 @@ func (m *Met) StepWidth(step int64) int64 {
 // So a range of less than a day may meet three.
 func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
 	if width%day == 0 {
-		return m.days(r.widen(minute), zone, monday/day, width/day)
+		return m.days(r.widen(minute), zone, width/day)
 	}
 	return even(r.widen(width), width)
 }
@@ -144,25 +98,12 @@ func even(r Range, width int64) Cut {
 	return Cut{Borders: append(borders, borders[len(borders)-1]+width)}
 }
 
-// fewDays cuts a range into at most n buckets of as few days as possible, which begin where the range does.
-func (m *Met) fewDays(r Range, n int, zone *time.Location) Cut {
-	first := dayOf(r.From, zone)
-	if border, _ := m.snap(midnight(first, zone)); border > r.From {
-		first--
-	}
-	for each := max(r.Length()/day/int64(n), 1); ; each++ {
-		if c := m.days(r, zone, first, each); c.buckets() <= n {
-			return c
-		}
-	}
-}
-
-// days cuts a range into buckets of a number of days each. The first day, since 1970, begins one of them.
-func (m *Met) days(r Range, zone *time.Location, first, each int64) Cut {
+// days cuts a range into buckets of a number of days each; those of whole weeks begin on Monday.
+func (m *Met) days(r Range, zone *time.Location, each int64) Cut {
 	var c Cut
 	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
-	for i := floorDiv(dayOf(r.From, zone)-first, each) - 1; ; i++ {
-		at := midnight(first+i*each, zone)
+	for i := floorDiv(dayOf(r.From, zone)-monday/day, each) - 1; ; i++ {
+		at := midnight(monday/day+i*each, zone)
 		border, in := m.snap(at)
 		switch last := len(c.Borders) - 1; {
 		case border <= r.From:

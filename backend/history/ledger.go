@@ -75,6 +75,15 @@ func (r *Rolled) Add(more Rolled) {
 	r.Forgotten += more.Forgotten
 }
 
+// Sum returns the chunks that were moved or dropped from, and the points in them, of all tiers.
+func (r *Rolled) Sum() (chunks, points uint64) {
+	for t := range Tiers {
+		chunks += r.Chunks[t]
+		points += r.Points[t]
+	}
+	return chunks, points
+}
+
 // Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.
 func (l *Ledger) Series(id ID, from, to int64) Series {
 	var points []Point

@@ -14,15 +14,15 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/promql"
+	"github.com/weirproxy/weir/server/promql/engine"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -106,11 +106,11 @@ func tryToWrite(dir string) error {
 }
 
 // api answers /api/v1/history; nil says that there is none.
-func (m *measuring) api() *curves.History {
+func (m *measuring) api() *query.History {
 	if m.store == nil {
 		return nil
 	}
-	return curves.NewHistory(m.store, time.Now)
+	return query.New(m.store, time.Now)
 }
 
 // queries answers Prometheus's API; nil says that nothing does.
@@ -118,12 +118,19 @@ func (m *measuring) queries(set *settings.Settings, limiter *limit.Limiter, metr
 	if m.store == nil || !set.History.Query {
 		return nil
 	}
-	return historycmd.Queries(set, m.store, func() []*descriptors.Rule {
+	rules := func() []*descriptors.Rule {
 		if config := limiter.Config(); config != nil {
 			return config.Rules()
 		}
 		return nil
-	}, m.store.err, promql.DefaultConcurrency, metrics.Process, buildVersion(), log)
+	}
+	bounds := set.History.Queries
+	h := promql.NewHandler(promql.Config{
+		Config: engine.Config{Store: m.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Ready:  m.store.err, Version: buildVersion(), Concurrency: bounds.Concurrency,
+	})
+	h.Show(metrics)
+	return h
 }
 
 func (m *measuring) run(ctx context.Context) {
@@ -136,7 +143,7 @@ func (m *measuring) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { m.store.keepTrying(ctx) })
 	if m.downsample {
-		running.Go(func() { historycmd.KeepDownsampled(ctx, m.store, downsampleInterval, m.log) })
+		running.Go(func() { keepDownsampled(ctx, m.store, downsampleInterval, m.log) })
 	}
 	m.exporter.Run(ctx)
 	running.Wait()

@@ -10,10 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -25,13 +24,13 @@ type Readiness interface {
 type Parts struct {
 	Readiness Readiness
 	Metrics   http.Handler
-	Stats     http.Handler    // the same for people; nil serves none
-	Rules     Rules           // nil has none to show
-	Counters  *Counters       // nil serves none
-	Top       *Top            // nil serves none
-	Denials   *Denials        // nil serves none
-	History   *curves.History // nil says that there is none
-	Query     http.Handler    // /prometheus/; nil says that there is none
+	Stats     http.Handler   // the same for people; nil serves none
+	Rules     Rules          // nil has none to show
+	Counters  *Counters      // nil serves none
+	Top       *Top           // nil serves none
+	Denials   *Denials       // nil serves none
+	History   *query.History // nil says that there is none
+	Query     http.Handler   // /prometheus/; nil says that there is none
 	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
 	Loaded func() time.Time
 	// ListFirst shows the list of what is served on / to whoever does not ask for HTML, as tools do. It is on /help in any case.
@@ -144,7 +143,7 @@ func refuse(status int, format string, args ...any) error {
 // describe returns what to answer to an error; one that is no refusal is a store's, and is introduced.
 func describe(err error, introduction string) (status int, text string) {
 	var known *refusal
-	var asked curves.Refusal
+	var asked query.Refusal
 	switch {
 	case errors.As(err, &known):
 		return known.status, known.text
@@ -155,7 +154,7 @@ func describe(err error, introduction string) (status int, text string) {
 }
 
 // queryOf returns a request's parameters. Its error is a refusal.
-func queryOf(r *http.Request) (url.Values, error) {
+func queryOf(r *http.Request) (query.Parameters, error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
 	}
@@ -163,16 +162,5 @@ func queryOf(r *http.Request) (url.Values, error) {
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "The query cannot be read: %v.", err)
 	}
-	return values, nil
-}
-
-// checkNames refuses parameters that are not known: a mistyped one would be silently ignored.
-func checkNames(values url.Values, known ...string) error {
-	for name, given := range values {
-		if !slices.Contains(known, name) || len(given) != 1 || !utf8.ValidString(given[0]) {
-			return refuse(http.StatusBadRequest, "Parameter %q is unknown, given twice, or not UTF-8: give each of %q once.",
-				name, known)
-		}
-	}
-	return nil
+	return query.Parameters(values), nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 const maxGrant = 1<<53 - 1 // hits that are given back at once
@@ -80,7 +80,7 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = curves.WriteJSON(w, a) // the client is gone if this fails
+		_ = query.WriteJSON(w, a) // the client is gone if this fails
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	values, err := queryOf(r)
 	if err == nil {
-		err = checkNames(values, names...)
+		err = values.Check(names...)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	if q.descriptor, err = descriptors.ParseDescriptor(values.Get("descriptor")); err != nil {
 		return nil, refuse(http.StatusBadRequest, "descriptor: %v.", err)
 	}
-	if values.Has("hits") {
+	if _, given := values["hits"]; given {
 		q.hits, err = strconv.ParseUint(values.Get("hits"), 10, 64)
 		if err != nil || q.hits < 1 || q.hits > maxGrant {
 			return nil, refuse(http.StatusBadRequest, "hits must be a whole number from 1 to %d, not %q.",

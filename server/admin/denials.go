@@ -2,12 +2,11 @@ package admin
 
 import (
 	"net/http"
-	"net/url"
-	"strconv"
+
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/denials"
 )
 
@@ -61,14 +60,14 @@ func (d *Denials) register(mux *http.ServeMux, g *Guard) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = curves.WriteJSON(w, a) // the client is gone if this fails
+		_ = query.WriteJSON(w, a) // the client is gone if this fails
 	})
 }
 
 func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	values, err := queryOf(r)
 	if err == nil {
-		err = checkNames(values, "domain", "path", "values", "n")
+		err = values.Check("domain", "path", "values", "n")
 	}
 	if err != nil {
 		return nil, err
@@ -94,14 +93,12 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	return a, nil
 }
 
-func questionOf(values url.Values) (q denials.Question, n int, err error) {
-	q, n = denials.Question{Domain: values.Get("domain"), Path: values.Get("path")}, usualDenials
-	if text := values.Get("n"); text != "" {
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxDenials {
-			return q, 0, refuse(http.StatusBadRequest, "n must be a whole number from 1 to %d, not %q.", maxDenials, text)
-		}
+func questionOf(values query.Parameters) (q denials.Question, n int, err error) {
+	q = denials.Question{Domain: values.Get("domain"), Path: values.Get("path")}
+	if n, err = values.Number("n", usualDenials, maxDenials); err != nil {
+		return q, 0, err
 	}
-	q.Values, err = boolean(values, "values", false)
+	q.Values, err = values.Bool("values", false)
 	return q, n, err
 }
 

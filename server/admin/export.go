@@ -6,11 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
@@ -18,22 +17,18 @@ const maxExports = 1
 
 var errExporting = refuse(http.StatusServiceUnavailable, "Another export of the history is being read: ask again once it is.")
 
-// ExportTrailer is the HTTP trailer that ends an export: a [curves.Exported] in JSON, percent-escaped. An export without
+// ExportTrailer is the HTTP trailer that ends an export: a [query.Exported] in JSON, percent-escaped. An export without
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
 // registerExport serves /api/v1/history/export.
-func registerExport(mux *http.ServeMux, h *curves.History) {
-	t := make(turns, maxExports)
+func registerExport(mux *http.ServeMux, h *query.History) {
+	turns := make(query.Turns, maxExports)
 	mux.HandleFunc("GET /api/v1/history/export", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		values, err := queryOf(r)
 		if err == nil && h == nil {
 			err = errNoHistory
-		}
-		var q curves.Question
-		if err == nil {
-			q, err = readQuestion(values, []string{"format", "domain", "path", "outcome", "value", "from", "to", "tz"})
 		}
 		format := transfer.CSV
 		if text := values.Get("format"); err == nil && text != "" {
@@ -41,8 +36,7 @@ func registerExport(mux *http.ServeMux, h *curves.History) {
 				err = refuse(http.StatusBadRequest, "format: %v.", err)
 			}
 		}
-		if err == nil && t.take(r.Context()) != nil {
-			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+		if err == nil && !turns.Take(r.Context(), maxWaitingTime) {
 			err = errExporting
 		}
 		if err != nil {
@@ -50,19 +44,19 @@ func registerExport(mux *http.ServeMux, h *curves.History) {
 			refuseHistory(w, err)
 			return
 		}
-		defer t.giveBack()
+		defer turns.GiveBack()
 		w.Header().Set("Content-Type", format.MediaType())
 		w.Header().Set("Trailer", ExportTrailer)
-		writeExport(w, r, h, q, format)
+		writeExport(w, r, h, values, format)
 	})
 }
 
 // writeExport writes an export for as long as its reader reads. One that fails once something has been sent is cut off,
 // so that nobody takes it for whole.
-func writeExport(w http.ResponseWriter, r *http.Request, h *curves.History, q curves.Question, format transfer.Format) {
+func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters, format transfer.Format) {
 	out := &patient{w: w, control: http.NewResponseController(w)}
 	out.wait()
-	done, err := h.Export(r.Context(), q, format, out)
+	done, err := h.Export(r.Context(), values, format, out)
 	switch {
 	case err == nil:
 		text, _ := json.Marshal(done) // of numbers and strings

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // exported asks for an export of an admin port that listens.
-func exported(t *testing.T, h *curves.History, query string) (*http.Response, string, error) {
+func exported(t *testing.T, h *query.History, query string) (*http.Response, string, error) {
 	t.Helper()
 	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}))
 	defer port.Close()
@@ -63,7 +63,7 @@ func TestAnExportIsWhatIsStored(t *testing.T) {
 		if err != nil || response.StatusCode != 200 || sorted(body) != sorted(c.want) {
 			t.Errorf("the export of %s is %s (%v)\n%swant\n%s", c.query, response.Status, err, body, c.want)
 		}
-		var done curves.Exported
+		var done query.Exported
 		text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 		if err := json.Unmarshal([]byte(text), &done); err != nil || done.LeftOut != 0 || done.To == 0 {
 			t.Errorf("the export of %s ends with %q, want that it is whole", c.query, text)
@@ -100,13 +100,13 @@ func (f *failing) Query(ctx context.Context, q history.Query, yield func(history
 func TestAnExportThatFailsInTheMiddleIsCutOff(t *testing.T) {
 	k := threeMonths(t)
 	for _, format := range []string{"json", "openmetrics"} {
-		h := curves.NewHistory(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
+		h := query.New(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
 		response, body, err := exported(t, h, "to=-0m&format="+format)
 		if err == nil || response.Trailer.Get(ExportTrailer) != "" || strings.Contains(body, "# EOF") {
 			t.Errorf("an export of %s that failed is %s, %q and %v: want that nobody takes it for whole", format, response.Status, body, err)
 		}
 	}
-	h := curves.NewHistory(&failing{Store: k.store}, func() time.Time { return k.now })
+	h := query.New(&failing{Store: k.store}, func() time.Time { return k.now })
 	if response, body, _ := exported(t, h, ""); response.StatusCode != 503 || !strings.Contains(body, "the disk is gone") {
 		t.Errorf("an export that failed at once is %s %s, want 503 and why", response.Status, body)
 	}
@@ -117,7 +117,7 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 	odd := history.ID{Domain: "shop", Path: "user", Value: "a\r\nb", Outcome: history.Over}
 	k.add(t, hit{odd, noon.Unix(), 3})
 	damaged := &failing{Store: k.store, after: 100, with: history.Series{ID: bobWithin, Err: errors.New("row 1234 is damaged")}}
-	h := curves.NewHistory(damaged, func() time.Time { return k.now })
+	h := query.New(damaged, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "")
 	text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 	if err != nil || strings.Contains(body, "\r") || !strings.Contains(text, `"left_out":2`) || !strings.Contains(text, "row 1234 is damaged") ||
@@ -195,7 +195,7 @@ func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
 func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
-		h := curves.NewHistory(seldom{k.store}, func() time.Time { return k.now })
+		h := query.New(seldom{k.store}, func() time.Time { return k.now })
 		line := make(pipe)
 		server := &http.Server{Handler: Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
-	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
@@ -58,9 +58,9 @@ func personalPort(t *testing.T, g *Guard) http.Handler {
 	return Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Guard: g,
 		Top:     &Top{Rules: inForce{config}, Store: p.counters.Counter.(ranking.Store)},
 		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
-		History: curves.NewHistory(store, time.Now),
-		Query: promql.NewHandler(promql.Config{Now: time.Now, Log: slog.New(slog.DiscardHandler), Engine: engine.New(engine.Config{
-			Store: store, MaxSamples: 100_000, Timeout: time.Minute})}),
+		History: query.New(store, time.Now),
+		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
+			Log: slog.New(slog.DiscardHandler)}}),
 	})
 }
 

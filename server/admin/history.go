@@ -5,11 +5,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 const (
@@ -28,38 +27,18 @@ var errNoHistory = refuse(http.StatusNotFound,
 var errBusy = refuse(http.StatusServiceUnavailable,
 	"%d other questions about the history are being answered: ask again in %.0f seconds.", maxAnswers, maxWaitingTime.Seconds())
 
-// turns lets maxAnswers answers be made or read at a time; the others wait.
-type turns chan struct{}
-
-// take waits for a turn, which the caller must give back. Its error is errBusy.
-func (t turns) take(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWaitingTime)
-	defer cancel()
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return errBusy
-	}
-}
-
-func (t turns) giveBack() { <-t }
-
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
-func registerHistory(mux *http.ServeMux, h *curves.History) {
-	t := make(turns, maxAnswers)
-	mux.HandleFunc("GET /api/v1/history", serveHistory(h, t, (*curves.History).Show,
-		"domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz"))
-	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, t, (*curves.History).Top,
-		"domain", "path", "value", "values", "from", "to", "tz", "by", "n"))
-	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, t, (*curves.History).Verify,
-		"domain", "path", "outcome", "value"))
+func registerHistory(mux *http.ServeMux, h *query.History) {
+	turns := make(query.Turns, maxAnswers)
+	mux.HandleFunc("GET /api/v1/history", serveHistory(h, turns, (*query.History).Show))
+	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, turns, (*query.History).Top))
+	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, turns, (*query.History).Verify))
 	registerExport(mux, h)
 }
 
-// serveHistory returns a handler that reads a question from the parameters of these names, and answers it in its turn.
-func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.History, t turns,
-	answer func(*curves.History, context.Context, curves.Question) (Answer, error), names ...string) http.HandlerFunc {
+// serveHistory returns a handler that answers a question in its turn.
+func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *query.History, turns query.Turns,
+	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
@@ -67,19 +46,15 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 		if err == nil && h == nil {
 			err = errNoHistory
 		}
-		var q curves.Question
-		if err == nil {
-			q, err = readQuestion(values, names)
-		}
-		if err == nil {
-			err = t.take(r.Context())
+		if err == nil && !turns.Take(r.Context(), maxWaitingTime) {
+			err = errBusy
 		}
 		var a Answer
 		if err == nil {
-			defer t.giveBack()
+			defer turns.GiveBack()
 			ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
 			defer cancel()
-			a, err = answer(h, ctx, q)
+			a, err = answer(h, ctx, values)
 		}
 		// The server's own bound began with the request. A server that cannot be told keeps it.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
@@ -92,57 +67,24 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *curves.Hist
 }
 
 func refuseHistory(w http.ResponseWriter, err error) {
-	if errors.Is(err, errBusy) {
+	if errors.Is(err, errBusy) || errors.Is(err, errExporting) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
 	}
 	status, text := describe(err, "The history cannot be read: ")
 	w.WriteHeader(status)
-	_ = curves.WriteJSON(w, map[string]string{"error": text})
+	_ = query.WriteJSON(w, map[string]string{"error": text})
 }
 
-func readQuestion(values url.Values, names []string) (curves.Question, error) {
-	if err := checkNames(values, names...); err != nil {
-		return curves.Question{}, err
+// registerQueries serves /prometheus/, or answers there as Prometheus does that there is nothing if h is nil.
+func registerQueries(mux *http.ServeMux, h http.Handler) {
+	if h == nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusNotFound)
+			_ = query.WriteJSON(w, map[string]string{"status": "error", "errorType": "not_found",
+				"error": "This weir answers no queries: it keeps no history, or HISTORY_QUERY=false is set."})
+		})
 	}
-	points, err := number(values, "points", 0, curves.MaxPoints)
-	if err != nil {
-		return curves.Question{}, err
-	}
-	each, err := boolean(values, "values", true)
-	if err != nil {
-		return curves.Question{}, err
-	}
-	rows, err := number(values, "n", 20, curves.MaxRows)
-	return curves.Question{
-		Merged: !each,
-		Domain: values.Get("domain"), Path: values.Get("path"), Value: values.Get("value"), Outcome: values.Get("outcome"),
-		From: values.Get("from"), To: values.Get("to"),
-		Points: points, Step: values.Get("step"), Zone: values.Get("tz"), By: values.Get("by"), Rows: rows,
-	}, err
-}
-
-// boolean reads true or false. A parameter that is empty is as good as none.
-func boolean(values url.Values, name string, byDefault bool) (bool, error) {
-	text := values.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	given, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, refuse(http.StatusBadRequest, "%s must be true or false, not %q.", name, text)
-	}
-	return given, nil
-}
-
-// number reads a whole number from 1. A parameter that is empty is as good as none.
-func number(values url.Values, name string, byDefault, most int) (int, error) {
-	text := values.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, curves.RefuseNumber(name, text, most)
-	}
-	return n, nil
+	mux.Handle("/prometheus/", h)
 }

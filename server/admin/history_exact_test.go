@@ -14,17 +14,17 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // truth is every hit that was ever counted, by series and minute: what answers are held against.
-type truth map[curves.SeriesName]map[int64]uint64
+type truth map[query.SeriesName]map[int64]uint64
 
-func nameOf(id history.ID) curves.SeriesName {
-	return curves.SeriesName{Domain: id.Domain, Path: id.Path, Outcome: id.Outcome.String(), Value: id.Value}
+func nameOf(id history.ID) query.SeriesName {
+	return query.SeriesName{Domain: id.Domain, Path: id.Path, Outcome: id.Outcome.String(), Value: id.Value}
 }
 
-func (tr truth) between(name curves.SeriesName, from, to int64) (sum, peak uint64) {
+func (tr truth) between(name query.SeriesName, from, to int64) (sum, peak uint64) {
 	for minute, hits := range tr[name] {
 		if minute >= from && minute < to {
 			sum += hits
@@ -35,7 +35,7 @@ func (tr truth) between(name curves.SeriesName, from, to int64) (sum, peak uint6
 }
 
 // check complains about each number of an answer that is not the truth.
-func (tr truth) check(a curves.HistoryAnswer) error {
+func (tr truth) check(a query.HistoryAnswer) error {
 	for _, s := range a.Series {
 		all, _ := tr.between(s.SeriesName, 0, 1<<60)
 		total, _ := tr.between(s.SeriesName, a.From, a.To)
@@ -121,7 +121,7 @@ func TestEveryAnswerIsExactWhateverIsAsked(t *testing.T) {
 }
 
 // checkShape complains about points that are too many, or not as wide as was asked for; 0 asks for neither.
-func checkShape(a curves.HistoryAnswer, most int, step, now int64) error {
+func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
 	warned := len(a.Warnings) > 0 && strings.HasPrefix(a.Warnings[0], "Steps of ")
 	if step > 0 && (a.Step < step || (a.Step > step) != warned) {
 		return fmt.Errorf("steps of %d, with the warnings %q", a.Step, a.Warnings)
@@ -159,7 +159,7 @@ func TestDaysAreThoseOfTheZoneAsFarAsTheyAreStored(t *testing.T) {
 			k.add(t, hit{annWithin, at, uint64(hour + 1)})
 		}
 		k.roll(t)
-		a := k.answer(t, url.Values{"from": {c.from}, "to": {c.to}, "points": {"3"}, "tz": {c.zone}})
+		a := k.answer(t, url.Values{"from": {c.from}, "to": {c.to}, "step": {"1d"}, "tz": {c.zone}})
 		if err := tr.check(a); err != nil {
 			t.Errorf("%s: %v", c.promise, err)
 		}
@@ -186,7 +186,7 @@ func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) s
 		if k.store, err = filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
 			t.Fatal(err)
 		}
-		k.History = curves.NewHistory(k.store, func() time.Time { return noon })
+		k.History = query.New(k.store, func() time.Time { return noon })
 	}
 	open()
 	k.add(t, hits...)
@@ -215,7 +215,7 @@ func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
 func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	k, key := damagedBehindItsBack(t, historytest.SpoilChunk, hit{bobWithin, noon.Unix(), 7},
 		hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
-	var v curves.VerifyAnswer
+	var v query.VerifyAnswer
 	code, body := k.get("/api/v1/history/verify")
 	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 200 || v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 ||
 		!strings.Contains(v.Named[0].Error, key) {
@@ -225,8 +225,8 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	of := "&domain=" + victim.Domain + "&path=" + url.QueryEscape(victim.Path)
 	for question, found := range map[string]int{"?from=-1d": 2, "?from=-1d" + of: 0, "/top?from=-1d": 2} {
 		var a struct {
-			Series     []curves.SeriesAnswer
-			Top        []curves.TopRow
+			Series     []query.SeriesAnswer
+			Top        []query.TopRow
 			Unreadable int
 			Warnings   []string
 		}

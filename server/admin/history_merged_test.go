@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // valuedHistory is a history of a rule with many values, and of one without, in all tiers.
@@ -44,7 +44,7 @@ func TestTheValuesOfARuleAreAddedUpExactly(t *testing.T) {
 		each := k.answer(t, parameters)
 		parameters.Set("values", "false")
 		merged := k.answer(t, parameters)
-		want := make(map[curves.SeriesName]curves.SeriesAnswer)
+		want := make(map[query.SeriesName]query.SeriesAnswer)
 		for _, s := range each.Series {
 			s.Value = ""
 			sum, there := want[s.SeriesName]
@@ -100,7 +100,7 @@ func TestTheTierOfValuesAddedUpIsTheCoarsest(t *testing.T) {
 
 func TestRulesAreRankedWithAllOfTheirValues(t *testing.T) {
 	k := valuedHistory(t)
-	ask := func(query string) (a curves.TopAnswer) {
+	ask := func(query string) (a query.TopAnswer) {
 		code, body := k.get("/api/v1/history/top?from=-30d&n=1000" + query)
 		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
 			t.Fatalf("%s gives %d %s", query, code, body)
@@ -112,7 +112,7 @@ func TestRulesAreRankedWithAllOfTheirValues(t *testing.T) {
 		t.Fatalf("%d rows of %d, %d hits of %d; want one for each of 2 rules", len(merged.Top), len(each.Top), merged.Total, each.Total)
 	}
 	for _, got := range merged.Top {
-		want := curves.TopRow{Domain: got.Domain, Path: got.Path}
+		want := query.TopRow{Domain: got.Domain, Path: got.Path}
 		for _, row := range each.Top {
 			if row.Path == got.Path {
 				want.Hits, want.Within, want.Over = want.Hits+row.Hits, want.Within+row.Within, want.Over+row.Over

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 		{"weeks of days", "from=-80d&step=1w", 7 * 86400, ""},
 	} {
 		code, body := k.get("/api/v1/history?domain=shop&" + c.query)
-		var a curves.HistoryAnswer
+		var a query.HistoryAnswer
 		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
 			t.Fatalf("%s: %d %s", c.promise, code, body)
 		}
@@ -62,7 +62,7 @@ func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
 			t.Errorf("%s begins at %d, want %d", query, a.From, want)
 		}
 	}
-	var top curves.TopAnswer
+	var top query.TopAnswer
 	if code, body := k.get("/api/v1/history/top?from=2026-11-21&tz=Asia/Kolkata"); code != 200 || json.Unmarshal([]byte(body), &top) != nil || top.From != 1795199400 {
 		t.Errorf("top from a day in Kolkata gave %d %s, want it from 1795199400", code, body)
 	}
@@ -116,7 +116,7 @@ func TestANameThatIsUnknownIsAnsweredWithThoseNearIt(t *testing.T) {
 func TestARangeWithoutHitsSaysWhereThereAreSome(t *testing.T) {
 	k := threeMonths(t)
 	since, until := noon.Truncate(24*time.Hour).Add(-80*24*time.Hour).Unix(), noon.Unix()/60*60+60
-	var top curves.TopAnswer
+	var top query.TopAnswer
 	code, body := k.get("/api/v1/history/top?from=2020-01-01&to=2020-02-01")
 	if err := json.Unmarshal([]byte(body), &top); err != nil || code != 200 || top.Since != since || top.Until != until {
 		t.Errorf("top of a month long before gave %d %s, want since %d until %d", code, body, since, until)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // kept is a history whose clock stands still.
 type kept struct {
-	*curves.History
+	*query.History
 	store interface {
 		history.Store
 		Close() error
@@ -37,7 +37,7 @@ func newKept(t testing.TB, now time.Time) *kept {
 	}
 	t.Cleanup(func() { store.Close() })
 	k.store = store
-	k.History = curves.NewHistory(k.store, clock)
+	k.History = query.New(k.store, clock)
 	return k
 }
 
@@ -85,11 +85,11 @@ func (k *kept) get(target string) (int, string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// answer asks for a curves.HistoryAnswer.
-func (k *kept) answer(t *testing.T, parameters url.Values) curves.HistoryAnswer {
+// answer asks for a query.HistoryAnswer.
+func (k *kept) answer(t *testing.T, parameters url.Values) query.HistoryAnswer {
 	t.Helper()
 	code, body := k.get("/api/v1/history?" + parameters.Encode())
-	var a curves.HistoryAnswer
+	var a query.HistoryAnswer
 	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
 		t.Fatalf("%s gave %d %s (%v)", parameters.Encode(), code, body, err)
 	}
@@ -249,7 +249,7 @@ func TestNothingIsWrittenBeforeAnError(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := k.Show(t.Context(), curves.Question{}); err == nil || len(a.Series) > 0 {
+	if a, err := k.Show(t.Context(), nil); err == nil || len(a.Series) > 0 {
 		t.Errorf("a closed store gives %v, and %+v: half an answer looks like a whole one", err, a)
 	}
 	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, `{"error":"The history cannot be read: `) {

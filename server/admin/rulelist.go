@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 // RuleAnswer is a rule as /api/v1/rules answers it.
@@ -50,7 +50,7 @@ func listRules(p *Parts) http.HandlerFunc {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		values, err := queryOf(r)
 		if err == nil {
-			err = checkNames(values)
+			err = values.Check()
 		}
 		if err != nil {
 			status, text := describe(err, "")
@@ -113,7 +113,7 @@ func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		if err := curves.WriteJSON(out, ruleAnswer(rule)); err != nil {
+		if err := query.WriteJSON(out, ruleAnswer(rule)); err != nil {
 			return // the client is gone
 		}
 	}

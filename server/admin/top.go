@@ -3,12 +3,11 @@ package admin
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/curves"
 	"github.com/weirproxy/weir/server/ranking"
 )
 
@@ -52,7 +51,7 @@ func (t *Top) serve(w http.ResponseWriter, r *http.Request, g *Guard) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = curves.WriteJSON(w, a) // the client is gone if this fails
+	_ = query.WriteJSON(w, a) // the client is gone if this fails
 }
 
 func (t *Top) answer(w http.ResponseWriter, r *http.Request) (a ranking.Answer, err error) {
@@ -87,12 +86,12 @@ func (t *Top) answer(w http.ResponseWriter, r *http.Request) (a ranking.Answer, 
 	return ranking.Find(r.Context(), config, t.Store, q)
 }
 
-func readTop(values url.Values) (q ranking.Question, err error) {
-	if err := checkNames(values, "domain", "path", "n", "for"); err != nil {
+func readTop(values query.Parameters) (q ranking.Question, err error) {
+	if err := values.Check("domain", "path", "n", "for"); err != nil {
 		return q, err
 	}
 	q = ranking.Question{Domain: values.Get("domain"), Path: values.Get("path"), For: ranking.DefaultFor}
-	if q.Rows, err = number(values, "n", ranking.DefaultRows, ranking.MaxRows); err != nil {
+	if q.Rows, err = values.Number("n", ranking.DefaultRows, ranking.MaxRows); err != nil {
 		return q, err
 	}
 	if text := values.Get("for"); text != "" {

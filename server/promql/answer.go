@@ -1,38 +1,49 @@
 package promql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
 )
 
-// maxReadingTime is how long a client may take to read an answer, which is held meanwhile.
-const maxReadingTime = 30 * time.Second
+const (
+	maxReadingTime = 30 * time.Second // for a client to read an answer, which is held meanwhile
+	maxWaiting     = 64               // requests that wait for a turn, or for their client to read a small answer
+	maxWaitingTime = 30 * time.Second // for a turn
+)
+
+// errBusy is that no turn came.
+var errBusy = errors.New("too many queries of the history at a time: ask again")
+
+// results are how queries end, as metrics name it.
+var results = []string{"ok", "bad_data", "execution", "timeout", "canceled", "internal", "busy"}
 
 // kind is an error's type, as Prometheus names it, with the status that it has there.
 type kind struct {
 	name   string
 	status int
-	result Result
+	result string // one of results
 }
 
 // clientGone is the status for a client that has hung up, which nobody sees.
 const clientGone = 499
 
 var (
-	badData    = kind{"bad_data", http.StatusBadRequest, BadData}
-	execution  = kind{"execution", http.StatusUnprocessableEntity, Execution}
-	timedOut   = kind{"timeout", http.StatusServiceUnavailable, Timeout}
-	canceled   = kind{"canceled", clientGone, Canceled}
-	internal   = kind{"internal", http.StatusInternalServerError, Internal}
-	notFound   = kind{"not_found", http.StatusNotFound, BadData}
-	notAllowed = kind{"bad_data", http.StatusMethodNotAllowed, BadData}
-	overrun    = kind{"unavailable", http.StatusServiceUnavailable, Busy}
+	badData    = kind{"bad_data", http.StatusBadRequest, "bad_data"}
+	execution  = kind{"execution", http.StatusUnprocessableEntity, "execution"}
+	timedOut   = kind{"timeout", http.StatusServiceUnavailable, "timeout"}
+	canceled   = kind{"canceled", clientGone, "canceled"}
+	internal   = kind{"internal", http.StatusInternalServerError, "internal"}
+	notFound   = kind{"not_found", http.StatusNotFound, "bad_data"}
+	notAllowed = kind{"bad_data", http.StatusMethodNotAllowed, "bad_data"}
+	overrun    = kind{"unavailable", http.StatusServiceUnavailable, "busy"}
 )
 
 // answer is data, or why there is none.
@@ -99,23 +110,22 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 			h.end(w, r, a, nil)
 			return
 		}
-		if !h.turns.enter() {
+		select {
+		case h.inside <- struct{}{}:
+			defer h.inside.GiveBack()
+		default:
 			h.end(w, r, fail(errBusy), nil)
 			return
 		}
-		defer h.turns.leave()
-		giveBack, err := h.turns.take(r.Context())
-		if err != nil {
-			h.end(w, r, fail(err), nil)
+		if !h.running.Take(r.Context(), maxWaitingTime) {
+			h.end(w, r, fail(cmp.Or(r.Context().Err(), errBusy)), nil)
 			return
 		}
+		giveBack := sync.OnceFunc(h.running.GiveBack)
 		defer giveBack()
 		begin := time.Now()
 		defer func() { h.busy.Add(int64(time.Since(begin))) }()
-		if h.config.Begin != nil {
-			defer h.config.Begin()()
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), h.config.Engine.Timeout())
+		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
 		h.end(w, r, give(&request{asked.WithContext(ctx), asked.now}), giveBack)
 	}
@@ -123,7 +133,7 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 
 // end counts what became of a request and answers it, in this order: whoever has the next turn finds it counted.
 func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release func()) {
-	result := OK
+	result := "ok"
 	if a.err != nil {
 		result = a.kind.result
 		h.config.Log.Debug("a query of the history failed", "path", clip(r.URL.Path), "query", clip(r.Form.Get("query")),

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/server/promql"
-	"github.com/weirproxy/weir/server/promql/engine"
 )
 
 const tooMany = "query processing would load too many samples into memory in query execution"
@@ -125,7 +124,7 @@ func (g *gated) Query(ctx context.Context, _ history.Query, _ func(history.Serie
 func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
 	const requests, atATime, waiting = 1000, 3, 64
 	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, requests)}
-	w := serve(t, g, func(_ *engine.Config, c *promql.Config) { c.Concurrency = atATime })
+	w := serve(t, g, func(c *promql.Config) { c.Concurrency = atATime })
 	turned := make(chan answer, requests)
 	for range requests {
 		go func() {
@@ -144,7 +143,7 @@ func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
 	for range atATime {
 		<-g.asked
 	}
-	if n := len(g.asked) + w.handler.Running(); n != atATime {
+	if n := len(g.asked) + int(w.shown["weir_history_queries_running"]()); n != atATime {
 		t.Errorf("%d queries run at a time, want %d", n, atATime)
 	}
 	close(g.open)
@@ -159,14 +158,14 @@ func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
 	if answered < atATime {
 		t.Errorf("%d were answered in the end, want those that ran at least", answered)
 	}
-	if n := w.handler.Answered(promql.OK) + w.handler.Answered(promql.Busy); n != requests {
-		t.Errorf("%d requests were counted, want %d", n, requests)
+	if n := w.queries("ok") + w.queries("busy"); n != requests {
+		t.Errorf("%v requests were counted, want %d", n, requests)
 	}
 }
 
 func TestAClientThatHangsUpLeavesItsTurn(t *testing.T) {
 	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, 10)}
-	w := serve(t, g, func(_ *engine.Config, c *promql.Config) { c.Concurrency = 1 })
+	w := serve(t, g, func(c *promql.Config) { c.Concurrency = 1 })
 	for range 3 {
 		ctx, hangUp := context.WithCancel(t.Context())
 		gone := make(chan error)
@@ -184,15 +183,15 @@ func TestAClientThatHangsUpLeavesItsTurn(t *testing.T) {
 	if a := w.get("api/v1/query", "query", "1+1"); a.Code != 200 {
 		t.Errorf("after three clients that hung up: %+v, want an answer: the only turn must have come back", a)
 	}
-	if n := w.handler.Answered(promql.Canceled); n != 3 {
-		t.Errorf("%d queries are counted as canceled, want 3", n)
+	if n := w.queries("canceled"); n != 3 {
+		t.Errorf("%v queries are counted as canceled, want 3", n)
 	}
 }
 
 // Lists of names read the whole history as well.
 func TestWhatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
 	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, 10)}
-	w := serve(t, g, func(c *engine.Config, _ *promql.Config) { c.Timeout = time.Millisecond })
+	w := serve(t, g, func(c *promql.Config) { c.Timeout = time.Millisecond })
 	for _, path := range []string{"query", "labels", "label/path/values", "series"} {
 		a := w.get("api/v1/"+path, "match[]", "weir_hits_total", "query", "weir_hits_total")
 		if a.Code != 503 || a.ErrorType != "timeout" || !strings.HasPrefix(a.Error, "query timed out in") {

@@ -39,7 +39,7 @@ func (h *Handler) selected(r *request) (s selection, refused *answer) {
 		return s, refused
 	}
 	var err error
-	if s.Querier, err = h.config.Engine.Querier(s.from, s.to); err != nil {
+	if s.Querier, err = h.engine.Querier(s.from, s.to); err != nil {
 		return s, fail(err)
 	}
 	return s, nil

@@ -4,13 +4,13 @@ package promql
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
@@ -22,8 +22,7 @@ const DefaultConcurrency = 1
 
 // Config is what is served, and how much at a time.
 type Config struct {
-	Engine *engine.Engine
-	Now    func() time.Time
+	engine.Config
 	// Ready returns why queries cannot be answered now, nil if they can. Nil stands for always.
 	Ready func() error
 	// Version is that of this weir.
@@ -31,21 +30,20 @@ type Config struct {
 	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is DefaultConcurrency.
 	// What they may hold in memory together is as many times what the engine allows each.
 	Concurrency int
-	// Begin is called when a query begins to be evaluated, and what it returns when that ends; nil for neither. It may be
-	// called by several goroutines at a time.
-	Begin func() (end func())
-	Log   *slog.Logger
 }
 
 // Handler answers requests below Below, any number at a time.
 type Handler struct {
 	config Config
+	engine *engine.Engine
 	parser parser.Parser
-	turns  *turns
 	mux    *http.ServeMux
 
-	answered [results]atomic.Uint64
-	busy     atomic.Int64 // nanoseconds in which queries were answered
+	inside  query.Turns // requests that run, wait, or write what is small
+	running query.Turns
+
+	answered map[string]*atomic.Uint64 // by result
+	busy     atomic.Int64              // nanoseconds in which queries were answered
 }
 
 // NewHandler returns a handler.
@@ -53,7 +51,11 @@ func NewHandler(c Config) *Handler {
 	if c.Concurrency == 0 {
 		c.Concurrency = DefaultConcurrency
 	}
-	h := &Handler{config: c, parser: parser.NewParser(parser.Options{}), turns: newTurns(c.Concurrency), mux: http.NewServeMux()}
+	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
+		inside: make(query.Turns, c.Concurrency+maxWaiting), running: make(query.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
+	for _, result := range results {
+		h.answered[result] = new(atomic.Uint64)
+	}
 	const api = Below + "api/v1/"
 	for path, answer := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "format_query": h.format, "series": h.series, "labels": h.labels,
@@ -108,34 +110,20 @@ func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "OK")
 }
 
-// Result is how a query ended.
-type Result uint8
+// Metrics is where numbers are shown.
+type Metrics interface {
+	Counter(name, help string, labels map[string]string, total func() float64)
+	Gauge(name, help string, labels map[string]string, value func() float64)
+}
 
-// The results of queries; those that are no errors of Prometheus's API are OK and Busy.
-const (
-	OK Result = iota
-	BadData
-	Execution
-	Timeout
-	Canceled
-	Internal
-	Busy // no turn came
-	results
-)
-
-var resultNames = [results]string{"ok", "bad_data", "execution", "timeout", "canceled", "internal", "busy"}
-
-// Results returns all results there are.
-func Results() []Result { return []Result{OK, BadData, Execution, Timeout, Canceled, Internal, Busy} }
-
-// String returns the result's name in metrics.
-func (r Result) String() string { return resultNames[r] }
-
-// Answered returns how many queries have ended so: of hits, series and labels, and those that were only formatted.
-func (h *Handler) Answered(r Result) uint64 { return h.answered[r].Load() }
-
-// Took returns how long queries have been evaluated and answered, in seconds, all together.
-func (h *Handler) Took() float64 { return time.Duration(h.busy.Load()).Seconds() }
-
-// Running returns how many are being evaluated or answered.
-func (h *Handler) Running() int { return len(h.turns.running) }
+// Show shows what becomes of queries.
+func (h *Handler) Show(metrics Metrics) {
+	for result, total := range h.answered {
+		metrics.Counter("weir_history_queries_total", "Queries of the history by Prometheus's API, by how they ended.",
+			map[string]string{"result": result}, func() float64 { return float64(total.Load()) })
+	}
+	metrics.Counter("weir_history_query_seconds_total", "Time in which they were evaluated and answered, all together.", nil,
+		func() float64 { return time.Duration(h.busy.Load()).Seconds() })
+	metrics.Gauge("weir_history_queries_running", "Those that are being evaluated or answered now.", nil,
+		func() float64 { return float64(len(h.running)) })
+}

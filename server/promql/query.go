@@ -29,7 +29,7 @@ func (h *Handler) query(r *request) *answer {
 		return refused
 	}
 	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
-		return h.config.Engine.Instant(ctx, text, at)
+		return h.engine.Instant(ctx, text, at)
 	})
 }
 
@@ -58,7 +58,7 @@ func (h *Handler) queryRange(r *request) *answer {
 		return refuse(badData, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)")
 	}
 	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
-		return h.config.Engine.Range(ctx, text, from, to, step)
+		return h.engine.Range(ctx, text, from, to, step)
 	})
 }
 

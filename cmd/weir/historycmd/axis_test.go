@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 func zoneOf(t *testing.T, name string) *time.Location {
@@ -20,7 +20,7 @@ func zoneOf(t *testing.T, name string) *time.Location {
 
 // axisOf draws the axis of a range that is stored by one width.
 func axisOf(from, to, stored int64, width int, zone *time.Location) (c *chart, axis, labels string) {
-	c = newChart(from, to, []curves.PointAnswer{{Start: from / stored * stored, Width: stored, Sum: 1}}, width)
+	c = newChart(from, to, []query.PointAnswer{{Start: from / stored * stored, Width: stored, Sum: 1}}, width)
 	axis, labels = c.axis(zone)
 	return c, axis, labels
 }

@@ -3,7 +3,7 @@ package historycmd
 import (
 	"slices"
 
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // chart is a curve on an axis of time. As buckets have different widths, what is drawn is the rate.
@@ -25,7 +25,7 @@ const (
 
 // newChart spreads points over a width in characters. A column is a round number of the finest buckets, or a part of
 // one, so that none shows half of one such bucket and half of the next.
-func newChart(from, to int64, points []curves.PointAnswer, width int) *chart {
+func newChart(from, to int64, points []query.PointAnswer, width int) *chart {
 	most := int64(max(width-chartMargin-1, minColumns))
 	finest, phase := to-from, from
 	for _, p := range points {
@@ -89,7 +89,7 @@ func (c *chart) span(i int) (begin, end float64) {
 }
 
 // spread adds a bucket's hits to the columns that it overlaps, evenly over its time.
-func (c *chart) spread(p curves.PointAnswer) {
+func (c *chart) spread(p query.PointAnswer) {
 	begin, end := float64(p.Start), float64(p.Start+p.Width)
 	for i := c.at(begin); i < len(c.rates); i++ {
 		left, right := c.span(i)

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 func TestTheSameTrafficIsDrawnEquallyHighInBucketsOfAllWidths(t *testing.T) {
 	const perMinute = 30
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Unix()
 	to := time.Date(2026, 11, 21, 12, 34, 0, 0, time.UTC).Unix()
-	var points []curves.PointAnswer
+	var points []query.PointAnswer
 	for at := from; at < to; {
 		width := int64(60)
 		switch age := to - at; {
@@ -23,7 +23,7 @@ func TestTheSameTrafficIsDrawnEquallyHighInBucketsOfAllWidths(t *testing.T) {
 		case age > 86400:
 			width = 300
 		}
-		points = append(points, curves.PointAnswer{Start: at, Width: width, Sum: uint64(perMinute * width / 60)})
+		points = append(points, query.PointAnswer{Start: at, Width: width, Sum: uint64(perMinute * width / 60)})
 		at += width
 	}
 	for width := range 300 {
@@ -41,7 +41,7 @@ func TestTheSameTrafficIsDrawnEquallyHighInBucketsOfAllWidths(t *testing.T) {
 }
 
 func TestEveryHitIsInTheCurve(t *testing.T) {
-	points := []curves.PointAnswer{{Start: 300, Width: 300, Sum: 50}, {Start: 660, Width: 60, Sum: 7}, {Start: 720, Width: 60, Sum: 1},
+	points := []query.PointAnswer{{Start: 300, Width: 300, Sum: 50}, {Start: 660, Width: 60, Sum: 7}, {Start: 720, Width: 60, Sum: 1},
 		{Start: 3600, Width: 3600, Sum: 120}}
 	for width := range 200 {
 		c := newChart(300, 7200, points, width)

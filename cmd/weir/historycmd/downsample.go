@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
 // Downsample moves what is old in the history to coarser tiers.
@@ -124,13 +122,14 @@ func (p *rollProgress) show(done history.Rolled) {
 		return
 	}
 	p.shown = time.Now()
+	chunks, points := done.Sum()
 	if p.terminal {
 		terminal.Rewrite(p.out, fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions,
-			history.Partitions, terminal.Thousands(total(done.Chunks)), terminal.Thousands(total(done.Points))))
+			history.Partitions, terminal.Thousands(chunks), terminal.Thousands(points)))
 		return
 	}
 	p.log.Info("downsampling", "partitions", done.Partitions, "of", history.Partitions, "series", done.Series,
-		"chunks", total(done.Chunks), "points", total(done.Points))
+		"chunks", chunks, "points", points)
 }
 
 // end makes room for what comes after the line.
@@ -138,35 +137,4 @@ func (p *rollProgress) end() {
 	if p.terminal {
 		terminal.Clear(p.out)
 	}
-}
-
-func total(byTier [history.Tiers]uint64) uint64 {
-	var sum uint64
-	for _, n := range byTier {
-		sum += n
-	}
-	return sum
-}
-
-// KeepDownsampled moves what is old to coarser tiers about every interval until ctx ends, and logs what it did.
-func KeepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
-	for wait.For(ctx, jittered(interval)) {
-		begin := time.Now()
-		done, err := store.Roll(ctx, history.Job{Now: begin})
-		log := log.With("series", done.Series, "chunks", total(done.Chunks), "points", total(done.Points),
-			"expired", done.Expired, "took", time.Since(begin).Round(time.Millisecond).String())
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			log.Warn("downsampling the history failed; the next run tries again", "error", err)
-		case total(done.Chunks) > 0 || done.Expired > 0:
-			log.Info("downsampled the history")
-		}
-	}
-}
-
-// jittered returns half to one and a half of an interval, so that replicas which started together do not all begin at once.
-func jittered(interval time.Duration) time.Duration {
-	return interval/2 + rand.N(interval)
 }

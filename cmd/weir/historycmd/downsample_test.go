@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -105,7 +103,7 @@ func (s interrupted) Roll(ctx context.Context, job history.Job) (history.Rolled,
 	show := job.Progress
 	job.Progress = func(done history.Rolled) {
 		show(done)
-		if total(done.Chunks) > 0 {
+		if chunks, _ := done.Sum(); chunks > 0 {
 			s.end()
 		}
 	}
@@ -129,32 +127,4 @@ func TestDownsampleStopsBetweenSteps(t *testing.T) {
 	if after := tiersOf(t, store); after[history.Minutes] > 3*2 {
 		t.Errorf("points by tier are %v after the next run: it must go on where the last one stopped", after)
 	}
-}
-
-func TestServeDownsamplesAndLogsOnlyWhatMatters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, log := dueHistory(t), &bytes.Buffer{}
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() {
-			KeepDownsampled(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil)))
-		})
-		pass := func() {
-			time.Sleep(4 * time.Minute) // two runs at least
-			synctest.Wait()
-		}
-		pass()
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "downsampled the history") {
-			t.Errorf("the log of one run that moved something, and others that did not, is\n%s", got)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		pass()
-		if got := log.String(); !strings.Contains(got, "downsampling the history failed; the next run tries again") {
-			t.Errorf("without a history the log is\n%s", got)
-		}
-		end()
-		running.Wait()
-	})
 }

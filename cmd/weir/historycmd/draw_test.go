@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 // pictureOf draws points on 36 columns, 4 rows high, in plain text.
-func pictureOf(from, to int64, points []curves.PointAnswer) (picture, legend string) {
+func pictureOf(from, to int64, points []query.PointAnswer) (picture, legend string) {
 	var b strings.Builder
 	drawn := newChart(from, to, points, 36).draw(&b, 4, time.UTC, plain, plain)
 	return "\n" + b.String(), drawn.legend()
 }
 
 // hourly is an hour a point, with means by the minute and peaks as given.
-func hourly(meansAndPeaks ...uint64) (to int64, points []curves.PointAnswer) {
+func hourly(meansAndPeaks ...uint64) (to int64, points []query.PointAnswer) {
 	for i := 0; i < len(meansAndPeaks); i += 2 {
-		points = append(points, curves.PointAnswer{Start: to, Width: 3600, Sum: 60 * meansAndPeaks[i], Peak: meansAndPeaks[i+1], Tier: "1h"})
+		points = append(points, query.PointAnswer{Start: to, Width: 3600, Sum: 60 * meansAndPeaks[i], Peak: meansAndPeaks[i+1], Tier: "1h"})
 		to += 3600
 	}
 	return to, points
@@ -102,7 +102,7 @@ func TestEveryPeakIsMarkedOrReached(t *testing.T) {
 func TestWhatIsNotOverIsFaintAndTold(t *testing.T) {
 	to, points := hourly(10, 10, 10, 10, 5, 10)
 	points[2].Partial = true
-	a := curves.HistoryAnswer{To: to, Series: []curves.SeriesAnswer{{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+	a := query.HistoryAnswer{About: query.About{To: to}, Series: []query.SeriesAnswer{{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
 		Total: 1500, Lifetime: 1500, Points: points}}}
 	got := (&showView{answer: &a, zone: time.UTC, width: 20, paint: terminal.Paint{On: true}}).String()
 	const green, dim, end = "\x1b[32m", "\x1b[2m", "\x1b[0m"

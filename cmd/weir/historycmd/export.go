@@ -7,16 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 type exportCommand struct {
@@ -55,8 +54,11 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as setting
 	if err != nil {
 		return fmt.Errorf("history: --format: %w", err)
 	}
-	q := curves.Question{Domain: c.Domain, Path: c.Path, Outcome: c.Outcome, Value: c.Value}
-	if err := (&period{c.From, c.To, c.TZ}).ask(&q, &out); err != nil {
+	q := query.Parameters{}
+	for name, value := range map[string]string{"domain": c.Domain, "path": c.Path, "outcome": c.Outcome, "value": c.Value} {
+		give(q, name, value)
+	}
+	if err := (&period{c.From, c.To, c.TZ}).ask(q, &out); err != nil {
 		return err
 	}
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
@@ -78,35 +80,23 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as setting
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, as settings.Program, q curves.Question, format transfer.Format, out io.Writer) (curves.Exported, error) {
-	if c.Admin != "" {
-		return c.stream(ctx, c.Admin, q, format, out)
-	}
-	set, err := settings.Read(as)
+func (c *exportCommand) export(ctx context.Context, as settings.Program, q query.Parameters, format transfer.Format, out io.Writer) (query.Exported, error) {
+	store, address, err := c.open(ctx, as)
 	if err != nil {
-		return curves.Exported{}, err
+		return query.Exported{}, err
 	}
-	if !set.HistoryInRedis() {
-		address, err := settings.AdminAddress()
-		if err != nil {
-			return curves.Exported{}, err
-		}
+	if store == nil {
 		return c.stream(ctx, address, q, format, out)
 	}
-	store, err := openRedis(ctx, &set, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return curves.Exported{}, err
-	}
-	done, err := curves.NewHistory(store, time.Now).Export(ctx, q, format, out)
+	done, err := query.New(store, time.Now).Export(ctx, q, format, out)
 	return done, errors.Join(err, store.Close())
 }
 
 // stream copies an export of an admin port.
-func (c *exportCommand) stream(ctx context.Context, address string, q curves.Question, format transfer.Format, out io.Writer) (done curves.Exported, err error) {
+func (c *exportCommand) stream(ctx context.Context, address string, q query.Parameters, format transfer.Format, out io.Writer) (done query.Exported, err error) {
 	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
-	values := parameters(&q, "/export")
-	values.Set("format", string(format))
-	trailer, err := port.Stream(ctx, "/api/v1/history/export", values, out)
+	give(q, "format", string(format))
+	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
 		return done, c.unreached(err)
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 // Command shows what became of hits over time.
@@ -82,9 +82,9 @@ type period struct {
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// ask puts the period into a question. Times without a zone are of --tz, or of the zone that times are shown in, which
-// may not be that of whoever answers.
-func (p *period) ask(q *curves.Question, out *terminal.Output) error {
+// ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times are shown
+// in, which may not be that of whoever answers.
+func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
 	if p.TZ != "" {
 		var err error
 		if out.Zone, err = time.LoadLocation(p.TZ); err != nil {
@@ -92,8 +92,17 @@ func (p *period) ask(q *curves.Question, out *terminal.Output) error {
 		}
 	}
 	now := time.Now()
-	q.From, q.To, q.Zone = p.From.in(out.Zone, now), p.To.in(out.Zone, now), p.TZ
+	give(parameters, "from", p.From.in(out.Zone, now))
+	give(parameters, "to", p.To.in(out.Zone, now))
+	give(parameters, "tz", p.TZ)
 	return nil
+}
+
+// give sets a parameter of a question. What is left open is left out.
+func give(parameters query.Parameters, name, value string) {
+	if value != "" {
+		parameters[name] = []string{value}
+	}
 }
 
 // in returns the moment as whoever answers understands it: a local time in Unix seconds.
@@ -125,43 +134,35 @@ type answer interface{ WriteJSON(io.Writer) error }
 
 // ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
 // an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as settings.Program, q curves.Question,
-	path string, show func(*curves.History, context.Context, curves.Question) (Answer, error)) (a Answer, err error) {
+func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as settings.Program, q query.Parameters,
+	path string, show func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	q.Domain, q.Path = c.Domain, c.Path
-	address := c.Admin
-	if address == "" {
-		set, err := settings.Read(as)
-		if err != nil {
+	give(q, "domain", c.Domain)
+	give(q, "path", c.Path)
+	store, address, err := c.open(ctx, as)
+	var body []byte
+	switch {
+	case err != nil:
+		return a, failed(err)
+	case store != nil:
+		a, err = show(query.New(store, time.Now), ctx, q)
+		if err = errors.Join(err, store.Close()); err != nil {
 			return a, failed(err)
 		}
-		if set.HistoryInRedis() {
-			// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-			store, err := openRedis(ctx, &set, slog.New(slog.DiscardHandler))
-			if err != nil {
-				return a, failed(err)
-			}
-			a, err = show(curves.NewHistory(store, time.Now), ctx, q)
-			if err = errors.Join(err, store.Close()); err != nil {
-				return a, failed(err)
-			}
-			if c.JSON {
-				err = printJSON(out, a)
-			}
+		var text bytes.Buffer
+		if err := a.WriteJSON(&text); err != nil {
 			return a, err
 		}
-		if address, err = settings.AdminAddress(); err != nil {
-			return a, failed(err)
+		body = text.Bytes()
+	default:
+		port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
+		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err != nil {
+			return a, failed(c.unreached(err))
 		}
-	}
-	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
-	body, err := port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, parameters(&q, path))
-	if err != nil {
-		return a, failed(c.unreached(err))
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
+		if err := json.Unmarshal(body, &a); err != nil {
+			return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
+		}
 	}
 	if c.JSON {
 		_, err = out.Write(terminal.EscapeInvisible(body))
@@ -169,13 +170,23 @@ func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as setting
 	return a, err
 }
 
-func printJSON(out io.Writer, a answer) error {
-	var text bytes.Buffer
-	err := a.WriteJSON(&text)
-	if err == nil {
-		_, err = out.Write(terminal.EscapeInvisible(text.Bytes()))
+// open returns the history in the Redis that the environment names, which must be closed, or else the address of the admin
+// port that is to be asked.
+func (c *target) open(ctx context.Context, as settings.Program) (store *redishistory.Store, address string, err error) {
+	if c.Admin != "" {
+		return nil, c.Admin, nil
 	}
-	return err
+	set, err := settings.Read(as)
+	if err != nil {
+		return nil, "", err
+	}
+	if !set.HistoryInRedis() {
+		address, err = settings.AdminAddress()
+		return nil, address, err
+	}
+	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+	store, err = openRedis(ctx, &set, slog.New(slog.DiscardHandler))
+	return store, "", err
 }
 
 // unreached adds to an error of the default admin port why it was asked.
@@ -187,24 +198,6 @@ func (c *target) unreached(err error) error {
 }
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
-
-// parameters returns a question as the admin port is asked. What is left open is left out.
-func parameters(q *curves.Question, path string) url.Values {
-	values := url.Values{}
-	for name, value := range map[string]string{"domain": q.Domain, "path": q.Path, "value": q.Value, "outcome": q.Outcome,
-		"from": q.From, "to": q.To, "step": q.Step, "tz": q.Zone, "by": q.By} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	if q.Points != 0 {
-		values.Set("points", strconv.Itoa(q.Points))
-	}
-	if path == "/top" {
-		values.Set("n", strconv.Itoa(q.Rows))
-	}
-	return values
-}
 
 // openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
 func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*redishistory.Store, error) {
@@ -260,7 +253,7 @@ func (c *target) nothing(warnings []string, more ...string) error {
 
 // readable returns a series' name as people are shown it.
 func readable(domain, path, value string) string {
-	return terminal.Printable(curves.ReadableName(domain, path, value))
+	return terminal.Printable(query.ReadableName(domain, path, value))
 }
 
 // storedRange says where there are hits, of what was asked for.

@@ -20,11 +20,11 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 // historyNoon is where the clock of these tests' history stands.
@@ -95,7 +95,7 @@ func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
 	return httptest.NewServer(admin.Handler(admin.Parts{Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
-		History: curves.NewHistory(store, noon)}))
+		History: query.New(store, noon)}))
 }
 
 // historyPort is the address of an admin port over a history.
@@ -349,10 +349,10 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 }
 
 func TestManySeriesDoNotFloodATerminal(t *testing.T) {
-	a := curves.HistoryAnswer{From: 0, To: 3600}
+	a := query.HistoryAnswer{About: query.About{To: 3600}}
 	for range 14 {
-		a.Series = append(a.Series, curves.SeriesAnswer{SeriesName: curves.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
-			Total: 1, Points: []curves.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})
+		a.Series = append(a.Series, query.SeriesAnswer{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+			Total: 1, Points: []query.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})
 	}
 	a.Series[3].Total, a.Series[3].Points = 0, nil
 	got := (&showView{answer: &a, zone: time.UTC, width: 80}).String()

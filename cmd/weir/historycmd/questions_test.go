@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
@@ -24,9 +24,9 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 			t.Errorf("weir history %s prints\n%s(%v), want it to begin with %s", strings.Join(c.args, " "), got, err, c.want)
 		}
 	}
-	q, out := curves.Question{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&period{From: "2026-11-20", To: "-1h"}).ask(&q, &out); err != nil || q.From != "1795150800" || q.To != "-1h" || q.Zone != "" {
-		t.Errorf("without --tz, a day in New York is asked for as %+v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
+	q, out := query.Parameters{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
+	if err := (&period{From: "2026-11-20", To: "-1h"}).ask(q, &out); err != nil || q.Get("from") != "1795150800" || q.Get("to") != "-1h" || q.Get("tz") != "" {
+		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.
 	noon := time.Unix(1795262400, 0)

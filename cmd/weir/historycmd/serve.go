@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/settings"
@@ -16,7 +18,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/curves"
+	"github.com/weirproxy/weir/server/promql"
+	"github.com/weirproxy/weir/server/promql/engine"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -85,8 +88,14 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, versio
 		return fmt.Errorf("opening the history: %w", err)
 	}
 	ready := readiness{store}
-	parts.Readiness, parts.History = ready, curves.NewHistory(store, time.Now)
-	parts.Query = Queries(set, store, rules, ready.Ready, queriesAtATime, metrics, string(version), log)
+	parts.Readiness, parts.History = ready, query.New(store, time.Now)
+	bounds := set.History.Queries
+	queries := promql.NewHandler(promql.Config{
+		Config: engine.Config{Store: store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Ready:  ready.Ready, Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
+	})
+	queries.Show(metrics)
+	parts.Query = queries
 	port, err := server.OpenPort(set.Server().DebugAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())

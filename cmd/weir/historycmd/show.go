@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 type showCommand struct {
@@ -20,22 +20,19 @@ type showCommand struct {
 	period
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	Points  *int   `placeholder:"N" xor:"cut" help:"Cut the range into at most N buckets; unless given, they are shown as stored."`
+	Points  string `placeholder:"N" xor:"cut" help:"Cut the range into at most N buckets; unless given, they are shown as stored."`
 	Step    string `placeholder:"WIDTH" xor:"cut" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	q := curves.Question{Outcome: c.Outcome, Value: c.Value, Step: c.Step}
-	if c.Points != nil {
-		if *c.Points < 1 {
-			return fmt.Errorf("history: --points must be a whole number from 1 to %d, not %d", curves.MaxPoints, *c.Points)
-		}
-		q.Points = *c.Points
+	q := query.Parameters{}
+	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "points": c.Points, "step": c.Step} {
+		give(q, name, value)
 	}
-	if err := c.ask(&q, &out); err != nil {
+	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, as, q, "", (*curves.History).Show)
+	a, err := ask(ctx, &c.shown, out.Out, as, q, "", (*query.History).Show)
 	switch {
 	case err != nil:
 		return err
@@ -62,7 +59,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.
 //	                   11:20     11:40
 //	  total 1,234   lifetime 56,789   peak 42 in the minute of 11:21   stored by 1m
 type showView struct {
-	answer *curves.HistoryAnswer
+	answer *query.HistoryAnswer
 	zone   *time.Location
 	width  int // columns
 	paint  terminal.Paint
@@ -76,7 +73,7 @@ func (v *showView) String() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
 	warn(&b, a.Warnings, v.paint)
-	var drawn []*curves.SeriesAnswer
+	var drawn []*query.SeriesAnswer
 	empty, hidden := 0, 0
 	for i := range a.Series {
 		switch {
@@ -123,7 +120,7 @@ func (v *showView) nothing(b *strings.Builder) {
 	}
 }
 
-func (v *showView) series(b *strings.Builder, s *curves.SeriesAnswer, rows int) {
+func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 	colour := map[string]func(string) string{"within": v.paint.Green, "near": v.paint.Green, "over": v.paint.Red,
 		"shadow": v.paint.Red}[s.Outcome]
 	if colour == nil {
@@ -172,8 +169,8 @@ func (v *showView) wrapped(b *strings.Builder, facts ...string) {
 }
 
 // unfinished tells which buckets are not over, "" if all are.
-func (v *showView) unfinished(points []curves.PointAnswer) string {
-	first := slices.IndexFunc(points, func(p curves.PointAnswer) bool { return p.Partial })
+func (v *showView) unfinished(points []query.PointAnswer) string {
+	first := slices.IndexFunc(points, func(p query.PointAnswer) bool { return p.Partial })
 	switch p := len(points) - 1; {
 	case first < 0:
 		return ""
@@ -199,8 +196,8 @@ func (v *showView) stamp(moment int64) string {
 }
 
 // peak describes the largest minute, and the bucket that it was in.
-func (v *showView) peak(points []curves.PointAnswer) string {
-	var most curves.PointAnswer
+func (v *showView) peak(points []query.PointAnswer) string {
+	var most query.PointAnswer
 	for _, p := range points {
 		if p.Peak > most.Peak {
 			most = p
@@ -213,7 +210,7 @@ func (v *showView) peak(points []curves.PointAnswer) string {
 }
 
 // stored tells which tiers the hits came from, and until when.
-func (v *showView) stored(points []curves.PointAnswer) string {
+func (v *showView) stored(points []query.PointAnswer) string {
 	until := make(map[string]int64)
 	for _, p := range points {
 		if p.Tier != "" {

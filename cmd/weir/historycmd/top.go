@@ -6,13 +6,14 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 type topCommand struct {
@@ -23,11 +24,12 @@ type topCommand struct {
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	q := curves.Question{By: c.By, Rows: c.N}
-	if err := c.ask(&q, &out); err != nil {
+	q := query.Parameters{"n": {strconv.Itoa(c.N)}}
+	give(q, "by", c.By)
+	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, as, q, "/top", (*curves.History).Top)
+	a, err := ask(ctx, &c.shown, out.Out, as, q, "/top", (*query.History).Top)
 	if err != nil {
 		return err
 	}
@@ -43,13 +45,13 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.P
 const topBar = 20 // columns, of the longest bar
 
 // topColumns returns the kinds of hits that are worth showing, that of the ranking first.
-func topColumns(a *curves.TopAnswer) []string {
+func topColumns(a *query.TopAnswer) []string {
 	var columns []string
-	if new(curves.TopRow).By(a.By) != nil { // else it is of a later version
+	if new(query.TopRow).By(a.By) != nil { // else it is of a later version
 		columns = append(columns, a.By)
 	}
 	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
-		some := slices.ContainsFunc(a.Top, func(r curves.TopRow) bool { return *r.By(kind) > 0 })
+		some := slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return *r.By(kind) > 0 })
 		if some && kind != a.By {
 			columns = append(columns, kind)
 		}
@@ -62,7 +64,7 @@ func topColumns(a *curves.TopAnswer) []string {
 //	  hits  over
 //	12,345    12  ████████████████████  shop user/path=/pay
 //	 1,000     0  ██                    shop user
-func describeTop(a *curves.TopAnswer, zone *time.Location, p terminal.Paint) string {
+func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	warn(&b, a.Warnings, p)
 	late := a.Since - a.From // a range of which the first tenth is empty begins before there was anything to keep
@@ -80,7 +82,7 @@ func describeTop(a *curves.TopAnswer, zone *time.Location, p terminal.Paint) str
 }
 
 // noTop appends why nothing is ranked, and where there are hits.
-func noTop(b *strings.Builder, a *curves.TopAnswer, zone *time.Location) {
+func noTop(b *strings.Builder, a *query.TopAnswer, zone *time.Location) {
 	switch {
 	case a.Unreadable > 0:
 		b.WriteString("No other hits in this range; --from -30d looks further back.\n")
@@ -93,7 +95,7 @@ func noTop(b *strings.Builder, a *curves.TopAnswer, zone *time.Location) {
 	}
 }
 
-func topTable(b *strings.Builder, a *curves.TopAnswer, columns []string, p terminal.Paint) {
+func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p terminal.Paint) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, column := range columns {
 		fmt.Fprintf(table, "%s\t", column)
@@ -116,7 +118,7 @@ func topTable(b *strings.Builder, a *curves.TopAnswer, columns []string, p termi
 		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-shown))
 	}
 	refused := a.By != "hits" && a.By != "within" // who it was is asked of these
-	if refused && !slices.ContainsFunc(a.Top, func(r curves.TopRow) bool { return r.Value != "" }) {
+	if refused && !slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return r.Value != "" }) {
 		b.WriteString(p.Dim("Who it was, too, is kept of rules with value_to_metric: true or detailed_metric: true.") + "\n")
 	}
 }

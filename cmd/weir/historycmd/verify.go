@@ -6,9 +6,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/curves"
 )
 
 type verifyCommand struct{ shown }
@@ -20,7 +20,7 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	a, err := ask(ctx, &c.shown, out.Out, as, curves.Question{}, "/verify", (*curves.History).Verify)
+	a, err := ask(ctx, &c.shown, out.Out, as, query.Parameters{}, "/verify", (*query.History).Verify)
 	switch {
 	case err != nil:
 		return err
@@ -36,7 +36,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as setting
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.
-func describeVerified(a *curves.VerifyAnswer, p terminal.Paint) string {
+func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
 	looked := fmt.Sprintf("Looked at %d series with %d points", a.Series, a.Points)
 	if a.Broken == 0 {
 		return looked + ": each holds exactly what it ever counted.\n"

@@ -78,13 +78,10 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 }
 
 // Querier returns what reads series and labels between two moments, in Unix milliseconds, both included. It may be used
-// by one goroutine at a time.
+// by one goroutine at a time. What it reads is bounded by its context, not by the timeout of queries.
 func (e *Engine) Querier(from, to int64) (storage.Querier, error) {
 	return e.run(lookbackFor(history.Days)).Querier(from, to)
 }
-
-// Timeout returns how long a query may take. What a querier reads is not bounded by it: the context is.
-func (e *Engine) Timeout() time.Duration { return e.config.Timeout }
 
 // run returns what reads for one query, as of now.
 func (e *Engine) run(lookback time.Duration) *run {

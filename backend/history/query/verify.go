@@ -1,4 +1,4 @@
-package curves
+package query
 
 import (
 	"cmp"
@@ -48,32 +48,28 @@ func brokenOf(s *history.Series) BrokenSeries {
 func (a VerifyAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
-func (h *History) Verify(ctx context.Context, asked Question) (VerifyAnswer, error) {
-	q, err := h.read(&asked)
+func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
+	q, err := h.read(p, "domain", "path", "outcome", "value")
 	if err != nil {
 		return VerifyAnswer{}, err
 	}
-	q.wanted = history.Always()
-	var a VerifyAnswer
-	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
-		a = VerifyAnswer{Named: []BrokenSeries{}}
-		return func(s history.Series) error {
-			a.Series++
-			a.Points += len(s.Points)
-			if s.Exact() {
-				return nil
-			}
-			if a.Broken++; len(a.Named) < maxBroken {
-				a.Named = append(a.Named, brokenOf(&s))
-			}
+	a := VerifyAnswer{Named: []BrokenSeries{}}
+	found, err := h.look(ctx, q, history.Always(), new(history.Met), func(s history.Series) error {
+		a.Series++
+		a.Points += len(s.Points)
+		if s.Exact() {
 			return nil
 		}
+		if a.Broken++; len(a.Named) < maxBroken {
+			a.Named = append(a.Named, brokenOf(&s))
+		}
+		return nil
 	})
 	if err != nil {
 		return VerifyAnswer{}, err
 	}
 	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
-	if !used.found {
+	if !found {
 		a.Warnings, err = h.hints(ctx, q)
 	}
 	return a, err

@@ -1,11 +1,11 @@
-package curves
+package query
 
 import (
 	"cmp"
 	"context"
 	"io"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -17,16 +17,11 @@ const (
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
-	From       int64    `json:"from"`            // Unix seconds; the range asked for, widened to whole buckets
-	To         int64    `json:"to"`              // exclusive
-	Since      int64    `json:"since,omitempty"` // where the first hits are stored: of the range, or of all time if it has none
-	Until      int64    `json:"until,omitempty"` // and where the last ones end
-	Warnings   []string `json:"warnings"`
-	Unreadable int      `json:"unreadable"` // series that cannot be read, and are not in what follows: warnings name the first 20
-	By         string   `json:"by"`         // hits, or an outcome
-	Found      int      `json:"found"`
-	Total      uint64   `json:"total"` // by the same, of all that were found
-	Top        []TopRow `json:"top"`   // the most first
+	About
+	By    string   `json:"by"` // hits, or an outcome
+	Found int      `json:"found"`
+	Total uint64   `json:"total"` // by the same, of all that were found
+	Top   []TopRow `json:"top"`   // the most first
 }
 
 // TopRow is a rule, or one value of it.
@@ -51,45 +46,28 @@ func (r *TopRow) By(what string) *uint64 {
 	return [...]*uint64{&r.Hits, &r.Within, &r.Over, &r.Degraded, &r.Near, &r.Shadow}[i]
 }
 
-func (r *TopRow) add(o history.Outcome, hits uint64) {
-	if n := r.By(o.String()); n != nil {
-		*n += hits
-		r.Hits = r.Within + r.Over + r.Degraded
-	}
-}
-
 // WriteJSON writes the answer as a line of JSON.
 func (a TopAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
-func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
-	asked.By = cmp.Or(asked.By, byHits)
-	read := asked
-	read.Merged = false // sums need no buckets of one width
-	q, err := h.read(&read)
+func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
+	q, err := h.read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
 	switch {
 	case err != nil:
 		return TopAnswer{}, err
-	case asked.Rows < 1 || asked.Rows > MaxRows:
-		return TopAnswer{}, RefuseNumber("n", strconv.Itoa(asked.Rows), MaxRows)
-	case (&TopRow{}).By(asked.By) == nil:
-		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", asked.By)
+	case new(TopRow).By(q.by) == nil:
+		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", q.by)
 	}
 	rows := make(map[history.ID]*TopRow)
-	var lost unreadable
 	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
 		clear(rows)
-		lost = unreadable{}
 		return func(s history.Series) error {
-			if lost.leftOut(&s) {
-				return nil
-			}
 			hits := s.Stored()
 			if hits == 0 {
 				return nil
 			}
 			rule := s.ID
-			if rule.Outcome = 0; asked.Merged {
+			if rule.Outcome = 0; q.merged {
 				rule.Value = ""
 			}
 			row := rows[rule]
@@ -101,36 +79,35 @@ func (h *History) Top(ctx context.Context, asked Question) (TopAnswer, error) {
 				row = &TopRow{Domain: rule.Domain, Path: rule.Path, Value: rule.Value}
 				rows[rule] = row
 			}
-			row.add(s.ID.Outcome, hits)
+			*row.By(s.ID.Outcome.String()) += hits
+			row.Hits = row.Within + row.Over + row.Degraded
 			return nil
 		}
 	})
 	if err != nil {
 		return TopAnswer{}, err
 	}
-	a := rank(rows, asked)
-	a.From, a.To, a.Warnings, a.Unreadable = used.From, used.To, lost.appendTo([]string{}), lost.count
-	if history.HidesValues(ctx) && slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) }) {
-		a.Warnings = append(a.Warnings, hidden)
-	}
-	return a, h.explain(ctx, q, &used, &a.Since, &a.Until, &a.Warnings)
+	a := q.rank(rows)
+	personal := slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) })
+	a.About, err = h.about(ctx, q, &used, personal)
+	return a, err
 }
 
-func rank(rows map[history.ID]*TopRow, asked Question) TopAnswer {
-	a := TopAnswer{By: asked.By, Top: []TopRow{}}
+func (q *question) rank(rows map[history.ID]*TopRow) TopAnswer {
+	a := TopAnswer{By: q.by, Top: []TopRow{}}
 	var ranked []*TopRow
 	for _, row := range rows {
-		if hits := *row.By(asked.By); hits > 0 {
+		if hits := *row.By(q.by); hits > 0 {
 			a.Total += hits
 			ranked = append(ranked, row)
 		}
 	}
 	slices.SortFunc(ranked, func(x, y *TopRow) int {
-		return cmp.Or(cmp.Compare(*y.By(asked.By), *x.By(asked.By)), cmp.Compare(x.Domain, y.Domain),
-			cmp.Compare(x.Path, y.Path), cmp.Compare(x.Value, y.Value))
+		return cmp.Or(cmp.Compare(*y.By(q.by), *x.By(q.by)), strings.Compare(x.Domain, y.Domain),
+			strings.Compare(x.Path, y.Path), strings.Compare(x.Value, y.Value))
 	})
 	a.Found = len(ranked)
-	for _, row := range ranked[:min(len(ranked), asked.Rows)] {
+	for _, row := range ranked[:min(len(ranked), q.rows)] {
 		a.Top = append(a.Top, *row)
 	}
 	return a

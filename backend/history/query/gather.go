@@ -1,0 +1,173 @@
+package query
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// maxRounds is how often a question is asked anew because what is stored is coarser than was thought, at either end.
+const maxRounds = 12
+
+// shape is the range that an answer is about, and how it is cut: nil as stored.
+type shape struct {
+	history.Range
+	cut  *history.Cut
+	step int64 // in force, in seconds, if one was asked for; without a cut there would be too many of them
+}
+
+// shape returns how the question is answered if the stored buckets are those met.
+func (q *question) shape(met *history.Met) shape {
+	var cut history.Cut
+	step := int64(0)
+	switch {
+	case q.step > 0:
+		if step = met.StepWidth(q.step); steps(q.wanted, step) > maxPoints {
+			return shape{Range: met.Widen(q.wanted), step: step}
+		}
+		cut = met.Step(q.wanted, step, q.zone)
+	case q.points > 0:
+		cut = met.Cut(q.wanted, q.points)
+	default:
+		return shape{Range: met.Widen(q.wanted)}
+	}
+	return shape{cut.Range(), &cut, step}
+}
+
+// steps returns how many steps a range has, widened to whole ones.
+func steps(r history.Range, step int64) int64 { return (r.To+step-1)/step - r.From/step }
+
+func (s *shape) equal(other *shape) bool {
+	if s.cut == nil || other.cut == nil {
+		return s.cut == other.cut && s.Range == other.Range && s.step == other.step
+	}
+	return s.cut.Equal(other.cut)
+}
+
+// gathered is how a question was answered.
+type gathered struct {
+	shape
+	met        history.Met
+	found      bool       // a series that was asked for, with hits in the range or not
+	unreadable Unreadable // those left out
+}
+
+// gather asks the store for all series of a question in one shape, and shows those that can be read. What is stored decides
+// which shapes are possible, so the first one is a guess, and begin is called anew for each further one: what its visitor
+// was shown before is void.
+func (h *History) gather(ctx context.Context, q *question, begin func(shape) func(history.Series) error) (gathered, error) {
+	var g gathered
+	for range maxRounds {
+		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: maxUnreadable}
+		visit := begin(g.shape)
+		var err error
+		g.found, err = h.look(ctx, q, g.Range, &g.met, func(s history.Series) error {
+			if s.Err != nil {
+				g.unreadable.Add(&s)
+				return nil
+			}
+			return visit(s)
+		})
+		if err != nil {
+			return gathered{}, err
+		}
+		if again := q.shape(&g.met); again.equal(&g.shape) {
+			return g, nil
+		}
+	}
+	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+}
+
+// look shows the visitor all series of a question, remembers what it met, and reports whether there were any with a name.
+// If no path and value are as asked for, they are understood as people are shown them, which is not escaped. A series
+// without a name is shown once.
+func (h *History) look(ctx context.Context, q *question, in history.Range, met *history.Met,
+	visit func(history.Series) error) (found bool, err error) {
+	query := q.Query
+	query.From, query.To = in.From, in.To
+	unnamed := make(map[string]bool) // by their errors
+	meet := func(s history.Series) error {
+		switch {
+		case !s.Unnamed:
+			found = true
+		case unnamed[s.Err.Error()]:
+			return nil
+		default:
+			unnamed[s.Err.Error()] = true
+		}
+		if s.Err == nil {
+			met.Add(s.Points)
+		}
+		return visit(s)
+	}
+	err = h.store.Query(ctx, query, meet)
+	if err != nil || found || query.Path == nil && query.Value == nil {
+		return found, err
+	}
+	query.Path, query.Value = nil, nil
+	err = h.store.Query(ctx, query, func(s history.Series) error {
+		if !s.Unnamed && !(same(s.ID.Path, q.Path) && same(s.ID.Value, q.Value)) {
+			return nil
+		}
+		return meet(s)
+	})
+	return found, err
+}
+
+// same reports whether a path or a value is asked for, as it is stored or as people are shown it; nil asks for any.
+func same(name string, asked *string) bool { return asked == nil || descriptors.SamePath(name, *asked) }
+
+// maxLooked is how many series' whole life is looked at, because a range has no hits.
+const maxLooked = 1000
+
+// About is what answers say of the range and of what they were made of. All times are Unix seconds.
+type About struct {
+	From       int64    `json:"from"`            // that asked for, widened to whole buckets
+	To         int64    `json:"to"`              // exclusive
+	Step       int64    `json:"step,omitempty"`  // seconds, of the buckets; 0, and left out, unless a step was asked for
+	Since      int64    `json:"since,omitempty"` // where the first hits are stored: of the range, or of all time if it has none
+	Until      int64    `json:"until,omitempty"` // and where the last ones end; a curve with hits leaves both out
+	Warnings   []string `json:"warnings"`
+	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: warnings name the first 20
+}
+
+// about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some, or what
+// was perhaps meant.
+func (h *History) about(ctx context.Context, q *question, g *gathered, personal bool, warnings ...string) (About, error) {
+	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
+	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
+	if personal && history.HidesValues(ctx) {
+		a.Warnings = append(a.Warnings, hidden)
+	}
+	if !g.found {
+		meant, err := h.hints(ctx, q)
+		a.Warnings = append(a.Warnings, meant...)
+		return a, err
+	}
+	stored, err := h.stored(ctx, q, g)
+	a.Since, a.Until = stored.From, stored.To
+	return a, err
+}
+
+// stored returns from where to where there are stored buckets of what is asked for: of the range if it has any, else of all
+// time. It is empty if nothing is stored, or too much to look at.
+func (h *History) stored(ctx context.Context, q *question, g *gathered) (history.Range, error) {
+	if in, some := g.met.Range(); some {
+		return in, nil
+	}
+	var all history.Met
+	looked, enough := 0, errors.New("enough")
+	_, err := h.look(ctx, q, history.Always(), &all, func(history.Series) error {
+		if looked++; looked > maxLooked {
+			return enough
+		}
+		return nil
+	})
+	if errors.Is(err, enough) {
+		return history.Range{}, nil
+	}
+	in, _ := all.Range()
+	return in, err
+}

@@ -1,0 +1,110 @@
+// Package query answers questions about the history of hits: how many over time, of which rules, and whether it is exact.
+// The JSON API, the page and weir history ask it in the same words, those of a URL. PromQL shares its bounds and its
+// words for damage.
+package query
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// History answers from a store, to any number of goroutines. An answer may take some 100 MB while it is made: bound how
+// many there are at a time. Errors are a [Refusal], or the store's.
+type History struct {
+	store history.Store
+	now   func() time.Time
+}
+
+// New answers from a store; now is the clock that relative times are read by.
+func New(store history.Store, now func() time.Time) *History {
+	return &History{store: history.Readable(store), now: now}
+}
+
+// hidden tells whoever was shown hashes instead of values how to see them.
+const hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
+	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has neither, come from weir's own host to a loopback address."
+
+// WriteJSON writes a value as a line of JSON, with <, > and & as they are.
+func WriteJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+const (
+	maxPoints = 10_000 // how many buckets a series may be cut into
+	maxRows   = 1000   // how many rows of a ranking may be asked for
+)
+
+// question is what people ask about the history.
+type question struct {
+	history.Query               // without its range
+	wanted        history.Range // as asked for
+	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
+	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
+	merged        bool          // the values of a rule as one
+	by            string        // what to rank by: hits, or an outcome
+	rows          int           // how many to rank
+	zone          *time.Location
+	now           int64 // Unix seconds
+}
+
+// read reads a question from parameters of these names.
+func (h *History) read(p Parameters, names ...string) (*question, error) {
+	if err := p.Check(names...); err != nil {
+		return nil, err
+	}
+	now := h.now()
+	each, badValues := p.Bool("values", true)
+	points, badPoints := p.Number("points", 0, maxPoints)
+	rows, badRows := p.Number("n", 20, maxRows)
+	zone, badZone := p.zone("tz")
+	outcomes, badOutcome := p.outcomes("outcome")
+	step, badStep := p.step("step")
+	if err := cmp.Or(badValues, badPoints, badRows, badZone, badOutcome, badStep); err != nil {
+		return nil, err
+	}
+	q := &question{points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, now: now.Unix()}
+	q.Domain, q.Path, q.Value, q.Outcomes = p.given("domain"), p.given("path"), p.given("value"), outcomes
+	if points > 0 && step > 0 {
+		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
+	}
+	var err error
+	q.wanted, err = p.between("from", "to", now, zone)
+	return q, err
+}
+
+// between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
+// before the end.
+func (p Parameters) between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
+	r.To = now.Unix() + 1
+	if text := p.Get(to); text != "" {
+		if r.To, err = history.ParseMoment(text, now, zone); err != nil {
+			return r, refuse("%s: %v.", to, err)
+		}
+	}
+	r.From = max(r.To-hour, 0)
+	if text := p.Get(from); text != "" {
+		if r.From, err = history.ParseMoment(text, now, zone); err != nil {
+			return r, refuse("%s: %v.", from, err)
+		}
+	}
+	if r.Length() <= 0 {
+		stamp := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+		return r, refuse("%s (%s) must be before %s (%s).", from, stamp(r.From), to, stamp(r.To))
+	}
+	return r, nil
+}
+
+// Refusal is the error of a question that cannot be answered: a sentence for whoever asked.
+type Refusal string
+
+// Error returns the sentence.
+func (r Refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }

@@ -1,0 +1,233 @@
+package query
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// maxHeld is how many points and series an answer may have. It is held from when it is made until it is written, some
+// 12 MB, and is 15 MB of JSON.
+const maxHeld = 250_000
+
+// HistoryAnswer is what GET /api/v1/history answers.
+type HistoryAnswer struct {
+	About
+	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
+}
+
+// SeriesAnswer is one series.
+type SeriesAnswer struct {
+	SeriesName
+	Total    uint64        `json:"total"`    // of the points
+	Lifetime uint64        `json:"lifetime"` // all that was ever counted, whether it is still stored or not
+	Points   []PointAnswer `json:"points"`   // oldest first
+}
+
+// SeriesName identifies a series.
+type SeriesName struct {
+	Domain  string `json:"domain"`
+	Path    string `json:"path"` // escaped, as it is stored
+	Outcome string `json:"outcome"`
+	Value   string `json:"value"`
+}
+
+// PointAnswer is the hits of a bucket.
+type PointAnswer struct {
+	Start int64  `json:"start"`
+	Width int64  `json:"width"` // seconds
+	Sum   uint64 `json:"sum"`
+	Peak  uint64 `json:"peak"`           // the largest minute in it that is known
+	Tier  string `json:"tier,omitempty"` // the coarsest that it was made of; none if it is empty
+	// Partial is set while the bucket is not over: hits may still come, or all of it may be yet to come.
+	Partial bool `json:"partial,omitempty"`
+
+	tier history.Tier // that Tier names
+}
+
+func nameOf(id history.ID) SeriesName {
+	return SeriesName{id.Domain, id.Path, id.Outcome.String(), id.Value}
+}
+
+// Show answers how many hits there were over time.
+func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error) {
+	q, err := h.read(p, "domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz")
+	switch {
+	case err != nil:
+		return HistoryAnswer{}, err
+	case q.merged && q.points == 0 && q.step == 0:
+		return HistoryAnswer{}, refuse("values=false adds up buckets of one width: give points or step with it.")
+	}
+	all := make(map[history.ID]*SeriesAnswer)
+	holds := 0
+	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
+		clear(all)
+		holds = 0
+		return func(s history.Series) error {
+			if q.merged {
+				s.ID.Value = ""
+			}
+			if all[s.ID] == nil {
+				all[s.ID] = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: []PointAnswer{}}
+				holds += 1 + as.count(&s)
+			}
+			if holds <= maxHeld { // else the rest is only counted, to say what can be answered
+				all[s.ID].add(&s, as.buckets(&s), q.now)
+			}
+			return nil
+		}
+	})
+	switch {
+	case err != nil:
+		return HistoryAnswer{}, err
+	case used.step > 0 && used.cut == nil && len(all) > 0:
+		return HistoryAnswer{}, tooFine(q.wanted, used.step)
+	case holds > maxHeld:
+		return HistoryAnswer{}, tooLarge(len(all))
+	}
+	a := HistoryAnswer{Series: []SeriesAnswer{}}
+	for _, id := range slices.SortedFunc(maps.Keys(all), history.ID.Compare) {
+		a.Series = append(a.Series, *all[id])
+	}
+	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
+	a.About, err = h.about(ctx, q, &used, personal, append(q.widened(&used), warningsOf(used.cut, q.zone)...)...)
+	if _, some := used.met.Range(); some {
+		a.Since, a.Until = 0, 0
+	}
+	return a, err
+}
+
+// add adds the buckets of a series, as it is stored or cut; of several, which are values of one rule, all are cut alike. That
+// the minutes of these were largest at the same time is not known, so the sum of the largest is the most that there can
+// have been in one.
+func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int64) {
+	a.Lifetime += s.Lifetime
+	for i, b := range buckets {
+		if i == len(a.Points) {
+			a.Points = append(a.Points, PointAnswer{Start: b.Start, Width: b.End - b.Start, Partial: b.End > now})
+		}
+		p := &a.Points[i]
+		p.Sum += b.Sum
+		p.Peak += b.Peak
+		if b.Sum > 0 && (p.Tier == "" || b.Tier > p.tier) {
+			p.tier, p.Tier = b.Tier, b.Tier.String()
+		}
+		a.Total += b.Sum
+	}
+}
+
+// buckets returns a series in this shape.
+func (s *shape) buckets(of *history.Series) []history.Bucket {
+	if s.cut != nil {
+		return s.cut.Fill(of.Points)
+	}
+	buckets := make([]history.Bucket, len(of.Points))
+	for i, p := range of.Points {
+		buckets[i] = history.Bucket{Start: p.Start, End: p.End(), Sum: p.Sum, Peak: p.Peak, Tier: p.Tier}
+	}
+	return buckets
+}
+
+// count returns how many buckets a series has in this shape.
+func (s *shape) count(of *history.Series) int {
+	if s.cut != nil {
+		return len(s.cut.Borders) - 1
+	}
+	return len(of.Points)
+}
+
+// tooFine refuses a step of which a range has too many, and says which would do.
+func tooFine(r history.Range, step int64) error {
+	least, unit := r.Length()/(maxPoints-2)+1, int64(minute)
+	if least > day {
+		unit = day
+	}
+	return refuse("step: this range has %d steps of %s, more than %d: use at least %s.", steps(r, step), stepName(step), maxPoints,
+		stepName((least+unit-1)/unit*unit))
+}
+
+// tooLarge refuses an answer of so many series, and says what would fit.
+func tooLarge(series int) error {
+	less := "for a shorter time, a wider step"
+	if fit := maxHeld/series - 1; fit > 0 {
+		less += fmt.Sprintf(", or for at most %d points of each of its %d series", fit, series)
+	}
+	return refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, %s.", maxHeld, less)
+}
+
+// Seconds.
+const (
+	minute = 60
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// stepName writes a step as it is asked for: 15m, 2h or 7d.
+func stepName(step int64) string {
+	switch {
+	case step%day == 0:
+		return fmt.Sprintf("%dd", step/day)
+	case step%hour == 0:
+		return fmt.Sprintf("%dh", step/hour)
+	}
+	return fmt.Sprintf("%dm", step/minute)
+}
+
+// widened returns a sentence if the step in force is not that asked for.
+func (q *question) widened(used *gathered) []string {
+	if used.step == q.step {
+		return nil
+	}
+	return []string{fmt.Sprintf("Steps of %s were asked for, but buckets of %s are stored in this range, and none is split: these are "+
+		"of %s.", stepName(q.step), stepName(used.met.Coarsest().Width()), stepName(used.step))}
+}
+
+// warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.
+func warningsOf(cut *history.Cut, zone *time.Location) (warnings []string) {
+	if cut == nil {
+		return nil
+	}
+	for _, t := range []struct {
+		tier history.Tier
+		text string
+	}{
+		{history.Days, "Until %s only whole UTC days are stored, so each local day there is shown as the UTC day nearest " +
+			"to it."},
+		{history.Hours, "Until %s only whole hours are stored, so local days there begin at the full hour of UTC nearest " +
+			"to midnight."},
+	} {
+		if at := cut.Moved[t.tier]; at > 0 {
+			warnings = append(warnings, fmt.Sprintf(t.text, time.Unix(at, 0).In(zone).Format(time.RFC3339)))
+		}
+	}
+	return warnings
+}
+
+// WriteJSON writes the answer one series at a time: as a whole its JSON may be large.
+func (a HistoryAnswer) WriteJSON(w io.Writer) error {
+	series := a.Series
+	a.Series = []SeriesAnswer{}
+	var head bytes.Buffer
+	if err := WriteJSON(&head, a); err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	out.Write(bytes.TrimSuffix(head.Bytes(), []byte("]}\n")))
+	for i := range series {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if err := WriteJSON(out, &series[i]); err != nil {
+			return err
+		}
+	}
+	out.WriteString("]}\n")
+	return out.Flush()
+}
