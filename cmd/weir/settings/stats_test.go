@@ -68,7 +68,7 @@ func TestAMappingThatIsMissingMeansTheDefault(t *testing.T) {
 		if err != nil || got != tc.want || strings.Count(log.String(), "\n") != tc.lines {
 			t.Errorf("%q: %q, %v, and\n%s in the log; want %q and %d lines", tc.file, got, err, &log, tc.want, tc.lines)
 		}
-		if _, err := mapped.New(mapped.Config{Mapping: got, Statistics: ratelimit.New(ratelimit.Config{}), Log: slog.Default()}); err != nil {
+		if _, err := mapped.New(mapped.Config{Mapping: got, Statistics: new(ratelimit.Statistics), Log: slog.Default()}); err != nil {
 			t.Errorf("%q: %v", tc.file, err)
 		}
 	}
