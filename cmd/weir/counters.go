@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -26,7 +27,8 @@ type countersCommand struct {
 
 func (*countersCommand) Help() string {
 	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
-ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. Exit code: 0, or 2 for an error.
+ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. Exit code: 0; 1 if nothing was
+counted that could be given back or forgotten; 2 for an error.
 
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
@@ -36,7 +38,8 @@ ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged t
 --json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
 reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
 A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.
-A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks.`
+A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks. A change adds
+asked, hits_before, given_back and, if nothing was counted, nearest: other descriptors of the rule that have hits.`
 }
 
 // countersTarget is what all three have: whom to ask, about what, and how to show it.
@@ -52,13 +55,13 @@ type countersTarget struct {
 type countersGet struct{ countersTarget }
 
 func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
-	return c.ask(ctx, out, http.MethodGet, "", url.Values{}, "")
+	return c.ask(ctx, out, http.MethodGet, "", url.Values{})
 }
 
 type countersReset struct{ countersTarget }
 
 func (c *countersReset) Run(ctx context.Context, out terminal.Output) error {
-	return c.ask(ctx, out, http.MethodDelete, "", url.Values{}, "Reset.")
+	return c.ask(ctx, out, http.MethodDelete, "", url.Values{})
 }
 
 type countersGrant struct {
@@ -67,17 +70,21 @@ type countersGrant struct {
 }
 
 func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
-	hits := url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}}
-	return c.ask(ctx, out, http.MethodPost, "/grant", hits, "Gave "+terminal.Count(int(min(c.Hits, 1<<53)), "hit")+" back.")
+	return c.ask(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
 }
 
-// ask sends one request and shows the answer; done is a sentence to put before it.
-func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, path string, query url.Values, done string) error {
+// ask sends one request and shows the answer. Its error is terminal.No if there was nothing to change.
+func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	body, err := c.fetch(ctx, method, path, query)
-	return printAnswer(out, asked{"counters", c.Admin, c.JSON}, body, err, func(a *admin.CountersAnswer) string {
-		view := countersView{answer: *a, done: done, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
+	err = printAnswer(out, asked{"counters", c.Admin, c.JSON}, body, err, func(a *admin.CountersAnswer) string {
+		view := countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
 		return view.String()
 	})
+	var a admin.CountersAnswer
+	if err == nil && json.Unmarshal(body, &a) == nil && a.Changed != nil && a.HitsBefore == 0 {
+		return terminal.No
+	}
+	return err
 }
 
 // fetch checks the flags, sends the request and returns the body of a good answer. Its errors are for people.
@@ -111,27 +118,26 @@ const (
 //	        12:00:33  4  ██████████
 //	  1m    2026-11-21 12:00  7  ██████████
 //
-// A sliding log lists the instants of its hits, a token bucket nothing.
+// A sliding log lists the instants of its hits, a token bucket nothing. What a change did comes first, and the buckets,
+// which were not asked for, are left out.
 type countersView struct {
 	answer admin.CountersAnswer
-	done   string // a sentence to begin with; then the buckets, which were not asked for, are left out
 	zone   *time.Location
 	paint  terminal.Paint
 }
 
 func (v *countersView) String() string {
 	var b strings.Builder
-	if v.done != "" {
-		fmt.Fprintln(&b, v.done)
-	}
+	changed := v.answer.Changed
+	b.WriteString(toldOf(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
 		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
 	for _, l := range v.answer.Limits {
-		if v.done == "" {
+		if changed == nil {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(&l))
-		if v.done == "" {
+		if changed == nil {
 			if l.Earlier > 0 {
 				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
 			}
@@ -141,6 +147,24 @@ func (v *countersView) String() string {
 		}
 	}
 	return b.String()
+}
+
+// toldOf tells what a change did, nil for none.
+func toldOf(c *admin.Changed) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.HitsBefore > 0 && c.Asked > 0:
+		return fmt.Sprintf("Gave back %s of %s: %s counted.\n", terminal.Thousands(c.GivenBack), plural(c.Asked, "hit", "hits"),
+			plural(c.HitsBefore, "was", "were"))
+	case c.HitsBefore > 0:
+		return fmt.Sprintf("Forgot %s.\n", plural(c.GivenBack, "hit", "hits"))
+	}
+	text := "Nothing was counted under this key.\n"
+	if len(c.Nearest) > 0 {
+		text += "The nearest keys of the rule that have hits: " + terminal.Printable(strings.Join(c.Nearest, "; ")) + "\n"
+	}
+	return text
 }
 
 // standing tells how full a limit is.
@@ -155,6 +179,9 @@ func (v *countersView) standing(l *admin.LimitAnswer) string {
 		remaining = v.paint.Red(remaining)
 	}
 	out := fmt.Sprintf("%d of %s, %s", l.Hits, terminal.Printable(room), remaining)
+	if l.HitsBefore != nil {
+		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
+	}
 	if l.Hits > 0 {
 		out += ", " + ends + terminal.Span(l.ResetSeconds)
 	}

@@ -64,7 +64,7 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 	hit(6)
 	s := httptest.NewServer(admin.Handler(admin.Parts{
 		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Log: slog.New(slog.DiscardHandler)},
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: slog.New(slog.DiscardHandler)},
 		Guard:    g,
 	}))
 	t.Cleanup(s.Close)
@@ -106,10 +106,10 @@ func TestCountersAreChanged(t *testing.T) {
 	if err := (&countersGrant{target, 4}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
-	const granted = `Gave 4 hits back.
+	const granted = `Gave back 4 of 4 hits: 9 were counted.
 shop user=ann   rule user
-10/minute   5 of 10, 5 remaining, resets in 40s
-500/2hour   5 of 500, 495 remaining, resets in 2h
+10/minute   9 before, 5 of 10, 5 remaining, resets in 40s
+500/2hour   9 before, 5 of 500, 495 remaining, resets in 2h
 `
 	if out.String() != granted {
 		t.Errorf("got\n%s\nwant\n%s", out, granted)
@@ -118,13 +118,45 @@ shop user=ann   rule user
 	if err := (&countersReset{target}).Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
-	const reset = `Reset.
+	const reset = `Forgot 5 hits.
 shop user=ann   rule user
-10/minute   0 of 10, 10 remaining
-500/2hour   0 of 500, 500 remaining
+10/minute   5 before, 0 of 10, 10 remaining
+500/2hour   5 before, 0 of 500, 500 remaining
 `
 	if out.String() != reset {
 		t.Errorf("got\n%s\nwant\n%s", out, reset)
+	}
+}
+
+// Who grants a mistyped user has done nothing, and is told so, with what was meant, also by the exit code and as JSON.
+func TestAChangeOfNothingSaysSoAndEndsWith1(t *testing.T) {
+	const nothing = `Nothing was counted under this key.
+The nearest keys of the rule that have hits: user=ann
+shop user=anne   rule user
+10/minute   0 before, 0 of 10, 10 remaining
+500/2hour   0 before, 0 of 500, 500 remaining
+`
+	target, out := annsCounters(countersPort(t, &admin.Guard{Host: "127.0.0.1"}))
+	target.Descriptor = "user=anne"
+	asJSON := target
+	asJSON.JSON = true
+	for _, run := range []func() error{
+		func() error { return (&countersGrant{target, 50}).Run(t.Context(), utc(out)) },
+		func() error { return (&countersReset{target}).Run(t.Context(), utc(out)) },
+		func() error { return (&countersGrant{asJSON, 50}).Run(t.Context(), utc(out)) },
+	} {
+		out.Reset()
+		err := run()
+		if json := `"asked":50,"hits_before":0,"given_back":0,"nearest":["user=ann"]}`; out.String() != nothing && !strings.Contains(out.String(), json) {
+			t.Errorf("it prints\n%s\nwant\n%sor JSON with %s", out, nothing, json)
+		}
+		if err == nil || tell(err) != 1 {
+			t.Errorf("it ends with %v, want exit code 1: a script must not take it for done", err)
+		}
+	}
+	target.Descriptor = "user=ann"
+	if err := (&countersGet{target}).Run(t.Context(), utc(out)); err != nil {
+		t.Errorf("a look ends with %v", err)
 	}
 }
 

@@ -83,7 +83,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
 		Service: rls.New(limiter, answers, st.observer()), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Inspector: store, Log: log, LogValues: set.DenialLogValues},
+		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: log, LogValues: set.DenialLogValues},
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
 		Query:    measure.queries(set, limiter, metrics, log),

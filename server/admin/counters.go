@@ -1,25 +1,33 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/ranking"
 )
 
-const maxGrant = 1<<53 - 1 // hits that are given back at once
+const (
+	maxGrant    = 1<<53 - 1              // hits that are given back at once
+	maxNearest  = 100                    // bytes of a descriptor that is compared with others
+	nearestTime = 500 * time.Millisecond // to look through the store for them
+)
 
 // Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, and POST to
 // /grant gives hits back. All fields are needed.
 type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back
-	Inspector backend.Inspector
+	Store     ranking.Store
 	Log       *slog.Logger // hears of every change
 	LogValues bool         // show it the values of descriptors, which may be personal
 }
@@ -34,7 +42,8 @@ type question struct {
 	descriptor descriptors.Descriptor
 	rule       *descriptors.Rule
 	key        []byte
-	hits       uint64 // of a grant
+	hits       uint64               // of a grant; 0 for all
+	before     []backend.LimitCount // what counted before a change
 }
 
 func (c *Counters) register(mux *http.ServeMux, g *Guard) {
@@ -56,18 +65,7 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 			q, err = c.read(r, names)
 		}
 		if err == nil && change != nil {
-			log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path)
-			if c.LogValues {
-				log = log.With("descriptor", q.descriptor.String())
-			}
-			if what == "grant" {
-				log = log.With("hits", q.hits)
-			}
-			if err = change(r.Context(), q); err != nil {
-				log.Warn("counters may not have changed: the store failed", "error", err)
-			} else {
-				log.Info("counters changed")
-			}
+			err = c.change(r, q, what, change)
 		}
 		var a CountersAnswer
 		if err == nil {
@@ -78,22 +76,65 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 			http.Error(w, text, status)
 			return
 		}
+		if a.Changed != nil && a.HitsBefore == 0 && g.mayRead(r) == nil {
+			a.Nearest = c.nearest(r.Context(), q)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = query.WriteJSON(w, a) // the client is gone if this fails
 	}
 }
 
+// change looks at the counters of a question, changes them and logs it.
+func (c *Counters) change(r *http.Request, q *question, what string, change func(context.Context, *question) error) (err error) {
+	if q.before, err = c.Store.Inspect(r.Context(), q.key, q.rule.Limits); err != nil {
+		return err
+	}
+	log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path)
+	if c.LogValues {
+		log = log.With("descriptor", q.descriptor.String())
+	}
+	if what == "grant" {
+		log = log.With("hits", q.hits)
+	}
+	if err = change(r.Context(), q); err != nil {
+		log.Warn("counters may not have changed: the store failed", "error", err)
+	} else {
+		log.Info("counters changed")
+	}
+	return err
+}
+
 func (c *Counters) reset(ctx context.Context, q *question) error {
-	return c.Inspector.Reset(ctx, q.key)
+	q.hits = 0
+	return c.Store.Reset(ctx, q.key)
 }
 
 func (c *Counters) grant(ctx context.Context, q *question) error {
 	var out [1]backend.Decision
-	return backend.DecideAll(ctx, c.Counter, []backend.Check{{
+	err := backend.DecideAll(ctx, c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
 		OnFailure: descriptors.PolicyError, // an operator is told that nothing was given back
 	}}, out[:])
+	if err == nil { // the store knows exactly; others may have counted since the look
+		q.before[out[0].Strictest].Hits = out[0].Before
+	}
+	return err
+}
+
+// nearest returns a few descriptors of the same rule that have hits: of the fullest, those written most like the one
+// that was asked about.
+func (c *Counters) nearest(ctx context.Context, q *question) (names []string) {
+	asked := q.descriptor.String()
+	found, _ := ranking.Find(ctx, c.Rules.Config(), c.Store, ranking.Question{ // without an answer there is no hint
+		Domain: q.domain, Path: q.rule.Path, Rows: ranking.MaxRows, For: nearestTime})
+	for _, row := range found.Top {
+		if !row.Hashed && max(len(asked), len(row.Descriptor)) <= maxNearest {
+			names = append(names, row.Descriptor)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return descriptors.Distance(asked, a) - descriptors.Distance(asked, b) })
+	return names[:min(len(names), 3)]
 }
 
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
@@ -146,13 +187,23 @@ type CountersAnswer struct {
 	Path       string        `json:"path"`
 	Key        string        `json:"key"`
 	Limits     []LimitAnswer `json:"limits"`
+	*Changed                 // nil unless something was to be changed
+}
+
+// Changed is what a change of counters did. Each limit has its own count; these are of the one that held the most hits.
+type Changed struct {
+	Asked      uint64   `json:"asked,omitempty"`   // hits of a grant
+	HitsBefore uint64   `json:"hits_before"`       // that counted just before
+	GivenBack  uint64   `json:"given_back"`        // and were taken off the count
+	Nearest    []string `json:"nearest,omitempty"` // if none counted: other descriptors of the rule whose hits do
 }
 
 // LimitAnswer is one of its limits.
 type LimitAnswer struct {
 	Limit        string        `json:"limit"` // 10/minute
 	Algorithm    string        `json:"algorithm"`
-	Burst        uint64        `json:"burst,omitempty"` // of a token_bucket
+	Burst        uint64        `json:"burst,omitempty"`       // of a token_bucket
+	HitsBefore   *uint64       `json:"hits_before,omitempty"` // that counted just before a change
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
 	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
@@ -173,12 +224,15 @@ type BucketAnswer struct {
 }
 
 func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
-	counts, err := c.Inspector.Inspect(ctx, q.key, q.rule.Limits)
+	counts, err := c.Store.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
+	if q.before != nil {
+		a.Changed = &Changed{}
+	}
 	if stem, plain := descriptors.PlainStem(q.key); plain {
 		a.Key = string(stem)
 	}
-	for _, n := range counts {
+	for i, n := range counts {
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,
 			Remaining: n.Remaining(), Levels: []LevelAnswer{},
@@ -190,6 +244,11 @@ func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, err
 				buckets = append(buckets, BucketAnswer{float64(b.Begin.UnixMicro()) / 1e6, b.Hits})
 			}
 			l.Levels = append(l.Levels, LevelAnswer{width, buckets})
+		}
+		if q.before != nil {
+			l.HitsBefore = &q.before[i].Hits
+			before := max(*l.HitsBefore, a.HitsBefore)
+			*a.Changed = Changed{Asked: q.hits, HitsBefore: before, GivenBack: min(before, cmp.Or(q.hits, math.MaxUint64))}
 		}
 		a.Limits = append(a.Limits, l)
 	}

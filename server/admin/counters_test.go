@@ -2,13 +2,17 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/ranking"
 )
 
 const shop = `domain: shop
@@ -47,7 +52,7 @@ func newPort(t *testing.T, g *Guard) *port {
 	}
 	t.Cleanup(func() { store.Close() })
 	p := &port{}
-	p.counters = &Counters{Rules: inForce{config}, Counter: store, Inspector: store, LogValues: true,
+	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, LogValues: true,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
 	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Guard: g})
 	return p
@@ -255,6 +260,90 @@ func TestWritesChangeAndAreLogged(t *testing.T) {
 	}
 	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
 		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
+	}
+}
+
+// What was given back is told to the hit, for each limit, and of a reset what was forgotten.
+func TestAChangeTellsWhatItDid(t *testing.T) {
+	const grant, reset = "POST /grant", "DELETE "
+	for _, c := range []struct {
+		key, do       string
+		counted, hits uint64
+		asked         uint64 // 0 of a reset
+		want          string
+	}{
+		{"user", grant, 7, 0, 50, `"asked":50,"hits_before":7,"given_back":7}`},
+		{"user", grant, 7, 4, 3, `"asked":3,"hits_before":7,"given_back":3}`},
+		{"payer", grant, 3, 2, 1, `"asked":1,"hits_before":3,"given_back":1}`},
+		{"guest", grant, 4, 0, 5, `"asked":5,"hits_before":4,"given_back":4}`},
+		{"user", grant, 0, 0, 5, `"asked":5,"hits_before":0,"given_back":0}`},
+		{"user", reset, 7, 0, 0, `"hits_before":7,"given_back":7}`},
+		{"user", reset, 0, 0, 0, `"hits_before":0,"given_back":0}`},
+	} {
+		p := newPort(t, &Guard{Host: "127.0.0.1"})
+		if c.counted > 0 {
+			p.hit(t, c.key, c.counted)
+		}
+		method, path, _ := strings.Cut(c.do, " ")
+		target := "/api/v1/counters" + path + "?domain=shop&descriptor=" + c.key + "=ann"
+		if c.asked > 0 {
+			target += "&hits=" + strconv.FormatUint(c.asked, 10)
+		}
+		code, body := p.ask(method, target)
+		each := fmt.Sprintf(`"hits_before":%d,"hits":%d,`, c.counted, c.hits)
+		if code != 200 || !strings.HasSuffix(body, c.want) || !strings.Contains(body, each) {
+			t.Errorf("%s %s where %d are counted gave %d %s, want %s and for each limit %s", method, target, c.counted, code, body, c.want, each)
+		}
+	}
+}
+
+// raced lets others count between the look at a key and the change of it.
+type raced struct {
+	ranking.Store
+	others func()
+}
+
+func (r raced) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	counts, err := r.Store.Inspect(ctx, key, limits)
+	r.others()
+	return counts, err
+}
+
+func TestWhatOthersCountMeanwhileIsInWhatWasGivenBack(t *testing.T) {
+	p := newPort(t, &Guard{Host: "127.0.0.1"})
+	p.hit(t, "guest", 1)
+	once := sync.OnceFunc(func() { p.hit(t, "guest", 2) })
+	p.counters.Store = raced{p.counters.Store, once}
+	if _, body := p.ask("POST", "/api/v1/counters/grant?domain=shop&descriptor=guest=ann&hits=9"); !strings.HasSuffix(body, `"hits_before":3,"given_back":3}`) {
+		t.Errorf("1 hit was seen and 3 were given back, but the answer is %s", body)
+	}
+}
+
+// Who may change counters and not read values is not told those of others.
+func TestTheNearestKeysAreForWhomMayReadValues(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("a secret of weir"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for promise, c := range map[string]struct {
+		guard *Guard
+		want  bool
+	}{
+		"weir's own host":                     {&Guard{Host: "127.0.0.1"}, true},
+		"the token":                           {&Guard{TokenFile: file}, true},
+		"weir's own host without a readtoken": {&Guard{Host: "127.0.0.1", ReadFile: file}, false},
+	} {
+		p := newPort(t, c.guard)
+		p.hit(t, "user", 1)
+		p.hit(t, "payer", 1)
+		change := func(*http.Request) {}
+		if c.guard.TokenFile != "" {
+			change = bearer("a secret of weir")
+		}
+		_, body := p.ask("POST", "/api/v1/counters/grant?domain=shop&descriptor=user=anne", change)
+		if strings.Contains(body, `"nearest":["user=ann"]`) != c.want || !strings.Contains(body, `"given_back":0`) {
+			t.Errorf("%s: the answer is %s; user=ann in it: want %v", promise, body, c.want)
+		}
 	}
 }
 
