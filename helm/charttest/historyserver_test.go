@@ -45,14 +45,14 @@ func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
 			t.Errorf("with ci/%s-values.yaml weir is started with %q and the history server with %q; want the same files", name, server.Args, history.Args)
 		}
 		for variable, value := range of {
-			mustHave := slices.ContainsFunc([]string{"REDIS_", "HISTORY_KEEP", "LOG_", "DEBUG_", "BACKEND_TYPE", "ALGORITHM", "MERGE_DOMAIN_CONFIG"}, func(prefix string) bool {
+			mustHave := slices.ContainsFunc([]string{"REDIS_", "HISTORY_KEEP", "LOG_", "DEBUG_", "ADMIN_", "BACKEND_TYPE", "ALGORITHM", "MERGE_DOMAIN_CONFIG"}, func(prefix string) bool {
 				return strings.HasPrefix(variable, prefix)
 			})
 			if got, has := is[variable]; mustHave && got != value || has && got != value {
 				t.Errorf("with ci/%s-values.yaml weir has %s=%s and the history server %q", name, variable, value, got)
 			}
 		}
-		for _, variable := range []string{"GRPC_PORT", "RUNTIME_ROOT", "DRAIN_DELAY", "ADMIN_TOKEN_FILE", "DATA_DIR", "ON_BACKEND_FAILURE", "HISTORY_QUERY"} {
+		for _, variable := range []string{"GRPC_PORT", "RUNTIME_ROOT", "DRAIN_DELAY", "DATA_DIR", "ON_BACKEND_FAILURE", "HISTORY_QUERY"} {
 			if _, has := is[variable]; has {
 				t.Errorf("with ci/%s-values.yaml the history server has %s, which is weir's alone", name, variable)
 			}
@@ -64,7 +64,7 @@ func TestTheHistoryServerNeedsNoCountersInRedis(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", valuesOf(t, "history: {redis: {urlSecret: history-redis}}\nhistoryServer: {enabled: true}"))
 	pod := r.podOfComponent(t, "history")
-	if len(pod.Volumes) != 2 || pod.Volumes[1].Name != "weir-descriptors" || pod.Volumes[1].Projected == nil ||
+	if len(pod.Volumes) != 3 || pod.Volumes[1].Name != "weir-descriptors" || pod.Volumes[1].Projected == nil ||
 		pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "history-redis" {
 		t.Errorf("the history server mounts %v", pod.Volumes)
 	}

@@ -156,9 +156,13 @@ func renderedInWeir(t *testing.T, values map[string]any) []Object {
 	return r.Objects
 }
 
+// Kustomize makes up no token, so the base has none; with the component it has that of a Secret.
 func TestTheBaseIsWhatTheChartGivesByDefault(t *testing.T) {
 	t.Parallel()
-	wantSame(t, withoutLabels(build(t, filepath.Join(k8sDir, "base"))), withoutLabels(renderedInWeir(t, nil)))
+	for dir, token := range map[string]string{filepath.Join(k8sDir, "base"): "create: false",
+		filepath.Join("testdata", "admin-token"): "existingSecret: weir-admin-token"} {
+		wantSame(t, withoutLabels(build(t, dir)), withoutLabels(renderedInWeir(t, valuesOf(t, "admin: {token: {"+token+"}}"))))
+	}
 }
 
 func TestTheOverlaysAreWhatTheChartGives(t *testing.T) {

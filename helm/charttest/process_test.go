@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -159,9 +160,12 @@ func filesOf(objects []Object, v *corev1.Volume, c *corev1.Container) map[string
 	files := make(map[string][]byte)
 	add := func(kind, data, name string) {
 		for _, o := range objects {
-			if data, ok := o.At(data).(map[string]any); ok && o.Kind() == kind && o.Name() == name {
-				for key, value := range data {
+			if all, ok := o.At(data).(map[string]any); ok && o.Kind() == kind && o.Name() == name {
+				for key, value := range all {
 					files[key] = []byte(text(value))
+					if plain, err := base64.StdEncoding.DecodeString(text(value)); err == nil && kind == "Secret" && data == "data" {
+						files[key] = plain
+					}
 				}
 			}
 		}
@@ -175,6 +179,7 @@ func filesOf(objects []Object, v *corev1.Volume, c *corev1.Container) map[string
 		}
 	case v.Secret != nil:
 		add("Secret", "stringData", v.Secret.SecretName)
+		add("Secret", "data", v.Secret.SecretName)
 		for _, e := range c.Env {
 			name := filepath.Base(e.Value)
 			if strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") && files[name] == nil {

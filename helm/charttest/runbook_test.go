@@ -129,12 +129,8 @@ func newShell(t *testing.T, w *weir, redis string) shell {
 	t.Helper()
 	c := startKubeAPI(t, w)
 	s := shell{dir: t.TempDir()}
-	token := filepath.Join(s.dir, "token")
-	if err := os.WriteFile(token, []byte("a secret that is long enough"), 0o600); err != nil { // as mountAll has it
-		t.Fatal(err)
-	}
 	s.env = []string{"PATH=" + filepath.Dir(weirBinary) + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "KUBECONFIG=" + c.kubeconfig, "REDIS=" + redis,
-		"REDISCLI_AUTH=secret", "DOMAIN=shop", "DESCRIPTOR=user=ann", "DIR=" + w.descriptors, "TOKEN=" + token}
+		"REDISCLI_AUTH=secret", "DOMAIN=shop", "DESCRIPTOR=user=ann", "DIR=" + w.descriptors, "TOKEN=" + w.env["ADMIN_TOKEN_FILE"]}
 	const heading = "Before you look"
 	var forward string
 	for _, cmd := range readRunbook(t)[heading].commands {

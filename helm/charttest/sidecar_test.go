@@ -125,6 +125,6 @@ func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
 		i := slices.IndexFunc(objects, func(o Object) bool { return o.Kind() == "Deployment" })
 		return map[string]any{"the pod": sorted(objects[i].At("spec", "template", "spec"))}
 	}
-	charted := renderBeside(t, map[string]any{"weir": map[string]any{"fullnameOverride": "weir"}})
+	charted := renderBeside(t, valuesOf(t, "weir: {fullnameOverride: weir, admin: {token: {create: false}}}"))
 	wantSame(t, spec(build(t, filepath.Join("testdata", "shop-kustomized"))), spec(charted))
 }

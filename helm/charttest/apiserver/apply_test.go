@@ -268,6 +268,9 @@ func (c *cluster) wantInstalled(t *testing.T, objects []charttest.Object, namesp
 			continue
 		}
 		sent := unstructure(t, o)
+		if o.Kind() == "Secret" && strings.HasSuffix(o.Name(), "-admin-token") {
+			delete(sent.Object, "data") // is random
+		}
 		if sent.GetNamespace() == "" {
 			sent.SetNamespace(namespace)
 		}
@@ -282,6 +285,18 @@ func (c *cluster) wantInstalled(t *testing.T, objects []charttest.Object, namesp
 		}
 		wantAll(t, o.String(), "", sent.Object, came.Object)
 	}
+}
+
+// token is what the Secret of the chart holds, in base64.
+func (c *cluster) token(t *testing.T, namespace string) string {
+	t.Helper()
+	secrets := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(namespace)
+	secret, err := secrets.Get(t.Context(), "weir-admin-token", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, _ := unstructured.NestedString(secret.Object, "data", "token") // "" is no token
+	return token
 }
 
 func TestARealAPITakesChartAndKustomizations(t *testing.T) {
@@ -325,6 +340,14 @@ func (c *cluster) installEachCase(t *testing.T) {
 			}
 			c.helm(t, "install", "weir", dir, "--namespace", name)
 			c.wantInstalled(t, defaults.Objects, name)
+			token := c.token(t, name)
+			if token == "" {
+				t.Error("helm install makes no token")
+			}
+			c.helm(t, "upgrade", "weir", dir, "--namespace", name, "--set", "replicas=1")
+			if kept := c.token(t, name); kept != token {
+				t.Errorf("an upgrade changes the token from %q to %q", token, kept)
+			}
 			values, err := charttest.ReadValues(file)
 			if err != nil {
 				t.Fatal(err)

@@ -37,10 +37,6 @@
   value: {{ .Values.http.port | quote }}
 {{- end }}
 {{ include "weir.adminEnv" . }}
-{{- if .Values.admin.token.existingSecret }}
-- name: ADMIN_TOKEN_FILE
-  value: /etc/weir/admin/{{ .Values.admin.token.key }}
-{{- end }}
 {{- if not .Values.http.json }}
 - name: JSON_ENABLED
   value: "false"
@@ -141,6 +137,10 @@
 {{- end }}
 {{- end }}
 {{- include "weir.variable" (list "ADMIN_HOSTS" (concat $hosts (.Values.admin.hosts | default list) | join ",")) }}
+{{- if include "weir.adminTokenSecret" . }}
+- name: ADMIN_TOKEN_FILE
+  value: /etc/weir/admin/{{ .Values.admin.token.key }}
+{{- end }}
 {{- if .Values.admin.readToken.existingSecret }}
 - name: ADMIN_READ_TOKEN_FILE
   value: /etc/weir/admin-read/{{ .Values.admin.readToken.key }}

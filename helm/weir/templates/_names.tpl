@@ -72,6 +72,16 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* The Secret with the token that changes of counters must bring, empty if nobody may change any. */}}
+{{- define "weir.adminTokenSecret" -}}
+{{- $token := .Values.admin.token -}}
+{{- if $token.existingSecret -}}
+{{- $token.existingSecret -}}
+{{- else if ne (toString $token.create) "false" -}}
+{{- include "weir.fullname" . }}-admin-token
+{{- end -}}
+{{- end -}}
+
 {{- define "weir.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}

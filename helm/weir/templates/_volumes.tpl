@@ -70,16 +70,16 @@ The volume of the descriptor files, if there are any: a folder, never single fil
   emptyDir: {}
   {{- end }}
 {{- end }}
-{{- if .Values.admin.token.existingSecret }}
-- name: weir-admin
-  secret:
-    secretName: {{ .Values.admin.token.existingSecret }}
-{{- end }}
-{{- include "weir.readTokenVolume" . }}
+{{- include "weir.tokenVolumes" . }}
 {{- end -}}
 
-{{/* The volume of the token that lets its bearer read values, if there is one. */}}
-{{- define "weir.readTokenVolume" -}}
+{{/* The volumes of the admin port's tokens, if there are any. */}}
+{{- define "weir.tokenVolumes" -}}
+{{- with include "weir.adminTokenSecret" . }}
+- name: weir-admin
+  secret:
+    secretName: {{ . }}
+{{- end }}
 {{- if .Values.admin.readToken.existingSecret }}
 - name: weir-admin-read
   secret:
