@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
-.PHONY: help build run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
+.PHONY: help build install run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
 	staticcheck lint-modules fuzz bench image chart-docs clean print-flavour FORCE
 
 GO       ?= go
@@ -24,6 +24,14 @@ export CGO_ENABLED := 0
 
 build: ## bin/weir, one static binary
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+
+# As go install: into GOBIN, or GOPATH's bin. With PREFIX, as in make install PREFIX=/usr/local, into its bin.
+install: build ## puts weir on the PATH: into PREFIX/bin, or else where go install puts commands
+	@dir="$(if $(PREFIX),$(DESTDIR)$(PREFIX)/bin)"; dir="$${dir:-$$($(GO) env GOBIN)}"; \
+		dir="$${dir:-$$($(GO) env GOPATH | cut -d: -f1)/bin}" && mkdir -p "$$dir" && install -m 0755 bin/weir "$$dir/weir" && \
+		echo "$$dir/weir" && { found=$$(command -v weir || true); \
+		[ "$$found" -ef "$$dir/weir" ] || echo "Your shell finds $${found:-no weir}: put $$dir first on your PATH."; } && \
+		echo "Completion, for ~/.bashrc:  source <(weir completion bash)     (zsh, fish: weir completion --help)"
 
 # The weir under test, also under the incumbent's name, as the image has it.
 bin/test/weir: FORCE
@@ -48,7 +56,8 @@ run: build ## serve the example configuration on this machine, counting in memor
 	@echo "and look at its curve: http://127.0.0.1:$${DEBUG_PORT:-6070}/"
 	@echo
 	@# Nobody has to hear of its end, so Ctrl-C need not wait for the drain.
-	@DRAIN_DELAY=0s exec bin/weir serve --config k8s/base/config
+	@# On loopback, operators need no token to change counters; DEBUG_HOST= has the admin port on all addresses.
+	@DRAIN_DELAY=0s DEBUG_HOST="$${DEBUG_HOST-127.0.0.1}" exec bin/weir serve --config k8s/base/config
 
 tools: ## what make test needs beside Go: a C compiler, Redis, a real Envoy, Prometheus and Chromium
 	@GO=$(GO) .ci/tools
