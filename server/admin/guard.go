@@ -32,7 +32,7 @@ const (
 	unreadable = "Descriptors' values are shown only to whoever sends the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
 		"as Authorization: Bearer TOKEN (weir --token-file)."
 	remote = "Without ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE, descriptors' values are shown only to weir's own host, " +
-		"which asks for a loopback address."
+		"which asks for a loopback address from 127.0.0.1 or ::1."
 )
 
 const minToken, maxToken = 16, 4 << 10 // bytes
@@ -41,7 +41,7 @@ const minToken, maxToken = 16, 4 << 10 // bytes
 // lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
 type Guard struct {
 	// TokenFile holds the token that a change must bring, ReadFile one that lets its bearer read values, as the first
-	// does. They are read for every request, so a change needs no restart.
+	// does. Without a ReadFile this host reads values, too. They are read for every request, so a change needs no restart.
 	TokenFile, ReadFile string
 	// Host is the port's address. If it is a loopback address and there is no TokenFile, whoever reaches it may write.
 	Host string
@@ -94,10 +94,12 @@ func (g *Guard) allow(r *http.Request) error {
 
 // mayRead returns a refusal unless a request may read values.
 func (g *Guard) mayRead(r *http.Request) error {
+	// Meshes hand on what comes from elsewhere from other loopback addresses, such as Istio's 127.0.0.6.
+	from := hostOf(r.RemoteAddr)
+	if g.ReadFile == "" && (from == "127.0.0.1" || from == "::1") && isLoopback(hostOf(r.Host)) {
+		return nil
+	}
 	if g.TokenFile == "" && g.ReadFile == "" {
-		if isLoopback(hostOf(r.RemoteAddr)) && isLoopback(hostOf(r.Host)) {
-			return nil
-		}
 		return refuse(http.StatusForbidden, remote)
 	}
 	write, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)

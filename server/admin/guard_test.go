@@ -87,7 +87,9 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 		{"this host by a listed name, where there is no token", "127.0.0.1:9", "WEIR.shop", "", &Guard{Hosts: []string{"weir.shop"}}, false, "weir's own host"},
 		{"the reading token", "10.0.0.9:9", "weir.shop", readers, both(), true, ""},
 		{"the writing token", "10.0.0.9:9", "weir.shop", writer, both(), true, ""},
-		{"this host without the token", "127.0.0.1:9", "127.0.0.1:6070", "", both(), false, "ADMIN_READ_TOKEN_FILE"},
+		{"this host, where only changes need a token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{TokenFile: files["write"]}, true, ""},
+		{"a mesh's proxy on this host", "127.0.0.6:9", "127.0.0.1:6070", "", &Guard{TokenFile: files["write"]}, false, "ADMIN_READ_TOKEN_FILE"},
+		{"this host without the reading token", "127.0.0.1:9", "127.0.0.1:6070", "", both(), false, "ADMIN_READ_TOKEN_FILE"},
 		{"a wrong token", "127.0.0.1:9", "127.0.0.1:6070", "a token that may not", both(), false, "ADMIN_READ_TOKEN_FILE"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {

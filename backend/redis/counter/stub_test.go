@@ -150,7 +150,7 @@ func (s *stub) commands() string {
 // connect connects to the servers of a configuration until the end of the test.
 func connect(t testing.TB, c redis.Config) *redis.Servers {
 	t.Helper()
-	c.Log = slog.New(slog.DiscardHandler)
+	c.Log, c.Timeout = slog.New(slog.DiscardHandler), cmp.Or(c.Timeout, ample)
 	servers, err := redis.Connect(c, redis.Rights{})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,6 @@ func connect(t testing.TB, c redis.Config) *redis.Servers {
 // ownerOf returns the client of the server that has all keys.
 func ownerOf(t testing.TB, c redis.Config) *goredis.Client {
 	t.Helper()
-	c.Timeout = cmp.Or(c.Timeout, ample)
 	client, err := connect(t, c).Owner(nil)
 	if err != nil {
 		t.Fatal(err)
