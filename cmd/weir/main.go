@@ -78,6 +78,9 @@ func run(as settings.Program, args []string) int {
 		return tell(begin(parser))
 	}
 	k, err := parser.Parse(args)
+	if err == nil {
+		err = givenTwice(k)
+	}
 	if err != nil {
 		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
@@ -88,6 +91,18 @@ func run(as settings.Program, args []string) int {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
 	return tell(k.Run(parser))
+}
+
+// givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.
+func givenTwice(k *kong.Context) error {
+	seen := make(map[*kong.Flag]bool)
+	for _, p := range k.Path {
+		if p.Flag != nil && seen[p.Flag] && !p.Flag.IsCumulative() {
+			return fmt.Errorf("--%s is given twice: give it once", p.Flag.Name)
+		}
+		seen[p.Flag] = true
+	}
+	return nil
 }
 
 // tell prints an error that has not been told yet, and returns the exit code for it.

@@ -41,27 +41,47 @@ var belongs = []struct {
 	{inDescriptor, "in a descriptor, beside its key"},
 	{inFile, "at the top of the file"},
 	{inListItem, "inside rate_limit"},
-	{inRateLimit, "only in rate_limit: a descriptor is unlimited or has limits"},
+	{inRateLimit, "in rate_limit: {unlimited: true}"},
 }
 
 // borrowed are the keys of envoyproxy/ratelimit, which accepts them anywhere and ignores them where they mean nothing.
 var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
+// limiting are the keys of envoyproxy/ratelimit that were meant as a limit wherever they stand, and of which the one
+// that is ignored leaves its hits unlimited. What remedies one that is given twice stands beside it, "" if the last holds.
+var limiting = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
+	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
+
+// unlimitedf complains of what was meant as a limit and is none: an error, unless envoyproxy/ratelimit has to take it.
+func (p *parser) unlimitedf(at *yaml.Node, path, format string, args ...any) {
+	if p.options.AsRatelimit {
+		p.warnf(at, path, format, args...)
+	} else {
+		p.errorf(at, path, format, args...)
+	}
+}
+
 // checkKeys complains of the keys of m that cannot be there, or are there twice.
 func (p *parser) checkKeys(m *mapping, path string) {
 	for _, key := range m.strays {
-		switch name := key.Value; {
+		name := key.Value
+		_, limits := limiting[name]
+		switch {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
-		case slices.Contains(borrowed, name) && m.in != inListItem:
-			p.warnf(key, path, "%s, and is ignored here", misplaced{name, m.in})
+		case !slices.Contains(borrowed, name) || m.in == inListItem || limits && !p.options.AsRatelimit:
+			p.errorf(key, path, "%s", misplaced{name, m.in, "does not belong"})
 		default:
-			p.errorf(key, path, "%s", misplaced{name, m.in})
+			p.warnf(key, path, "%s", misplaced{name, m.in, "is ignored"})
 		}
 	}
 	for _, a := range m.again {
-		p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %s", a[0].Value, lineOf{p, a[1]})
+		if name := a[0].Value; limiting[name] != "" {
+			p.unlimitedf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", name, lineOf{p, a[1]}, limiting[name])
+		} else {
+			p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %s", name, lineOf{p, a[1]})
+		}
 	}
 }
 
@@ -69,13 +89,14 @@ func (p *parser) checkKeys(m *mapping, path string) {
 type misplaced struct {
 	key string
 	in  *kind
+	is  string // what is the matter: it does not belong there, or is ignored
 }
 
 // String says where the key belongs, or which keys the mapping can have.
 func (m misplaced) String() string {
 	for _, b := range belongs {
 		if slices.Contains(b.in.keys, m.key) {
-			return fmt.Sprintf("%q does not belong in %s: it goes %s", m.key, m.in.name, b.where)
+			return fmt.Sprintf("%q %s in %s: it goes %s", m.key, m.is, m.in.name, b.where)
 		}
 	}
 	if first, rest, more := strings.Cut(m.key, " "); more && slices.Contains(m.in.keys, first) {

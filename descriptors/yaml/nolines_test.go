@@ -8,7 +8,7 @@ func TestPlacesHaveNoLinesIfNobodySeesThem(t *testing.T) {
 	r := NewHeld(Options{NoLines: true}).Renew([]File{{"resource d", []byte(text)}, {"resource e", []byte(limited("e", 1))}}, nil)
 	want := []string{
 		"resource d: domain d, l: the name n is already that of the limit at resource d",
-		"resource d: domain d, l: the same key and value are already configured at resource d: keep one of the two",
+		"resource d: domain d, l: the same key and value are already configured at resource d: keep one, and write rate_limits: for both",
 	}
 	if len(r.Problems) != len(want) {
 		t.Fatalf("got %v, want %q", r.Problems, want)

@@ -182,7 +182,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	}
 	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
 	c, problems := Parse(files, Options{Merge: true})
-	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one of the two"
+	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one, and write rate_limits: for both"
 	if c != nil || len(problems) != 1 || problems[0].Error() != want {
 		t.Errorf("got %v, want %s", problems, want)
 	}
@@ -200,7 +200,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 		t.Error("a configuration with errors must not be put in force")
 	}
 	want := []string{
-		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3: keep one of the two`,
+		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3: keep one, and write rate_limits: for both`,
 		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file, or set ` +
 			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,

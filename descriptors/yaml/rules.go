@@ -34,14 +34,15 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	}
 	one, many := m.get("rate_limit"), m.get("rate_limits")
 	if one != nil && many != nil {
-		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: put all limits into rate_limits")
+		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
 	}
 	if many != nil {
 		p.limits(many, r, path)
 	}
 	if one != nil && isNull(one) {
-		p.warnf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: leave it out")
-		one = nil
+		p.unlimitedf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
+			"below it, or leave it out")
+		return nil
 	}
 	if one != nil {
 		r.Unlimited = p.rateLimit(one, r, path)

@@ -63,7 +63,6 @@ func (s *schema) definitions() object {
 	descriptor["then"] = object{"anyOf": []object{starred("key"), starred("value")}}
 	limit["allOf"] = misfits()
 	delete(rateLimit, "required") // an unlimited one has no unit
-	rateLimit["type"] = []string{"object", "null"}
 	rateLimit["allOf"] = misfits()
 	rateLimit["if"], rateLimit["else"] = s.given("unlimited"), object{"required": []string{"unit"}}
 	rateLimit["then"] = object{"properties": object{"unit": false, "unit_multiplier": false, "algorithm": false,
@@ -109,9 +108,8 @@ func (s *schema) kind(in *kind) object {
 		}
 	}
 	for _, name := range borrowed {
-		if properties[name] == nil && in != inListItem { // there it is an error
-			properties[name] = object{"deprecationMessage": misplaced{name, in}.String() + ", and is ignored here",
-				"doNotSuggest": true}
+		if _, isError := limiting[name]; properties[name] == nil && !isError && in != inListItem { // there all are errors
+			properties[name] = object{"deprecationMessage": misplaced{name, in, "is ignored"}.String(), "doNotSuggest": true}
 		}
 	}
 	all := object{"type": "object", "properties": properties, "additionalProperties": false}

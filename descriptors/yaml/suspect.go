@@ -25,7 +25,7 @@ type composite struct {
 func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, where)
 	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s: keep one of the two", descriptors.Printable(child.Where))
+		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both", descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
 	name := key

@@ -68,7 +68,7 @@ var errorVerdicts = []verdict{
 	{"limits below rate_limit", under("rate_limit:", "- {unit: day}"), 5,
 		"rate_limit must be a mapping (key: value), not a list: several limits stand in rate_limits"},
 	{"unlimited in the list", under("rate_limits:", "- "+aDay[len("rate_limit: "):], "- {requests_per_unit: 1, unit: hour, unlimited: false}"), 6,
-		`"unlimited" does not belong in an item of rate_limits: it goes only in rate_limit`},
+		`"unlimited" does not belong in an item of rate_limits: it goes in rate_limit: {unlimited: true}`},
 	{"too many limits", under("rate_limits: [" + strings.Repeat("{}, ", 17) + "]"), 4, "rate_limits lists 17 limits: at most 16 are allowed"},
 	inLimit("a colon forgotten", "unit hour, unit: day, requests_per_unit: 1", `"unit hour" lacks a colon: write unit: hour`),
 	inLimit("a unit with a number", "requests_per_unit: 1, unit: 5m", "year; how many of them is unit_multiplier"),
@@ -94,6 +94,46 @@ var errorVerdicts = []verdict{
 	inLimit("message in rate_limit", "unit: day, requests_per_unit: 1, message: x", `"message" does not belong in`),
 }
 
+// lostLimits are files in which something was meant as a limit and is none: errors, though envoyproxy/ratelimit takes them.
+var lostLimits = []verdict{
+	{"empty limit", under("rate_limit:"), 4, "rate_limit is empty, so that what matches passes uncounted: indent its keys below it"},
+	{"limit by an alias of nothing", under("metadata: {a: &x }", "rate_limit: *x"), 5, "rate_limit is empty"},
+	{"requests in a descriptor", under("requests_per_unit: 5"), 4,
+		`"requests_per_unit" IS in a descriptor: it goes inside rate_limit`},
+	{"unit beside a limit", under(aDay, "unit: hour"), 5, `"unit" IS in a descriptor: it goes inside rate_limit`},
+	{"unlimited in a descriptor", under("unlimited: true"), 4, `"unlimited" IS in a descriptor: it goes in rate_limit: {unlimited: true}`},
+	{"limit in the file", "domain: d\n" + aDay, 2, `"rate_limit" IS in the file: it goes in a descriptor, beside its key`},
+	inLimit("limit in a limit", "unit: day, requests_per_unit: 5, "+aDay, `"rate_limit" IS in rate_limit: it goes in a descriptor`),
+	inLimit("descriptors in a limit", "unit: day, requests_per_unit: 5, descriptors: [{key: l, "+aDay+"}]",
+		`"descriptors" IS in rate_limit: it goes in a descriptor, beside its key`),
+	{"limit twice", under(aDay, aDay), 5, "rate_limit is given twice, and that of line 4 is ignored: write rate_limits: for both"},
+	{"limit before <<", under(aDay, "<<: {"+aDay+"}"), 5, "rate_limit is given twice, and that of line 4 is ignored"},
+	{"descriptors twice", "domain: d\ndescriptors: [{key: k, " + aDay + "}]\ndescriptors: [{key: l, " + aDay + "}]", 3,
+		"descriptors is given twice, and that of line 2 is ignored: write one list for both"},
+	{"list twice", under("rate_limits: [{unit: day, requests_per_unit: 5}]", "rate_limits: [{unit: hour, requests_per_unit: 1}]"), 5,
+		"rate_limits is given twice, and that of line 4 is ignored: write one list for both"},
+}
+
+// A limit that is not in force must be seen at once; whoever comes from envoyproxy/ratelimit with such a file keeps what
+// it did there.
+func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
+	for _, v := range lostLimits {
+		for _, asRatelimit := range []bool{false, true} {
+			c, problems := Parse([]File{{"f", []byte(v.text)}}, Options{AsRatelimit: asRatelimit})
+			is := "does not belong"
+			if asRatelimit {
+				is = "is ignored"
+			}
+			want := strings.Replace(v.want, "IS", is, 1)
+			if len(problems) != 1 || problems[0].Warning != asRatelimit || (c != nil) != asRatelimit || problems[0].Line != v.line ||
+				problems[0].Domain != "d" || !strings.Contains(problems[0].Text, want) {
+				t.Errorf("%s, as ratelimit: %t: a configuration: %t, and %v\nwant one problem at line %d, an error or, as ratelimit, "+
+					"a warning: …%s…", v.name, asRatelimit, c != nil, problems, v.line, want)
+			}
+		}
+	}
+}
+
 // warningVerdicts are files that are taken, by envoyproxy/ratelimit without a word where they are not weir's own.
 var warningVerdicts = []verdict{
 	{"charge without a limit", under("charge: always"), 4, "charge has no effect on a descriptor without a rate_limit of its own"},
@@ -104,14 +144,14 @@ var warningVerdicts = []verdict{
 	inLimit("empty requests_per_unit", "unit: day, requests_per_unit: ", "requests_per_unit is missing"),
 	{"empty flag", under("shadow_mode:", aDay), 4, "shadow_mode is empty, which means false"},
 	inLimit("shadow_mode in rate_limit", "unit: day, requests_per_unit: 1, shadow_mode: true",
-		`"shadow_mode" does not belong in rate_limit: it goes in a descriptor, beside its key, and is ignored here`),
-	{"domain in a descriptor", under("domain: e"), 4, `it goes at the top of the file, and is ignored here`},
-	{"key in the file", "domain: d\nkey: k", 2, `"key" does not belong in the file`},
+		`"shadow_mode" is ignored in rate_limit: it goes in a descriptor, beside its key`),
+	{"domain in a descriptor", under("domain: e"), 4, `"domain" is ignored in a descriptor: it goes at the top of the file`},
+	{"key in the file", "domain: d\nkey: k", 2, `"key" is ignored in the file`},
 	inLimit("unlimited and a number", "unlimited: true, requests_per_unit: 5", "requests_per_unit has no effect beside unlimited"),
 	{"one name twice", under("rate_limit: {unit: day, requests_per_unit: 1, name: n}",
 		"descriptors: [{key: l, rate_limit: {unlimited: true,", "  name: n}}]"), 6, "the name n is already that of the limit at f:4"},
 	{"replaces in a descriptor", under("replaces: [{name: a}]", aDay), 4,
-		`"replaces" does not belong in a descriptor: it goes inside rate_limit`},
+		`"replaces" is ignored in a descriptor: it goes inside rate_limit`},
 	{"second document that is no YAML", "domain: d\n---\n]\n", 2, "what follows the first YAML document is ignored"},
 	{"composite that is a key", "domain: d\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}", 4,
 		"envoyproxy/ratelimit takes this for the descriptor at f:3"},

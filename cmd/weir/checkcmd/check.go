@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -14,23 +16,24 @@ import (
 
 // Command judges descriptor files.
 type Command struct {
-	Path    string `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
-	Strict  bool   `help:"Treat warnings as errors."`
-	Format  string `enum:"text,json,github,gitlab" default:"text" help:"How to print: text, json, github (annotations of GitHub Actions) or gitlab (a Code Quality report)."`
-	JSON    bool   `name:"json" help:"The same as --format json."`
-	Explain string `placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule."`
-	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
+	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
+	Strict  bool     `help:"Treat warnings as errors."`
+	Format  string   `enum:"text,json,github,gitlab" default:"text" help:"How to print: text, json, github (annotations of GitHub Actions) or gitlab (a Code Quality report)."`
+	JSON    bool     `name:"json" help:"The same as --format json."`
+	Explain []string `sep:"none" placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule. Several times, or with \" + \" between them: what becomes of one request that has these descriptors."`
+	Domain  string   `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 }
 
 // Help returns what weir check --help shows below the first sentence.
 func (*Command) Help() string {
-	return `Prints each rule's path and limits as N/UNIT, and what is wrong, with its line. Exit code: 0 the files are right, 1 they
-are not, 2 the question is wrong.
+	return `Prints each rule's path, its limits as N/UNIT with their names, and what is wrong, with its line. Exit code: 0 the files
+are right, 1 they are not, 2 the question is wrong.
 
     weir check k8s/base/config                                    # a directory, as weir serve reads it
     weir check shop.yaml                                          # one file
     helm template weir helm/weir | weir check -                   # what weir would read of a chart, by its line there
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop
+    weir check k8s/base/config --explain 'user=ann + plan=gold' --domain shop     # one request with two descriptors
 
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
 MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy.
@@ -39,8 +42,9 @@ far as they are right.
 
 --json prints one document: ok, errors, warnings, problems [{file, line, part, domain, path, rule, severity, text}],
 left_out, domains [{domain, rules [{path, readable, file, line, limits [{limit, requests, unit, multiplier, algorithm,
-window_seconds, precision_seconds, burst, name, charge}], …}], passes}], and with --explain an explanation. "path" is as
-it is stored (user/path=%2Fpay), "rule" and "readable" are as people read it. descriptors/FORMAT.md has all fields.`
+window_seconds, precision_seconds, burst, name, charge}], …}], passes}], and with --explain an explanation, of several
+descriptors explanations and what they do for the request. "path" is as it is stored (user/path=%2Fpay), "rule" and
+"readable" are as people read it. descriptors/FORMAT.md has all fields.`
 }
 
 // Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
@@ -48,7 +52,7 @@ func (c *Command) Run(out terminal.Output) error {
 	if c.JSON {
 		c.Format = "json"
 	}
-	if c.Explain != "" && (c.Format == "github" || c.Format == "gitlab") {
+	if len(c.Explain) > 0 && (c.Format == "github" || c.Format == "gitlab") {
 		return fmt.Errorf("--explain answers as text or --json: --format %s is for what is wrong in files", c.Format)
 	}
 	if c.Path == "" {
@@ -116,10 +120,10 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	}
 	Report(out.Err, name(c.Path), x.problems, c.Strict)
 	switch {
-	case c.Explain != "" && x.config == nil:
+	case len(c.Explain) > 0 && x.config == nil:
 		_, err := fmt.Fprintln(out.Out, nothingRight)
 		return err
-	case c.Explain != "":
+	case len(c.Explain) > 0:
 		return c.explain(out.Out, x)
 	case x.right:
 		return List(out.Out, x.config)
@@ -129,18 +133,25 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 
 const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
 
-// explained returns the explanation that is asked for.
-func (c *Command) explained(config *descriptors.Config) (x descriptors.Explanation, err error) {
-	d, err := descriptors.ParseDescriptor(c.Explain)
-	if err != nil {
-		return x, fmt.Errorf("--explain: %w", err)
-	}
+// explained returns the explanations that are asked for: at least one, of descriptors of one request.
+func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
 	domain, err := c.explainedDomain(config)
 	if err != nil {
-		return x, err
+		return nil, err
 	}
-	return config.Explain(domain, d), nil
+	request := between.ReplaceAllString(strings.Join(c.Explain, " + "), "\x00$1")
+	for text := range strings.SplitSeq(request, "\x00") {
+		d, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			return nil, fmt.Errorf("--explain: %w", err)
+		}
+		all = append(all, config.Explain(domain, d))
+	}
+	return all, nil
 }
+
+// between stands between the descriptors of one request, before the key of the next, here as in documents.
+var between = regexp.MustCompile(` \+ ([^,= ]+=)`)
 
 var errNoInput = errors.New("there is no standard input to read")
 

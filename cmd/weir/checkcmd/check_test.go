@@ -27,6 +27,24 @@ func TestCheckPrintsPathsAndLimits(t *testing.T) {
 	}
 }
 
+func TestCheckListsPoliciesAndNames(t *testing.T) {
+	_, out, errs := check(t, `domain: shop
+descriptors:
+  - key: user
+    on_backend_failure: deny
+    rate_limits: [{requests_per_unit: 10, unit: minute, name: user-minute}, {requests_per_unit: 500, unit: hour}]
+  - {key: path, rate_limit: {unlimited: true, name: paths}}
+`, nil)
+	const want = `shop
+  user  10/minute user-minute, 500/hour  (on_backend_failure: deny)
+  path  unlimited paths
+OK: 1 domain, 2 rules
+`
+	if out != want || errs != "" {
+		t.Errorf("got\n%s%s\nwant\n%s", out, errs, want)
+	}
+}
+
 func TestCheckNamesEveryFault(t *testing.T) {
 	code, _, errs := check(t, strings.NewReplacer("10", "-1", "5, unit: minute", "5, unti: minute").Replace(goodShop), nil)
 	if code != 1 || !strings.Contains(errs, "shop.yaml:5") || !strings.Contains(errs, "shop.yaml:8") || !strings.Contains(errs, "unti") {

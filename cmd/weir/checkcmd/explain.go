@@ -14,24 +14,33 @@ import (
 
 const maxReplacers = 10 // rules are named that replace limits of the one that is explained
 
-// explain prints how a descriptor is matched, and all that its rule says.
+// explain prints how each descriptor is matched, and all that its rule says; then what becomes of the request.
 func (c *Command) explain(out io.Writer, checked *checked) error {
-	x, err := c.explained(checked.config)
+	all, err := c.explained(checked.config)
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(out, x.String()); err != nil {
-		return err
-	}
-	switch {
-	case x.Match.Found == descriptors.UnknownDomain:
-		return terminal.Failed
-	case x.Match.Rule == nil:
-		return nil
-	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w)
-	checked.explainRule(w, &x)
+	for i := range all {
+		x := &all[i]
+		if i > 0 {
+			x.DomainWhere = "" // it is told once
+			fmt.Fprintln(w)
+		}
+		fmt.Fprint(w, x)
+		switch {
+		case x.Match.Found == descriptors.UnknownDomain:
+			return cmp.Or(w.Flush(), error(terminal.Failed))
+		case x.Match.Found == descriptors.BrokenDomain: // which says all of the request
+			return w.Flush()
+		case x.Match.Rule != nil:
+			fmt.Fprintln(w)
+			checked.explainRule(w, x)
+		}
+	}
+	if len(all) > 1 {
+		fmt.Fprint(w, "\n", strings.Join(checked.request(all), "\n"), "\n")
+	}
 	return w.Flush()
 }
 

@@ -1,6 +1,7 @@
 package checkcmd
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,14 +73,76 @@ history   gift, all values together
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
 	} {
-		code, out, errs := check(t, wholeLanguage, func(c *Command) { c.Explain = d })
+		code, out, errs := check(t, wholeLanguage, func(c *Command) { c.Explain = []string{d} })
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
 			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
 		}
 	}
-	_, out, _ := check(t, wholeLanguage, func(c *Command) { c.Explain = "trsted=yes" })
+	_, out, _ := check(t, wholeLanguage, func(c *Command) { c.Explain = []string{"trsted=yes"} })
 	if !strings.Contains(out, "another key, spelled nearly so") {
 		t.Errorf("nothing says that trsted looks like trusted:\n%s", out)
+	}
+}
+
+func TestARequestIsExplainedAsAWhole(t *testing.T) {
+	const file = `domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 2, unit: minute, name: user-minute}
+      - {requests_per_unit: 500, unit: hour, name: user-hour}
+  - {key: team, quota_mode: true, rate_limit: {requests_per_unit: 9, unit: minute}}
+  - {key: trial, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: path, rate_limit: {unlimited: true}}
+  - {key: vip, rate_limit: {requests_per_unit: 7, unit: minute, replaces: [{name: user-minute}]}}
+  - {key: gold, rate_limit: {requests_per_unit: 8, unit: minute, replaces: [{name: user-minute}, {name: user-hour}]}}
+`
+	const verdict = "verdict: denied if one of them denies, else OK; Envoy shows the limit with the least left\n"
+	for _, tc := range []struct {
+		asked []string
+		want  string
+	}{
+		{[]string{"user=ann", "path=/x"}, `
+user=ann: denies when it is over: 2/minute user-minute, 500/hour user-hour
+path=/x: never denies, and lifts no limit of another: unlimited
+charged: user=ann, each by itself, also where another denies or is unlimited
+`},
+		{[]string{"user=ann + vip=1", "team=red"}, `
+user=ann: denies when it is over: 500/hour user-hour
+vip=1: denies when it is over: 7/minute
+team=red: denies when all quotas of the request are over: 9/minute
+charged: user=ann, vip=1, team=red, each by itself, also where another denies or is unlimited
+`},
+		{[]string{"user=a + b + gold=1 + trial=x"}, `
+user=a + b: passes, uncounted: another descriptor replaces it
+gold=1: denies when it is over: 8/minute
+trial=x: never denies, in shadow mode: 1/minute
+charged: gold=1, trial=x, each by itself, also where another denies or is unlimited
+`},
+		{[]string{"nobody=1 + path=/"}, `
+nobody=1: passes, uncounted: no rule applies
+path=/: never denies, and lifts no limit of another: unlimited
+charged: nothing
+`},
+	} {
+		code, out, errs := check(t, file, func(c *Command) { c.Explain = tc.asked })
+		if code != 0 || !strings.HasSuffix(out, tc.want+verdict) || strings.Count(out, "domain shop (") != 1 {
+			t.Errorf("%q: exit code %d, %s\n%s\nwant the domain once, and at the end%s%s", tc.asked, code, errs, out, tc.want, verdict)
+		}
+		code, out, errs = check(t, file, func(c *Command) { c.Explain, c.JSON = tc.asked, true })
+		var d document
+		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || strings.Join(d.Request, "\n") != strings.TrimSpace(tc.want+verdict) ||
+			len(d.Explanations) != len(d.Request)-2 || d.Explanation == nil || d.Explanation.Descriptor[0] != d.Explanations[0].Descriptor[0] {
+			t.Errorf("%q as JSON: %v, exit code %d, %s\n%s\nwant the same sentences, and an explanation of each", tc.asked, err, code, errs, out)
+		}
+	}
+	_, out, _ := check(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), func(c *Command) { c.Explain = []string{"user=ann + team=red"} })
+	if !strings.Contains(out, "; refund_on_deny gives back what a denied request has charged elsewhere") {
+		t.Errorf("%s\nwant to be told of refund_on_deny", out)
+	}
+	code, out, _ := check(t, file, func(c *Command) { c.Explain, c.Domain = []string{"user=ann + team=red"}, "shpo" })
+	if code != 2 || strings.Count(out, "Did you mean shop?") != 1 || strings.Contains(out, "verdict") {
+		t.Errorf("exit code %d\n%s\nwant 2, as the domain is unknown, told once", code, out)
 	}
 }
 
@@ -97,9 +160,13 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 			if err := os.Rename(filepath.Join(c.Path, "shop.yaml"), filepath.Join(dir, "shop.yaml")); err != nil {
 				t.Fatal(err)
 			}
-			c.Path, c.Explain, c.Domain = dir, "user=ann", domain
+			c.Path, c.Explain, c.Domain = dir, []string{"user=ann"}, domain
+			if domain == "bar" {
+				c.Explain = []string{"user=ann", "path=/"}
+			}
 		})
-		if code != 1 || !strings.Contains(out, want) || !strings.Contains(errs, "error: bar.yaml:2: domain bar: descriptors must be a list") {
+		if code != 1 || !strings.Contains(out, want) || !strings.Contains(errs, "error: bar.yaml:2: domain bar: descriptors must be a list") ||
+			strings.Contains(out, "passes") {
 			t.Errorf("exit code %d, %s\n%s\nwant 1, the error, and for domain %s: %s", code, errs, out, domain, want)
 		}
 	}
@@ -107,15 +174,15 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(c.Path, "bar.yaml"), []byte("domain: bar\ndescriptors: 1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c.Explain = "user=ann"
+		c.Explain = []string{"user=ann"}
 	}); errs != "--explain needs --domain, one of shop, bar" {
 		t.Errorf("of two domains, one of which is wrong, none is asked for: %s; want to be asked which", errs)
 	}
-	if code, out, _ := check(t, goodShop, func(c *Command) { c.Path, c.Explain, c.Domain = dir, "user=ann", "baz" }); code != 2 ||
+	if code, out, _ := check(t, goodShop, func(c *Command) { c.Path, c.Explain, c.Domain = dir, []string{"user=ann"}, "baz" }); code != 2 ||
 		!strings.Contains(out, "No file configures domain baz. Did you mean bar?") {
 		t.Errorf("exit code %d, %s; want 2, and the name of a domain that is wrong as well", code, out)
 	}
-	if code, out, _ := check(t, "domain: shop\nx: y", func(c *Command) { c.Explain = "user=ann" }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
+	if code, out, _ := check(t, "domain: shop\nx: y", func(c *Command) { c.Explain = []string{"user=ann"} }); code != 1 || !strings.Contains(out, "UNAVAILABLE") {
 		t.Errorf("where no file is right: exit code %d, %q; want 1, and what weir would answer", code, out)
 	}
 }

@@ -157,7 +157,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 func TestJSONExplains(t *testing.T) {
 	explain := func(file, descriptor, domain string) (int, explanationDocument) {
 		t.Helper()
-		code, out, errs := runOn(t, file, Command{Path: "limits", JSON: true, Explain: descriptor, Domain: domain}, "")
+		code, out, errs := runOn(t, file, Command{Path: "limits", JSON: true, Explain: []string{descriptor}, Domain: domain}, "")
 		var d document
 		if err := json.Unmarshal([]byte(out), &d); err != nil || errs != "" || d.Explanation == nil {
 			t.Fatalf("exit code %d, %s, %v\n%s", code, errs, err, out)
@@ -180,7 +180,7 @@ func TestJSONExplains(t *testing.T) {
 		t.Errorf("exit code %d, %+v; want 1, and what weir would answer", code, x)
 	}
 	for _, format := range []string{"github", "gitlab"} {
-		if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: format, Explain: "user=ann"}, ""); code != 2 || out != "" ||
+		if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: format, Explain: []string{"user=ann"}}, ""); code != 2 || out != "" ||
 			!strings.Contains(errs, "--explain answers as text or --json") {
 			t.Errorf("--format %s: exit code %d, %s%s; want 2 and a sentence", format, code, out, errs)
 		}
@@ -210,7 +210,7 @@ func TestOneFileAndStandardInputAreChecked(t *testing.T) {
 func TestAManifestIsCheckedByItsOwnLines(t *testing.T) {
 	manifest := "# rendered\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: weir-descriptors}\ndata:\n  shop.yaml: |\n    " +
 		strings.ReplaceAll(strings.TrimSpace(goodShop), "\n", "\n    ") + "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: ring}\ndata: {url: 'a:1,b:2'}\n"
-	code, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, "")
+	code, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, "")
 	if code != 0 || !strings.Contains(out, "rule     user (limits/shop.yaml:10)") || errs != "left out: ConfigMap ring (line 17): nothing in it names a domain\n" {
 		t.Errorf("exit code %d, %s%s; want the rule with its line, and what was left out", code, out, errs)
 	}
@@ -239,7 +239,7 @@ spec: {template: {spec: {
     volumeMounts: [{name: c, mountPath: /c}]}],
   volumes: [{name: c, configMap: {name: a}}]}}}
 `
-	_, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, "")
+	_, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, "")
 	if !strings.Contains(out, "10/minute  token_bucket") || !strings.Contains(out, "failure  ON_BACKEND_FAILURE is deny: ") {
 		t.Errorf("%s%s; want the algorithm and the failure policy of the container", out, errs)
 	}
@@ -248,7 +248,7 @@ spec: {template: {spec: {
 		t.Errorf("exit code %d, %s; want 2 and the variable", code, errs)
 	}
 	t.Setenv("ALGORITHM", "fixed_window")
-	if _, out, errs = runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: "user=ann"}, ""); !strings.Contains(out, "10/minute  fixed_window") {
+	if _, out, errs = runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, ""); !strings.Contains(out, "10/minute  fixed_window") {
 		t.Errorf("%s%s; want the algorithm that this environment sets, as somebody asks for it", out, errs)
 	}
 }

@@ -20,7 +20,10 @@ type document struct {
 	Problems    []problemDocument    `json:"problems"`
 	LeftOut     []string             `json:"left_out,omitempty"`
 	Domains     []domainDocument     `json:"domains"`
-	Explanation *explanationDocument `json:"explanation,omitempty"`
+	Explanation *explanationDocument `json:"explanation,omitempty"` // of the first descriptor
+	// Explanations and Request are of all descriptors, if they are several, and of a domain that is there and right.
+	Explanations []*explanationDocument `json:"explanations,omitempty"`
+	Request      []string               `json:"request,omitempty"`
 }
 
 type problemDocument struct {
@@ -115,15 +118,21 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 		}
 	}
 	unknown := false
-	if c.Explain != "" && !x.unread {
+	if len(c.Explain) > 0 && !x.unread {
 		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
 		if x.config != nil {
-			explained, err := c.explained(x.config)
+			all, err := c.explained(x.config)
 			if err != nil {
 				return err
 			}
-			d.Explanation = x.explanation(&explained)
-			unknown = explained.Match.Found == descriptors.UnknownDomain
+			d.Explanation = x.explanation(&all[0])
+			unknown = all[0].Match.Found == descriptors.UnknownDomain
+			if len(all) > 1 && all[0].DomainWhere != "" {
+				d.Request = x.request(all)
+				for i := range all {
+					d.Explanations = append(d.Explanations, x.explanation(&all[i]))
+				}
+			}
 		}
 	}
 	if err := terminal.WriteJSON(out, d); err != nil {
@@ -156,18 +165,18 @@ func (x *checked) domain(name string) domainDocument {
 }
 
 func (x *checked) placed(path, where string) placed {
-	file, line := x.split(where)
-	return placed{Path: path, Readable: descriptors.ReadablePath(path), File: file, Line: line}
+	file, line := place(where)
+	return placed{Path: path, Readable: descriptors.ReadablePath(path), File: x.path(file), Line: line}
 }
 
-// split parts file:line.
-func (x *checked) split(where string) (file string, line int) {
+// place parts file:line.
+func place(where string) (file string, line int) {
 	if i := strings.LastIndexByte(where, ':'); i >= 0 {
 		if n, err := strconv.Atoi(where[i+1:]); err == nil {
-			return x.path(where[:i]), n
+			return where[:i], n
 		}
 	}
-	return x.path(where), 0
+	return where, 0
 }
 
 func (x *checked) rule(r *descriptors.Rule) ruleDocument {
@@ -221,6 +230,6 @@ func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
 }
 
 func (x *checked) child(c *descriptors.Child) childDocument {
-	file, line := x.split(c.Where)
-	return childDocument{Entry: c.String(), File: file, Line: line, Fits: c.Fits, Why: c.Why}
+	file, line := place(c.Where)
+	return childDocument{Entry: c.String(), File: x.path(file), Line: line, Fits: c.Fits, Why: c.Why}
 }

@@ -52,7 +52,7 @@ func readDir(dir string) (*checked, error) {
 	if err != nil {
 		return unread("%v", err), nil
 	}
-	return &checked{config: config, problems: problems, files: files, below: dir}, nil
+	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, below: dir}, nil
 }
 
 func openFile(path string) (*checked, error) {
@@ -81,7 +81,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	options := files.Options()
 	options.Parts = m.Parts
 	renewed := yaml.NewHeld(options).Renew(m.Files, nil)
-	x := &checked{config: renewed.Config, problems: append(m.Problems, renewed.Problems...), leftOut: m.LeftOut, files: files}
+	problems := slices.Concat(m.Problems, renewed.Problems, ineffective(renewed.Config))
+	x := &checked{config: renewed.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
 }

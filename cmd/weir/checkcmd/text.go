@@ -47,16 +47,24 @@ func List(out io.Writer, config *descriptors.Config) error {
 	return err
 }
 
-// describeRule returns a rule's limits as N/UNIT, and what else it says.
+// limitTexts returns limits as N/UNIT, each with its name.
+func limitTexts(limits ...descriptors.Limit) string {
+	texts := make([]string, len(limits))
+	for i, l := range limits {
+		texts[i] = strings.TrimSpace(l.String() + " " + terminal.Printable(l.Name))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// describeRule returns a rule's limits, and what else it says.
 func describeRule(r *descriptors.Rule) string {
 	if r.Unlimited {
-		return "unlimited"
+		return strings.TrimSpace("unlimited " + terminal.Printable(r.Name))
 	}
-	limits := make([]string, len(r.Limits))
-	for i := range r.Limits {
-		limits[i] = r.Limits[i].String()
+	out := limitTexts(r.Limits...)
+	if r.OnFailure != descriptors.PolicyDefault {
+		out += "  (on_backend_failure: " + r.OnFailure.String() + ")"
 	}
-	out := strings.Join(limits, ", ")
 	if r.Shadow {
 		out += "  (shadow: never denies)"
 	}
