@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/adminport"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
@@ -19,44 +20,55 @@ import (
 
 // denialsCommand shows why a weir has denied requests, over its admin port.
 type denialsCommand struct {
-	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
-	Path    string          `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Values  bool            `help:"Show the descriptor of each rule's last denial. Its values may be personal."`
-	N       int             `default:"20" short:"n" help:"How many rules to list, at most 1000."`
-	Admin   string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout time.Duration   `default:"5s" help:"How long to wait for the answer."`
-	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
-	JSON    bool            `name:"json" help:"Print the answer as JSON."`
+	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
+	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
+	Descriptor string            `placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
+	From       historycmd.Moment `placeholder:"T" help:"List what was denied of late, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
+	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
+	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
+	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
+	N          int               `default:"20" short:"n" help:"How many to list, at most 1000."`
+	Admin      string            `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Timeout    time.Duration     `default:"5s" help:"How long to wait for the answer."`
+	Token      adminport.Token   `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown, nor asked for."`
+	JSON       bool              `name:"json" help:"Print the answer as JSON."`
 }
 
 func (*denialsCommand) Help() string {
 	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start; ask each replica, as
 each keeps its own. "still" is how long a request like the last would still be denied: "-" if it would pass by now unless
-others came before it.
-Exit code: 0, or 2 for an error.
+others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
+and descriptor, who decided, and since when all denials are kept. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
+    weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
     weir denials --admin 10.0.0.7:6070 --json
 
 --json prints what the port answers: since, now, denials [{at, domain, path, limit, name, algorithm, hits, count,
-retry_seconds, decided_by, shadow, quota, override, denied_requests, denied_hits, descriptor}], more.`
+retry_seconds, decided_by, shadow, quota, override, denied_requests, denied_hits, descriptor}], more; of late from, to,
+kept_since, recent [{first, at, …}].`
 }
 
 // Run asks the port and prints a table, or the port's JSON.
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
-	body, err := c.fetch(ctx)
+	body, err := c.fetch(ctx, &out)
 	return printAnswer(out, asked{"denials", c.Admin, c.JSON}, body, err, func(a *admin.DenialsAnswer) string {
 		return c.describe(a, out.Zone)
 	})
 }
 
-func (c *denialsCommand) fetch(ctx context.Context) ([]byte, error) {
-	query := url.Values{"n": {strconv.Itoa(c.N)}}
-	if err := setNames(query, map[string]string{"domain": c.Domain, "path": c.Path}); err != nil {
+func (c *denialsCommand) fetch(ctx context.Context, out *terminal.Output) ([]byte, error) {
+	err := out.SetZone(c.TZ)
+	if err != nil {
 		return nil, err
 	}
-	var err error
+	query, now := url.Values{"n": {strconv.Itoa(c.N)}}, time.Now()
+	err = setNames(query, map[string]string{"domain": c.Domain, "path": c.Path, "descriptor": c.Descriptor,
+		"from": c.From.In(out.Zone, now), "to": c.To.In(out.Zone, now)})
+	if err != nil {
+		return nil, err
+	}
 	if c.Admin, err = adminAddress(c.Admin); err != nil {
 		return nil, err
 	}
@@ -72,37 +84,71 @@ func (c *denialsCommand) fetch(ctx context.Context) ([]byte, error) {
 //	when      rule                limit     denied  still
 //	12s ago   shop user/path=/pay 5/minute  134     56s
 func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) string {
-	since := time.UnixMicro(int64(math.Round(a.Since * 1e6))).In(zone).Format("2006-01-02 15:04:05")
-	if len(a.Denials) == 0 {
-		what := "Nothing was denied"
-		if c.Domain != "" || c.Path != "" {
-			what = "Nothing like that was denied"
-		}
-		return fmt.Sprintf("%s since this weir started, at %s (%s ago). Each replica keeps its own denials: ask the others, too.\n"+
-			"weir history top --by over has what was denied before, and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n", what, since, span(a.Now-a.Since))
+	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
+	rows, title, what, since := a.Denials, "still", "rule", "Denied since "+show(a.Since)
+	if a.RecentAnswer != nil {
+		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
+	}
+	if len(rows) == 0 {
+		return c.describeNothing(a, show) + " Each replica keeps its own denials: ask the others, too.\n" +
+			"weir history top --by over has what was denied before, and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "when\tdomain\trule\tlimit\tdenied\tstill\t")
-	for i := range a.Denials {
-		d := &a.Denials[i]
-		fmt.Fprintf(table, "%s ago\t%s\t%s\t%s\t%s\t%s\t%s\n", span(a.Now-d.At), terminal.Printable(d.Domain),
-			terminal.Printable(descriptors.ReadablePath(d.Path)), limitOf(d), deniedOf(d), stillOf(d), remarksOf(d))
+	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tdenied\t%s\t\n", title)
+	for i := range rows {
+		d := &rows[i]
+		when, last := span(a.Now-d.At)+" ago", stillOf(d)
+		if a.RecentAnswer != nil {
+			if when, last = show(d.First), deciders[d.DecidedBy]; show(d.At) != when {
+				when += " to " + timeOf(d.At).In(zone).Format(time.TimeOnly)
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain),
+			terminal.Printable(descriptors.ReadablePath(d.Path)), limitOf(d), deniedOf(d), last, remarksOf(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
-	rows := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") // the first is the title
-	for i, row := range rows {
-		text.WriteString(strings.TrimRight(row, " ") + "\n")
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") // the first is the title
+	for i, line := range lines {
+		text.WriteString(strings.TrimRight(line, " ") + "\n")
 		if c.Values && i > 0 {
-			fmt.Fprintf(&text, "    %s\n", terminal.Printable(a.Denials[i-1].Descriptor))
+			fmt.Fprintf(&text, "    %s\n", terminal.Printable(rows[i-1].Descriptor))
 		}
 	}
 	if a.More > 0 {
-		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, "rule"))
+		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
-	return text.String() + "Denied since " + since + "; each replica keeps its own.\n"
+	return text.String() + since + "; each replica keeps its own.\n"
 }
+
+// describeNothing tells when nothing was denied, and never of a time that nothing is known of.
+func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
+	what := "Nothing was denied"
+	if c.Domain+c.Path+c.Descriptor != "" {
+		what = "Nothing like that was denied"
+	}
+	switch {
+	case a.RecentAnswer == nil:
+		return fmt.Sprintf("%s since this weir started, at %s (%s ago).", what, show(a.Since), span(a.Now-a.Since))
+	case a.To <= a.KeptSince:
+		return fmt.Sprintf("Unknown: all denials are kept since %s only, and nothing like that is left from before.", show(a.KeptSince))
+	case a.From < a.KeptSince:
+		return fmt.Sprintf("%s here from %s to %s; what was denied before is not all kept.", what, show(a.KeptSince), show(a.To))
+	}
+	return fmt.Sprintf("%s here from %s to %s.", what, show(a.From), show(a.To))
+}
+
+// deciders are who decided, in plain words.
+var deciders = map[string]string{
+	"store":      "the store's count",
+	"deny_cache": "this weir knew from the store's last answer that the key is over",
+	"look":       "the store's count, by a look that adds nothing",
+	"local":      "this weir's own count",
+	"policy":     "nobody's count",
+}
+
+func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
 // limitOf writes the limit, and its name if it has one.
 func limitOf(d *admin.DenialAnswer) string {

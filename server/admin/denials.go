@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
@@ -13,8 +12,8 @@ import (
 // What the number of rules may be.
 const usualDenials, maxDenials = 20, 1000
 
-// Denials serves GET /api/v1/denials: the last denial of each rule, the newest first. Values of descriptors, which may be
-// personal, are only for those who ask for them. All fields are needed.
+// Denials serves GET /api/v1/denials: the last denial of each rule, the newest first, or those of late by minute and
+// descriptor. Values of descriptors, which may be personal, are only for those who ask for them. All fields are needed.
 type Denials struct {
 	Recorder *denials.Recorder
 	Rules    Rules
@@ -27,12 +26,22 @@ type DenialsAnswer struct {
 	Since   float64        `json:"since"` // Unix seconds; nothing is known of what was before
 	Now     float64        `json:"now"`   // likewise, when it was answered
 	Denials []DenialAnswer `json:"denials"`
-	More    int            `json:"more"` // rules that were left out
+	More    int            `json:"more"` // that were left out, of Denials or of Recent
+	*RecentAnswer
 }
 
-// DenialAnswer is a rule that has denied requests, and its last denial.
+// RecentAnswer is what it answers besides, without Denials, if it is asked for a descriptor or a time.
+type RecentAnswer struct {
+	From      float64        `json:"from"` // Unix seconds; 0 for all that is kept
+	To        float64        `json:"to"`
+	KeptSince float64        `json:"kept_since"` // nothing is known of what was denied before
+	Recent    []DenialAnswer `json:"recent"`
+}
+
+// DenialAnswer is a rule that has denied requests, all or one descriptor's within a minute, and the last of these denials.
 type DenialAnswer struct {
-	At             float64 `json:"at"` // Unix seconds, of the last
+	First          float64 `json:"first,omitempty"` // Unix seconds, of Recent
+	At             float64 `json:"at"`              // likewise, of the last
 	Domain         string  `json:"domain"`
 	Path           string  `json:"path"`  // as it is stored
 	Limit          string  `json:"limit"` // 10/minute
@@ -67,36 +76,62 @@ func (d *Denials) register(mux *http.ServeMux, g *Guard) {
 func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	values, err := queryOf(r)
 	if err == nil {
-		err = values.Check("domain", "path", "values", "n")
+		err = values.Check("domain", "path", "values", "n", "descriptor", "from", "to")
 	}
 	if err != nil {
 		return nil, err
 	}
-	q, n, err := questionOf(values)
-	if err == nil && q.Values {
+	now := d.Now()
+	q, n, err := questionOf(values, now)
+	if err == nil && (q.Values || q.Descriptor != nil) { // who asks for ann, and is told, has read her name
 		err = g.mayRead(r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	all := d.Recorder.List(q)
+	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
+	var all []denials.Kept
+	list := &a.Denials
+	if q.To.IsZero() {
+		all = d.Recorder.List(q)
+		a.More = len(all) - min(n, len(all))
+	} else {
+		var since time.Time
+		all, a.More, since = d.Recorder.Recent(q, n)
+		kept := max(a.Since, seconds(since))
+		a.RecentAnswer = &RecentAnswer{From: seconds(q.From), To: seconds(q.To), KeptSince: kept, Recent: []DenialAnswer{}}
+		list = &a.Recent
+	}
 	if len(all) == 0 {
 		if err := d.known(q); err != nil {
 			return nil, err
 		}
 	}
-	now := d.Now()
-	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}, More: len(all) - min(n, len(all))}
 	for i := range all[:min(n, len(all))] {
-		a.Denials = append(a.Denials, describeDenial(&all[i], now))
+		*list = append(*list, describeDenial(&all[i], now))
 	}
 	return a, nil
 }
 
-func questionOf(values query.Parameters) (q denials.Question, n int, err error) {
+func questionOf(values query.Parameters, now time.Time) (q denials.Question, n int, err error) {
 	q = denials.Question{Domain: values.Get("domain"), Path: values.Get("path")}
 	if n, err = values.Number("n", usualDenials, maxDenials); err != nil {
 		return q, 0, err
+	}
+	if text := values.Get("descriptor"); text != "" {
+		if q.Descriptor, err = descriptors.ParseDescriptor(text); err != nil {
+			return q, 0, refuse(http.StatusBadRequest, "descriptor: %v.", err)
+		}
+	}
+	if from := values.Get("from"); q.Descriptor != nil || from+values.Get("to") != "" {
+		asked, err := values.Between("from", "to", now, time.UTC)
+		if err != nil {
+			return q, 0, err
+		}
+		if from == "" {
+			asked.From = 0 // all that is kept
+		}
+		q.From, q.To = time.Unix(asked.From, 0), time.Unix(asked.To, 0)
 	}
 	q.Values, err = values.Bool("values", false)
 	return q, n, err
@@ -136,6 +171,9 @@ func describeDenial(k *denials.Kept, now time.Time) DenialAnswer {
 		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.By.String(),
 		Shadow: k.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: k.Requests, DeniedHits: k.Hits,
 		Descriptor: k.Descriptor,
+	}
+	if !k.First.IsZero() {
+		a.First = seconds(k.First)
 	}
 	if left := last.LeftAt(now); left != denials.Never {
 		whole := int64(denials.Seconds(left) / time.Second)

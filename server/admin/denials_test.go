@@ -77,7 +77,8 @@ func TestWrongQuestionsAboutDenialsAreRefusedWithASentence(t *testing.T) {
 	h := denialsPort(t, "ann")
 	for query, want := range map[string]string{
 		"n=0": "400 n must be a whole number from 1 to 1000", "n=x": "400 n must", "values=yes": "400 values must be true or false",
-		"user=ann": `400 Parameter "user" is unknown`, "domain=shpo": "404 No file configures domain shpo; configured are shop.",
+		"from=yesterday": `400 from: "yesterday" is not a time`, "from=-1h&to=-2h": "400 from (", "from=2030-01-01": "400 from (2030-01-01T00:00:00Z) must be before to (",
+		"descriptor=ann": "400 descriptor: ", "descriptor=user%3Dann&domain=shpo": "404 No file configures domain shpo", "user=ann": `400 Parameter "user" is unknown`, "domain=shpo": "404 No file configures domain shpo; configured are shop.",
 		"domain=shop&path=usr": "404 No rule of domain shop has the path usr; weir check DIR lists the rules.", "path=/pay": "404 No rule has the path /pay; these hold it: user/path=/pay.",
 	} {
 		w := get(h, "/api/v1/denials?"+query)
@@ -95,6 +96,36 @@ func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
 		}
 		if !want && strings.Contains(w.Body.String(), "ann") {
 			t.Errorf("%q: %s; want no value in it", query, w.Body)
+		}
+	}
+}
+
+// It is noon, and the port began an hour ago. denialsPort says who was denied when.
+func TestWasAnnDeniedAtThatTime(t *testing.T) {
+	h := denialsPort(t, "ann")
+	const pay = `{"first":1795262403,"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
+		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
+	const user = `{"first":1795262423,"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99}`
+	for query, want := range map[string]string{
+		"descriptor=user%3Dann":                                      `"from":0,"to":1795262434,"kept_since":1795258833,"recent":[` + user + "," + pay + "]",
+		"descriptor=user%3Dann&n=1":                                  `"more":1,"from":0,"to":1795262434,"kept_since":1795258833,"recent":[` + user + "]",
+		"descriptor=path%3D%2Fpay,user%3Dann":                        `"recent":[` + pay + "]",
+		"descriptor=user%3Dann&path=user":                            `"recent":[` + user + "]",
+		"descriptor=user%3Dan":                                       `"recent":[]`,
+		"from=-1m":                                                   `"from":1795262373,"to":1795262434,"kept_since":1795258833,"recent":[` + user + "," + pay + "]",
+		"from=1795262403&to=1795262404":                              `"recent":[` + pay + "]",
+		"from=1795262400&to=1795262403":                              `"recent":[]`,
+		"from=1795262414&to=1795262423":                              `"recent":[]`,
+		"to=2026-11-21T12:00:03Z":                                    `"recent":[]`,
+		"descriptor=user%3Dann,path%3D%2Fpay&from=11:00&values=true": `"descriptor":"user=ann,path=/pay"`,
+	} {
+		w := get(h, "/api/v1/denials?"+query)
+		if got := w.Body.String(); w.Code != 200 || !strings.Contains(got, want) || !strings.Contains(got, `"denials":[]`) {
+			t.Errorf("%s: %d %s\nwant %s", query, w.Code, got, want)
+		}
+		if strings.Contains(w.Body.String(), "ann") != strings.Contains(query, "values") {
+			t.Errorf("%s: %s; want values only where they are asked for", query, w.Body)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 // line tells of one rule.
 func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	s := d.slot
-	k, ok := s.kept(l.Values)
+	k, ok := s.kept(&s.tally, l.Values)
 	if !ok {
 		return
 	}

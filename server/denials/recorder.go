@@ -2,6 +2,7 @@ package denials
 
 import (
 	"cmp"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type Recorder struct {
 	mu     sync.Mutex // a rule's first denial may wait for it, so it is never held for long
 	slots  map[ruleName]*slot
 	latest *Table // nil before the first
+	recent recent
 }
 
 // ruleName is what a slot is found by.
@@ -33,7 +35,9 @@ type ruleName struct {
 }
 
 // New makes a recorder.
-func New() *Recorder { return &Recorder{slots: make(map[ruleName]*slot)} }
+func New() *Recorder {
+	return &Recorder{slots: make(map[ruleName]*slot), recent: recent{seed: maphash.MakeSeed()}}
+}
 
 // Table makes the table of a configuration that is about to be put in force. Rules that it does not have are forgotten
 // by [Recorder.Sweep].
@@ -136,16 +140,25 @@ type Question struct {
 	Domain string // "" for all
 	Path   string // as it is stored or as people are shown it; "" for all
 	Values bool   // hand out descriptors
+
+	// Of Recent alone: only of descriptors that have each of these entries, and denied from From until before To; the zero
+	// value of each for all.
+	Descriptor descriptors.Descriptor
+	From, To   time.Time
+}
+
+func (q *Question) means(rule ruleName) bool {
+	return (q.Domain == "" || q.Domain == rule.domain) && (q.Path == "" || descriptors.SamePath(rule.path, q.Path))
 }
 
 // List returns what is kept about each rule that a question means, the newest denial first.
 func (r *Recorder) List(q Question) []Kept {
 	var all []Kept
 	for _, s := range r.all() {
-		if q.Domain != "" && s.name.domain != q.Domain || q.Path != "" && !descriptors.SamePath(s.name.path, q.Path) {
+		if !q.means(s.name) {
 			continue
 		}
-		if k, ok := s.kept(q.Values); ok {
+		if k, ok := s.kept(&s.tally, q.Values); ok {
 			all = append(all, k)
 		}
 	}

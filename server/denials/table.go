@@ -27,11 +27,16 @@ type domainTable struct {
 // pair has a rule's slots, each from its first denial on: what was refused, and what shadow mode let through.
 type pair [2]atomic.Pointer[slot]
 
-// slot keeps the last denial of a rule.
-type slot struct {
-	name           ruleName
+// tally counts denials, and keeps the last.
+type tally struct {
 	requests, hits atomic.Uint64
 	last           atomic.Pointer[lastDenial] // nil before the first
+}
+
+// slot keeps the last denial of a rule.
+type slot struct {
+	tally
+	name ruleName
 
 	table uint64    // number of the latest table that has the rule; for those who hold Recorder.mu
 	gone  time.Time // when a sweep first found that the latest table lacks the rule; likewise
@@ -60,9 +65,9 @@ func (t *Table) names() map[ruleName]bool {
 	return names
 }
 
-// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does, and keeps it
-// unless the one that is kept is less than a millisecond older: what is kept is never a millisecond older than the newest.
-// It waits only for a rule's first denial, and allocates only for those that it keeps.
+// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the rule,
+// and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept is never a
+// millisecond older than the newest. Note waits only for a rule's first denial, and allocates only for those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, of descriptors.Descriptor) {
 	in := t.domains[domain]
 	if in == nil {
@@ -78,6 +83,7 @@ func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Deni
 		p.of(shadow).Store(s)
 	}
 	s.note(d, of)
+	t.recorder.recent.note(s, d, of)
 }
 
 func (p *pair) of(shadow bool) *atomic.Pointer[slot] {
@@ -87,29 +93,29 @@ func (p *pair) of(shadow bool) *atomic.Pointer[slot] {
 	return &p[0]
 }
 
-func (s *slot) note(d *Denial, of descriptors.Descriptor) {
+func (t *tally) note(d *Denial, of descriptors.Descriptor) {
 	var next *lastDenial
-	for last := s.last.Load(); last == nil || d.At.Sub(last.At) >= keepEvery; last = s.last.Load() {
+	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepEvery; last = t.last.Load() {
 		if next == nil {
 			var room [MaxDescriptor]byte // on the stack
 			next = &lastDenial{*d, string(of.AppendShort(room[:0], MaxDescriptor))}
 		}
-		if s.last.CompareAndSwap(last, next) {
+		if t.last.CompareAndSwap(last, next) {
 			break
 		}
 	}
-	s.hits.Add(d.Hits)
-	s.requests.Add(1)
+	t.hits.Add(d.Hits)
+	t.requests.Add(1)
 }
 
-// kept returns what the slot keeps, and false before its first denial is there.
-func (s *slot) kept(values bool) (k Kept, ok bool) {
-	requests := s.requests.Load()
-	last := s.last.Load()
+// kept returns what a tally of the rule keeps, and false before its first denial is there.
+func (s *slot) kept(t *tally, values bool) (k Kept, ok bool) {
+	requests := t.requests.Load()
+	last := t.last.Load()
 	if requests == 0 || last == nil {
 		return Kept{}, false
 	}
-	k = Kept{Domain: s.name.domain, Path: s.name.path, Shadow: s.name.shadow, Last: last.Denial, Requests: requests, Hits: s.hits.Load()}
+	k = Kept{Domain: s.name.domain, Path: s.name.path, Shadow: s.name.shadow, Last: last.Denial, Requests: requests, Hits: t.hits.Load()}
 	if values {
 		k.Descriptor = last.descriptor
 	}

@@ -75,13 +75,13 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
 	}
 	var err error
-	q.wanted, err = p.between("from", "to", now, zone)
+	q.wanted, err = p.Between("from", "to", now, zone)
 	return q, err
 }
 
-// between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
+// Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
 // before the end.
-func (p Parameters) between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
+func (p Parameters) Between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	r.To = now.Unix() + 1
 	if text := p.Get(to); text != "" {
 		if r.To, err = history.ParseMoment(text, now, zone); err != nil {

@@ -16,7 +16,7 @@ import (
 
 type demoCommand struct {
 	Days  int    `default:"400" placeholder:"N" help:"How many days to make up, 1 to 3650."`
-	Until moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
+	Until Moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
 }
 
 func (*demoCommand) Help() string {

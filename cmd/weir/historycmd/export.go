@@ -22,8 +22,8 @@ type exportCommand struct {
 	target
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	From    moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
-	To      moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
+	From    Moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
+	To      Moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
 	TZ      string `name:"tz" placeholder:"ZONE" help:"Read times as in this time zone: Europe/Berlin."`
 	Format  string `default:"csv" enum:"csv,json,openmetrics" help:"csv, json (an object a line) or openmetrics."`
 }

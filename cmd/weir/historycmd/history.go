@@ -77,23 +77,20 @@ type shown struct {
 
 // period is the range of time of show and top.
 type period struct {
-	From moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; an hour before --to unless given."`
-	To   moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; an hour before --to unless given."`
+	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
 // ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times are shown
 // in, which may not be that of whoever answers.
 func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
-	if p.TZ != "" {
-		var err error
-		if out.Zone, err = time.LoadLocation(p.TZ); err != nil {
-			return fmt.Errorf("history: --tz %q is not a time zone, such as Europe/Berlin", p.TZ)
-		}
+	if err := out.SetZone(p.TZ); err != nil {
+		return fmt.Errorf("history: %w", err)
 	}
 	now := time.Now()
-	give(parameters, "from", p.From.in(out.Zone, now))
-	give(parameters, "to", p.To.in(out.Zone, now))
+	give(parameters, "from", p.From.In(out.Zone, now))
+	give(parameters, "to", p.To.In(out.Zone, now))
 	give(parameters, "tz", p.TZ)
 	return nil
 }
@@ -105,8 +102,11 @@ func give(parameters query.Parameters, name, value string) {
 	}
 }
 
-// in returns the moment as whoever answers understands it: a local time in Unix seconds.
-func (m moment) in(zone *time.Location, now time.Time) string {
+// Moment is a time as weir history reads it, of a flag.
+type Moment string
+
+// In returns the moment as whoever answers understands it: a local time in Unix seconds.
+func (m Moment) In(zone *time.Location, now time.Time) string {
 	at, local := history.ParseLocal(string(m), zone)
 	if !local {
 		at, local = history.ParseClock(string(m), now, zone)
@@ -117,16 +117,14 @@ func (m moment) in(zone *time.Location, now time.Time) string {
 	return string(m)
 }
 
-type moment string
-
 // Decode reads the next argument, which unlike the values of other flags may begin with a hyphen: -30d.
-func (m *moment) Decode(ctx *kong.DecodeContext) error {
+func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	token := ctx.Scan.Pop()
 	text, isText := token.Value.(string)
 	if !isText || text == "" || strings.HasPrefix(text, "--") {
 		return errors.New("a time is missing, such as -30d")
 	}
-	*m = moment(text)
+	*m = Moment(text)
 	return nil
 }
 

@@ -30,8 +30,8 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.
 	noon := time.Unix(1795262400, 0)
-	for clock, want := range map[moment]string{"06:30": "1795260600", "07:30": "1795177800"} {
-		if got := clock.in(out.Zone, noon); got != want {
+	for clock, want := range map[Moment]string{"06:30": "1795260600", "07:30": "1795177800"} {
+		if got := clock.In(out.Zone, noon); got != want {
 			t.Errorf("at 07:00 in New York, %s is asked for as %s, want %s: the last time that the clock there showed it", clock, got, want)
 		}
 	}

@@ -20,6 +20,17 @@ type Output struct {
 	Zone     *time.Location
 }
 
+// SetZone shows times in the zone that a --tz names, unless it is "".
+func (o *Output) SetZone(name string) (err error) {
+	if name == "" {
+		return nil
+	}
+	if o.Zone, err = time.LoadLocation(name); err != nil {
+		return fmt.Errorf("--tz %q is not a time zone, such as Europe/Berlin", name)
+	}
+	return nil
+}
+
 // Is reports whether w is a terminal that understands control sequences.
 func Is(w io.Writer) bool {
 	f, isFile := w.(*os.File)

@@ -1,0 +1,293 @@
+package denials
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// noted is what the naive oracle knows of a denial: it keeps each.
+type noted struct {
+	at     time.Time
+	path   string
+	shadow bool
+	limit  uint64
+	of     descriptors.Descriptor
+	line   string // of an answer, that the denial belongs to
+}
+
+func lineOf(at time.Time, path string, shadow bool, limit uint64, descriptor string) string {
+	return fmt.Sprint(at.Unix()/60, " ", path, shadow, limit, " ", descriptor)
+}
+
+func (n *noted) means(q *Question) bool {
+	for _, e := range q.Descriptor {
+		if !slices.Contains(n.of, e) {
+			return false
+		}
+	}
+	return (q.Path == "" || q.Path == n.path)
+}
+
+// someDescriptor is one of few, so that denials of the same come again, and some are longer than what is kept of them.
+func someDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
+	d := entry("user", fmt.Sprint("u", random.IntN(users)))
+	switch random.IntN(6) {
+	case 0:
+		d = append(d, descriptors.Entry{Key: "path", Value: "/pay"})
+	case 1:
+		d = append(entry("long", strings.Repeat("é,", MaxDescriptor)), d...)
+	case 2:
+		d = entry("tenant", d[0].Value)
+	}
+	return d
+}
+
+// Whatever is denied in whatever order, an answer has every denial that the oracle knows, once, in the line of its minute,
+// unless it was before the time that the answer names.
+func TestRecentDenialsAreThoseOfANaiveList(t *testing.T) {
+	forgot := 0
+	for seed := range uint64(6) {
+		random := rand.New(rand.NewPCG(seed, 24))
+		w := newWorld(t, shop)
+		var all []noted
+		users, at := 1+random.IntN(1+2000*int(seed%3)), noon
+		for range 1 + random.IntN(30_000) {
+			at = at.Add(time.Duration(random.Int64N(int64(40 * time.Millisecond))))
+			n := noted{at: at.Add(-time.Duration(random.Int64N(int64(3 * time.Second)))), shadow: random.IntN(9) == 0,
+				limit: 1 + random.Uint64N(2), of: someDescriptor(random, users)}
+			if rule := w.config.Match("shop", n.of).Rule; rule != nil {
+				n.path = rule.Path
+			} else {
+				n.path = history.Unmatched
+			}
+			n.line = lineOf(n.at, n.path, n.shadow, n.limit, string(n.of.AppendShort(nil, MaxDescriptor)))
+			w.deny(n.at, n.limit, n.shadow, n.of)
+			all = append(all, n)
+		}
+		for range 8 {
+			q := Question{Values: true}
+			if random.IntN(4) > 0 {
+				q.Descriptor = someDescriptor(random, users)
+			}
+			if random.IntN(4) == 0 {
+				q.Path = "tenant"
+			}
+			begin := noon.Truncate(time.Minute).Add(time.Duration(random.IntN(12)-1) * time.Minute)
+			if random.IntN(3) > 0 {
+				q.From, q.To = begin, begin.Add(time.Duration(1+random.IntN(4))*time.Minute)
+			}
+			compare(t, seed, w, all, q)
+		}
+		if w.recorder.recent.since.Load() > 0 {
+			forgot++
+		}
+	}
+	if forgot == 0 || forgot == 6 {
+		t.Errorf("%d of 6 histories are longer than what is kept; want some that are, and some that are not", forgot)
+	}
+}
+
+// line is a line of an answer.
+type line struct {
+	requests uint64
+	first    time.Time
+	forgot   bool // a denial of it is older than what is surely kept
+}
+
+func compare(t *testing.T, seed uint64, w *world, all []noted, q Question) {
+	t.Helper()
+	kept, more, since := w.recorder.Recent(q, places)
+	got, want := make(map[string]line), make(map[string]line)
+	for i := range kept {
+		k := &kept[i]
+		name := lineOf(k.First, k.Path, k.Shadow, k.Last.Limit.Requests, k.Descriptor)
+		l := got[name] // of two long descriptors that begin alike there are two lines
+		if l.first.IsZero() || k.First.Before(l.first) {
+			l.first = k.First.UTC()
+		}
+		l.requests += k.Requests
+		got[name] = l
+	}
+	for i := range all {
+		n := &all[i]
+		if !n.means(&q) || !q.To.IsZero() && (n.at.Before(q.From) || !n.at.Before(q.To)) {
+			continue
+		}
+		l := want[n.line]
+		if l.first.IsZero() || n.at.Before(l.first) {
+			l.first = n.at
+		}
+		l.requests++
+		l.forgot = l.forgot || n.at.Before(since)
+		want[n.line] = l
+	}
+	for name, l := range want {
+		if g := got[name]; !l.forgot && g != l || g.requests > l.requests {
+			t.Errorf("seed %d, %v from %v to %v, all kept since %v: %.99s is %v, and the answer says %v", seed, q.Descriptor, q.From, q.To, since, name, l, g)
+		}
+		delete(got, name)
+	}
+	if len(got) > 0 || more > 0 {
+		t.Errorf("seed %d, %v: the answer has %.200v that was not denied, and leaves out %d", seed, q.Descriptor, got, more)
+	}
+}
+
+func BenchmarkNote(b *testing.B) {
+	for _, bench := range []struct {
+		name string
+		keys int
+	}{{"one key", 1}, {"100 keys", 100}, {"each another", 1 << 17}} {
+		for _, parallel := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/parallel=%t", bench.name, parallel), func(b *testing.B) {
+				w := newWorld(b, shop)
+				all := make([]descriptors.Descriptor, bench.keys)
+				for i := range all {
+					all[i] = descriptors.Descriptor{{Key: "user", Value: fmt.Sprintf("user-%08d", i)}, {Key: "path", Value: "/pay"}}
+				}
+				rule := w.config.Match("shop", all[0]).Rule
+				var next atomic.Uint64
+				run := func(i uint64) {
+					d := Denial{At: noon.Add(time.Duration(i) * 2 * time.Microsecond), Hits: 1}
+					w.table.Note(rule, "shop", false, &d, all[i%uint64(len(all))])
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				if !parallel {
+					for i := uint64(0); b.Loop(); i++ {
+						run(i)
+					}
+					return
+				}
+				b.RunParallel(func(pb *testing.PB) {
+					for i := next.Add(1 << 16); pb.Next(); i++ {
+						run(i)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The oracle counts by itself. What is not in the answer was before the time that it names, while eight goroutines write and one reads.
+func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
+	w := newWorld(t, shop)
+	const goroutines, each = 8, 20_000
+	begin := noon.Truncate(time.Minute)
+	var want [4][3]atomic.Uint64 // by minute and user
+	var running sync.WaitGroup
+	for g := range goroutines {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(g), 3))
+			for i := range each {
+				minute, user := min(3, 4*i/each), random.IntN(3)
+				at := begin.Add(time.Duration(minute)*time.Minute + time.Duration(random.Int64N(int64(time.Minute))))
+				w.deny(at, 1, false, entry("user", fmt.Sprint("u", user)))
+				want[minute][user].Add(1)
+				if g == 0 && i < each/2 { // others, which push out what is older
+					w.deny(begin.Add(time.Duration(minute)*time.Minute), 1, false, entry("tenant", fmt.Sprint(i)))
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { running.Wait(); close(done) }()
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false
+		default:
+		}
+		for _, k := range kept(w, Question{Descriptor: entry("user", "u1"), Values: true}) {
+			if k.Descriptor != "user=u1" || k.First.After(k.Last.At) && k.First.Sub(k.Last.At) > time.Minute {
+				t.Fatalf("asked for u1, the answer has %+v", k)
+			}
+		}
+	}
+	_, _, since := w.recorder.Recent(Question{}, 0)
+	for minute := range want {
+		for user := range want[minute] {
+			var got uint64
+			from := begin.Add(time.Duration(minute) * time.Minute)
+			for _, k := range kept(w, Question{Descriptor: entry("user", fmt.Sprint("u", user)), From: from, To: from.Add(time.Minute)}) {
+				got += k.Requests
+			}
+			if n := want[minute][user].Load(); got > n || got < n && !since.After(from) {
+				t.Errorf("in minute %d u%d was denied %d times, and the answer, which has all since %v, says %d", minute, user, n, since, got)
+			}
+		}
+	}
+}
+
+func kept(w *world, q Question) []Kept {
+	all, _, _ := w.recorder.Recent(q, places)
+	return all
+}
+
+func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
+	for name, length := range map[string]int{"short": 1, "long": 4 * MaxDescriptor} {
+		w := newWorld(t, shop)
+		for i := range 4 * places { // each of another user, within one minute, so that the open ones are as many as can be
+			w.deny(noon.Add(time.Duration(i)*time.Microsecond), 1, false, entry("user", fmt.Sprint(strings.Repeat("x", length), i)))
+		}
+		held := make(map[*streak]bool)
+		for i := range w.recorder.recent.kept {
+			held[w.recorder.recent.kept[i].Load()] = true
+		}
+		for i := range w.recorder.recent.open {
+			held[w.recorder.recent.open[i].Load()] = true
+		}
+		delete(held, nil)
+		bytes := 0
+		for k := range held {
+			last := k.last.Load()
+			bytes += int(unsafe.Sizeof(*k)+unsafe.Sizeof(*last)) + len(last.descriptor) + 8*cap(k.entries)
+		}
+		if len(held) > places || bytes > places*placeBytes {
+			t.Errorf("%s descriptors: %d streaks are held in %d bytes; want at most %d in %d, whatever requests bring", name, len(held), bytes, places, places*placeBytes)
+		}
+		if length == 1 && len(held) < places/2 {
+			t.Errorf("of short descriptors %d streaks are held; want most of the %d places used", len(held), places)
+		}
+	}
+}
+
+// A hot key takes one place a minute, and so do hundreds beside it: what was denied before stays.
+func TestHotKeysPushOutNothing(t *testing.T) {
+	w := newWorld(t, shop)
+	w.deny(noon, 1, false, entry("user", "ann"))
+	for i := range 200_000 { // of 300 keys for ten minutes
+		w.deny(noon.Add(time.Duration(i)*3*time.Millisecond), 1, false, entry("user", fmt.Sprint("hot", i%300)))
+	}
+	all, more, since := w.recorder.Recent(Question{Descriptor: entry("user", "ann")}, 10)
+	if len(all) != 1 || more != 0 || !since.IsZero() {
+		t.Errorf("of ann's denial ten minutes ago %d lines are kept (all since %v); want one: denials of others fold by the minute", len(all), since)
+	}
+}
+
+func TestARecentDenialIsFoundByAnyOfItsEntriesAndByNoOther(t *testing.T) {
+	w := newWorld(t, shop)
+	of := descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: strings.Repeat("é", MaxDescriptor)}, {Key: "note", Value: `a,b\c=d`}}
+	w.deny(noon, 1, false, of)
+	for text, want := range map[string]int{
+		"user=ann": 1, "user=an": 0, "user=bob": 0, "path=": 0, "user=ann,note=" + `a\,b\\c=d`: 1, "note=" + `a\,b\c=d`: 1, "note=x,user=ann": 0,
+		"userann=": 0, "user=ann,user=ann": 1, of.String(): 1, of[1:2].String(): 1, of[1:2].String() + "x": 0,
+	} {
+		asked, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(kept(w, Question{Descriptor: asked})); n != want {
+			t.Errorf("%.40q finds %d denials, want %d: what lies beyond %d bytes counts as well", text, n, want, MaxDescriptor)
+		}
+	}
+}
