@@ -129,7 +129,7 @@ func checked(t *testing.T, command string) string {
 			words = words[1:]
 		}
 		var c commands
-		parser, err := kong.New(&c)
+		parser, err := kong.New(&c, kong.Vars{"grpc": "127.0.0.1:8081"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func run(as settings.Program, args []string) int {
 		kong.Name("weir"),
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
-		kong.Vars{"version": "weir " + buildVersion()},
+		kong.Vars{"version": "weir " + buildVersion(), "grpc": settings.GRPCAddress()},
 		kong.Bind(as, out, ignoredArguments(ignored), historycmd.Version(buildVersion())),
 	)
 	if err != nil {

@@ -166,10 +166,10 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// follow lets health say no, until ctx ends, while one of the Redis does not answer.
-func (c *counters) follow(ctx context.Context, h *server.Health) {
+// follow lets health say no, until ctx ends, while one of the Redis does not answer, if that is asked for.
+func (c *counters) follow(ctx context.Context, h *server.Health, asked bool) {
 	away := func(s *counter.Store) bool { return s.Health().Answers() != nil }
-	for more := true; more; more = wait.For(ctx, 200*time.Millisecond) {
+	for more := asked; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(!slices.ContainsFunc(c.stores(), away))
 	}
 }

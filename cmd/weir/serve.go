@@ -93,7 +93,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		return errors.Join(err, st.close(ctx), measure.close(ctx), store.Close())
 	}
 	metrics.Doors(srv.Doors())
-	log.Info("weir starts", "version", buildVersion(), "backend", set.BackendType,
+	log.Log(ctx, set.StartLevel(), "weir starts", "version", buildVersion(), "backend", set.BackendType,
 		"algorithm", set.Algorithm.String(), "config", source.name)
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -108,9 +108,8 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		}
 		health.Answered()
 	})
-	if set.BothRedis.HealthCheckActiveConnection {
-		running.Go(func() { store.follow(ctx, health) })
-	}
+	running.Go(func() { store.follow(ctx, health, set.BothRedis.HealthCheckActiveConnection) })
+	running.Go(func() { store.followOutages(ctx, outages{limiter: limiter, policy: set.OnFailure, log: log}) })
 	running.Go(func() { measure.run(ctx) })
 	running.Go(func() { set.DenialLog(refused, log).Run(ctx) })
 	st.run() // to the end of the drain

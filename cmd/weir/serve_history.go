@@ -81,7 +81,7 @@ func decideHistory(as settings.Program, set *settings.Settings, log *slog.Logger
 	case !set.KeepHistory && set.HistoryAsked:
 		log.Info("no history is kept, as HISTORY says")
 	case !set.KeepHistory:
-		log.Warn("no history is kept, as nobody asked for one; " + how)
+		log.Log(context.Background(), set.StartLevel(), "no history is kept, as nobody asked for one; "+how)
 	case set.HistoryVariable() != "":
 		log.Info("a history is kept, in the Redis of " + set.HistoryVariable())
 	case set.HistoryInRedis():

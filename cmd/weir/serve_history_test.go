@@ -190,7 +190,7 @@ func TestInRatelimitsPlaceAHistoryIsToldOfInOneLine(t *testing.T) {
 		kept        bool
 		want        string
 	}{
-		{nil, false, `level=WARN msg="no history is kept, as nobody asked for one; REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"`},
+		{nil, false, `level=WARN+1 msg="no history is kept, as nobody asked for one; REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"`},
 		{map[string]string{"DATA_DIR": filepath.Join(t.TempDir(), "new")}, true, "level=INFO msg=\"a history is kept, in DATA_DIR\""},
 		{map[string]string{"DATA_DIR": file}, false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
 		{map[string]string{"DATA_DIR": file, "HISTORY": "true"}, true, "level=INFO"}, // what fails is told when it is opened

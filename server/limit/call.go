@@ -72,6 +72,8 @@ type Verdict struct {
 	Degraded bool     // some status was decided while the store is away
 	// ShadowOver is that some status is Shadow.
 	ShadowOver bool
+	// UnknownDomain is that no file configures the domain.
+	UnknownDomain bool
 }
 
 // Status is the answer for one descriptor.

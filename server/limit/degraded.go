@@ -81,5 +81,15 @@ func (g *Degraded) Totals() []DegradedTotal {
 	return all
 }
 
+// ByPolicy returns how many decisions each policy has made since the start, for all reasons together.
+func (g *Degraded) ByPolicy() (sums [descriptors.Policies]uint64) {
+	for r := range g.all {
+		for p := range sums {
+			sums[p] += g.all[r][p].Load()
+		}
+	}
+	return sums
+}
+
 // Total returns how many decisions there were since the start for a reason and by a policy, of all rules.
 func (g *Degraded) Total(r backend.Reason, p descriptors.Policy) uint64 { return g.all[r][p].Load() }

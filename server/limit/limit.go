@@ -115,6 +115,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	counted[c.Outcome(err)].Add(1)
 	if counted == &l.domains.unknown {
 		l.unknown.asked(c.Domain, r.config)
+		c.UnknownDomain = true
 	}
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -24,17 +26,25 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// tells reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode.
+// tells reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode, or that
+// there is no rule, as the domain is unknown.
 func (o *Options) tells(v *limit.Verdict) bool {
-	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver)
+	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
 }
+
+// unknownDomain is the entry of the Struct about an unknown domain. What the client called it is not repeated.
+var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
+	"unknown_domain": structpb.NewBoolValue(true)}})
 
 // deniedSize is the room for an entry with names and paths of the usual length: a longer one grows the answer.
 const deniedSize = 176
 
-// appendDenied writes entries of the Struct that is dynamic_metadata: denied, and shadow_denied, each a Struct of the rule
-// and the limit. They are written by hand, as a refusal must stay as cheap as what it refuses is not.
+// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied, each a
+// Struct of the rule and the limit. They are written by hand, as a refusal must stay as cheap as what it refuses is not.
 func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
+	if c.UnknownDomain {
+		return append(dst, unknownDomain...)
+	}
 	if by := denying(&c.Verdict); by != nil {
 		name, wait := "denied", retryIn(c.Statuses)
 		if c.Shadowed {

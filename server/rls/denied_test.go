@@ -131,6 +131,24 @@ func TestMetadataOfDenialsAreOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
+func TestDynamicMetadataSayThatADomainIsUnknown(t *testing.T) {
+	for _, tc := range []struct {
+		promise, domain string
+		on              bool
+		want            string
+	}{
+		{"one that nothing configures", "shopp", true, `{"unknown_domain":true}`},
+		{"none of a known one that no rule matches", "shop", true, ""},
+		{"none unless asked for, as envoyproxy/ratelimit", "shopp", false, ""},
+	} {
+		answer := service(t, limit.Options{}, Options{DeniedMetadata: tc.on}).send(t, &ratelimit.RateLimitRequest{Domain: tc.domain,
+			Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "free", Value: "x"}}}}})
+		if got := said(t, answer.DynamicMetadata); got != tc.want || answer.OverallCode != ratelimit.RateLimitResponse_OK {
+			t.Errorf("%s: the answer is %v with dynamic metadata %s, want OK with %s", tc.promise, answer.OverallCode, got, tc.want)
+		}
+	}
+}
+
 func TestMetadataOfDenialsStandBesideTheRequests(t *testing.T) {
 	answer := service(t, limit.Options{}, Options{DeniedMetadata: true, DynamicMetadata: true}).ask(t, 2, "user=ann,path=/pay")
 	if got := said(t, answer.DynamicMetadata); !strings.Contains(got, `"rule":"user/path=/pay"},"descriptors":[{"entries":["user=ann"`) {

@@ -188,7 +188,7 @@ func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
 	opened(t, singleOf(server), nil, logging(&l))
 	await(t, &l, "set maxmemory-policy to noeviction")
-	await(t, &l, "asked it to write its append-only file again")
+	await(t, &l, "asked it to write that anew, so that its next start loses nothing")
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		info, err := server.Info(t.Context(), "persistence")
 		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {

@@ -72,14 +72,13 @@ func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
 
 // tellStarted says that a server which has begun was asked to write its append-only file again, or why it was not.
 func (s *Store) tellStarted(server string, err error) {
-	const began, why = "a server of the history has begun within the last hour: ",
-		"; a torn end of the file from before, if there is one, could be replayed at its next restart"
+	const began, why = "a Redis of the history was started within the last hour, and a crash may have cut off its append-only file: ",
+		", so that its next start loses nothing"
 	if err != nil {
-		s.log.Warn(began+"it could not be asked to write its append-only file again, so send it BGREWRITEAOF"+why,
-			"server", server, "error", err)
+		s.log.Warn(began+"it would not write that anew; send it BGREWRITEAOF"+why, "server", server, "error", err)
 		return
 	}
-	s.log.Info(began+"asked it to write its append-only file again"+why, "server", server)
+	s.log.Info(began+"asked it to write that anew"+why, "server", server)
 }
 
 // lookAtRing warns if the list of the ring's nodes is not what it was at the last look: what is kept does not move with

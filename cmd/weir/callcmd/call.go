@@ -18,7 +18,7 @@ import (
 
 // Command asks a rate-limit service once, or many times, and prints what it answered.
 type Command struct {
-	Addr       string        `default:"127.0.0.1:8081" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket."`
+	Addr       string        `default:"${grpc}" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket; without it what GRPC_HOST, GRPC_PORT and GRPC_UDS say."`
 	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
 	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
 	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
@@ -42,13 +42,17 @@ type Command struct {
 // Help returns what weir call --help shows below the first sentence.
 func (*Command) Help() string {
 	return `Asks as Envoy does, and tells the verdict, the limit, what remains and when to come back. Exit code: 0 OK,
-1 over a limit, 2 an error, which is told on stderr. In a descriptor the first = of an entry separates key and value,
-\, is a comma and \\ a backslash.
+1 over a limit, 2 an error or an unknown domain, which is told on stderr. In a descriptor the first = of an entry
+separates key and value, \, is a comma and \\ a backslash.
 
     weir call --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
     weir call --addr weir:8081 --tls --ca ca.crt --cert tls.crt --key tls.key --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann --rate 2 --for 30s
+
+A rolling limit resets when the bucket of its oldest hits is out of the window: up to 61 s for a minute, whose buckets
+have a second. What shadow mode let pass, and that a domain is unknown, is said by a weir with DENIAL_METADATA, its
+default (as ratelimit it is off); of others no limit applies to either.
 
 With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
 and a summary. With --keys K the last value of each descriptor gets -0, -1, … -(K-1) in turn. Exit code then: 2 if a
@@ -56,13 +60,14 @@ call failed, else 1 if one was over. Percentiles are of answered calls, rounded 
 
 --json prints, for one call:
 
-    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers
+    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers,
+    shadow_denied {rule, limit, retry_after, …}, unknown_domain
     each status: descriptor, code, limit, requests_per_unit, unit, unit_multiplier, name, remaining, reset_seconds
-    (limit and unit are "" where no limit applies; remaining is then 4294967295 if the rule says unlimited)
+    (limit is "unlimited" if the rule says so, "" where no limit applies; unit is then "", too)
 
 and for many:
 
-    sent, ok, over, errors, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
+    sent, ok, over, errors, degraded, shadowed, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
     error_codes {CODE: {count, message}}, timeline {width_seconds, ok, over, errors}`
 }
 

@@ -111,7 +111,7 @@ func runCall(ctx context.Context, t *testing.T, args ...string) ran {
 	var line struct {
 		Call Command `cmd:""`
 	}
-	parser, err := kong.New(&line)
+	parser, err := kong.New(&line, kong.Vars{"grpc": "127.0.0.1:8081"})
 	if err != nil {
 		t.Fatalf("kong refuses the flags of weir call: %v", err)
 	}

@@ -36,6 +36,8 @@ func (c *Command) callMany(ctx context.Context, q *question, target *caller, w i
 	switch {
 	case t.Failed > 0:
 		return terminal.Failed
+	case r.last != nil && r.last.said("unknown_domain").GetBoolValue():
+		return unknownDomain(c.Domain)
 	case t.Over > 0:
 		return terminal.No
 	}

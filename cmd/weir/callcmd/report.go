@@ -159,6 +159,9 @@ func (r *reporter) end(took time.Duration) error {
 	if t.degraded > 0 {
 		fmt.Fprintf(r.out, "%d of the answers are degraded: Redis gave none, and a failure policy decided\n", t.degraded)
 	}
+	if t.shadowed > 0 {
+		fmt.Fprintf(r.out, "%d of the answers would be refusals but for shadow mode\n", t.shadowed)
+	}
 	if h := &t.latency; h.total > 0 {
 		fmt.Fprintf(r.out, "latency  p50 %s   p90 %s   p99 %s   max %s\n", milliseconds(h.quantile(0.5)),
 			milliseconds(h.quantile(0.9)), milliseconds(h.quantile(0.99)), milliseconds(h.max))
@@ -213,6 +216,7 @@ type summary struct {
 	Sent uint64 `json:"sent"`
 	outcomes
 	Degraded  uint64              `json:"degraded"`
+	Shadowed  uint64              `json:"shadowed"`
 	Unsent    uint64              `json:"unsent"`
 	Changes   uint64              `json:"changes"`
 	Seconds   float64             `json:"seconds"`
@@ -239,7 +243,7 @@ type columns struct {
 func (t *tally) summary(took time.Duration) summary {
 	quantile := func(q float64) int64 { return t.latency.quantile(q).Microseconds() }
 	s := summary{
-		Sent: t.sent(), outcomes: t.outcomes, Degraded: t.degraded, Unsent: t.unsent, Changes: t.changes,
+		Sent: t.sent(), outcomes: t.outcomes, Degraded: t.degraded, Shadowed: t.shadowed, Unsent: t.unsent, Changes: t.changes,
 		Seconds: took.Seconds(), Rate: float64(t.sent()) / took.Seconds(),
 		Latency:   percentiles{quantile(0.5), quantile(0.9), quantile(0.99), t.latency.max.Microseconds()},
 		ErrorCode: t.errors,

@@ -13,6 +13,7 @@ type tally struct {
 	outcomes
 	unsent   uint64 // due, but all workers were waiting for answers
 	degraded uint64 // answers that the store did not decide, or not all of
+	shadowed uint64 // answers that would be refusals but for shadow mode
 	changes  uint64 // from OK to over or back
 	errors   map[string]*failure
 	latency  histogram // of answered calls
@@ -52,8 +53,11 @@ func (t *tally) add(at time.Duration, o *outcome) {
 		t.addError(o.err)
 	} else {
 		t.latency.add(o.latency)
-		if len(degradations(o.resp)) > 0 {
+		if len(degradations(o)) > 0 {
 			t.degraded++
+		}
+		if o.said("shadow_denied") != nil {
+			t.shadowed++
 		}
 	}
 }

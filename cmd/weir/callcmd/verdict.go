@@ -33,7 +33,10 @@ func (c *Command) callOnce(ctx context.Context, q *question, target *caller, w i
 	} else {
 		v.print(w, terminal.PaintFor(w))
 	}
-	if out.over() {
+	switch {
+	case v.UnknownDomain:
+		return unknownDomain(c.Domain)
+	case out.over():
 		return terminal.No
 	}
 	return nil
@@ -47,12 +50,15 @@ type verdict struct {
 	Message   string         `json:"message,omitempty"`
 	ToClient  []headerToSend `json:"response_headers,omitempty"`
 	ToServer  []headerToSend `json:"request_headers,omitempty"`
+
+	Shadow        map[string]any `json:"shadow_denied,omitempty"` // what shadow mode let pass: rule, limit, retry_after and others
+	UnknownDomain bool           `json:"unknown_domain,omitempty"`
 }
 
 type descVerdict struct {
 	Descriptor      string `json:"descriptor"`
 	Code            string `json:"code"`
-	Limit           string `json:"limit"` // "" if none applies, and then the next four are zero
+	Limit           string `json:"limit"` // unlimited, or "" if none applies, and then the next four are zero
 	RequestsPerUnit uint32 `json:"requests_per_unit"`
 	Unit            string `json:"unit"`
 	UnitMultiplier  uint32 `json:"unit_multiplier"`
@@ -62,7 +68,8 @@ type descVerdict struct {
 
 	Degraded *degradation `json:"degraded,omitempty"` // nil if the store decided
 
-	hits uint32 // asked for; 0 if they were no plain count
+	hits    uint32 // asked for; 0 if they were no plain count
+	unknown bool   // nothing configures the domain
 }
 
 type headerToSend struct {
@@ -82,11 +89,12 @@ func (q *question) verdict(o outcome) verdict {
 		Message:   string(o.resp.GetRawBody()),
 		ToClient:  headersToSend(o.resp.GetResponseHeadersToAdd()),
 		ToServer:  headersToSend(o.resp.GetRequestHeadersToAdd()),
+		Shadow:    o.said("shadow_denied").GetStructValue().AsMap(), UnknownDomain: o.said("unknown_domain").GetBoolValue(),
 	}
-	degraded := degradations(o.resp)
+	degraded := degradations(&o)
 	for i, s := range o.resp.GetStatuses() {
 		d := q.descriptorVerdict(s)
-		d.Degraded = degraded[i]
+		d.Degraded, d.unknown = degraded[i], v.UnknownDomain
 		if i < len(q.descriptors) {
 			d.Descriptor = q.descriptors[i].String()
 		}
@@ -108,6 +116,8 @@ func (q *question) descriptorVerdict(s *rls.RateLimitResponse_DescriptorStatus) 
 			Multiplier: max(1, l.GetUnitMultiplier().GetValue())}
 		d.Limit, d.Unit, d.UnitMultiplier = shown.String(), shown.Unit.String(), shown.Multiplier
 		d.RequestsPerUnit, d.Name = l.GetRequestsPerUnit(), l.GetName()
+	} else if d.Remaining == math.MaxUint32 {
+		d.Limit = unlimited
 	}
 	return d
 }
@@ -120,13 +130,16 @@ func headersToSend(wire []*corev3.HeaderValue) []headerToSend {
 	return list
 }
 
-const codeOver = "OVER_LIMIT"
+const (
+	codeOver  = "OVER_LIMIT"
+	unlimited = "unlimited" // the rule's word
+)
 
 // limit names the limit that applies, for people.
 func (d *descVerdict) limit() string {
 	switch {
-	case d.Limit == "" && d.Remaining == math.MaxUint32:
-		return "unlimited"
+	case d.unknown:
+		return "the domain is unknown"
 	case d.Limit == "":
 		return "no limit applies"
 	case d.Name != "":
@@ -137,7 +150,7 @@ func (d *descVerdict) limit() string {
 
 // left returns what remains, "" where nothing limits.
 func (d *descVerdict) left() string {
-	if d.Limit == "" {
+	if d.Limit == "" || d.Limit == unlimited {
 		return ""
 	}
 	return fmt.Sprintf("%d left", d.Remaining)
@@ -152,7 +165,7 @@ func (d *descVerdict) when() string {
 		return fmt.Sprintf("never: %d hits at once are more than the whole limit", d.hits)
 	case d.Code == codeOver:
 		return "again in " + terminal.Span(d.ResetSeconds)
-	case d.Limit == "":
+	case d.left() == "":
 		return ""
 	}
 	return "resets in " + terminal.Span(d.ResetSeconds)
@@ -160,7 +173,7 @@ func (d *descVerdict) when() string {
 
 // neverFits reports whether no wait can make room for this many hits; a look asks for one.
 func (d *descVerdict) neverFits() bool {
-	return d.Limit != "" && max(1, d.hits) > d.RequestsPerUnit
+	return d.left() != "" && max(1, d.hits) > d.RequestsPerUnit
 }
 
 // code shows a verdict in four columns.
@@ -199,6 +212,13 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 			what, terminal.Printable(d.Descriptor), limits, d.limit(), lefts, d.left(), d.when(), d.Degraded)
 		fmt.Fprintf(w, "%s  %s\n", code(p, d.Code), strings.TrimRight(line, " "))
 	}
+	if rule, limited := v.Shadow["rule"].(string); limited {
+		text := fmt.Sprintf("shadow mode: rule %s, %v, would have refused it", rule, v.Shadow["limit"])
+		if wait, known := v.Shadow["retry_after"].(float64); known {
+			text += ", again in " + terminal.Span(int64(wait))
+		}
+		fmt.Fprintf(w, "      %s\n", terminal.Printable(text))
+	}
 	label := "body"
 	for text := range strings.Lines(v.Message) {
 		fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
@@ -222,7 +242,7 @@ func (v *verdict) print(w io.Writer, p terminal.Paint) {
 func (v *verdict) tightest() *descVerdict {
 	var best *descVerdict
 	for _, d := range v.Statuses {
-		if d.Limit != "" && (best == nil || d.tighterThan(best)) {
+		if d.left() != "" && (best == nil || d.tighterThan(best)) {
 			best = d
 		}
 	}
@@ -241,7 +261,9 @@ func (d *descVerdict) tighterThan(e *descVerdict) bool {
 // phrase describes the tightest limit: 10/minute, again in 57s. With several descriptors it names the one.
 func (v *verdict) phrase() string {
 	d := v.tightest()
-	if d == nil {
+	if d == nil && len(v.Statuses) > 0 {
+		return v.Statuses[0].limit()
+	} else if d == nil {
 		return "no limit applies"
 	}
 	text := d.limit() + ", "

@@ -22,11 +22,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// degraded is an answer whose first descriptor was decided by the policy deny.
-func degraded(s *rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
+// saying is an answer with dynamic metadata.
+func saying(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
 	a := answered(s)
-	metadata, err := structpb.NewStruct(map[string]any{"degraded": []any{
-		map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}})
+	metadata, err := structpb.NewStruct(said)
 	if err != nil {
 		panic(err) // a literal
 	}
@@ -90,7 +89,8 @@ OVER  user=ann  10/minute  0 left  never: 20 hits at once are more than the whol
 OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
       answered in N ms
 `, 1},
-		{"what Redis did not decide says who did", ask, degraded(perMinute(10, 0, time.Second)), `
+		{"what Redis did not decide says who did", ask, saying(map[string]any{"degraded": []any{
+			map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}}, perMinute(10, 0, time.Second)), `
 OVER  user=ann  10/minute  0 left  again in 1s (no answer from Redis: down; policy deny)
       answered in N ms
 `, 1},
@@ -109,6 +109,52 @@ OK    overall, answered in N ms
 				t.Errorf("weir call ended with %d and stderr %q, want %d and none", got.code, got.stderr, c.code)
 			}
 		})
+	}
+}
+
+func TestCallTellsAnUnknownDomainFromAnUnmatchedDescriptor(t *testing.T) {
+	passed := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
+	_, addr := serveFake(t, always(saying(map[string]any{"unknown_domain": true}, passed)))
+	const told = "weir call: no file configures the domain \"shopp\""
+	for _, c := range []struct{ flag, want string }{
+		{"--hits=1", "OK    user=ann  the domain is unknown\n"},
+		{"--json", `"unknown_domain":true`},
+		{"--for=10ms", "OK, 0 over, 0 errors\n"},
+	} {
+		got := runCall(t.Context(), t, "--addr", addr, "--domain", "shopp", "--descriptor", "user=ann", c.flag)
+		if got.code != 2 || !strings.Contains(got.stdout, c.want) || !strings.HasPrefix(got.stderr, told) {
+			t.Errorf("weir call %s ended with %d, stdout %q and stderr %q; want 2, %q and %q", c.flag, got.code, got.stdout, got.stderr, c.want, told)
+		}
+	}
+}
+
+func TestCallTellsWhatShadowModeLetPass(t *testing.T) {
+	shadow := perMinute(10, 0, 41*time.Second)
+	shadow.Code = rls.RateLimitResponse_OK
+	denied := map[string]any{"rule": "user", "limit": "10/minute", "retry_after": 41}
+	_, addr := serveFake(t, always(saying(map[string]any{"shadow_denied": denied}, shadow)))
+	for _, c := range []struct{ flag, want string }{
+		{"--hits=1", "resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n"},
+		{"--json", `"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`},
+		{"--for=10ms", " of the answers would be refusals but for shadow mode\n"},
+	} {
+		got := runCall(t.Context(), t, "--addr", addr, "--domain", "shop", "--descriptor", "user=ann", c.flag)
+		if got.code != 0 || !strings.Contains(got.stdout, c.want) {
+			t.Errorf("weir call %s ended with %d and printed %q; want 0, and %q in it", c.flag, got.code, got.stdout, c.want)
+		}
+	}
+}
+
+func TestCallSaysUnlimitedWhereverItAsks(t *testing.T) {
+	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
+	_, addr := serveFake(t, always(answered(unlimited)))
+	for _, c := range []struct{ flags, want string }{
+		{"--hits=1", "OK    user=ann  unlimited\n"}, {"--json", `"limit":"unlimited"`}, {"--for=1500ms --rate=2", "; last: unlimited\n"},
+	} {
+		got := runCall(t.Context(), t, append(strings.Fields(c.flags), "--addr", addr, "--domain", "shop", "--descriptor", "user=ann")...)
+		if !strings.Contains(got.stdout, c.want) {
+			t.Errorf("weir call %s printed %q, want %q in it", c.flags, got.stdout, c.want)
+		}
 	}
 }
 

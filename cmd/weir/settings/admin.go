@@ -1,7 +1,10 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 )
 
@@ -19,11 +22,25 @@ func AdminAddress() (string, error) {
 	if err := require(at.Port > 0, "DEBUG_PORT", at.Port, "weir serve chose a free port: --admin says which"); err != nil {
 		return "", err
 	}
-	switch strings.Trim(at.Host, "[]") {
-	case "", "0.0.0.0":
-		at.Host = "127.0.0.1"
-	case "::":
-		at.Host = "::1"
+	return address(reachable(at.Host), at.Port), nil
+}
+
+// GRPCAddress returns where this machine reaches the gRPC port likewise: 127.0.0.1:8081 unless GRPC_HOST or GRPC_PORT say
+// otherwise, or unix: and the path of GRPC_UDS. What makes no sense is for whoever uses it to refuse.
+func GRPCAddress() string {
+	if path := os.Getenv("GRPC_UDS"); path != "" {
+		return "unix:" + path
 	}
-	return address(at.Host, at.Port), nil
+	return net.JoinHostPort(reachable(os.Getenv("GRPC_HOST")), cmp.Or(os.Getenv("GRPC_PORT"), "8081"))
+}
+
+// reachable returns a host by which a server that listens on one is reached.
+func reachable(host string) string {
+	switch host = strings.Trim(host, "[]"); host {
+	case "", "0.0.0.0":
+		return "127.0.0.1"
+	case "::":
+		return "::1"
+	}
+	return host
 }

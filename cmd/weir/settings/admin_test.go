@@ -25,3 +25,20 @@ func TestTheAdminPortIsThatOfAServerWithTheSameEnvironment(t *testing.T) {
 		}
 	}
 }
+
+func TestTheGRPCPortIsThatOfAServerWithTheSameEnvironment(t *testing.T) {
+	for _, c := range []struct{ host, port, socket, want string }{
+		{"", "", "", "127.0.0.1:8081"},
+		{"0.0.0.0", "7081", "", "127.0.0.1:7081"},
+		{"[::]", "7081", "", "[::1]:7081"},
+		{"10.0.0.7", "7081", "", "10.0.0.7:7081"},
+		{"10.0.0.7", "7081", "/run/weir.sock", "unix:/run/weir.sock"},
+	} {
+		t.Setenv("GRPC_HOST", c.host)
+		t.Setenv("GRPC_PORT", c.port)
+		t.Setenv("GRPC_UDS", c.socket)
+		if got := GRPCAddress(); got != c.want {
+			t.Errorf("GRPC_HOST=%s GRPC_PORT=%s GRPC_UDS=%s is %q, want %q", c.host, c.port, c.socket, got, c.want)
+		}
+	}
+}

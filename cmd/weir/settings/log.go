@@ -25,6 +25,18 @@ func (s *Settings) Logger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, options)) // as ratelimit for any other value too, of which WarnOfIdle tells
 }
 
+// StartLevel returns the level of the lines about a start at which nothing is wrong. As ratelimit they are written at the
+// default LOG_LEVEL, warning, as well, at which envoyproxy/ratelimit tells where it listens.
+func (s *Settings) StartLevel() slog.Level {
+	if s.as == dropIn {
+		return shownInfo
+	}
+	return slog.LevelInfo
+}
+
+// shownInfo is a level that shows as info, and where warnings show.
+const shownInfo = slog.LevelWarn + 1
+
 // LogsJSON reports whether each line of the log is an object in JSON. It is right after an error of Read as well.
 func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
 
@@ -53,8 +65,11 @@ func ratelimitWords(groups []string, a slog.Attr) slog.Attr {
 		return a
 	}
 	word := strings.ToLower(level.String())
-	if level == slog.LevelWarn {
+	switch level {
+	case slog.LevelWarn:
 		word = "warning"
+	case shownInfo:
+		word = "info"
 	}
 	return slog.String(slog.LevelKey, word)
 }

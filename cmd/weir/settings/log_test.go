@@ -50,6 +50,18 @@ func TestJSONLogsHaveTheKeysOfRatelimitUnderItsName(t *testing.T) {
 	}
 }
 
+// A start at which nothing is wrong is told at the default LOG_LEVEL, as there, and is no warning.
+func TestAStartIsToldAsRatelimitAndIsNoWarning(t *testing.T) {
+	for as, want := range map[Program]string{dropIn: "level=info msg=listening", "weir": "level=INFO msg=listening"} {
+		s := mustRead(t, as)
+		var out strings.Builder
+		s.Logger(&out).Log(t.Context(), s.StartLevel(), "listening")
+		if !strings.Contains(out.String(), want) || s.Server().TellStart != s.StartLevel() {
+			t.Errorf("as %s the log is %q; want %q in it", as, &out, want)
+		}
+	}
+}
+
 func TestOnlyWarningsAreLoggedAsRatelimit(t *testing.T) {
 	for as, want := range map[Program]int{dropIn: 2, "weir": 3} {
 		if got := logged(t, as); strings.Count(got, "\n") != want {

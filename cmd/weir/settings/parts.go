@@ -26,7 +26,7 @@ func (s *Settings) Server() server.Config {
 		GRPCAddress: grpc, HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
 		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout, Connections: s.MaxConnections,
 		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
-		Profiles: s.Profiles,
+		Profiles: s.Profiles, TellStart: s.StartLevel(),
 	}
 	switch {
 	case s.ServerTLS && s.ClientCA != "":
@@ -35,8 +35,7 @@ func (s *Settings) Server() server.Config {
 		c.NoJSON = "/json is not served, as JSON_ENABLED is false."
 	}
 	if s.as == dropIn {
-		c.AnyJSONType = true
-		c.ReusePort, c.TellStart = true, slog.LevelWarn
+		c.AnyJSONType, c.ReusePort = true, true
 	}
 	return c
 }

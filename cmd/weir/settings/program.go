@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,7 @@ func (p Program) Warn(s *Settings, ignored []string, log *slog.Logger) {
 		log.Warn("arguments have no effect on a program of the name ratelimit: /bin/weir has commands and flags",
 			"arguments", len(ignored), "flags", strings.Join(flags, " "))
 	}
-	message := "started as ratelimit: "
+	message, level := "started as ratelimit: ", slog.LevelWarn
 	switch {
 	case s.BackendType != "redis":
 		message += "counters are in memory, where those of envoyproxy/ratelimit are not"
@@ -76,11 +77,12 @@ func (p Program) Warn(s *Settings, ignored []string, log *slog.Logger) {
 		message += "counters of limits with algorithm: fixed_window carry over from envoyproxy/ratelimit, and no others"
 	case s.KeyFormat == descriptors.KeysOfRatelimit:
 		message += "counters carry over from envoyproxy/ratelimit, and back to it"
+		level = s.StartLevel() // nothing is to be done
 	default:
 		message += "the counters of envoyproxy/ratelimit do not carry over, and every limit begins at zero, as KEY_FORMAT is weir"
 	}
 	if s.Algorithm == descriptors.FixedWindow {
 		message += "; windows are fixed, and ALGORITHM=sliding_window gives rolling ones"
 	}
-	log.Warn(message)
+	log.Log(context.Background(), level, message)
 }

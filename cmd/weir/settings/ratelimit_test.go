@@ -104,12 +104,13 @@ func TestStartedAsRatelimitItSaysWhatDiffers(t *testing.T) {
 		hint bool
 	}{
 		{"weir", Settings{Files: plain, BackendType: "redis"}, nil, false},
-		{dropIn, Settings{Files: plain, BackendType: "redis"}, []string{"counters carry over", "and back"}, true},
-		{dropIn, Settings{Files: fixed, BackendType: "redis"}, []string{"do not carry over", "KEY_FORMAT is weir"}, true},
-		{dropIn, Settings{Files: plain, BackendType: "memory"}, []string{"counters are in memory"}, true},
-		{dropIn, Settings{BackendType: "redis"}, []string{"do not carry over"}, false},
+		{dropIn, Settings{Files: plain, BackendType: "redis"}, []string{"level=WARN+1", "counters carry over", "and back"}, true}, // which shows as info
+		{dropIn, Settings{Files: fixed, BackendType: "redis"}, []string{"level=WARN ", "do not carry over", "KEY_FORMAT is weir"}, true},
+		{dropIn, Settings{Files: plain, BackendType: "memory"}, []string{"level=WARN ", "counters are in memory"}, true},
+		{dropIn, Settings{BackendType: "redis"}, []string{"level=WARN ", "do not carry over"}, false},
 	} {
 		var log strings.Builder
+		tc.set.as = tc.as
 		tc.as.Warn(&tc.set, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		got := log.String()
 		if strings.Count(got, "level=WARN") != min(len(tc.want), 1) || strings.Contains(got, "ALGORITHM=sliding_window gives rolling") != tc.hint {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+const (
+	// outageLook is how often it is looked whether all servers of Redis count. The second look in a row that finds one
+	// that does not begins an outage.
+	outageLook = time.Second
+	// outageCalm is how long all must count until the outage is over: one that comes and goes fills no log.
+	outageCalm = 5 * time.Second
+)
+
+// outages logs two lines for each time in which servers of Redis do not count: what becomes of requests, and what became.
+type outages struct {
+	limiter *limit.Limiter
+	policy  descriptors.Policy // of rules that have none of their own
+	log     *slog.Logger
+
+	began, seen time.Time                    // the first and the last look that found one; zero outside of an outage
+	told        bool                         // its first line is written
+	before      [descriptors.Policies]uint64 // decisions by policies when all servers counted last
+}
+
+// followOutages tells of outages until ctx ends. Counters in memory have none.
+func (c *counters) followOutages(ctx context.Context, o outages) {
+	for c.redis != nil && wait.For(ctx, outageLook) {
+		o.look(time.Now(), c.uncounting())
+	}
+}
+
+// uncounting names the servers that do not count now, and what is known of them.
+func (c *counters) uncounting() []string {
+	var names []string
+	for _, s := range c.stores() {
+		for name, state := range s.Known() {
+			if state != redis.Up {
+				names = append(names, fmt.Sprintf("%s (%s)", name, state))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// look takes note of the servers that do not count now.
+func (o *outages) look(now time.Time, servers []string) {
+	switch {
+	case len(servers) > 0 && o.began.IsZero():
+		o.began, o.seen = now, now
+	case len(servers) > 0:
+		if o.seen = now; !o.told {
+			o.told = true
+			o.tell(servers)
+		}
+	case !o.told || now.Sub(o.seen) >= outageCalm:
+		decided := o.limiter.Degraded.ByPolicy()
+		if o.told {
+			about := []any{"after", o.seen.Sub(o.began).Round(time.Second).String()}
+			for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
+				about = append(about, p.String(), decided[p]-o.before[p])
+			}
+			o.log.Warn("all servers of Redis count again; so many descriptors were decided by each policy meanwhile", about...)
+		}
+		o.began, o.told, o.before = time.Time{}, false, decided
+	}
+}
+
+// tell says what happens to requests.
+func (o *outages) tell(servers []string) {
+	about := []any{"servers", descriptors.Listed(servers)}
+	var rules [descriptors.Policies]int
+	if config := o.limiter.Config(); config != nil {
+		for _, r := range config.Rules() {
+			if !r.Unlimited && !r.Shadow { // which refuse nothing
+				rules[cmp.Or(r.OnFailure, o.policy)]++
+			}
+		}
+	}
+	for p, meaning := range [descriptors.Policies]string{descriptors.PolicyAllow: "pass, uncounted",
+		descriptors.PolicyDeny: "are refused", descriptors.PolicyLocal: "are counted here, under a share of the limit",
+		descriptors.PolicyError: "get no verdict: Envoy's failure_mode_deny decides"} {
+		if rules[p] > 0 {
+			about = append(about, descriptors.Policy(p).String(),
+				fmt.Sprintf("requests of %s %s", terminal.Count(rules[p], "rule"), meaning))
+		}
+	}
+	o.log.Warn("servers of Redis do not count: until they do, failure policies decide about what they own", append(about,
+		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
+}

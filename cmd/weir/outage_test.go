@@ -1,0 +1,74 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// TestAnOutageIsTwoLinesOfTheLog: one when requests begin to be decided by policies, which says what these do, and one
+// with exact numbers when all servers count again.
+func TestAnOutageIsTwoLinesOfTheLog(t *testing.T) {
+	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(`
+domain: shop
+descriptors:
+  - {key: a, rate_limit: {requests_per_unit: 1, unit: hour}}
+  - {key: b, rate_limit: {requests_per_unit: 1, unit: hour}}
+  - {key: login, on_backend_failure: deny, rate_limit: {requests_per_unit: 1, unit: hour}}
+  - {key: watched, on_backend_failure: local, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
+  - {key: free, rate_limit: {unlimited: true}}
+`)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	o := outages{limiter: limit.New(nil, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}
+	o.limiter.Apply(config)
+	decide := func(p descriptors.Policy, n int) {
+		for range n {
+			o.limiter.Degraded.Count("shop", nil, p, backend.Down)
+		}
+	}
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	looks := func(servers string, n int) (told string) {
+		log.Reset()
+		for range n {
+			o.look(now, strings.Fields(servers))
+			now = now.Add(outageLook)
+		}
+		return log.String()
+	}
+	wants := func(promise, got string, want ...string) {
+		t.Helper()
+		for _, part := range want {
+			if strings.Count(got, "\n") != 1 || !strings.Contains(got, part) {
+				t.Errorf("%s: the log has %q, want one line with %q", promise, got, part)
+			}
+		}
+		if len(want) == 0 && got != "" {
+			t.Errorf("%s: the log has %q, want nothing", promise, got)
+		}
+	}
+	decide(descriptors.PolicyAllow, 100)
+	wants("all is well", looks("", 3))
+	wants("a pause of a look", looks("h:1", 1)+looks("", 10))
+	decide(descriptors.PolicyAllow, 3)
+	decide(descriptors.PolicyDeny, 2)
+	wants("an outage", looks("h:1 h:2", 20), "level=WARN", `servers="h:1, h:2"`, `allow="requests of 2 rules pass, uncounted"`,
+		`deny="requests of 1 rule are refused" remedy=`)
+	decide(descriptors.PolicyLocal, 4)
+	wants("one that comes and goes is the same", looks("", 4)+looks("h:2", 3)+looks("", 4))
+	decide(descriptors.PolicyError, 1)
+	wants("its end", looks("", 5), "level=WARN", "after=26s allow=3 deny=2 local=4 error=1")
+	wants("after it", looks("", 10))
+	wants("the next begins at zero", looks("h:1", 2), "level=WARN")
+	decide(descriptors.PolicyAllow, 1)
+	wants("and ends with its own", looks("", 10), "allow=1 deny=0 local=0 error=0")
+}
