@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -26,10 +25,10 @@ type encoder struct {
 
 func (e *encoder) raw(text string) { e.held = append(e.held, text...) }
 
-// text writes a string. What HTML gives a meaning is escaped: names come from requests.
-func (e *encoder) text(s string) {
-	quoted, _ := json.Marshal(s) // no string fails
-	e.held = append(e.held, quoted...)
+// json writes strings, or what is made of them. What HTML gives a meaning is escaped: names come from requests.
+func (e *encoder) json(value any) {
+	text, _ := json.Marshal(value) // no string fails
+	e.held = append(e.held, text...)
 }
 
 // pause writes what is held if that is much.
@@ -54,9 +53,9 @@ func (e *encoder) flush() {
 func (e *encoder) answer(a *answer) {
 	if a.err != nil {
 		e.raw(`{"status":"error","errorType":`)
-		e.text(a.kind.name)
+		e.json(a.kind.name)
 		e.raw(`,"error":`)
-		e.text(a.err.Error())
+		e.json(a.err.Error())
 	} else {
 		e.raw(`{"status":"success","data":`)
 		a.data(e)
@@ -70,37 +69,21 @@ func (e *encoder) answer(a *answer) {
 func (e *encoder) list(name string, all []string) {
 	if len(all) > 0 {
 		e.raw(name)
-		e.texts(all)
+		e.json(all)
 	}
 }
 
-func (e *encoder) texts(all []string) {
+// each writes a list of so many, of which write writes one.
+func (e *encoder) each(n int, write func(i int)) {
 	e.raw("[")
-	for i, s := range all {
-		e.comma(i)
-		e.text(s)
+	for i := range n {
+		if i > 0 {
+			e.raw(",")
+		}
+		write(i)
 		e.pause()
 	}
 	e.raw("]")
-}
-
-func (e *encoder) comma(i int) {
-	if i > 0 {
-		e.raw(",")
-	}
-}
-
-func (e *encoder) labels(l labels.Labels) {
-	e.raw("{")
-	i := 0
-	l.Range(func(one labels.Label) {
-		e.comma(i)
-		i++
-		e.text(one.Name)
-		e.raw(":")
-		e.text(one.Value)
-	})
-	e.raw("}")
 }
 
 // moment writes Unix milliseconds as seconds, with as many digits as are needed.
@@ -139,9 +122,21 @@ func (e *encoder) point(ms int64, v float64) {
 func (e *encoder) result(v parser.Value) {
 	switch v := v.(type) {
 	case promql.Matrix:
-		e.matrix(v)
+		e.each(len(v), func(i int) {
+			e.raw(`{"metric":`)
+			e.json(v[i].Metric)
+			e.raw(`,"values":`)
+			e.each(len(v[i].Floats), func(j int) { e.point(v[i].Floats[j].T, v[i].Floats[j].F) })
+			e.raw("}")
+		})
 	case promql.Vector:
-		e.vector(v)
+		e.each(len(v), func(i int) {
+			e.raw(`{"metric":`)
+			e.json(v[i].Metric)
+			e.raw(`,"value":`)
+			e.point(v[i].T, v[i].F)
+			e.raw("}")
+		})
 	case promql.Scalar:
 		e.raw("[")
 		e.moment(v.T)
@@ -152,40 +147,9 @@ func (e *encoder) result(v parser.Value) {
 		e.raw("[")
 		e.moment(v.T)
 		e.raw(",")
-		e.text(v.V)
+		e.json(v.V)
 		e.raw("]")
 	default:
 		e.raw("[]")
 	}
-}
-
-func (e *encoder) vector(v promql.Vector) {
-	e.raw("[")
-	for i, s := range v {
-		e.comma(i)
-		e.raw(`{"metric":`)
-		e.labels(s.Metric)
-		e.raw(`,"value":`)
-		e.point(s.T, s.F)
-		e.raw("}")
-		e.pause()
-	}
-	e.raw("]")
-}
-
-func (e *encoder) matrix(m promql.Matrix) {
-	e.raw("[")
-	for i, s := range m {
-		e.comma(i)
-		e.raw(`{"metric":`)
-		e.labels(s.Metric)
-		e.raw(`,"values":[`)
-		for j, p := range s.Floats {
-			e.comma(j)
-			e.point(p.T, p.F)
-			e.pause()
-		}
-		e.raw("]}")
-	}
-	e.raw("]")
 }

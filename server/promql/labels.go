@@ -76,15 +76,7 @@ func (h *Handler) series(r *request) *answer {
 	if len(found) > s.limit {
 		found, a.warnings = found[:s.limit], append(a.warnings, truncated)
 	}
-	a.data = func(e *encoder) {
-		e.raw("[")
-		for i, l := range found {
-			e.comma(i)
-			e.labels(l)
-			e.pause()
-		}
-		e.raw("]")
-	}
+	a.data = func(e *encoder) { e.each(len(found), func(i int) { e.json(found[i]) }) }
 	return a
 }
 
@@ -146,7 +138,7 @@ func (s *selection) list(ctx context.Context,
 	if len(names) > s.limit {
 		names, a.warnings = names[:s.limit], append(a.warnings, truncated)
 	}
-	a.data = func(e *encoder) { e.texts(names) }
+	a.data = func(e *encoder) { e.each(len(names), func(i int) { e.json(names[i]) }) }
 	return a
 }
 

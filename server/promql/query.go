@@ -68,7 +68,7 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	if refused != nil {
 		return refused
 	}
-	ctx, cancel, refused := r.patience()
+	ctx, cancel, refused := r.bounded()
 	if refused != nil {
 		return refused
 	}
@@ -109,7 +109,7 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	}
 	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)
-		e.text(string(value.Type()))
+		e.json(string(value.Type()))
 		e.raw(`,"result":`)
 		e.result(value)
 		if counted != nil {
@@ -130,5 +130,5 @@ func (h *Handler) format(r *request) *answer {
 	if err != nil {
 		return wrong("query", err)
 	}
-	return &answer{data: func(e *encoder) { e.text(expression.Pretty(0)) }}
+	return &answer{data: func(e *encoder) { e.json(expression.Pretty(0)) }}
 }

@@ -116,8 +116,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("cannot parse %q to a valid duration", clip(text))
 }
 
-// patience returns a context that ends when the time is over that timeout says, if it says one.
-func (r *request) patience() (context.Context, context.CancelFunc, *answer) {
+// bounded returns a context that ends when the time is over that timeout says, if it says one.
+func (r *request) bounded() (context.Context, context.CancelFunc, *answer) {
 	text := r.parameter("timeout")
 	if text == "" {
 		return r.Context(), func() {}, nil

@@ -3,7 +3,6 @@ package promql
 import (
 	"encoding/json"
 	"runtime"
-	"strconv"
 )
 
 // prometheusVersion is that of the engine, as Prometheus counts: clients choose by it what they may ask. A test compares
@@ -41,24 +40,10 @@ var metrics = []struct {
 
 // metadata answers what metrics there are.
 func metadata(r *request) *answer {
-	most := len(metrics)
-	for _, name := range []string{"limit", "limit_per_metric"} {
-		text := r.parameter(name)
-		if text == "" {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return refuse(badData, "%s must be a number", name)
-		}
-		if name == "limit" && n >= 0 {
-			most = min(most, n)
-		}
-	}
 	asked := r.parameter("metric")
 	known := make(map[string][]described)
 	for _, m := range metrics {
-		if len(known) < most && (asked == "" || asked == m.name) {
+		if asked == "" || asked == m.name {
 			known[m.name] = []described{m.described}
 		}
 	}

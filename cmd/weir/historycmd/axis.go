@@ -1,18 +1,15 @@
 package historycmd
 
 import (
-	"slices"
+	"math"
 	"strings"
 	"time"
-
-	"github.com/weirproxy/weir/backend/history"
 )
 
 const (
-	hour = 60 * 60
-	day  = 24 * hour
-	// monday is the first one after the beginning of Unix time, in days since then: weeks are counted from it.
-	monday = 4
+	hour   = 60 * 60
+	day    = 24 * hour
+	monday = (4 - 364) * day // one before the beginning of Unix time: weeks are counted from it
 )
 
 // Steps between the times on an axis, in seconds.
@@ -36,77 +33,48 @@ func (c *chart) axis(zone *time.Location) (axis, labels string) {
 	return axis, labels
 }
 
+// labelled labels each column in which the clock of a zone comes to a multiple of a step, weeks counted from Monday. A time
+// that the clock skips has no label; a day begins where its first minute is.
 func (c *chart) labelled(step int64, zone *time.Location) (axis, labels string) {
 	line, text := []rune(strings.Repeat("─", len(c.rates))), []rune{}
 	years := twoYears(int64(c.begin), int64(c.end), zone)
-	for _, at := range roundTimes(int64(c.begin), int64(c.end), step, zone) {
-		i := c.at(float64(at))
-		label := []rune(axisLabel(at, step, years, zone))
-		if len(text) > 0 && len(text) > i-2 || i+len(label) > len(c.rates) {
+	const rounding = 1e-3 // seconds: columns are parts of buckets
+	shows := func(at float64) int64 {
+		second := time.Unix(int64(math.Ceil(at-rounding)), 0).In(zone)
+		_, offset := second.Zone()
+		return second.Unix() + int64(offset) - monday
+	}
+	for i := range c.rates {
+		begin, end := c.span(i)
+		round := shows(end-1) / step * step
+		label := axisLabel(round+monday, step, years)
+		skipped := round%day > 0 && round < shows(begin)
+		if skipped || round <= shows(begin-1) || len(text) > 0 && len(text) > i-2 || i+len(label) > len(c.rates) {
 			continue
 		}
 		line[i] = '┬'
-		text = append(text, []rune(strings.Repeat(" ", i-len(text)))...)
-		text = append(text, label...)
+		text = append(text, []rune(strings.Repeat(" ", i-len(text))+label)...)
 	}
 	return string(line), string(text)
+}
+
+// axisLabel writes what a clock shows, in seconds since 1970. The day is told by the date at its beginning, with its year if
+// there are several.
+func axisLabel(shown, step int64, years bool) string {
+	at := time.Unix(shown, 0).UTC()
+	switch {
+	case shown%day > 0:
+		return at.Format("15:04")
+	case years || step > 28*day:
+		return at.Format(time.DateOnly)
+	}
+	return at.Format("Mon 02 Jan")
 }
 
 // at returns the column that holds a moment of the range.
 func (c *chart) at(moment float64) int {
 	const rounding = 1e-6 // columns: a moment where one begins is in it
 	return min(max(int((moment-c.from)/c.column+rounding), 0), len(c.rates)-1)
-}
-
-// roundTimes returns the moments from one until before another at which the clock of a zone shows a multiple of a step.
-// A time that comes twice when clocks go back is there twice; a day begins where its first minute is.
-func roundTimes(from, to, step int64, zone *time.Location) []int64 {
-	const most = 15 * hour // that a zone is away from UTC
-	var times []int64
-	if step >= day {
-		each := step / day
-		for date := (from/day-1-monday)/each*each + monday; date*day < to+most; date += each {
-			times = append(times, dayStart(date, zone))
-		}
-	} else {
-		for local := (from - most) / step * step; local < to+most; local += step {
-			if local%day == 0 {
-				times = append(times, dayStart(local/day, zone))
-			}
-			for _, near := range [...]int64{local - day, local + day} { // its clock was set differently there, if ever
-				if at := local - offset(near, zone); offset(at, zone) == local-at {
-					times = append(times, at)
-				}
-			}
-		}
-	}
-	slices.Sort(times)
-	times = slices.Compact(times)
-	return slices.DeleteFunc(times, func(at int64) bool { return at < from || at >= to })
-}
-
-// offset returns how many seconds a zone is ahead of UTC at a moment.
-func offset(at int64, zone *time.Location) int64 {
-	_, seconds := time.Unix(at, 0).In(zone).Zone()
-	return int64(seconds)
-}
-
-// dayStart returns the first moment of a date, in days since 1970.
-func dayStart(date int64, zone *time.Location) int64 {
-	at, _ := history.ParseLocal(time.Unix(date*day, 0).UTC().Format(time.DateOnly), zone)
-	return at
-}
-
-// axisLabel writes a time on an axis. The day is told by the date at its beginning, with its year if there are several.
-func axisLabel(moment, step int64, years bool, zone *time.Location) string {
-	at := time.Unix(moment, 0).In(zone)
-	switch starts := dayStart((moment+offset(moment, zone))/day, zone) == moment; {
-	case starts && (years || step > 28*day):
-		return at.Format(time.DateOnly)
-	case starts:
-		return at.Format("Mon 02 Jan")
-	}
-	return at.Format("15:04")
 }
 
 // twoYears reports whether a range has dates of two years, so that one without its year could be either.

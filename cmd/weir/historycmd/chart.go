@@ -67,14 +67,8 @@ func roundColumn(length, finest, most int64) int64 {
 	return ceilDiv(length, (most-1)*finest) * finest
 }
 
-// ceilDiv returns a/b rounded up, for b above 0.
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
-}
+// ceilDiv returns a/b rounded up. Neither is negative.
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // span returns where a column begins and ends, in Unix seconds. The first and the last go to the ends of the range.
 func (c *chart) span(i int) (begin, end float64) {

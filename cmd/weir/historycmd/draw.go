@@ -73,74 +73,52 @@ func (s *scale) peak(c *chart, i int) (row int, mark rune) {
 	return row, mark
 }
 
-// marks are those that a chart was drawn with.
-type marks struct{ peaks, beyond bool }
-
-// draw appends the curve, with its axes, that many rows high, at least 2. What is not over is drawn faintly.
-func (c *chart) draw(b *strings.Builder, rows int, zone *time.Location, colour, faint func(string) string) (drawn marks) {
+// draw appends the curve, with its axes, that many rows high, at least 2, and returns what its marks mean, "" if it has
+// none. What is not over is drawn faintly.
+func (c *chart) draw(b *strings.Builder, rows int, zone *time.Location, colour, faint func(string) string) (legend string) {
 	s := c.scale(rows)
+	drawn := make(map[rune]bool)
 	for row := rows - 1; row >= 0; row-- {
-		var line brush
+		line, dim := make([]rune, len(c.rates)), make([]bool, len(c.rates))
 		for i, rate := range c.rates {
-			style := colour
-			if c.partial[i] {
-				style = faint
-			}
-			if block := eighths[min(max(s.level(rate)-8*row, 0), 8)]; block != ' ' {
-				line.put(i, block, style, c.partial[i])
-			} else if at, mark := s.peak(c, i); mark != 0 && at == row {
-				line.put(i, mark, faint, true)
-				drawn.peaks, drawn.beyond = drawn.peaks || mark == peakMark, drawn.beyond || mark == beyondMark
+			line[i], dim[i] = eighths[min(max(s.level(rate)-8*row, 0), 8)], c.partial[i]
+			if at, mark := s.peak(c, i); line[i] == ' ' && mark != 0 && at == row {
+				line[i], dim[i], drawn[mark] = mark, true, true
 			}
 		}
-		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, s.label(row, c), line.String())
+		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, s.label(row, c), painted(line, dim, colour, faint))
 	}
 	axis, labels := c.axis(zone)
 	fmt.Fprintf(b, "%*s └%s\n%*s%s\n", chartMargin-2, "0", axis, chartMargin, "", labels)
-	return drawn
-}
-
-// brush writes a line of characters of two styles, without spaces at its end.
-type brush struct {
-	out   strings.Builder
-	run   []rune // what has been put and not yet written, all of one style
-	style func(string) string
-	faint bool
-	width int
-}
-
-func (l *brush) put(column int, r rune, style func(string) string, faint bool) {
-	if gap := column - l.width; gap > 0 || faint != l.faint {
-		l.flush()
-		l.out.WriteString(strings.Repeat(" ", gap))
+	if drawn[peakMark] {
+		legend += "   · largest minute"
 	}
-	l.run, l.style, l.faint, l.width = append(l.run, r), style, faint, column+1
-}
-
-func (l *brush) flush() {
-	if len(l.run) > 0 {
-		l.out.WriteString(l.style(string(l.run)))
-		l.run = l.run[:0]
+	if drawn[beyondMark] {
+		legend += "   ↑ largest minute, beyond the chart"
 	}
-}
-
-// String returns the line.
-func (l *brush) String() string {
-	l.flush()
-	return l.out.String()
-}
-
-// legend returns what the marks of a chart mean, "" if it has none.
-func (m marks) legend() string {
-	switch {
-	case m.peaks && m.beyond:
-		return "█ mean   · largest minute   ↑ largest minute, beyond the chart"
-	case m.beyond:
-		return "█ mean   ↑ largest minute, beyond the chart"
-	case m.peaks:
-		return "█ mean   · largest minute"
+	if legend != "" {
+		legend = "█ mean" + legend
 	}
-	return ""
+	return legend
+}
+
+// painted colours a line, faintly where it is dim, and leaves out the spaces at its end.
+func painted(line []rune, dim []bool, colour, faint func(string) string) string {
+	var out strings.Builder
+	for from, to := 0, 0; from < len(line); from = to {
+		for to < len(line) && dim[to] == dim[from] && (line[to] == ' ') == (line[from] == ' ') {
+			to++
+		}
+		switch part := string(line[from:to]); {
+		case line[from] == ' ':
+			out.WriteString(part)
+		case dim[from]:
+			out.WriteString(faint(part))
+		default:
+			out.WriteString(colour(part))
+		}
+	}
+	return strings.TrimRight(out.String(), " ")
 }
 
 // describeRate writes hits a second by the minute, or by the hour or the day if they are few.

@@ -13,8 +13,8 @@ import (
 // pictureOf draws points on 36 columns, 4 rows high, in plain text.
 func pictureOf(from, to int64, points []query.PointAnswer) (picture, legend string) {
 	var b strings.Builder
-	drawn := newChart(from, to, points, 36).draw(&b, 4, time.UTC, plain, plain)
-	return "\n" + b.String(), drawn.legend()
+	legend = newChart(from, to, points, 36).draw(&b, 4, time.UTC, plain, plain)
+	return "\n" + b.String(), legend
 }
 
 // hourly is an hour a point, with means by the minute and peaks as given.

@@ -128,8 +128,7 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
 	chart := newChart(v.answer.From, v.answer.To, s.Points, v.width)
-	drawn := chart.draw(b, rows, v.zone, colour, v.paint.Dim)
-	if legend := drawn.legend(); legend != "" {
+	if legend := chart.draw(b, rows, v.zone, colour, v.paint.Dim); legend != "" {
 		fmt.Fprintf(b, "  %s\n", v.paint.Dim(legend))
 	}
 	v.wrapped(b, "total "+terminal.Thousands(s.Total), "lifetime "+terminal.Thousands(s.Lifetime), v.peak(s.Points),

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -69,42 +70,24 @@ func instructions(pattern string) int {
 // steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
 // keeps of each would be more than the bound on samples: it does not count that.
 func steps(s *parser.EvalStmt, most int) (int, error) {
-	left := int64(most)
-	take := func(span, step time.Duration) {
-		if left -= 1; step > 0 {
-			left -= int64(span / step)
-		}
+	span, all := float64(max(s.End.Sub(s.Start), 0)), 1.0
+	if s.Interval > 0 {
+		all += span / float64(s.Interval)
 	}
-	span := max(s.End.Sub(s.Start), 0)
-	take(span, s.Interval)
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
-		sub, is := n.(*parser.SubqueryExpr)
-		if !is {
-			return nil
-		}
-		all := add(span, sub.Range)
-		for _, outer := range path {
-			if o, is := outer.(*parser.SubqueryExpr); is {
-				all = add(all, o.Range)
+		if sub, is := n.(*parser.SubqueryExpr); is {
+			length := span + float64(sub.Range)
+			for _, outer := range path {
+				if o, is := outer.(*parser.SubqueryExpr); is {
+					length += float64(o.Range)
+				}
 			}
+			all += 1 + length/float64(cmp.Or(sub.Step, subqueryStep*time.Millisecond))
 		}
-		step := sub.Step
-		if step == 0 {
-			step = subqueryStep * time.Millisecond
-		}
-		take(all, step)
 		return nil
 	})
-	if left < 0 {
+	if all > float64(most) {
 		return 0, promql.ErrTooManySamples(where)
 	}
-	return most - int(left), nil
-}
-
-// add returns the sum of two spans, which are not negative, or the longest there is.
-func add(a, b time.Duration) time.Duration {
-	if sum := a + b; sum >= a {
-		return sum
-	}
-	return 1<<63 - 1
+	return int(all), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -85,5 +86,6 @@ func (e *Engine) Querier(from, to int64) (storage.Querier, error) {
 
 // run returns what reads for one query, as of now.
 func (e *Engine) run(lookback time.Duration) *run {
-	return &run{config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback}
+	return &run{config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback,
+		remarks: remarks{damaged: query.Unreadable{Most: maxNamed}}}
 }

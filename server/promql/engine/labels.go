@@ -66,7 +66,7 @@ func (q *querier) collect(ctx context.Context, hints *storage.LabelHints, matche
 	if query, any := asks(matchers); any && err == nil {
 		err = q.ask(ctx, query, func(s history.Series) error {
 			if s.Unnamed {
-				q.remarks.damage(s.Err)
+				q.remarks.damaged.Add(&s)
 				return nil
 			}
 			if err := look(counter(s.ID)); err != nil {

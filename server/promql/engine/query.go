@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -24,21 +23,18 @@ func lookbackFor(t history.Tier) time.Duration {
 // prepare makes a query of Prometheus's engine.
 type prepare func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
-// query is Prometheus's, which begins again with a longer lookback when it meets a bucket wider than its age told.
-type query struct {
+// execution is a query of Prometheus's, which begins again with a longer lookback when it meets a bucket wider than its age told.
+type execution struct {
 	promql.Query
 	engine  *Engine
 	prepare prepare
 	run     *run
-
-	mu     sync.Mutex
-	cancel context.CancelFunc // nil until it is executed
 }
 
 // query parses a query, and has it look as far as the tiers of the time that it is about ask for.
 func (e *Engine) query(text string, p prepare) (_ promql.Query, err error) {
 	defer e.survive(text, &err)
-	q := &query{engine: e, prepare: p}
+	q := &execution{engine: e, prepare: p}
 	if err := q.begin(lookbackFor(history.Minutes)); err != nil {
 		return nil, err
 	}
@@ -51,7 +47,7 @@ func (e *Engine) query(text string, p prepare) (_ promql.Query, err error) {
 }
 
 // begin prepares the query with a lookback, in place of the one that there was.
-func (q *query) begin(lookback time.Duration) error {
+func (q *execution) begin(lookback time.Duration) error {
 	r := q.engine.run(lookback)
 	next, err := q.prepare(r, promql.NewPrometheusQueryOpts(false, lookback, nil))
 	if err != nil {
@@ -84,12 +80,9 @@ func earliest(q promql.Query) int64 {
 }
 
 // Exec implements [promql.Query].
-func (q *query) Exec(ctx context.Context) *promql.Result {
+func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()
-	q.mu.Lock()
-	q.cancel = cancel
-	q.mu.Unlock()
 	result, err := q.exec(ctx)
 	if err != nil {
 		return &promql.Result{Err: err}
@@ -99,7 +92,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 }
 
 // exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
-func (q *query) exec(ctx context.Context) (result *promql.Result, err error) {
+func (q *execution) exec(ctx context.Context) (result *promql.Result, err error) {
 	defer q.engine.survive(q.String(), &err)
 	if s, is := q.Statement().(*parser.EvalStmt); is {
 		most := q.engine.config.MaxSamples
@@ -138,13 +131,4 @@ func plain(err error) error {
 		return failed
 	}
 	return err
-}
-
-// Cancel implements [promql.Query].
-func (q *query) Cancel() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.cancel != nil {
-		q.cancel()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // maxNamed is how many damaged series a query names.
@@ -18,10 +19,9 @@ const exactly = 1 << 53
 // remarks are what is to be said beside the answer to a query.
 type remarks struct {
 	cuts    [history.Tiers]cut
-	damaged []error // the first maxNamed
-	others  int     // damaged series that are not named
-	large   bool    // a count is beyond what a float holds exactly
-	expired uint64  // the most hits of a series that are older than all that is kept, where the query asks about their time
+	damaged query.Unreadable
+	large   bool   // a count is beyond what a float holds exactly
+	expired uint64 // the most hits of a series that are older than all that is kept, where the query asks about their time
 }
 
 // cut is buckets of a tier in which a moment of the query lies.
@@ -34,14 +34,6 @@ type cut struct {
 func (r *remarks) bucket(p history.Point, end int64) {
 	c := &r.cuts[p.Tier]
 	c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
-}
-
-func (r *remarks) damage(err error) {
-	if len(r.damaged) == maxNamed {
-		r.others++
-		return
-	}
-	r.damaged = append(r.damaged, fmt.Errorf("%w: %w", annotations.PromQLWarning, err))
 }
 
 var widths = [history.Tiers]string{"minute", "5 minutes", "hour", "day"}
@@ -62,11 +54,8 @@ func (r *remarks) annotations() annotations.Annotations {
 	if r.large {
 		all.Add(fmt.Errorf("%w: a count is above 2^53, where Prometheus's numbers are no longer exact", annotations.PromQLWarning))
 	}
-	for _, err := range r.damaged {
-		all.Add(err)
-	}
-	if r.others > 0 {
-		all.Add(fmt.Errorf("%w: %d more series are damaged: run weir history verify", annotations.PromQLWarning, r.others))
+	for _, warning := range r.damaged.Warnings() {
+		all.Add(fmt.Errorf("%w: %s", annotations.PromQLWarning, warning))
 	}
 	return all
 }

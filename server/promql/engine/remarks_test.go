@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -167,15 +166,5 @@ func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
 				t.Errorf("the warnings are %q, want one with the key %s", warnings, key)
 			}
 		})
-	}
-}
-
-func TestDamageIsNotListedWithoutEnd(t *testing.T) {
-	var r remarks
-	for n := range 100 {
-		r.damage(errors.New(fmt.Sprint(n)))
-	}
-	if got := r.annotations(); len(got) != maxNamed+1 {
-		t.Errorf("100 damaged series make %d remarks, want %d", len(got), maxNamed+1)
 	}
 }

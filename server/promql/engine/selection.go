@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math"
 	"slices"
 
@@ -21,16 +21,11 @@ type selection struct {
 	from, to int64 // Unix seconds, both included
 	now      int64 // Unix seconds
 	asked    moments
-	every    [2]int64 // how far apart samples are where nothing changes, in milliseconds: of counters, of gauges
+	every    int64 // how far apart samples of counters are where nothing changes, in milliseconds
+	gauges   int64 // and of gauges
 	found    []*series
 	scratch  []history.Sample
 }
-
-// counters and gauges are where a selection's every has theirs.
-const (
-	ofCounters = iota
-	ofGauges
-)
 
 // span sets the time that a selection is about.
 func (s *selection) span(hints *storage.SelectHints) {
@@ -41,9 +36,9 @@ func (s *selection) span(hints *storage.SelectHints) {
 	}
 	s.asked = asked.moments(hints, lookback)
 	s.from, s.to = max(floor(hints.Start), 0), min(floor(hints.End)+1, s.now+staleAfter/1000)
-	s.every = [2]int64{lookback / 2, lookback / 2}
+	s.every, s.gauges = lookback/2, lookback/2
 	if hints.Range > 0 { // so that no window over a gauge is empty
-		s.every[ofGauges] = min(max(hints.Range, 1000), lookback/2)
+		s.gauges = min(max(hints.Range, 1000), lookback/2)
 	}
 }
 
@@ -67,17 +62,14 @@ func (s *selection) counted(ctx context.Context) error {
 func (s *selection) add(one history.Series) error {
 	total, largest := counter(one.ID), peak(one.ID)
 	asksTotal, asksLargest := total.matches(s.matchers), largest.matches(s.matchers)
-	switch {
-	case one.Unnamed:
-		s.remarks.damage(fmt.Errorf("a series whose name cannot be read is left out: %w", one.Err))
+	if !one.Unnamed && !asksTotal && !asksLargest {
 		return nil
-	case !asksTotal && !asksLargest:
-		return nil
-	case one.Err != nil:
-		s.remarks.damage(fmt.Errorf("the damaged series %s is left out: %w", total.labels(), one.Err))
-		return nil
-	case !s.names && one.Stored() > one.Lifetime:
-		s.remarks.damage(fmt.Errorf("the series %s is left out: more is stored of it than it ever counted; run weir history verify", total.labels()))
+	}
+	if one.Err == nil && !s.names && one.Stored() > one.Lifetime {
+		one.Err = errors.New("more is stored of it than it ever counted")
+	}
+	if one.Err != nil {
+		s.remarks.damaged.Add(&one)
 		return nil
 	}
 	if err := s.judge(&one, asksTotal); err != nil {
@@ -85,13 +77,13 @@ func (s *selection) add(one history.Series) error {
 	}
 	if asksTotal {
 		s.scratch = s.totals(s.scratch[:0], &one)
-		if err := s.keep(total, false, s.every[ofCounters]); err != nil {
+		if err := s.keep(total, false, s.every); err != nil {
 			return err
 		}
 	}
 	if asksLargest {
 		s.scratch = s.peaks(s.scratch[:0], &one)
-		return s.keep(largest, true, s.every[ofGauges])
+		return s.keep(largest, true, s.gauges)
 	}
 	return nil
 }
@@ -207,7 +199,7 @@ func (s *selection) limits() error {
 			return nil
 		}
 		s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: requests}))
-		return s.keep(name, true, s.every[ofGauges])
+		return s.keep(name, true, s.gauges)
 	})
 }
 
