@@ -2,7 +2,7 @@ package rls
 
 import (
 	"errors"
-	"unicode/utf8"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -10,20 +10,20 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-var (
-	errMalformed = errors.New("malformed protobuf message")
-	errUTF8      = errors.New("string field contains invalid UTF-8")
-)
+var errMalformed = errors.New("malformed protobuf message")
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would:
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
 // messages merge. What is beyond the most that a request may have is passed over. All strings share one allocation.
+//
+// Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have them, and
+// with failure_mode_deny unset, a request that is an error for one header would pass all limits of its others.
 func decode(data []byte, c *limit.Call) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			c.Domain, f.err = f.body.utf8()
+			c.Domain = f.body.utf8()
 		case f.is(2, protowire.BytesType):
 			if len(c.Descriptors) <= limit.MaxDescriptors { // one more is refused, and takes no memory
 				f.err = decodeDescriptor(f.body, c.AddDescriptor())
@@ -64,9 +64,9 @@ func decodeEntry(w wire) (e descriptors.Entry, _ error) {
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			e.Key, f.err = f.body.utf8()
+			e.Key = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			e.Value, f.err = f.body.utf8()
+			e.Value = f.body.utf8()
 		}
 	}
 	return e, f.err
@@ -110,12 +110,7 @@ type wire struct {
 	text string
 }
 
-func (w wire) utf8() (string, error) {
-	if !utf8.ValidString(w.text) {
-		return "", errUTF8
-	}
-	return w.text, nil
-}
+func (w wire) utf8() string { return strings.ToValidUTF8(w.text, "\uFFFD") }
 
 func (w *wire) skip(n int) { w.data, w.text = w.data[n:], w.text[n:] }
 

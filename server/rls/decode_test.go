@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -48,7 +49,8 @@ func requests() []*ratelimit.RateLimitRequest {
 	}
 }
 
-// A hand-made decoder is right only as far as it agrees with protobuf's own, on every input.
+// A hand-made decoder is right only as far as it agrees with protobuf's own, on every input but text that is no UTF-8, which
+// it takes.
 func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 	for _, r := range requests() {
 		data, err := proto.Marshal(r)
@@ -72,6 +74,16 @@ func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 		got.AddDescriptor().Entries = descriptors.Descriptor{{Key: "left", Value: "over"}}
 		got.Reset()
 		err := decode(data, &got)
+		if wantErr != nil && strings.Contains(wantErr.Error(), "invalid UTF-8") {
+			for _, d := range got.Descriptors {
+				for _, e := range d.Entries {
+					if !utf8.ValidString(e.Key + e.Value) {
+						t.Fatalf("%q is no UTF-8, and goes where only that may go: into answers, history and logs", e)
+					}
+				}
+			}
+			return
+		}
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("decode says %v, protobuf says %v", err, wantErr)
 		}
@@ -108,6 +120,25 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 				t.Fatalf("descriptor %d, entry %d: %+v; want %v", i, j, g.Entries[j], e)
 			}
 		}
+	}
+}
+
+// A caller's header is no way round the limits of a request's other descriptors, nor round its own.
+func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
+	t.Parallel()
+	data, err := proto.Marshal(&ratelimit.RateLimitRequest{Domain: "shop", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "a??z"}}},
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "remote_address", Value: "10.0.0.1"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c limit.Call
+	if err := decode(bytes.Replace(data, []byte("??"), []byte{0xff, 0xfe}, 1), &c); err != nil {
+		t.Fatalf("%v: Envoy would let the request pass all its limits", err)
+	}
+	if user, address := c.Descriptors[0].Entries[0].Value, c.Descriptors[1].Entries[0].Value; user != "a\uFFFDz" || address != "10.0.0.1" {
+		t.Errorf("decoded %q and %q, want a\uFFFDz and the address", user, address)
 	}
 }
 
