@@ -50,25 +50,11 @@ func (s *Source) take(r *discovery.DiscoveryResponse, apply func(*descriptors.Co
 
 // complain says what was not put in force, and what is instead.
 func (s *Source) complain(errs []error, inPart bool, renewed *yaml.Renewal, log *slog.Logger) {
-	message, inForce := "configuration not loaded", "none yet"
-	switch {
-	case inPart:
-		message, inForce = "configuration loaded only in part", "what has no errors"
-	case s.loaded:
-		inForce = "the last good one"
+	if i := slices.Index(renewed.Unknown, everything); i >= 0 {
+		renewed.Unknown[i] = nameless
 	}
-	err := errs[0]
-	if len(errs) > 1 {
-		err = fmt.Errorf("%d errors, the first: %w", len(errs), err)
-	}
-	told := []any{"error", err, "in_force", inForce}
-	if i := slices.Index(renewed.Homeless, everything); i >= 0 {
-		renewed.Homeless[i] = nameless
-	}
-	if domains := renewed.Told(); domains != "" {
-		told = append(told, "domains", domains)
-	}
-	log.Error(message, told...)
+	err := yaml.First(errs)
+	renewed.LogErrors(log, err, inPart, s.loaded)
 	if s.config.OnError != nil {
 		s.config.OnError(err)
 	}
