@@ -2,7 +2,7 @@ package xds
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -80,20 +80,6 @@ func (s *Source) tell(problems yaml.Problems, log *slog.Logger) (errs []error) {
 
 // listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
 func listed(errs []error) string {
-	var b strings.Builder
-	for i, err := range errs {
-		line := strings.ToValidUTF8(err.Error(), "?")
-		if left := maxRefusal - b.Len(); len(line) > left-len("\nand 1000000 more") {
-			if i == 0 {
-				return strings.ToValidUTF8(line[:maxRefusal-len("…")], "") + "…"
-			}
-			fmt.Fprintf(&b, "\nand %d more", len(errs)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line)
-	}
-	return b.String()
+	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
+	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))
 }

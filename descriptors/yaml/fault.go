@@ -32,6 +32,9 @@ func findFault(data []byte, err error) fault {
 	first, last := faultyLines(lines, told)
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
+			if h.said == nesting && at != first {
+				continue // nearly all lines look so
+			}
 			if text := h.text(lines, at, said); text != "" {
 				if strings.HasSuffix(text, "stands in them") && last > at {
 					text += " (seen at line " + strconv.Itoa(last) + ")"
