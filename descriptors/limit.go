@@ -33,10 +33,15 @@ var algorithmNames = strings.Split(AlgorithmNames, ", ")
 
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	if i := slices.Index(algorithmNames, name); i >= 0 {
-		return SlidingWindow + Algorithm(i), nil
+	return parseName[Algorithm](name, "an algorithm", AlgorithmNames)
+}
+
+// parseName returns which of the listed names that is, from 1.
+func parseName[T ~uint8](name, what, listed string) (T, error) {
+	if i := slices.Index(strings.Split(listed, ", "), name); i >= 0 {
+		return T(i + 1), nil
 	}
-	return 0, fmt.Errorf("%s is not an algorithm: use one of %s", Quoted(name), AlgorithmNames)
+	return 0, fmt.Errorf("%s is not %s: use one of %s", Quoted(name), what, listed)
 }
 
 // UnmarshalText reads a name as [ParseAlgorithm] does.
@@ -68,14 +73,9 @@ const (
 // ChargeNames lists what [ParseCharge] accepts, in the order of the charges, for error messages.
 const ChargeNames = "admitted, always"
 
-var chargeNames = strings.Split(ChargeNames, ", ")
-
 // ParseCharge reads a rule's charge key.
 func ParseCharge(name string) (Charge, error) {
-	if i := slices.Index(chargeNames, name); i >= 0 {
-		return ChargeAdmitted + Charge(i), nil
-	}
-	return 0, fmt.Errorf("%s is not a charge: use one of %s", Quoted(name), ChargeNames)
+	return parseName[Charge](name, "a charge", ChargeNames)
 }
 
 // Always reports whether a check against l is counted even when it is denied, given its rule's charge.

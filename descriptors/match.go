@@ -74,13 +74,8 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, keys: c.keys}
 	}
-	n := &configured.Root
-	for i := range d {
-		if n = n.step(&d[i]); n == nil {
-			return Match{Found: NoRule, keys: c.keys}
-		}
-	}
-	if n.Rule == nil {
+	n, _ := configured.Root.walk(d)
+	if n == nil || n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
@@ -88,18 +83,22 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 
 // Fitting returns how many entries of a descriptor, from the first, lead down the domain's tree: all, or those before one
 // that nothing fits. It allocates nothing.
-func (c *Config) Fitting(domain string, d Descriptor) int {
-	configured := c.domains[domain]
-	if configured == nil {
-		return 0
+func (c *Config) Fitting(domain string, d Descriptor) (fitting int) {
+	if configured := c.domains[domain]; configured != nil {
+		_, fitting = configured.Root.walk(d)
 	}
-	n := &configured.Root
+	return fitting
+}
+
+// walk takes a step for each entry of a descriptor. It returns where they lead and how many there were, or nil and how
+// many lead somewhere.
+func (n *Node) walk(d Descriptor) (*Node, int) {
 	for i := range d {
 		if n = n.step(&d[i]); n == nil {
-			return i
+			return nil, i
 		}
 	}
-	return len(d)
+	return n, len(d)
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -10,10 +11,10 @@ import (
 // it: user/path=%2Flogin of user/path=/login. A text that could be a stored path is taken for one. Its error says why a
 // text cannot be read, as it may mean several rules, or none.
 func StoredPath(text string) (string, error) {
-	if isStored(text) {
+	if stored.MatchString(text) {
 		return text, nil
 	}
-	if hasEscape(text) {
+	if escape.MatchString(text) {
 		return "", errors.New("some of it is percent-escaped, but not as weir does: write / = % in keys and values as %2F %3D %25")
 	}
 	pieces := strings.Split(text, "/")
@@ -28,39 +29,13 @@ func StoredPath(text string) (string, error) {
 	return long, nil
 }
 
-// isStored reports whether a path can be what [PathSegment] makes of levels.
-func isStored(path string) bool {
-	for level := range strings.SplitSeq(path, "/") {
-		key, value, has := strings.Cut(level, "=")
-		if key == "" || has && value == "" || strings.Contains(value, "=") {
-			return false
-		}
-	}
-	for rest := path; ; {
-		_, after, has := strings.Cut(rest, "%")
-		if !has {
-			return true
-		}
-		if !strings.HasPrefix(after, "25") && !strings.HasPrefix(after, "2F") && !strings.HasPrefix(after, "3D") {
-			return false
-		}
-		rest = after[2:]
-	}
-}
-
-// hasEscape reports whether a text holds what may be a percent-escape, also of those that paths do not have.
-func hasEscape(text string) bool {
-	for i := 0; i+2 < len(text); i++ {
-		if text[i] == '%' && isHex(text[i+1]) && isHex(text[i+2]) {
-			return true
-		}
-	}
-	return false
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
+var (
+	// stored is what [PathSegment] makes of levels.
+	stored = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
+		"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
+	// escape is what may be a percent-escape, also one that paths do not have.
+	escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+)
 
 // whereLevelsBegin reports for each piece of a readable path, which was split at each slash, whether it and all behind it
 // can be levels. Only values may hold slashes and equal signs.

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -31,10 +30,7 @@ var policyNames = strings.Split(PolicyNames, ", ")
 
 // ParsePolicy reads the name that files and the ON_BACKEND_FAILURE variable use.
 func ParsePolicy(name string) (Policy, error) {
-	if i := slices.Index(policyNames, name); i >= 0 {
-		return PolicyAllow + Policy(i), nil
-	}
-	return 0, fmt.Errorf("%s is not a failure policy: use one of %s", Quoted(name), PolicyNames)
+	return parseName[Policy](name, "a failure policy", PolicyNames)
 }
 
 // UnmarshalText reads a name as [ParsePolicy] does.

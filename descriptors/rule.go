@@ -124,7 +124,7 @@ func appendEscaped(dst []byte, s string) []byte {
 func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
 
 // ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it.
-func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
+func ReadablePath(path string) string { return string(AppendReadablePath(nil, path)) }
 
 // AppendReadablePath appends what [ReadablePath] returns. It allocates only to grow dst.
 func AppendReadablePath(dst []byte, path string) []byte {
@@ -150,7 +150,4 @@ func AppendReadablePath(dst []byte, path string) []byte {
 	return dst
 }
 
-var (
-	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
-	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=", "%2C", ",")
-)
+var pathEscaper = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")

@@ -8,7 +8,6 @@ package file
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -17,13 +16,13 @@ import (
 )
 
 const (
-	// interval is how often the directory is looked at. A change is loaded once two looks running see the same, so it
-	// is in force about one second after its last byte.
+	// interval is how often the directory is polled. A change is loaded once two polls running see the same, so it is in
+	// force about one second after its last byte.
 	interval = 500 * time.Millisecond
-	// restless is how many looks a directory may keep changing before it is loaded, so that a change is in force within
-	// two seconds even if others follow it. While a file is being written, and so is only partly there, it is patience.
-	restless, patience = 2, 20
-	// attempts is how often a restless directory is read in one look, until nothing changes meanwhile.
+	// After so many polls a directory that keeps changing is loaded, so that a change is in force within two seconds even
+	// if others follow it. While a file is being written, and so is only partly there, it takes more polls.
+	maxChanging, maxWriting = 2, 20
+	// attempts is how often such a directory is read in one poll, until nothing changes meanwhile.
 	attempts = 5
 )
 
@@ -82,7 +81,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	defer ticker.Stop()
 	var tried snapshot // what was last loaded, in force or not; the zero snapshot is like no other
 	last, waited := d.scan(), 0
-	if d.load(&last, apply, restless, false) {
+	if d.load(&last, apply, maxChanging, false) {
 		tried = last
 	}
 	for asked := false; ; {
@@ -95,11 +94,11 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 		}
 		now := d.scan()
 		switch {
-		case asked && d.load(&now, apply, restless, asked):
+		case asked && d.load(&now, apply, maxChanging, asked):
 			tried, waited, asked = now, 0, false
 		case now.same(tried):
 			waited = 0
-		case (now.same(last) || waited >= now.patience(last)) && d.load(&now, apply, waited, false):
+		case (now.same(last) || waited >= now.maxWait(last)) && d.load(&now, apply, waited, false):
 			tried, waited = now, 0
 		default:
 			waited++
@@ -108,7 +107,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	}
 }
 
-// load tries what s lists, after the directory has been waited for during so many looks. It reports false, and has done
+// load tries what s lists, after the directory has been waited for during so many polls. It reports false, and has done
 // nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read. Somebody who
 // asked for it is told if the files are those that are in force, which then goes on.
 func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
@@ -139,7 +138,10 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 	}
 	d.whole = config != nil && err == nil
 	if err != nil {
-		d.complain(err, config, renewed)
+		renewed.LogErrors(d.log.With("dir", d.path), err, config != nil, d.loaded)
+		if d.OnError != nil {
+			d.OnError(err)
+		}
 	}
 	return true
 }
@@ -166,25 +168,6 @@ func (d *Dir) isEmpty(s snapshot) bool {
 	return d.MayBeEmpty && (s.empty || s.missing && !d.loaded)
 }
 
-// complain logs what was not put in force, and what is instead. The config is nil if nothing new is in force.
-func (d *Dir) complain(err error, config *descriptors.Config, renewed yaml.Renewal) {
-	message, inForce := "configuration not loaded", "none yet"
-	switch {
-	case config != nil:
-		message, inForce = "configuration loaded only in part", "what has no errors"
-	case d.loaded:
-		inForce = "the last good one"
-	}
-	told := []any{"dir", d.path, "error", err, "in_force", inForce}
-	if domains := renewed.Told(); domains != "" {
-		told = append(told, "domains", domains)
-	}
-	d.log.Error(message, told...)
-	if d.OnError != nil {
-		d.OnError(err)
-	}
-}
-
 // tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
 func (d *Dir) tell(problems yaml.Problems) error {
 	var wrong []error
@@ -196,8 +179,5 @@ func (d *Dir) tell(problems yaml.Problems) error {
 			wrong = append(wrong, p)
 		}
 	}
-	if len(wrong) > 1 {
-		return fmt.Errorf("%d errors, the first: %w", len(wrong), wrong[0])
-	}
-	return errors.Join(wrong...)
+	return yaml.First(wrong)
 }

@@ -422,7 +422,7 @@ func TestNoTwoVersionsAreMixed(t *testing.T) {
 	}
 	loaded, refused := 0, 0
 	for loaded < loads { // one that is never read outlasts the time that go test gives
-		if s := d.scan(); d.load(&s, apply, patience, false) {
+		if s := d.scan(); d.load(&s, apply, maxWriting, false) {
 			loaded++
 		} else {
 			refused++

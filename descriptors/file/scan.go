@@ -52,8 +52,8 @@ func (s snapshot) swapped(t snapshot) bool {
 	return s.version != t.version || !os.SameFile(s.dir, t.dir)
 }
 
-// patience returns for how many looks the directory is waited for, last being the snapshot of the look before.
-func (s snapshot) patience(last snapshot) int {
+// maxWait returns for how many polls the directory is waited for, last being the snapshot of the poll before.
+func (s snapshot) maxWait(last snapshot) int {
 	before := make(map[string]found, len(last.files))
 	for _, f := range last.files {
 		before[f.name] = f
@@ -63,9 +63,9 @@ func (s snapshot) patience(last snapshot) int {
 		return there && os.SameFile(f.info, old.info) && !f.same(old)
 	}
 	if !s.swapped(last) && slices.ContainsFunc(s.files, beingWritten) {
-		return patience
+		return maxWriting
 	}
-	return restless
+	return maxChanging
 }
 
 // same reports whether a file of that name seems to be unchanged.
@@ -223,17 +223,17 @@ func problem(name string, err error) yaml.Problem {
 }
 
 // readWhole reads what s lists, and reports whether that is what was there at one moment: nothing changed meanwhile. If
-// the directory has been waited for so many looks that it is restless, it reads again what s then becomes; and once
-// patience has run out, a file may change meanwhile, but still nothing may be swapped.
+// the directory has been waited for during maxChanging polls, it reads again what s then becomes; after maxWriting polls a
+// file may change meanwhile, but still nothing may be swapped.
 func (d *Dir) readWhole(s *snapshot, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
-	left := 1
-	if waited >= restless {
-		left = attempts
+	n := 1
+	if waited >= maxChanging {
+		n = attempts
 	}
-	for ; left > 0 && !whole; left-- {
+	for ; n > 0 && !whole; n-- {
 		files, problems = s.read(d.path)
 		now := d.scan()
-		whole = now.same(*s) || waited >= patience && !now.swapped(*s)
+		whole = now.same(*s) || waited >= maxWriting && !now.swapped(*s)
 		if !whole {
 			*s = now
 		}

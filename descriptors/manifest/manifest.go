@@ -1,12 +1,13 @@
 // Package manifest finds the descriptor files in Kubernetes manifests: in the ConfigMaps that weir would read.
 //
-// Where a container among the manifests runs weir, these are the ConfigMaps that it mounts as its configuration.
-// Otherwise it is the only ConfigMap, or of several each in which a domain is named: weir reads all files of a directory.
+// These are the ConfigMaps in which an entry names a domain, or the only one there is. Where a container among the manifests
+// runs weir, only volumes of its pod are meant.
 package manifest
 
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -45,9 +46,7 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	for _, document := range documents {
 		r.object(document, 0)
 	}
-	for _, c := range r.chosen() {
-		r.read(c)
-	}
+	r.read()
 	slices.SortStableFunc(r.out.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.out.Files)+len(r.out.Problems) == 0 {
 		r.problem(0, "", "no ConfigMap here holds descriptor files; one that begins with domain: and its name makes a ConfigMap one of them")
@@ -60,16 +59,16 @@ const maxLists = 10
 
 // reader collects what matters of the manifests.
 type reader struct {
-	name    string
-	maps    []configMap
-	readers []container // those that run weir
-	out     *Manifests
+	name  string
+	maps  []configMap
+	weirs []container
+	out   *Manifests
 }
 
 // configMap is a ConfigMap.
 type configMap struct {
-	at              *goyaml.Node
-	namespace, name string
+	at   *goyaml.Node
+	name string
 }
 
 func (r *reader) problem(line int, part, format string, args ...any) {
@@ -92,92 +91,93 @@ func (r *reader) object(n *goyaml.Node, lists int) {
 			r.object(follow(item), lists+1)
 		}
 	case kind == "ConfigMap":
-		r.maps = append(r.maps, configMap{n, text(at(n, "metadata", "namespace")), text(at(n, "metadata", "name"))})
+		r.maps = append(r.maps, configMap{n, text(at(n, "metadata", "name"))})
 	default:
-		r.readers = append(r.readers, weirs(n)...)
+		r.weirs = append(r.weirs, weirs(n)...)
 	}
 }
 
-// chosen returns the ConfigMaps that weir would read, and tells which it would not.
-func (r *reader) chosen() (all []choice) {
-	mounted := len(r.readers) > 0
-	if mounted {
-		r.out.Program, r.out.Environment = r.readers[0].program, r.readers[0].environment
-	}
-	for _, other := range r.readers {
-		if !slices.EqualFunc(other.volumes, r.readers[0].volumes, volume.same) {
-			r.problem(other.line, "", "%s and %s read different configurations: check the manifests of each by themselves",
-				r.readers[0].name, other.name)
-			return nil
+// read adds the files of the ConfigMaps that weir would read, and tells which it would not.
+func (r *reader) read() {
+	mounted := make(map[string]bool)
+	for i, c := range r.weirs {
+		if i == 0 {
+			r.out.Program, r.out.Environment = c.program, c.environment
+		}
+		for _, name := range c.configMaps {
+			mounted[name] = true
 		}
 	}
-	mounts := r.mounts()
 	for _, c := range r.maps {
-		entries, taken := mounts[[2]string{c.namespace, c.name}]
 		switch {
-		case mounted && taken:
-			all = append(all, choice{c, entries})
-		case mounted:
-			r.leaveOut("ConfigMap %s (line %d): %s does not read it as its configuration", c.name, c.at.Line, r.readers[0].name)
-		case len(r.maps) == 1 || c.namesDomain():
-			all = append(all, choice{c, nil})
-		default:
+		case len(r.weirs) > 0 && !mounted[c.name]:
+			r.leaveOut("ConfigMap %s (line %d): no pod that runs weir mounts it", c.name, c.at.Line)
+		case len(r.maps) > 1 && !c.namesDomain():
 			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.at.Line)
-		}
-	}
-	r.missing(all)
-	return all
-}
-
-// missing tells which ConfigMaps weir would read that are not among the manifests.
-func (r *reader) missing(chosen []choice) {
-	if len(r.readers) == 0 {
-		return
-	}
-	there := make(map[[2]string]bool)
-	for _, c := range chosen {
-		there[[2]string{c.namespace, c.name}] = true
-	}
-	w := r.readers[0]
-	for _, v := range w.volumes {
-		if !there[[2]string{w.namespace, v.configMap}] {
-			r.leaveOut("ConfigMap %s, which %s reads (line %d), is not among these manifests", v.configMap, w.name, w.line)
+		default:
+			r.entries(c)
 		}
 	}
 }
 
-// entries are those of a ConfigMap that weir reads; nil are all.
-type entries map[string]bool
+// container is a container that runs weir, or envoyproxy/ratelimit.
+type container struct {
+	program     string // weir or ratelimit
+	environment map[string]string
+	configMaps  []string // volumes of its pod
+}
 
-// mounts returns what weir reads, by namespace and name. Those who read it have the same volumes.
-func (r *reader) mounts() map[[2]string]entries {
-	all := make(map[[2]string]entries)
-	namespaces := make(map[string]bool)
-	for _, w := range r.readers {
-		if namespaces[w.namespace] {
-			continue
-		}
-		namespaces[w.namespace] = true
-		for _, v := range w.volumes {
-			at := [2]string{w.namespace, v.configMap}
-			if taken, known := all[at]; len(v.keys) == 0 || known && taken == nil {
-				all[at] = nil
-				continue
-			} else if !known {
-				all[at] = make(entries)
+// podSpecs are where manifests hold the description of a pod.
+var podSpecs = [][]string{
+	{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}, {"spec"},
+}
+
+// weirs returns the containers of a manifest that serve limits.
+func weirs(n *goyaml.Node) (all []container) {
+	for _, keys := range podSpecs {
+		pod := at(n, keys...)
+		var configMaps []string
+		for _, v := range list(pod, "volumes") {
+			for _, source := range append(list(v, "projected", "sources"), v) {
+				configMaps = append(configMaps, text(at(source, "configMap", "name")))
 			}
-			for _, key := range v.keys {
-				all[at][key] = true
+		}
+		for _, c := range slices.Concat(list(pod, "containers"), list(pod, "initContainers")) {
+			environment := plainValues(c)
+			if program := programOf(c, environment); program != "" {
+				all = append(all, container{program, environment, configMaps})
 			}
 		}
 	}
 	return all
 }
 
-// choice is a ConfigMap that weir reads, and what of it.
-type choice struct {
-	configMap
-	entries entries
+// plainValues returns the environment of a container, as far as its manifest says it.
+func plainValues(c *goyaml.Node) map[string]string {
+	environment := make(map[string]string)
+	for _, variable := range list(c, "env") {
+		if value := at(variable, "value"); value != nil {
+			environment[text(at(variable, "name"))] = text(value)
+		}
+	}
+	return environment
+}
+
+// programOf returns weir or ratelimit, whichever a container runs; "" for other programs.
+func programOf(c *goyaml.Node, environment map[string]string) string {
+	var words []string
+	for _, word := range slices.Concat(list(c, "command"), list(c, "args")) {
+		words = append(words, text(word))
+	}
+	_, rooted := environment["RUNTIME_ROOT"]
+	named := slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "--config") })
+	switch {
+	case slices.Contains(words, "serve") && (named || rooted):
+		return "weir"
+	case rooted || len(words) > 0 && path.Base(words[0]) == "ratelimit":
+		return "ratelimit"
+	}
+	return ""
 }
 
 func (c *configMap) namesDomain() bool {
@@ -190,15 +190,15 @@ func (c *configMap) namesDomain() bool {
 	return false
 }
 
-// read adds the files of a ConfigMap.
-func (r *reader) read(c choice) {
+// entries adds the files of a ConfigMap.
+func (r *reader) entries(c configMap) {
 	for _, field := range []string{"data", "binaryData"} {
 		data := at(c.at, field)
 		for i := 0; data != nil && i+1 < len(data.Content); i += 2 {
 			key, value := data.Content[i], follow(data.Content[i+1])
 			part := c.name + "/" + key.Value
 			switch {
-			case c.entries != nil && !c.entries[key.Value], strings.HasPrefix(key.Value, "."):
+			case strings.HasPrefix(key.Value, "."):
 				r.leaveOut("%s (line %d): weir does not read it", part, key.Line)
 			case field == "binaryData":
 				r.problem(key.Line, part, "an entry of binaryData is not checked: put the file into data, as text")
@@ -206,7 +206,7 @@ func (r *reader) read(c choice) {
 				r.problem(key.Line, part, "an entry of a ConfigMap is text: put | behind %s: and the file below it", key.Value)
 			default:
 				// The name begins with the entry's, by which weir orders the files.
-				name := key.Value + "\x00" + c.namespace + "/" + c.name
+				name := fmt.Sprintf("%s\x00%s:%d", key.Value, c.name, key.Line)
 				r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value)})
 				r.out.Parts[name] = yaml.Part{File: r.name, Name: part, Line: lines(key, value)}
 			}

@@ -57,9 +57,13 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
 			name += fmt.Sprintf(" (%d)", times[name])
 		}
+		var written []byte
+		if r.err == nil {
+			written, r.err = text(r.config)
+		}
 		switch {
 		case r.err == nil:
-			files = append(files, yaml.File{Name: name, Data: text(r.config)})
+			files = append(files, yaml.File{Name: name, Data: written})
 			continue
 		case len(problems) == maxProblems:
 			unreadable = []string{everything}

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -91,13 +93,22 @@ func TestAWrappedResourceIsUnwrapped(t *testing.T) {
 	}
 }
 
+func TestAResourceThatNoFileCanSayIsUnreadable(t *testing.T) {
+	c := limited("a", 1)
+	c.Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"n": structpb.NewNumberValue(math.NaN())}}
+	files, unreadable, problems := read(pack(t, c))
+	if len(files) != 0 || len(unreadable) != 1 || unreadable[0] != "resource a" || len(problems) != 1 {
+		t.Errorf("got %v, %v, %v, want the resource among the unreadable ones", files, unreadable, problems)
+	}
+}
+
 func TestResourcesOfOneNameAreToldApart(t *testing.T) {
 	x, y := limited("a", 1), limited("b", 1)
 	y.Name = "a"
 	for _, all := range [][]*anypb.Any{pack(t, x, y), pack(t, y, x)} {
 		files, _, _ := read(all)
 		if len(files) != 2 || files[0].Name != "resource a" || files[1].Name != "resource a (2)" ||
-			!strings.Contains(string(files[0].Data), `domain: "a"`) {
+			!strings.Contains(string(files[0].Data), `"a"`) {
 			t.Errorf("got %s, want the two files in the order of their domains", files)
 		}
 	}

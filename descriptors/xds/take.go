@@ -2,7 +2,7 @@ package xds
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -50,25 +50,11 @@ func (s *Source) take(r *discovery.DiscoveryResponse, apply func(*descriptors.Co
 
 // complain says what was not put in force, and what is instead.
 func (s *Source) complain(errs []error, inPart bool, renewed *yaml.Renewal, log *slog.Logger) {
-	message, inForce := "configuration not loaded", "none yet"
-	switch {
-	case inPart:
-		message, inForce = "configuration loaded only in part", "what has no errors"
-	case s.loaded:
-		inForce = "the last good one"
+	if i := slices.Index(renewed.Unknown, everything); i >= 0 {
+		renewed.Unknown[i] = nameless
 	}
-	err := errs[0]
-	if len(errs) > 1 {
-		err = fmt.Errorf("%d errors, the first: %w", len(errs), err)
-	}
-	told := []any{"error", err, "in_force", inForce}
-	if i := slices.Index(renewed.Homeless, everything); i >= 0 {
-		renewed.Homeless[i] = nameless
-	}
-	if domains := renewed.Told(); domains != "" {
-		told = append(told, "domains", domains)
-	}
-	log.Error(message, told...)
+	err := yaml.First(errs)
+	renewed.LogErrors(log, err, inPart, s.loaded)
 	if s.config.OnError != nil {
 		s.config.OnError(err)
 	}
@@ -94,20 +80,6 @@ func (s *Source) tell(problems yaml.Problems, log *slog.Logger) (errs []error) {
 
 // listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
 func listed(errs []error) string {
-	var b strings.Builder
-	for i, err := range errs {
-		line := strings.ToValidUTF8(err.Error(), "?")
-		if left := maxRefusal - b.Len(); len(line) > left-len("\nand 1000000 more") {
-			if i == 0 {
-				return strings.ToValidUTF8(line[:maxRefusal-len("…")], "") + "…"
-			}
-			fmt.Fprintf(&b, "\nand %d more", len(errs)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line)
-	}
-	return b.String()
+	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
+	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))
 }

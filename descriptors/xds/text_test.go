@@ -46,14 +46,22 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true, name: free}}
   - {key: pass, value: "yes"}
 `
-	got, want := judge(text(c)), judge([]byte(file))
+	written := written(t, c)
+	got, want := judge(written), judge([]byte(file))
 	if want.Config == nil || len(want.Config.Rules()) != 3 {
 		t.Fatalf("the file itself is wrong: %v", want.Problems)
 	}
-	expectSame(t, got, want, text(c))
+	expectSame(t, got, want, written)
 	if len(got.Problems) != 0 {
 		t.Errorf("the resource has problems: %v; shadow_mode stands on each level of what Envoy Gateway sends", got.Problems)
 	}
+}
+
+func written(t *testing.T, c *ratelimit.RateLimitConfig) []byte {
+	t.Helper()
+	data, err := text(c)
+	must(t, err)
+	return data
 }
 
 // judge reads a file as a source does.
@@ -91,7 +99,7 @@ func all(pointers []*descriptors.Rule) (values []descriptors.Rule) {
 // words are hard to write in YAML, or mean something there.
 var words = []string{"a", "*", "a*", "é", "\x00", "\x7f", "\u0085", "\u2028", "\ufeff", "\ufffe", "😀", "\t", "\n", "\r\n", " ",
 	"  x", "x  ", "\"", "'", "\\", "\\n", "{", "}", "[", "]", ",", ":", ": ", " #", "#", "- ", "? ", "<<", "~", "null", "yes", "1.5", "010", "2020-01-01",
-	"%", "@", "`", "|", ">", "!x", "&x", "*x", "---", "...", "domain: x", strings.Repeat("k", 1100)}
+	"%", "@", "`", "|", ">", "!x", "&x", "*x", "---", "...", "domain: x", strings.Repeat("k", 1000)}
 
 // Each text stands in each place: what comes out of the file that is written is what went in.
 func TestAnyTextIsWrittenSoThatItReadsBack(t *testing.T) {
@@ -100,14 +108,15 @@ func TestAnyTextIsWrittenSoThatItReadsBack(t *testing.T) {
 		must(t, err)
 		c := &ratelimit.RateLimitConfig{Domain: "d" + word, Descriptors: []*ratelimit.RateLimitDescriptor{{Key: word, Value: word,
 			RateLimit: &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_DAY, RequestsPerUnit: 5}, Metadata: metadata}}}
-		r := judge(text(c))
+		data := written(t, c)
+		r := judge(data)
 		if r.Config == nil || len(r.Config.Rules()) != 1 {
-			t.Errorf("%q: got %v of\n%s", word, r.Problems, text(c))
+			t.Errorf("%q: got %v of\n%s", word, r.Problems, data)
 			continue
 		}
 		rule, m := r.Config.Rules()[0], r.Config.Match("d"+word, descriptors.Descriptor{{Key: word, Value: word}})
 		if m.Rule != rule || !reflect.DeepEqual(rule.Metadata, metadata.AsMap()) {
-			t.Errorf("%q: read back is %+v, found is %+v, of\n%s", word, rule, m, text(c))
+			t.Errorf("%q: read back is %+v, found is %+v, of\n%s", word, rule, m, data)
 		}
 	}
 }
@@ -149,8 +158,8 @@ func TestARefusalIsBounded(t *testing.T) {
 		want string
 	}{
 		{[]error{long}, "éé…"},
-		{[]error{fmt.Errorf("first"), long, long}, "first\nand 2 more"},
-		{slices.Repeat([]error{fmt.Errorf("%s", strings.Repeat("x", 99))}, 1000), "x\nand 960 more"},
+		{[]error{fmt.Errorf("first"), long, long}, "é…"},
+		{slices.Repeat([]error{fmt.Errorf("%s", strings.Repeat("x", 99))}, 1000), "xx…"},
 		{[]error{fmt.Errorf("a\xffb"), fmt.Errorf("c")}, "a?b\nc"},
 	} {
 		if got := listed(test.errs); len(got) > maxRefusal || !utf8.ValidString(got) || !strings.HasSuffix(got, test.want) {

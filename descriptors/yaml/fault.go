@@ -1,32 +1,16 @@
 package yaml
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-const (
-	// minTries and tries bound how much text is read again to find a fault: so many bytes, and the file so many times.
-	minTries, tries = 256 << 10, 4
-	// maxDashes is how many dashes of a line are looked at.
-	maxDashes = 10
+	"github.com/weirproxy/weir/descriptors"
 )
-
-// brokenText is a file that is no YAML, and is searched for its fault. The YAML library often names the line on which the
-// block around it begins, or the one before.
-type brokenText struct {
-	lines []string // with their ends
-	left  int      // how many bytes may be read again
-	err   error    // of the library
-	said  string   // its text
-	last  int      // the line at which it gave up
-}
 
 // fault is where a file goes wrong, and what would be right.
 type fault struct {
@@ -39,78 +23,54 @@ var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
 // findFault returns the fault of a file for which the library has this error.
 func findFault(data []byte, err error) fault {
-	line, said := syntaxError(err)
+	told, said := syntaxError(err)
 	if !ours.Match(data) {
-		return fault{line, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
+		return fault{told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
 			"its name, and keep all others elsewhere"}
 	}
-	b := &brokenText{lines: strings.SplitAfter(string(data), "\n"), left: minTries + tries*len(data), err: err, said: said}
-	first, last := b.region(line)
-	at, looks := first, []func(int) (fault, bool){b.tab, b.sign, b.openQuote, b.dash, b.colon, b.bracket, b.indent}
-	b.last = last
-	switch {
-	case first == 0:
-		at, looks = line, looks[:3] // these see by themselves whether they are right
-	case line > first && line <= last:
-		at = line // within something that goes over several lines, the library knows better
-	}
-	for _, look := range looks {
-		if f, found := look(at); found {
-			return f
+	lines := strings.SplitAfter(string(data), "\n")
+	first, last := faultyLines(lines, told)
+	for _, h := range hints {
+		for _, at := range []int{first, contentBefore(lines, first)} {
+			if h.said == nesting && at != first {
+				continue // nearly all lines look so
+			}
+			if text := h.text(lines, at, said); text != "" {
+				if strings.HasSuffix(text, "stands in them") && last > at {
+					text += " (seen at line " + strconv.Itoa(last) + ")"
+				}
+				return fault{at, text}
+			}
 		}
 	}
-	return fault{at, "not valid YAML: " + said}
+	return fault{first, "not valid YAML: " + said}
 }
 
-// region returns the lines among which the fault is: the first is behind the longest part of the file that is right by
-// itself, the last is the one at which the library gave up. They are 0 if that takes too much reading. Told is the
-// library's line.
-func (b *brokenText) region(told int) (first, last int) {
-	if b.isExact(told) {
-		return told, told
-	}
-	r := &lineReader{lines: b.lines}
-	decode(r)
-	last = r.read
-	for first = last; first > 0; first-- {
-		if right, known := b.right(b.lines[:first-1]); !known {
-			return 0, 0
-		} else if right {
-			return first, last
-		}
-	}
-	return 0, 0
-}
-
-// isExact reports whether the library's line is where something begins that is found to be wrong only later, maybe far
-// away.
-func (b *brokenText) isExact(line int) bool {
-	if line < 1 || line > len(b.lines) ||
-		!strings.Contains(b.said, "unexpected end of stream") && !strings.Contains(b.said, "could not find expected ':'") {
-		return false
-	}
-	before, known := b.right(b.lines[:line-1])
-	with, alsoKnown := b.right(b.lines[:line])
-	return known && before && alsoKnown && !with
-}
-
-// right reports whether these lines are YAML; it is not known once too much has been read.
-func (b *brokenText) right(lines []string) (right, known bool) {
-	known, err := b.read(lines)
-	return known && err == nil, known
-}
-
-// read returns what the library says of these lines, and whether that may still be asked.
-func (b *brokenText) read(lines []string) (known bool, err error) {
+// faultyLines returns the line behind the longest part of a file that is right by itself, and the one at which the library
+// gives up. The library itself often tells the line on which the block around a fault begins, or the one before: that is
+// returned where finding out takes too much reading.
+func faultyLines(lines []string, told int) (first, last int) {
+	r := &lineReader{lines: lines}
+	_ = decode(r)
 	size := 0
-	for _, line := range lines {
+	for _, line := range lines[:r.begun] {
 		size += len(line)
 	}
-	if b.left -= size; b.left < 0 {
-		return false, nil
+	budget := minReread + maxRereads*size
+	for first = r.begun; first > 0; first-- {
+		if budget -= size; budget < 0 {
+			return told, r.begun
+		}
+		size -= len(lines[first-1])
+		if decode(strings.NewReader(strings.Join(lines[:first-1], ""))) == nil {
+			break
+		}
 	}
-	return true, decode(strings.NewReader(strings.Join(lines, "")))
+	return max(first, told), r.begun
 }
+
+// minReread and maxRereads bound how much text is read again to find a fault: so many bytes, and the file so many times.
+const minReread, maxRereads = 256 << 10, 4
 
 func decode(r io.Reader) error {
 	var n yaml.Node
@@ -120,137 +80,91 @@ func decode(r io.Reader) error {
 	return nil
 }
 
-// lineReader gives a line for each Read that has room for one, so that it knows how far its reader has come.
+// lineReader gives at most a line for each Read, so that it knows how far its reader has come.
 type lineReader struct {
 	lines []string
-	read  int // how many were begun
-	left  string
+	begun int    // how many lines
+	rest  string // of the last one
 }
 
 func (r *lineReader) Read(p []byte) (int, error) {
-	if r.left == "" {
-		if r.read == len(r.lines) {
+	if r.rest == "" {
+		if r.begun == len(r.lines) {
 			return 0, io.EOF
 		}
-		r.left = r.lines[r.read]
-		r.read++
+		r.rest = r.lines[r.begun]
+		r.begun++
 	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
 	return n, nil
 }
 
-// line returns a line without its end; there is none before the first and behind the last.
-func (b *brokenText) line(at int) string {
-	if at < 1 || at > len(b.lines) {
-		return ""
-	}
-	return strings.TrimRight(b.lines[at-1], "\r\n")
-}
-
-// contentBefore returns the last line before at that says something, 0 for none.
-func (b *brokenText) contentBefore(at int) int {
+// contentBefore returns the last line before at that holds more than a comment, 0 for none.
+func contentBefore(lines []string, at int) int {
 	for at--; at > 0; at-- {
-		if said := strings.TrimSpace(b.line(at)); said != "" && said[0] != '#' {
+		if text := strings.TrimSpace(lines[at-1]); text != "" && text[0] != '#' {
 			return at
 		}
 	}
 	return 0
 }
 
-// indented returns how many spaces a line begins with.
-func indented(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
-
-// columns returns the columns, from 0, in which what encloses a line begins: those of the lines above it that are less
-// indented, and the deepest one above it. The shallowest comes first.
-func (b *brokenText) columns(at int) (columns []int) {
-	least := 1 << 30
-	for above := b.contentBefore(at); above > 0 && least > 0; above = b.contentBefore(above) {
-		for _, column := range slices.Backward(starts(b.line(above))) {
-			if column < least {
-				columns, least = append(columns, column), column
-			}
-		}
-	}
-	slices.Reverse(columns)
-	return columns
+// hint is a mistake that people make: a line that looks so, where the library says one of these.
+type hint struct {
+	said   string // a regular expression
+	line   string // another
+	remedy string // what is told, with $1 for what its groups found
 }
 
-// starts returns the columns in which something begins on a line: each of its leading dashes, and what follows them.
-func starts(line string) (columns []int) {
-	column := indented(line)
-	columns = append(columns, column)
-	for strings.HasPrefix(line[column:], "- ") && len(columns) < maxDashes {
-		column += 2 + indented(line[column+2:])
-		columns = append(columns, column)
+// text returns what a hint tells of a line, "" if that has not the mistake.
+func (h *hint) text(lines []string, at int, said string) string {
+	if at < 1 || at > len(lines) || !regexp.MustCompile(h.said).MatchString(said) {
+		return ""
 	}
-	return columns
+	pattern := regexp.MustCompile(strings.ReplaceAll(h.line, "KEY", "("+anyKey+")"))
+	found := append(pattern.FindStringSubmatch(strings.TrimRight(lines[at-1], "\r\n")), "", "")
+	if len(found) == 2 {
+		return ""
+	}
+	return strings.NewReplacer("$1", descriptors.Shown(found[1]), "$2", descriptors.Shown(found[2])).Replace(h.remedy)
 }
 
-// misplacedLine returns the line near at that must be moved, and to which column, for the whole file to be right. Of
-// several it is the one whose indentation is rarest in the file: 0 if moving one line is not enough.
-func (b *brokenText) misplacedLine(at int) (line, column int) {
-	rarest := 1 << 30
-	for candidate, n := at, 0; candidate > 0 && n < 4; candidate, n = b.contentBefore(candidate), n+1 {
-		text := b.line(candidate)
-		own := indented(text)
-		common := b.commonness(own)
-		if common >= rarest || strings.ContainsRune(text[:len(text)-len(strings.TrimLeft(text, " \t"))], '\t') {
-			continue
-		}
-		for _, to := range b.moves(candidate, at) {
-			moved := slices.Clone(b.lines)
-			moved[candidate-1] = strings.Repeat(" ", to) + b.lines[candidate-1][own:]
-			right, known := b.right(moved)
-			if !known {
-				return line, column
-			}
-			if right {
-				line, column, rarest = candidate, to, common
-				break
-			}
-		}
-	}
-	return line, column
-}
+// anyKey is a choice of all keys that a file can have.
+var anyKey = strings.Join(append(append(append([]string{"name"}, inFile.keys...), inDescriptor.keys...), inRateLimit.keys...), "|")
 
-// moves returns the columns to which a line may have to be moved, those of lines around it: the nearest first, the
-// deeper of two.
-func (b *brokenText) moves(line, at int) (columns []int) {
-	own := indented(b.line(line))
-	around := slices.Concat(b.columns(line), starts(b.line(at)))
-	for below := line + 1; below <= min(line+3, len(b.lines)); below++ {
-		around = append(around, starts(b.line(below))...)
-	}
-	for _, start := range starts(b.line(line)) { // what follows its dash may be what has to fit
-		for _, column := range around {
-			columns = append(columns, column-(start-own))
-		}
-	}
-	slices.SortStableFunc(columns, func(x, y int) int {
-		return cmp.Or(cmp.Compare(max(x-own, own-x), max(y-own, own-y)), cmp.Compare(y, x))
-	})
-	columns = slices.DeleteFunc(slices.Compact(columns), func(c int) bool { return c < 0 || c == own })
-	return columns[:min(len(columns), 6)]
-}
+const (
+	// starts is what a value stands behind: nothing, a bracket, a dash or a key.
+	starts = `(?:^\s*|[\[{,] *|-\s+)(\w+:\s+|"\w+":\s*)?`
+	// bareText is the rest of a text without quotes.
+	bareText = `[^,\]}#]*[^,\]}# ]`
+	quoted   = `"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'`
+	noToken  = `alphabetic or numeric|cannot start any token|tag|'>'|comment or line break`
+	nesting  = `did not find expected key|mapping values|'-' indicator|expected ':'`
+)
 
-// commonness returns how usual it is in the file that lines begin in that column: it counts those that do, and those
-// that are odd or even as it is. What is not indented at all is hardly ever wrong.
-func (b *brokenText) commonness(column int) (n int) {
-	if column == 0 {
-		return 2 * len(b.lines)
-	}
-	for i := range b.lines {
-		text := b.line(i + 1)
-		if strings.TrimSpace(text) == "" {
-			continue
-		}
-		if slices.Contains(starts(text), column) {
-			n++
-		}
-		if (indented(text)-column)%2 == 0 {
-			n++
-		}
-	}
-	return n
+// hints are tried in this order.
+var hints = []hint{
+	{"unknown anchor", starts + `\*(` + bareText + `)`,
+		`$1*$2 is YAML's alias of &$2, which nothing above it defines: define it, or put a text into quotes, $1"*$2"`},
+	{noToken, starts + `\*(?:[ ,}\]]|$)`, `$1* is YAML's alias sign: put the star into quotes, $1"*"`},
+	{noToken, starts + `([*&!%@|>` + "`]" + bareText + `)`,
+		`$1$2 begins with a sign of YAML's: put it into quotes, $1"$2"`},
+	{"", `^ *\t`, "a tab indents this line: YAML allows only spaces"},
+	{"cannot start any token", `[-:?] *\t`, "a tab stands behind a dash or a colon: YAML allows only spaces there"},
+	{"escape", `"`, `a \ between double quotes begins an escape, and this is none that YAML knows: write \\, or use single quotes`},
+	{"", `(?:^|[-:,\[{?]) *(["'])(?:[^"'\\]|\\.)*$`, "a $1 opens a text here that no $1 closes: end it with another one"},
+	{"", `[-:,\[{?] *(?:` + quoted + `) *([^\s,:\]}#].*)$`, `"$1" stands behind a text in quotes: put all of the text between them`},
+	{"", `^[ -]*-KEY:`, "a dash needs a space behind it: write - $1:"},
+	{"", `^[ -]*KEY:([^\s].*)$`, "a colon needs a space behind it: write $1: $2"},
+	{"", `^[ -]*KEY( +[^:\s].*)?$`, "a colon is missing behind $1: write $1:$2"},
+	{"mapping values", `^[ -]*(\w+): +([^"'\[{|>&*].*: .*?)(?: +#.*)?$`,
+		`$1 holds a colon and a space: put the text into quotes, $1: "$2"`},
+	{"expected|cannot start", `^[^{}\[\]]*(?:\{[^{}]*\}|\[[^\[\]]*\])*\s*([}\]])`, "a $1 closes what nothing opens: leave it out"},
+	{"expected|cannot start", `(\w+): +((\{[^{}]*\}|\[[^\[\]]*\])[^\s#,}\]].*?)(?: +#.*)?$`,
+		`$1: $2 begins with a bracket, which begins a mapping or a list: put the text into quotes, $1: "$2"`},
+	{`expected ','|expected node|end of stream`, `[{\[,]`,
+		"a } or ] is missing, or a comma between what stands in them"},
+	{nesting, `^- `, "an item of a list stands here without a key above it: write descriptors: before the first one"},
+	{nesting, `^( *)`, "the indentation of this line does not fit the lines around it: indent it as those beside it"},
 }

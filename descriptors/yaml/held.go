@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
@@ -39,7 +40,7 @@ type Renewal struct {
 	Config   *descriptors.Config
 	Held     *Held    // to go on from, once Config is in force
 	Kept     []string // domains that have errors and keep their last good form, sorted
-	Homeless []string // files with errors of which nobody knows the domain, sorted
+	Unknown  []string // files with errors of which nobody knows the domain, sorted
 	Problems Problems
 }
 
@@ -56,14 +57,14 @@ func (h *Held) Renew(files []File, unreadable []string) Renewal {
 func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
-	var homeless []string
+	var unknown []string
 	for _, f := range p.read {
 		domain := cmp.Or(f.domain, h.of[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
 		}
 		if domain == "" {
-			homeless = append(homeless, f.Name)
+			unknown = append(unknown, f.Name)
 			continue
 		}
 		next.of[f.Name] = domain
@@ -77,9 +78,9 @@ func (h *Held) renew(p *parser, unreadable []string) Renewal {
 		}
 	}
 	h.keepLeft(p.read, next, bad)
-	homeless = append(homeless, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
-	slices.Sort(homeless)
-	r := Renewal{Held: next, Homeless: homeless, Problems: p.problems}
+	unknown = append(unknown, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
+	slices.Sort(unknown)
+	r := Renewal{Held: next, Unknown: unknown, Problems: p.problems}
 	h.keepBad(&r, bad)
 	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && !h.inForce) {
 		return r
@@ -248,8 +249,25 @@ func (r *Renewal) Told() string {
 	if len(r.Held.broken) > 0 {
 		parts = append(parts, "never had a good form, so that requests cannot be decided: "+descriptors.Listed(r.Held.broken))
 	}
-	if len(r.Homeless) > 0 {
-		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+descriptors.Listed(r.Homeless))
+	if len(r.Unknown) > 0 {
+		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+descriptors.Listed(r.Unknown))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// LogErrors says what errors kept from being put in force, and what is in force instead: in part what has no errors, else
+// what was loaded before.
+func (r *Renewal) LogErrors(log *slog.Logger, err error, inPart, loaded bool) {
+	message, inForce := "configuration not loaded", "none yet"
+	switch {
+	case inPart:
+		message, inForce = "configuration loaded only in part", "what has no errors"
+	case loaded:
+		inForce = "the last good one"
+	}
+	told := []any{"error", err, "in_force", inForce}
+	if domains := r.Told(); domains != "" {
+		told = append(told, "domains", domains)
+	}
+	log.Error(message, told...)
 }

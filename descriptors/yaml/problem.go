@@ -2,6 +2,7 @@ package yaml
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,14 @@ func (ps Problems) Err() error {
 		if !p.Warning {
 			errs = append(errs, p)
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// First returns an error that counts several and repeats the first; nil for none.
+func First(errs []error) error {
+	if len(errs) > 1 {
+		return fmt.Errorf("%d errors, the first: %w", len(errs), errs[0])
 	}
 	return errors.Join(errs...)
 }

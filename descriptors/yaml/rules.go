@@ -187,7 +187,7 @@ func (p *parser) fits(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit
 // limit reads what rate_limit and an item of rate_limits have in common.
 func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	before := p.errors
-	if n := m.get("requests_per_unit"); n == nil || isNull(n) {
+	if n := m.get("requests_per_unit"); (n == nil || isNull(n)) && !p.options.NoLines { // else no person has left it out
 		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {

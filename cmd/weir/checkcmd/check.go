@@ -18,7 +18,7 @@ import (
 type Command struct {
 	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
 	Strict  bool     `help:"Treat warnings as errors."`
-	Format  string   `enum:"text,json,github,gitlab" default:"text" help:"How to print: text, json, github (annotations of GitHub Actions) or gitlab (a Code Quality report)."`
+	Format  string   `enum:"text,json,github" default:"text" help:"How to print: text, json or github (annotations of GitHub Actions)."`
 	JSON    bool     `name:"json" help:"The same as --format json."`
 	Explain []string `sep:"none" placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule. Several times, or with \" + \" between them: what becomes of one request that has these descriptors."`
 	Domain  string   `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
@@ -52,8 +52,8 @@ func (c *Command) Run(out terminal.Output) error {
 	if c.JSON {
 		c.Format = "json"
 	}
-	if len(c.Explain) > 0 && (c.Format == "github" || c.Format == "gitlab") {
-		return fmt.Errorf("--explain answers as text or --json: --format %s is for what is wrong in files", c.Format)
+	if len(c.Explain) > 0 && c.Format == "github" {
+		return errors.New("--explain answers as text or --json: --format github is for what is wrong in files")
 	}
 	if c.Path == "" {
 		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
@@ -67,8 +67,6 @@ func (c *Command) Run(out terminal.Output) error {
 		err = c.writeJSON(out.Out, x)
 	case "github":
 		err = c.annotate(out.Out, x)
-	case "gitlab":
-		err = c.writeCodeQuality(out.Out, x)
 	default:
 		err = c.write(out, x)
 	}

@@ -3,10 +3,8 @@ package checkcmd
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -81,53 +79,6 @@ limits: 1 error, 1 warning
 	}
 }
 
-func TestGitLabGetsACodeQualityReport(t *testing.T) {
-	report := func(file string, c Command) (all []map[string]any) {
-		t.Helper()
-		code, out, errs := runOn(t, file, c, "")
-		if err := json.Unmarshal([]byte(out), &all); err != nil || errs != "" || code != min(len(all), 1) {
-			t.Fatalf("exit code %d, %s, %v\n%s", code, errs, err, out)
-		}
-		return all
-	}
-	all := report(twiceWrong, Command{Path: "limits", Format: "gitlab"})
-	if len(all) != 2 {
-		t.Fatalf("got %v, want two issues", all)
-	}
-	seen := make(map[any]bool)
-	for i, want := range []string{
-		`map[check_name:weir/error description:domain 100%, a:b, user=/pay: unit: "minuet" is not a unit: use one of second, minute, ` +
-			`hour, day, week, month, year location:map[lines:map[begin:3] path:limits/shop.yaml] severity:major]`,
-		`map[check_name:weir/warning description:domain 100%, a:b, user: requests_per_unit is missing: 0 blocks every request ` +
-			`location:map[lines:map[begin:4] path:limits/shop.yaml] severity:minor]`,
-	} {
-		fingerprint := all[i]["fingerprint"]
-		seen[fingerprint] = true
-		delete(all[i], "fingerprint")
-		if got := fmt.Sprint(all[i]); got != want || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(fmt.Sprint(fingerprint)) {
-			t.Errorf("issue %d is %s with fingerprint %v\nwant %s", i, got, fingerprint, want)
-		}
-	}
-	for _, issue := range report("# a comment\n\n"+twiceWrong, Command{Path: "limits", Format: "gitlab"}) {
-		if !seen[issue["fingerprint"]] {
-			t.Errorf("%v has another fingerprint once lines stand above it: GitLab would show an old problem as new", issue)
-		}
-	}
-	same := "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: minute, requests_per_unit: 1}, metadata: {a: .nan, b: .nan}}\n" +
-		strings.Repeat("- {key: user, rate_limit: {unit: minuet}}\n", 2)
-	unique := make(map[any]bool)
-	issues := report(same, Command{Path: "limits", Format: "gitlab"})
-	for _, issue := range issues {
-		unique[issue["fingerprint"]] = true
-	}
-	if len(unique) != len(issues) {
-		t.Errorf("%d issues have %d fingerprints: GitLab shows one of those that share one", len(issues), len(unique))
-	}
-	if none := report(goodShop, Command{Path: "limits", Format: "gitlab"}); none == nil || len(none) != 0 {
-		t.Errorf("right files give %v, want an empty list: without a report GitLab keeps old issues", none)
-	}
-}
-
 func TestJSONIsOneDocument(t *testing.T) {
 	code, out, errs := runOn(t, twiceWrong+"  - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 1, unti: 1}}\n", Command{Path: "limits", JSON: true}, "")
 	const wrong = `{"ok":false,"errors":2,"warnings":1,"problems":[` +
@@ -179,11 +130,9 @@ func TestJSONExplains(t *testing.T) {
 	if code, x := explain("domain: shop\nx: y\n", "path=/", ""); code != 1 || x.Reason != nothingRight {
 		t.Errorf("exit code %d, %+v; want 1, and what weir would answer", code, x)
 	}
-	for _, format := range []string{"github", "gitlab"} {
-		if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: format, Explain: []string{"user=ann"}}, ""); code != 2 || out != "" ||
-			!strings.Contains(errs, "--explain answers as text or --json") {
-			t.Errorf("--format %s: exit code %d, %s%s; want 2 and a sentence", format, code, out, errs)
-		}
+	if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: "github", Explain: []string{"user=ann"}}, ""); code != 2 || out != "" ||
+		!strings.Contains(errs, "--explain answers as text or --json") {
+		t.Errorf("--format github: exit code %d, %s%s; want 2 and a sentence", code, out, errs)
 	}
 }
 
