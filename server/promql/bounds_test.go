@@ -219,8 +219,7 @@ func TestNoTextIsParsedThatTakesTheProcessDown(t *testing.T) {
 		text       string
 	}{
 		{"query", []string{"query", deep}, "tokens"},
-		{"format_query", []string{"query", deep}, "tokens"},
-		{"format_query", []string{"query", pattern}, "patterns"},
+		{"query", []string{"query", pattern}, "patterns"},
 		{"series", many, "tokens"},
 		{"series", []string{"match[]", pattern}, "patterns"},
 		{"labels", []string{"match[]", "a # b", "match[]", pattern}, "patterns"},

@@ -126,7 +126,6 @@ func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
 	both("series")
 	both("series", "match[]", hits, "start", "soon")
 	both("label/0bad-/values", "start", "soon")
-	both("format_query", "query", "sum by(domain)(weir_hits_total)")
 	both("query_exemplars", append(span, "query", hits)...)
 	for _, path := range []string{"rules", "alerts", "targets", "alertmanagers"} {
 		got, want := w.get("api/v1/"+path), ask(t, real, http.MethodGet, "api/v1/"+path, nil)

@@ -58,7 +58,7 @@ func NewHandler(c Config) *Handler {
 	}
 	const api = Below + "api/v1/"
 	for path, answer := range map[string]func(*request) *answer{
-		"query": h.query, "query_range": h.queryRange, "format_query": h.format, "series": h.series, "labels": h.labels,
+		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,
 	} {
 		h.mux.HandleFunc("GET "+api+path, h.inTurn(answer))
 		h.mux.HandleFunc("POST "+api+path, h.inTurn(answer))

@@ -2,15 +2,11 @@ package promql
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/util/stats"
-
-	"github.com/weirproxy/weir/server/promql/engine"
 )
 
 const (
@@ -103,32 +99,11 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	if r.parameter("lookback_delta") != "" {
 		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
 	}
-	var counted []byte
-	if r.parameter("stats") != "" {
-		counted, _ = json.Marshal(stats.NewQueryStats(q.Stats())) // numbers only
-	}
 	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)
 		e.json(string(value.Type()))
 		e.raw(`,"result":`)
 		e.result(value)
-		if counted != nil {
-			e.raw(`,"stats":`)
-			e.raw(string(counted))
-		}
 		e.raw("}")
 	}}
-}
-
-// format answers with a query as it is written over several lines.
-func (h *Handler) format(r *request) *answer {
-	text := r.parameter("query")
-	if err := engine.Fits(text); err != nil {
-		return wrong("query", err)
-	}
-	expression, err := h.parser.ParseExpr(text)
-	if err != nil {
-		return wrong("query", err)
-	}
-	return &answer{data: func(e *encoder) { e.json(expression.Pretty(0)) }}
 }

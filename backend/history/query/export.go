@@ -29,14 +29,15 @@ type Exported struct {
 // question. After an error, what was written is not whole, and has no end.
 func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (done Exported, err error) {
 	now := h.now()
-	p = maps.Clone(p)
+	asked := Parameters{}
+	maps.Copy(asked, p)
 	if p.Get("from") == "" {
-		p["from"] = []string{"0"}
+		asked["from"] = []string{"0"}
 	}
 	if p.Get("to") == "" && format == transfer.OpenMetrics {
-		p["to"] = []string{strconv.FormatInt(now.Add(-Live).Unix(), 10)}
+		asked["to"] = []string{strconv.FormatInt(now.Add(-Live).Unix(), 10)}
 	}
-	q, err := h.read(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.read(asked, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
 		return done, err
 	}

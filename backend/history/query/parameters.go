@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -52,6 +53,23 @@ func (p Parameters) Number(name string, byDefault, most int) (int, error) {
 	return n, nil
 }
 
+// Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
+// before the end.
+func (p Parameters) Between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
+	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
+	if r.To, err = parsed(p, to, now.Unix()+1, moment); err != nil {
+		return r, err
+	}
+	if r.From, err = parsed(p, from, max(r.To-hour, 0), moment); err != nil {
+		return r, err
+	}
+	if r.Length() <= 0 {
+		stamp := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+		return r, refuse("%s (%s) must be before %s (%s).", from, stamp(r.From), to, stamp(r.To))
+	}
+	return r, nil
+}
+
 // given returns a parameter, nil for none.
 func (p Parameters) given(name string) *string {
 	if text := p.Get(name); text != "" {
@@ -60,38 +78,28 @@ func (p Parameters) given(name string) *string {
 	return nil
 }
 
-// outcomes reads the name of one outcome; none stands for all.
-func (p Parameters) outcomes(name string) ([]history.Outcome, error) {
+// parsed returns what a parameter is read as, or else what it is by default.
+func parsed[T any](p Parameters, name string, byDefault T, parse func(string) (T, error)) (T, error) {
 	text := p.Get(name)
 	if text == "" {
-		return nil, nil
+		return byDefault, nil
 	}
-	outcome, err := history.ParseOutcome(text)
+	value, err := parse(text)
 	if err != nil {
-		return nil, refuse("%s: %v.", name, err)
+		return byDefault, refuse("%s: %v.", name, err)
 	}
-	return []history.Outcome{outcome}, nil
+	return value, nil
 }
 
-// step reads a width of buckets, 0 for none.
-func (p Parameters) step(name string) (int64, error) {
-	text := p.Get(name)
-	if text == "" {
-		return 0, nil
-	}
-	step, err := history.ParseStep(text)
-	if err != nil {
-		return 0, refuse("%s: %v.", name, err)
-	}
-	return step, nil
+func parseOutcomes(name string) ([]history.Outcome, error) {
+	o, err := history.ParseOutcome(name)
+	return []history.Outcome{o}, err
 }
 
-// zone reads the name of a time zone; none stands for UTC.
-func (p Parameters) zone(name string) (*time.Location, error) {
-	text := p.Get(name)
-	zone, err := time.LoadLocation(text)
-	if err != nil || text == "Local" {
-		return nil, refuse("%s: %q is not a time zone: use a name such as Europe/Berlin.", name, text)
+func parseZone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, fmt.Errorf("%q is not a time zone: use a name such as Europe/Berlin", name)
 	}
 	return zone, nil
 }

@@ -63,42 +63,20 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 	each, badValues := p.Bool("values", true)
 	points, badPoints := p.Number("points", 0, maxPoints)
 	rows, badRows := p.Number("n", 20, maxRows)
-	zone, badZone := p.zone("tz")
-	outcomes, badOutcome := p.outcomes("outcome")
-	step, badStep := p.step("step")
-	if err := cmp.Or(badValues, badPoints, badRows, badZone, badOutcome, badStep); err != nil {
+	outcomes, badOutcome := parsed(p, "outcome", nil, parseOutcomes)
+	step, badStep := parsed(p, "step", 0, history.ParseStep)
+	zone, badZone := parsed(p, "tz", time.UTC, parseZone)
+	wanted, badRange := p.Between("from", "to", now, zone)
+	if err := cmp.Or(badValues, badPoints, badRows, badOutcome, badStep, badZone, badRange); err != nil {
 		return nil, err
 	}
-	q := &question{points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, now: now.Unix()}
-	q.Domain, q.Path, q.Value, q.Outcomes = p.given("domain"), p.given("path"), p.given("value"), outcomes
 	if points > 0 && step > 0 {
 		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
 	}
-	var err error
-	q.wanted, err = p.Between("from", "to", now, zone)
-	return q, err
-}
-
-// Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
-// before the end.
-func (p Parameters) Between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
-	r.To = now.Unix() + 1
-	if text := p.Get(to); text != "" {
-		if r.To, err = history.ParseMoment(text, now, zone); err != nil {
-			return r, refuse("%s: %v.", to, err)
-		}
-	}
-	r.From = max(r.To-hour, 0)
-	if text := p.Get(from); text != "" {
-		if r.From, err = history.ParseMoment(text, now, zone); err != nil {
-			return r, refuse("%s: %v.", from, err)
-		}
-	}
-	if r.Length() <= 0 {
-		stamp := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
-		return r, refuse("%s (%s) must be before %s (%s).", from, stamp(r.From), to, stamp(r.To))
-	}
-	return r, nil
+	return &question{
+		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
+		wanted: wanted, points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, now: now.Unix(),
+	}, nil
 }
 
 // Refusal is the error of a question that cannot be answered: a sentence for whoever asked.

@@ -65,21 +65,27 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case q.merged && q.points == 0 && q.step == 0:
 		return HistoryAnswer{}, refuse("values=false adds up buckets of one width: give points or step with it.")
 	}
-	all := make(map[history.ID]*SeriesAnswer)
-	holds := 0
+	all := make(map[history.ID]*SeriesAnswer) // nil for one that is only counted, to say what can be answered
+	series, holds := 0, 0
 	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
 		clear(all)
-		holds = 0
+		series, holds = 0, 0
 		return func(s history.Series) error {
 			if q.merged {
 				s.ID.Value = ""
 			}
-			if all[s.ID] == nil {
-				all[s.ID] = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: []PointAnswer{}}
-				holds += 1 + as.count(&s)
+			a, known := all[s.ID]
+			if !known {
+				series++
+				if holds += 1 + as.count(&s); holds <= maxHeld {
+					a = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: make([]PointAnswer, 0, as.count(&s))}
+				}
+				if a != nil || q.merged {
+					all[s.ID] = a
+				}
 			}
-			if holds <= maxHeld { // else the rest is only counted, to say what can be answered
-				all[s.ID].add(&s, as.buckets(&s), q.now)
+			if a != nil {
+				a.add(&s, as.buckets(&s), q.now)
 			}
 			return nil
 		}
@@ -87,10 +93,10 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case used.step > 0 && used.cut == nil && len(all) > 0:
+	case used.step > 0 && used.cut == nil && series > 0:
 		return HistoryAnswer{}, tooFine(q.wanted, used.step)
 	case holds > maxHeld:
-		return HistoryAnswer{}, tooLarge(len(all))
+		return HistoryAnswer{}, tooLarge(series)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all), history.ID.Compare) {

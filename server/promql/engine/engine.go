@@ -61,7 +61,7 @@ func New(c Config) *Engine {
 // Instant returns a query for a moment. Its error is the query's own: of parsing. Nothing is read before the query is
 // executed, which may be done once. The context has no part in that.
 func (e *Engine) Instant(ctx context.Context, text string, at time.Time) (promql.Query, error) {
-	return e.query(text, func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
+	return e.query(func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewInstantQuery(ctx, from, o, text, at)
 	})
 }
@@ -73,7 +73,7 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 	if step < time.Millisecond {
 		return nil, errStep
 	}
-	return e.query(text, func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
+	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewRangeQuery(ctx, source, o, text, from, to, step)
 	})
 }

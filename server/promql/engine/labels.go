@@ -20,59 +20,52 @@ var errEnough = errors.New("there are as many as were asked for")
 // sample in the time that is asked for are among them.
 func (q *querier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) (
 	[]string, annotations.Annotations, error) {
-	return q.collect(ctx, hints, matchers, func(i identity, add func(string) error) error {
-		if value := i.get(name); value != "" {
-			return add(value)
+	return q.collect(ctx, hints, matchers, func(l labels.Label) string {
+		if l.Name == name {
+			return l.Value
 		}
-		return nil
+		return ""
 	})
 }
 
 // LabelNames implements [storage.LabelQuerier], as LabelValues does.
 func (q *querier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) (
 	[]string, annotations.Annotations, error) {
-	return q.collect(ctx, hints, matchers, func(i identity, add func(string) error) (err error) {
-		i.each(func(name, _ string) {
-			if err == nil {
-				err = add(name)
-			}
-		})
-		return err
-	})
+	return q.collect(ctx, hints, matchers, func(l labels.Label) string { return l.Name })
 }
 
-// collect gathers strings from the names of all series that match, each once and in order.
+// collect gathers a text of each label of all series that match, but for empty ones, each once and in order.
 func (q *querier) collect(ctx context.Context, hints *storage.LabelHints, matchers []*labels.Matcher,
-	pick func(i identity, add func(string) error) error) ([]string, annotations.Annotations, error) {
+	pick func(labels.Label) string) ([]string, annotations.Annotations, error) {
 	defer func(before int) { q.held = before }(q.held)
 	seen := make(map[string]bool)
-	add := func(text string) error {
-		if seen[text] {
+	look := func(name labels.Labels, _ uint64) error {
+		if !matches(name, matchers) {
 			return nil
 		}
-		seen[text] = true
-		if hints.AllowsEarlyStop() && len(seen) >= hints.Limit {
-			return errEnough
-		}
-		return q.hold((64 + len(text)) / sampleSize)
+		return name.Validate(func(l labels.Label) error {
+			text := pick(l)
+			if text == "" || seen[text] {
+				return nil
+			}
+			seen[text] = true
+			if hints.AllowsEarlyStop() && len(seen) >= hints.Limit {
+				return errEnough
+			}
+			return q.hold((64 + len(text)) / sampleSize)
+		})
 	}
-	look := func(i identity) error {
-		if i.matches(matchers) {
-			return pick(i, add)
-		}
-		return nil
-	}
-	err := q.eachLimit(func(i identity, _ uint64) error { return look(i) })
+	err := q.eachLimit(look)
 	if query, any := asks(matchers); any && err == nil {
 		err = q.ask(ctx, query, func(s history.Series) error {
 			if s.Unnamed {
 				q.remarks.damaged.Add(&s)
 				return nil
 			}
-			if err := look(counter(s.ID)); err != nil {
+			if err := look(counter(s.ID), 0); err != nil {
 				return err
 			}
-			return look(peak(s.ID))
+			return look(peak(s.ID), 0)
 		})
 	}
 	if err != nil && !errors.Is(err, errEnough) {

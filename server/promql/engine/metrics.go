@@ -31,70 +31,45 @@ const (
 var counters = [history.Outcomes]string{history.Within: HitsTotal, history.Over: HitsTotal, history.Degraded: HitsTotal,
 	history.Near: NearTotal, history.Shadow: ShadowTotal}
 
-// identity is what a series is called, by label. An empty one is not there.
-type identity struct{ metric, domain, limit, outcome, path, value string }
+// called returns labels of names and values in turn, in order. An empty one is not there.
+func called(pairs ...string) labels.Labels {
+	b := labels.NewScratchBuilder(len(pairs) / 2)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			b.Add(pairs[i], pairs[i+1])
+		}
+	}
+	return b.Labels()
+}
 
 // counter returns what the counter of a series is called.
-func counter(id history.ID) identity {
-	i := identity{metric: counters[id.Outcome], domain: id.Domain, path: id.Path, value: id.Value}
-	if i.metric == HitsTotal {
-		i.outcome = id.Outcome.String()
+func counter(id history.ID) labels.Labels {
+	outcome := ""
+	if counters[id.Outcome] == HitsTotal {
+		outcome = id.Outcome.String()
 	}
-	return i
+	return called(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path, valueLabel, id.Value)
 }
 
 // peak returns what the gauge of a series' largest minutes is called.
-func peak(id history.ID) identity {
-	return identity{metric: HitsPeak, domain: id.Domain, path: id.Path, value: id.Value, outcome: id.Outcome.String()}
+func peak(id history.ID) labels.Labels {
+	return called(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path, valueLabel, id.Value)
 }
 
-// each calls f with the labels that are there, in order.
-func (i identity) each(f func(name, value string)) {
-	for _, l := range [...]struct{ name, value string }{{nameLabel, i.metric}, {domainLabel, i.domain},
-		{limitLabel, i.limit}, {outcomeLabel, i.outcome}, {pathLabel, i.path}, {valueLabel, i.value}} {
-		if l.value != "" {
-			f(l.name, l.value)
-		}
-	}
-}
-
-func (i identity) get(name string) (found string) {
-	i.each(func(n, value string) {
-		if n == name {
-			found = value
-		}
-	})
-	return found
-}
-
-func (i identity) matches(matchers []*labels.Matcher) bool {
+func matches(name labels.Labels, matchers []*labels.Matcher) bool {
 	for _, m := range matchers {
-		if !m.Matches(i.get(m.Name)) {
+		if !m.Matches(name.Get(m.Name)) {
 			return false
 		}
 	}
 	return true
 }
 
-func (i identity) labels() labels.Labels {
-	b := labels.NewScratchBuilder(6)
-	i.each(b.Add)
-	return b.Labels()
-}
-
 // sampleSize is the memory of a sample in bytes.
 const sampleSize = int(unsafe.Sizeof(history.Sample{}))
 
-// cost returns how many samples' memory a name takes in a result, with what points to it.
-func (i identity) cost() int {
-	return (300 + len(i.domain) + len(i.limit) + len(i.path) + len(i.value)) / sampleSize
-}
-
-// longest returns the length of the longest label, in bytes.
-func (i identity) longest() (most int) {
-	i.each(func(_, value string) { most = max(most, len(value)) })
-	return most
-}
+// costOf returns how many samples' memory a name takes in a result, with what points to it.
+func costOf(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
 
 // asks returns the query that is about all series that matchers can match, and reports whether there can be any.
 func asks(matchers []*labels.Matcher) (history.Query, bool) {
@@ -113,7 +88,7 @@ func asks(matchers []*labels.Matcher) (history.Query, bool) {
 	}
 	for o := range history.Outcome(history.Outcomes) {
 		id := history.ID{Outcome: o}
-		if counter(id).matches(named) || peak(id).matches(named) {
+		if matches(counter(id), named) || matches(peak(id), named) {
 			q.Outcomes = append(q.Outcomes, o)
 		}
 	}

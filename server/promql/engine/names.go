@@ -46,9 +46,9 @@ func namesOf(e parser.Node) names {
 	return all
 }
 
-// cost returns how many samples' memory the names take that are made of a series at so many moments, whose longest label
-// has so many bytes.
-func (n names) cost(longest, moments int) int {
-	bytes := n.made*n.times*(float64(longest)+n.more) + n.each*float64(moments)
+// cost returns how many samples' memory the names take that are made of a series at so many moments, whose labels have so
+// many bytes.
+func (n names) cost(labels, moments int) int {
+	bytes := n.made*n.times*(float64(labels)+n.more) + n.each*float64(moments)
 	return int(math.Min(bytes/float64(sampleSize), math.MaxInt32))
 }

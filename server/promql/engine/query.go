@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -32,13 +31,14 @@ type execution struct {
 }
 
 // query parses a query, and has it look as far as the tiers of the time that it is about ask for.
-func (e *Engine) query(text string, p prepare) (_ promql.Query, err error) {
-	defer e.survive(text, &err)
+func (e *Engine) query(p prepare) (promql.Query, error) {
 	q := &execution{engine: e, prepare: p}
 	if err := q.begin(lookbackFor(history.Minutes)); err != nil {
 		return nil, err
 	}
-	if lookback := lookbackFor(q.run.tierAt(earliest(q.Query))); lookback != q.run.lookback {
+	s := q.run.statement
+	first, _ := promql.FindMinMaxTime(&parser.EvalStmt{Expr: s.Expr, Start: s.Start, End: s.End, Interval: s.Interval})
+	if lookback := lookbackFor(q.run.tierAt(first)); lookback != q.run.lookback {
 		if err := q.begin(lookback); err != nil {
 			return nil, err
 		}
@@ -53,30 +53,16 @@ func (q *execution) begin(lookback time.Duration) error {
 	if err != nil {
 		return err
 	}
+	statement, is := next.Statement().(*parser.EvalStmt)
+	if !is {
+		return fmt.Errorf("%s is not evaluated", next)
+	}
 	if q.Query != nil {
 		q.Query.Close()
 	}
 	q.Query, q.run = next, r
-	r.note(next)
+	r.note(statement)
 	return nil
-}
-
-// survive turns a panic of Prometheus's engine into an error, as the engine does with most of them itself.
-func (e *Engine) survive(text string, err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("unexpected error: %v", p)
-		e.config.Log.Error("a query made the engine panic: tell weir's authors", "query", text, "panic", p, "stack", string(debug.Stack()))
-	}
-}
-
-// earliest returns the first moment that a query asks about, in Unix milliseconds.
-func earliest(q promql.Query) int64 {
-	s, is := q.Statement().(*parser.EvalStmt)
-	if !is {
-		return 0
-	}
-	first, _ := promql.FindMinMaxTime(&parser.EvalStmt{Expr: s.Expr, Start: s.Start, End: s.End, Interval: s.Interval})
-	return first
 }
 
 // Exec implements [promql.Query].
@@ -92,17 +78,14 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 }
 
 // exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
-func (q *execution) exec(ctx context.Context) (result *promql.Result, err error) {
-	defer q.engine.survive(q.String(), &err)
-	if s, is := q.Statement().(*parser.EvalStmt); is {
-		most := q.engine.config.MaxSamples
-		all, err := steps(s, most)
-		if err != nil {
-			return nil, err
-		}
-		if q.run.made.cost(1, all) > most { // without any series: vector(1) has names made for it as well
-			return nil, promql.ErrTooManySamples(where)
-		}
+func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
+	most := q.engine.config.MaxSamples
+	all, err := steps(q.run.statement, most)
+	if err != nil {
+		return nil, err
+	}
+	if q.run.made.cost(1, all) > most { // without any series: vector(1) has names made for it as well
+		return nil, promql.ErrTooManySamples(where)
 	}
 	for {
 		result := q.Query.Exec(ctx)

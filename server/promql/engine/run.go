@@ -19,6 +19,8 @@ type run struct {
 	config   *Config
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
+
+	statement *parser.EvalStmt // the query, nil where only names are read
 	// selectors are those of the query, by their first matcher, which Prometheus's engine hands on as it is.
 	selectors map[*labels.Matcher]selector
 	made      names        // by the query, of those that it reads
@@ -34,12 +36,8 @@ func (r *run) Querier(from, to int64) (storage.Querier, error) {
 
 // note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes of
 // names.
-func (r *run) note(q promql.Query) {
-	s, is := q.Statement().(*parser.EvalStmt)
-	if !is {
-		return
-	}
-	r.selectors, r.made = make(map[*labels.Matcher]selector), namesOf(s.Expr)
+func (r *run) note(s *parser.EvalStmt) {
+	r.statement, r.selectors, r.made = s, make(map[*labels.Matcher]selector), namesOf(s.Expr)
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
 		if v, is := n.(*parser.VectorSelector); is && len(v.LabelMatchers) > 0 {
 			r.selectors[v.LabelMatchers[0]] = newSelector(v, path)

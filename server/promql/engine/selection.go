@@ -61,7 +61,7 @@ func (s *selection) counted(ctx context.Context) error {
 // add takes a series of the store.
 func (s *selection) add(one history.Series) error {
 	total, largest := counter(one.ID), peak(one.ID)
-	asksTotal, asksLargest := total.matches(s.matchers), largest.matches(s.matchers)
+	asksTotal, asksLargest := matches(total, s.matchers), matches(largest, s.matchers)
 	if !one.Unnamed && !asksTotal && !asksLargest {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 }
 
 // keep adds what is in scratch as a series, as far as it is asked for. One without a sample is left out.
-func (s *selection) keep(name identity, steps bool, every int64) error {
+func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
 	samples, ends := s.scratch, true
 	for len(samples) > 1 && samples[1].At <= s.from {
 		samples = samples[1:]
@@ -175,7 +175,7 @@ func (s *selection) keep(name identity, steps bool, every int64) error {
 	if s.names {
 		samples = nil
 	}
-	size := len(samples) + name.cost() + s.made.cost(name.longest(), s.asked.count())
+	size := len(samples) + costOf(name) + s.made.cost(int(name.ByteSize()), s.asked.count())
 	if s.asked.free {
 		size += s.asked.count()
 	}
@@ -185,7 +185,7 @@ func (s *selection) keep(name identity, steps bool, every int64) error {
 	if n := len(samples); n > 0 && samples[n-1].Total > exactly {
 		s.remarks.large = true
 	}
-	s.found = append(s.found, &series{labels: name.labels(), samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
+	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
 	if s.names && len(s.found) == s.most {
 		return errEnough
 	}
@@ -194,8 +194,8 @@ func (s *selection) keep(name identity, steps bool, every int64) error {
 
 // limits adds the limits of the rules in force, at every moment up to now.
 func (s *selection) limits() error {
-	return s.eachLimit(func(name identity, requests uint64) error {
-		if !name.matches(s.matchers) {
+	return s.eachLimit(func(name labels.Labels, requests uint64) error {
+		if !matches(name, s.matchers) {
 			return nil
 		}
 		s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: requests}))
@@ -204,7 +204,7 @@ func (s *selection) limits() error {
 }
 
 // eachLimit calls f with each limit of the rules in force, as /metrics has them: those of a rule that read alike once.
-func (r *run) eachLimit(f func(name identity, requests uint64) error) error {
+func (r *run) eachLimit(f func(name labels.Labels, requests uint64) error) error {
 	if r.config.Rules == nil {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (r *run) eachLimit(f func(name identity, requests uint64) error) error {
 		for _, l := range rule.Limits {
 			if text := l.String(); !seen[text] {
 				seen[text] = true
-				if err := f(identity{metric: LimitRequests, domain: rule.Domain, path: rule.Path, limit: text}, l.Requests); err != nil {
+				if err := f(called(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path), l.Requests); err != nil {
 					return err
 				}
 			}
