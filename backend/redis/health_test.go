@@ -57,7 +57,7 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	s.Restart(t)
 	redistest.Eventually(t, "the server is found", status.Ready)
 	awaitKnown(t, store, "it has answered a probe", is(backend.ServerUp))
-	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="redis can count" servers=1`) })
+	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
 	}
@@ -78,7 +78,7 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
 	status := store
 	redistest.Eventually(t, "the node that is well suffices", status.Ready)
-	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="redis can count" servers=1`) })
+	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	redistest.Eventually(t, "the ring tells of the other one", func() error {
 		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
 	})

@@ -290,7 +290,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 		if missed {
 			level = slog.LevelWarn
 		}
-		h.log.Log(context.Background(), level, "redis can count", "servers", fine)
+		h.log.Log(context.Background(), level, "Redis is ready", "servers", fine)
 	}
 	return changed
 }
@@ -301,9 +301,9 @@ func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
 	switch {
 	case f.Name == list && now != "":
-		h.log.Warn("redis does not tell its servers", "error", f.err)
+		h.log.Warn("cannot list Redis servers", "error", f.err)
 	case f.Name == list:
-		h.log.Warn("redis tells its servers again")
+		h.log.Warn("can list Redis servers again")
 	case f.LogsLoss && (now == away || now == "" && before == away):
 	case now == slow:
 		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)

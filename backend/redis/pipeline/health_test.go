@@ -118,10 +118,10 @@ func TestALostListOfServersIsToldOnce(t *testing.T) {
 		phase(func() { on.err = nil })
 		phase(func() { on.names = on.names[:1] })
 		for _, line := range []string{
-			`level=INFO msg="redis can count" servers=2`,
+			`level=INFO msg="Redis is ready" servers=2`,
 			`level=WARN msg="redis server does not answer" server=b:1`,
-			`level=WARN msg="redis does not tell its servers" error="nobody knows"`,
-			`level=WARN msg="redis tells its servers again"`,
+			`level=WARN msg="cannot list Redis servers" error="nobody knows"`,
+			`level=WARN msg="can list Redis servers again"`,
 			`level=INFO msg="redis server is not asked any more" server=b:1`,
 		} {
 			if n := strings.Count(log.String(), line); n != 1 {

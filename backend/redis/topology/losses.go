@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,8 +10,8 @@ import (
 const (
 	// maxLosses is how many losses of a server are remembered one by one.
 	maxLosses = 256
-	// maxLosers is how many servers' losses are kept apart.
-	maxLosers = 128
+	// remembered is for how long the losses of a server are, from the last one on: longer than any window is.
+	remembered = 400 * 24 * time.Hour
 )
 
 // losses remembers when servers may have lost what they had counted, or keys went to another server that knows nothing
@@ -18,7 +19,6 @@ const (
 type losses struct {
 	mu      sync.Mutex
 	of      map[string]*record
-	gone    record            // of servers that are not kept apart any more
 	missing map[string]bool   // nodes of a ring whose keys are on others
 	at      map[string]string // where the primary was reached last, by the name of its sentinels
 }
@@ -42,10 +42,10 @@ func (l *losses) note(server string, now time.Time) {
 
 // add is note for a caller who holds mu.
 func (l *losses) add(server string, now time.Time) {
-	l.recordOf(server).add(now)
+	l.recordOf(server, now).add(now)
 	for missing := range l.missing {
 		if missing != server {
-			l.recordOf(missing).add(now)
+			l.recordOf(missing, now).add(now)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (l *losses) joined(nodes []string, now time.Time) {
 		}
 	}
 	for _, name := range nodes {
-		l.recordOf(name).add(now)
+		l.recordOf(name, now).add(now)
 	}
 }
 
@@ -87,57 +87,32 @@ func (l *losses) reached(name, addr string, now time.Time) {
 	l.at[name] = addr
 }
 
-// recordOf returns the record of a server. Where there are too many it joins the one whose last loss is the longest ago
-// to those that have gone. The caller holds mu.
-func (l *losses) recordOf(server string) *record {
-	if r := l.of[server]; r != nil {
-		return r
+// recordOf returns the record of a server, and forgets those of servers that have lost nothing for long. The caller holds
+// mu.
+func (l *losses) recordOf(server string, now time.Time) *record {
+	r := l.of[server]
+	if r == nil {
+		maps.DeleteFunc(l.of, func(_ string, r *record) bool { return now.Sub(r.times[len(r.times)-1]) > remembered })
+		r = new(record)
+		l.of[server] = r
 	}
-	if len(l.of) >= maxLosers {
-		oldest := ""
-		for name, r := range l.of {
-			if oldest == "" || r.last().Before(l.of[oldest].last()) {
-				oldest = name
-			}
-		}
-		l.gone.join(l.of[oldest])
-		delete(l.of, oldest)
-	}
-	r := new(record)
-	l.of[server] = r
 	return r
 }
 
 // since returns the losses from t on of the server that had most.
-func (l *losses) since(t time.Time) int {
+func (l *losses) since(t time.Time) (most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := l.gone.since(t)
 	for _, r := range l.of {
 		most = max(most, r.since(t))
 	}
 	return most
 }
 
-func (r *record) last() time.Time { return r.times[len(r.times)-1] }
-
 func (r *record) add(now time.Time) {
 	r.total++
-	r.times = append(r.times, now)
-	r.trim()
-}
-
-// join adds what another record has.
-func (r *record) join(other *record) {
-	r.total += other.total
-	r.times = append(r.times, other.times...)
-	slices.SortFunc(r.times, time.Time.Compare)
-	r.trim()
-}
-
-func (r *record) trim() {
-	if more := len(r.times) - maxLosses; more > 0 {
-		r.times = slices.Delete(r.times, 0, more)
+	if r.times = append(r.times, now); len(r.times) > maxLosses {
+		r.times = slices.Delete(r.times, 0, 1)
 	}
 }
 
