@@ -22,7 +22,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
@@ -222,17 +222,17 @@ func TestTheServiceBehavesAsRatelimitDoes(t *testing.T) {
 }
 
 // openRedis makes a store that counts in a Redis, by this clock, and waits until it can be asked.
-func openRedis(t *testing.T, server *redistest.Server, now func() time.Time) *counter.Store {
+func openRedis(t *testing.T, server *redistest.Server, now func() time.Time) *redis.Store {
 	t.Helper()
-	store, err := counter.Open(counter.Config{
-		Redis: redis.Config{URL: server.Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+	store, err := redis.Open(redis.Config{
+		Redis: topology.Config{URL: server.Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
 		Now:   func() string { return strconv.FormatInt(now().UnixMicro(), 10) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	redistest.Eventually(t, "the Redis can be used", store.Health().Ready)
+	redistest.Eventually(t, "the Redis can be used", store.Ready)
 	return store
 }
 

@@ -3,136 +3,286 @@ package redis
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
 )
 
-// listed is a topology of servers that nobody reaches, or the error of one that does not know them.
-type listed struct {
-	mu    sync.Mutex
-	names []string
-	err   error
-}
-
-func (l *listed) Owner([]byte) (*goredis.Client, error) { return nil, errors.New("no server") }
-func (l *listed) Close() error                          { return nil }
-func (l *listed) Servers(context.Context) (all []Server, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, name := range l.names {
-		all = append(all, Server{Name: name})
+// countHits counts one hit of each of n keys.
+func countHits(t *testing.T, s *Store, n int) (err error) {
+	for i := range n {
+		check := backend.Check{Key: fmt.Appendf(nil, "4:shop4:user%d", i), Limits: hourly(t, 1_000_000), Hits: 1}
+		failed := backend.DecideAll(t.Context(), s, []backend.Check{check}, make([]backend.Decision, 1))
+		err = errors.Join(err, failed)
 	}
-	return all, l.err
+	return err
 }
 
-// watched watches servers by a probe of the test's, in its bubble of time.
-func watched(t *testing.T, on *listed, c Config, probe func(name string) error) (*Health, *redistest.Log) {
+// awaitKnown waits until the servers are known so: each by its name.
+func awaitKnown(t *testing.T, s *Store, why string, want map[string]backend.ServerState) {
 	t.Helper()
-	log := new(redistest.Log)
-	c.URL, c.Log = "stub:1", slog.New(slog.NewTextHandler(log, nil))
-	c, err := c.withDefaults()
-	if err != nil {
+	redistest.Eventually(t, why, func() error {
+		if got := s.Servers(); !maps.Equal(got, want) {
+			return fmt.Errorf("known is %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+func TestItIsReadyOnceAServerCanCount(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t)
+	s.Kill()
+	store, log := told(t, topology.Config{URL: s.Addr})
+	status := store
+	is := func(state backend.ServerState) map[string]backend.ServerState {
+		return map[string]backend.ServerState{s.Addr: state}
+	}
+	awaitKnown(t, store, "a server that has not answered yet is away", is(backend.ServerAway))
+	redistest.Eventually(t, "that the server is away is known", func() error {
+		if err := status.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
+			return fmt.Errorf("it is ready: %w", err)
+		}
+		return nil
+	})
+	s.Restart(t)
+	redistest.Eventually(t, "the server is found", status.Ready)
+	awaitKnown(t, store, "it has answered a probe", is(backend.ServerUp))
+	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
+	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
+		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
+	}
+	s.Kill()
+	if err := status.Ready(); err != nil {
+		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
+	}
+	_ = countHits(t, store, 1) // who asks shows it
+	awaitKnown(t, store, "it has gone", is(backend.ServerAway))
+	s.Restart(t)
+	awaitKnown(t, store, "it is back, though nobody asks", is(backend.ServerUp))
+}
+
+func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
+	t.Parallel()
+	node, other := redistest.Single(t), redistest.Single(t)
+	other.Kill()
+	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
+	status := store
+	redistest.Eventually(t, "the node that is well suffices", status.Ready)
+	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
+	redistest.Eventually(t, "the ring tells of the other one", func() error {
+		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
+	})
+	if strings.Contains(log.String(), "redis server does not answer") {
+		t.Errorf("a loss is told twice:\n%s", log)
+	}
+	one := map[string]backend.ServerState{node.Addr: backend.ServerUp, other.Addr: backend.ServerAway}
+	both := map[string]backend.ServerState{node.Addr: backend.ServerUp, other.Addr: backend.ServerUp}
+	awaitKnown(t, store, "it is away", one)
+	other.Restart(t)
+	awaitKnown(t, store, "it has come", both)
+	other.Kill()
+	awaitKnown(t, store, "it has left, and no check was asked", one)
+}
+
+// turns are what was told of a server, one after the other.
+func turns(log *redistest.Log, addr string) (all []string) {
+	for line := range strings.Lines(log.String()) {
+		_, what, found := strings.Cut(line, `msg="redis server `)
+		if found && strings.Contains(line, "server="+addr) && !strings.HasPrefix(what, "counts by") {
+			what, _, _ = strings.Cut(what, `"`)
+			all = append(all, what)
+		}
+	}
+	return all
+}
+
+// wantTurns wants the first and the last thing that was told of a server to be so, and nothing to be told twice in a row.
+// A machine that stands still is taken for an outage, and may have made some more.
+func wantTurns(t *testing.T, log *redistest.Log, addr, first, last string) {
+	t.Helper()
+	all := turns(log, addr)
+	if len(all) < 2 || all[0] != first || all[len(all)-1] != last || len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Errorf("of %s was told that it %q; want that it %s at first and %s at last, and each of it once:\n%s",
+			addr, all, first, last, log)
+	}
+}
+
+func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) {
+	t.Parallel()
+	for name, leave := range leaving {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			s, log := told(t, topology.Config{URL: server.Addr, Timeout: 3 * time.Second, ProbePause: 50 * time.Millisecond})
+			redistest.Eventually(t, "it counts", s.Answers)
+			stop := keepBusy(4, func(int) { _ = countHits(t, s, 1) }) // it fails while the server is away
+			defer stop()
+			leave(server)
+			redistest.Eventually(t, "it is told", func() error { return log.Contains("redis server does not answer") })
+			wait(t, "and known", func() bool { return s.Answers() != nil })
+			time.Sleep(500 * time.Millisecond) // more probes, which find nothing new
+			if server.Cont(); name == "killed" {
+				server.Restart(t)
+			}
+			redistest.Eventually(t, "its return is told", func() error { return log.Contains("redis server answers again") })
+			redistest.Eventually(t, "and known", s.Answers)
+			wantTurns(t, log, server.Addr, "does not answer", "answers again")
+		})
+	}
+}
+
+func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
+	t.Parallel()
+	set := redistest.Cluster(t)
+	s, log := told(t, topology.Config{Type: topology.Cluster, URL: set.Addrs()[0]})
+	are := func(state backend.ServerState) map[string]backend.ServerState {
+		all := make(map[string]backend.ServerState)
+		for _, primary := range set.Primaries(t) {
+			all[primary.Addr] = state
+		}
+		return all
+	}
+	awaitKnown(t, s, "all primaries are up", are(backend.ServerUp))
+	if err := countHits(t, s, 50); err != nil {
 		t.Fatal(err)
 	}
-	h := over(on, c, Rights{}, newLosses()).Watch(func(_ context.Context, _ *Servers, one Server) error { return probe(one.Name) })
-	t.Cleanup(h.Close)
-	return h, log
+	awaitKnown(t, s, "none is counted twice", are(backend.ServerUp))
+	lost := set.Nodes[0]
+	lost.Kill()
+	redistest.Eventually(t, "the loss is told", func() error {
+		_ = countHits(t, s, 10) // those of the lost node fail
+		return log.Contains(`level=WARN msg="redis server does not answer" server=` + lost.Addr)
+	})
+	redistest.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
+	redistest.Eventually(t, "and that the node is out of use is told", func() error {
+		return log.Contains(`level=INFO msg="redis server is not asked any more" server=` + lost.Addr)
+	})
+	wantTurns(t, log, lost.Addr, "does not answer", "is not asked any more")
+	awaitKnown(t, s, "its replica is known in its place", are(backend.ServerUp))
+	gone := are(backend.ServerAway)
+	for _, node := range set.Nodes {
+		node.Kill()
+	}
+	_ = countHits(t, s, 50)
+	awaitKnown(t, s, "all have gone", gone)
 }
 
-var errAway = errors.New("dial a:1: connection refused")
+// A server that is too slow for its callers is not lost, and those who could mend it hear what it is.
+func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	proxy := redistest.Proxy(t, server.Addr)
+	s, log := told(t, topology.Config{URL: proxy.Addr, Timeout: 5 * time.Second})
+	redistest.Eventually(t, "it counts", s.Ready)
+	proxy.Delay(redistest.Replies, 40*time.Millisecond)
+	call := func() error {
+		time.Sleep(10 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		check := backend.Check{Key: []byte("4:shop"), Limits: hourly(t, 1_000_000), Hits: 1}
+		return backend.DecideAll(ctx, s, []backend.Check{check}, make([]backend.Decision, 1))
+	}
+	late := `level=WARN msg="redis server answers too late" server=` + proxy.Addr
+	redistest.Eventually(t, "it is told", func() error {
+		_ = call()
+		return log.Contains(late)
+	})
+	redistest.Eventually(t, "a slow server is no reason to send requests elsewhere", s.Answers)
+	for range 50 {
+		_ = call()
+	}
+	proxy.Heal()
+	redistest.Eventually(t, "it is told that it is over", func() error {
+		_ = call()
+		return log.Contains(`level=WARN msg="redis server answers in time again" server=` + proxy.Addr)
+	})
+	if all := turns(log, proxy.Addr); len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Errorf("of a slow server was told that it %q; want nothing twice in a row:\n%s", all, log)
+	}
+}
 
-// The clock is the test's: how long the machine takes does not count.
-func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
-	late := Config{GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
-	for name, c := range map[string]struct {
-		comes time.Duration // when the server can count; 0: never
-		want  error
-	}{
-		"without a server": {0, errAway},
-		"a server that came before the time was over":   {late.GiveUp / 2, nil},
-		"a server that came when nobody waits any more": {late.GiveUp + time.Second, errAway},
+func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {
+	t.Parallel()
+	s, _ := told(t, topology.Config{Type: topology.Cluster, URL: "127.0.0.1:1"})
+	awaitKnown(t, s, "nobody knows its servers", map[string]backend.ServerState{"the cluster": backend.ServerAway})
+}
+
+func TestThePrimaryOfSentinelsIsOneServer(t *testing.T) {
+	t.Parallel()
+	c := on(t, topology.Sentinel)
+	s, _ := told(t, c)
+	master, sentinels, _ := strings.Cut(c.URL, ",")
+	up := map[string]backend.ServerState{fmt.Sprintf("%s (sentinels %s)", master, strings.ReplaceAll(sentinels, ",", ", ")): backend.ServerUp}
+	awaitKnown(t, s, "the primary is up", up)
+	if err := countHits(t, s, 1); err != nil {
+		t.Fatal(err)
+	}
+	awaitKnown(t, s, "it is not counted twice", up)
+}
+
+// A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a policy
+// that allows what has no answer.
+func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
+	t.Parallel()
+	for code, setting := range map[string][3]string{
+		"OOM":        {"maxmemory", "100kb", "0"},
+		"NOREPLICAS": {"min-replicas-to-write", "1", "0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				h, _ := watched(t, &listed{names: []string{"a:1"}}, late, func(string) error {
-					if c.comes == 0 || time.Since(began) < c.comes {
-						return errAway
-					}
-					return nil
-				})
-				if err := h.Await(t.Context()); !errors.Is(err, c.want) || time.Since(began) != late.GiveUp {
-					t.Errorf("Await gave %v after %v, want %v after %v", err, time.Since(began), c.want, late.GiveUp)
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			s, log := told(t, topology.Config{URL: server.Addr})
+			redistest.Eventually(t, "it counts", s.Ready)
+			ask := func(op backend.Op, key string) (backend.Decision, error) {
+				var out [1]backend.Decision
+				check := backend.Check{Op: op, Key: []byte(key), Hits: 2, Limits: []descriptors.Limit{
+					backendtest.NewLimit(t, 2, descriptors.Day, 1, descriptors.SlidingWindow, 0)}}
+				err := backend.DecideAll(t.Context(), s, []backend.Check{check}, out[:])
+				return out[0], err
+			}
+			if d, err := ask(backend.Count, "over"); err != nil || !d.Allowed {
+				t.Fatalf("while it takes writes: %+v, %v", d, err)
+			}
+			set := func(value string) {
+				t.Helper()
+				if err := server.Client().ConfigSet(t.Context(), setting[0], value).Err(); err != nil {
+					t.Fatal(err)
 				}
+			}
+			set(setting[1])
+			for _, op := range []backend.Op{backend.Count, backend.Look} {
+				if d, err := ask(op, "over"); err != nil || d.Allowed {
+					t.Errorf("operation %d of a key over its limit: %+v, %v; want it denied", op, d, err)
+				}
+			}
+			if d, err := ask(backend.Count, "another"); err == nil {
+				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
+			}
+			redistest.Eventually(t, "the log tells what is wrong", func() error {
+				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr),
+					log.Contains(code), log.Contains("it takes no writes: make room"))
+			})
+			awaitKnown(t, s, "and so does what is known", map[string]backend.ServerState{server.Addr: backend.ServerFailing})
+			set(setting[2])
+			redistest.Eventually(t, "it counts by functions again", func() error {
+				if _, err := ask(backend.Count, "a third"); err != nil {
+					return err
+				}
+				if mode, err := s.script.Mode(t.Context(), ownerOf(t, topology.Config{URL: server.Addr})); err != nil || mode.Command != "fcall" {
+					return fmt.Errorf("it is called by %+v, %w", mode, err)
+				}
+				return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
 			})
 		})
 	}
-}
-
-func TestAwaitWithoutATimeToGiveUpWaitsForItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := watched(t, &listed{names: []string{"a:1"}}, Config{}, func(string) error { return errAway })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if err := h.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Await gave %v, want to wait for its context", err)
-		}
-	})
-}
-
-// A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known
-// of the servers is not told again.
-func TestALostListOfServersIsToldOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		on, broken := &listed{names: []string{"a:1", "b:1"}}, false // both under on.mu
-		h, log := watched(t, on, Config{}, func(name string) error {
-			on.mu.Lock()
-			defer on.mu.Unlock()
-			if broken && name == "b:1" {
-				return errAway
-			}
-			return nil
-		})
-		phase := func(change func()) {
-			on.mu.Lock()
-			change()
-			on.mu.Unlock()
-			for range 3 {
-				h.Heard(false)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-			}
-		}
-		phase(func() {})
-		phase(func() { broken = true })
-		phase(func() { on.err = errors.New("nobody knows") })
-		if err := h.Answers(); err == nil || h.Ready() != nil {
-			t.Errorf("without a list Answers gave %v and Ready %v, want an error and, as a server has counted before, none",
-				err, h.Ready())
-		}
-		phase(func() { on.err = nil })
-		phase(func() { on.names = on.names[:1] })
-		for _, line := range []string{
-			`level=INFO msg="redis can count" servers=2`,
-			`level=WARN msg="redis server does not answer" server=b:1`,
-			`level=WARN msg="redis does not tell its servers" error="nobody knows"`,
-			`level=WARN msg="redis tells its servers again"`,
-			`level=INFO msg="redis server is not asked any more" server=b:1`,
-		} {
-			if n := strings.Count(log.String(), line); n != 1 {
-				t.Errorf("%s was logged %d times, want once:\n%s", line, n, log)
-			}
-		}
-		if err := h.Answers(); err != nil {
-			t.Errorf("one server counts, and Answers gives %v", err)
-		}
-	})
 }

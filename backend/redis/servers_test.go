@@ -1,111 +1,216 @@
 package redis
 
 import (
-	"strings"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
 )
 
-func connected(t *testing.T, c Config) *Servers {
+// types are all types of Redis.
+var types = []topology.Type{topology.Single, topology.Sentinel, topology.Cluster, topology.Ring}
+
+// typesBut are all types, and in the short form those that are named.
+func typesBut(short ...topology.Type) []topology.Type {
+	if testing.Short() {
+		return short
+	}
+	return types
+}
+
+// oldest is the release of Redis that has no functions.
+const oldest = "redis-6.2"
+
+// fleet is servers of a type and a release, "" for that on PATH, and the command by which they are called.
+type fleet struct {
+	kind          topology.Type
+	release, mode string
+}
+
+func (f fleet) String() string { return fmt.Sprint(f.kind, " ", f.release, " by ", f.mode) }
+
+// fleets are each type, each release and each way with some of the others, or with -every all with all.
+func fleets(t *testing.T) []fleet {
+	old, valkey := redistest.Releases(t)[0], slices.Max(redistest.Releases(t))
+	if !*every {
+		return []fleet{
+			{topology.Single, "", "fcall"}, {topology.Sentinel, "", "fcall"}, {topology.Cluster, "", "evalsha"}, {topology.Ring, "", "evalsha"},
+			{topology.Cluster, old, "evalsha"}, {topology.Single, valkey, "fcall"},
+		}
+	}
+	var all []fleet
+	for _, kind := range types {
+		all = append(all, fleet{kind, "", "fcall"}, fleet{kind, "", "evalsha"})
+	}
+	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
+		all = append(all, fleet{kind, old, "evalsha"}, fleet{kind, valkey, "fcall"}, fleet{kind, valkey, "evalsha"})
+	}
+	return all
+}
+
+// reach gives the fleet's servers.
+func (f fleet) reach(t *testing.T) topology.Config {
+	if f.release == "" {
+		return on(t, f.kind)
+	}
+	return start(t, f.kind, redistest.WithRelease(f.release))
+}
+
+// open opens a store that calls the servers in the fleet's way. Where they have no functions it finds that out.
+func (f fleet) open(t *testing.T, c topology.Config, now *atomic.Int64) *Store {
 	t.Helper()
-	s, err := Connect(c, Rights{Rules: []string{"+get"}})
+	code := newScript
+	if f.mode == "evalsha" && f.release != oldest {
+		code = scriptOnly
+	}
+	s := openedWith(t, c, now, code())
+	client, err := s.servers.Owner([]byte("key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	if mode, err := s.script.Mode(t.Context(), client); err != nil || mode.Command != f.mode {
+		t.Fatalf("the servers are called by %+v, %v; want %s", mode, err, f.mode)
+	}
 	return s
 }
 
-var answer = NewScript("return {KEYS[1], ARGV[1]}")
+// scriptOnly is the script without its library.
+func scriptOnly() *pipeline.Script { return pipeline.NewScript(script.Source()) }
 
-// TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
-func TestServersReachTheOwnerOfAKey(t *testing.T) {
-	t.Parallel()
-	for name, start := range redistest.Types {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var kind Type
-			if err := kind.UnmarshalText([]byte(name)); err != nil {
-				t.Fatal(err)
-			}
-			s := connected(t, Config{Type: kind, URL: start(t), Timeout: 5 * time.Second, Fixed: true})
-			nodes := s.Nodes()
-			if (len(nodes) > 0) != (kind == Ring) {
-				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
-			}
-			for i, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
-				at := At{Key: []byte(key)}
-				if kind == Ring {
-					at.Node = nodes[i%len(nodes)]
-				}
-				reply, err := s.Run(t.Context(), at, answer, []string{key}, "x")
-				if err != nil || len(reply) != 2 || reply[0] != key || reply[1] != "x" {
-					t.Errorf("a script for %s answers %v, %v", key, reply, err)
-				}
-				if _, err := s.Do(t.Context(), at, "set", key, i); err != nil {
-					t.Error(err)
-				}
-				if none, err := s.Do(t.Context(), at, "get", key+"none"); none != nil || err != nil {
-					t.Errorf("a key that is not there is %v, %v, want nil and no error", none, err)
-				}
-			}
-			asked := 0
-			err := s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
-				asked++
-				_, err := do("ping")
-				return err
-			})
-			if want := map[Type]int{Single: 1, Sentinel: 1, Cluster: 3, Ring: 3}[kind]; asked != want || err != nil {
-				t.Errorf("%d servers were asked, %v, want %d", asked, err, want)
-			}
-		})
-	}
+// start starts servers of a type for a test, and returns how they are reached.
+func start(t *testing.T, kind topology.Type, options ...redistest.Option) topology.Config {
+	return topology.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
 }
 
-// TestServersFollowASlot has a key's slot move. A script with one key that is there finds it at every phase.
-func TestServersFollowASlot(t *testing.T) {
-	t.Parallel()
-	set := redistest.Cluster(t)
-	s := connected(t, Config{Type: Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
-	const key = "weir:{moving}"
-	get := NewScript("return {redis.call('GET', KEYS[1])}")
-	ask := func(when redistest.Phase) {
-		reply, err := s.Run(t.Context(), At{Key: []byte(key)}, get, []string{key})
-		if err != nil || len(reply) != 1 || reply[0] != "here" {
-			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+
+// on returns how the servers of a type are reached that the tests of this package share. Tests on them have keys of
+// their own, and leave the servers as they are. No node of a ring ever counts as lost, however slow the machine is: its
+// keys would be counted elsewhere meanwhile.
+func on(t *testing.T, kind topology.Type) topology.Config {
+	t.Helper()
+	return topology.Config{Type: kind, URL: redistest.Shared(t, kind.String()).URL, Fixed: true}
+}
+
+// apart keeps the keys of one store of a test apart from those of others on the same servers.
+type apart struct {
+	backend.Counter
+	own []byte
+}
+
+// Decide asks the store with other keys.
+func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	checks = slices.Clone(checks)
+	for i := range checks {
+		if len(checks[i].Key) > 0 {
+			checks[i].Key = slices.Concat(a.own, checks[i].Key)
 		}
 	}
-	if _, err := s.Do(t.Context(), At{Key: []byte(key)}, "set", key, "here"); err != nil {
-		t.Fatal(err)
-	}
-	from, to := set.NodeOf(t, key), set.Primaries(t)[0]
-	if to == from {
-		to = set.Primaries(t)[1]
-	}
-	set.MigrateSlot(t, set.SlotOf(t, key), from, to, ask)
+	return a.Counter.Decide(ctx, checks, out)
 }
 
-// TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.
-func TestServersNeverRemapARing(t *testing.T) {
-	t.Parallel()
-	nodes := redistest.Ring(t, 2)
-	s := connected(t, Config{Type: Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond, Fixed: true})
-	if _, err := s.Do(t.Context(), At{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
-		!strings.Contains(err.Error(), `no node "elsewhere:1"`) {
-		t.Errorf("a node that is not in the ring: %v, want an error that names it", err)
+// opened is a store on a clock of its own, nil for the servers', whose servers can be used.
+func opened(t testing.TB, c topology.Config, now *atomic.Int64) *Store {
+	t.Helper()
+	return openedWith(t, c, now, newScript())
+}
+
+// openedWith is opened for a version of the script.
+func openedWith(t testing.TB, c topology.Config, now *atomic.Int64, code *pipeline.Script) *Store {
+	t.Helper()
+	s, err := open(configOf(c, now), code)
+	if err != nil {
+		t.Fatal(err)
 	}
-	nodes[0].Kill()
-	_, err := s.Do(t.Context(), At{Key: []byte("a"), Node: nodes[0].Addr}, "set", "a", "1")
-	if err == nil || !strings.Contains(err.Error(), nodes[0].Addr) {
-		t.Errorf("a node that is away: %v, want an error that names it", err)
+	t.Cleanup(func() { s.Close() })
+	redistest.Eventually(t, "the servers can be used", s.Ready)
+	return s
+}
+
+// configOf has servers that take as long as a machine may that stands still, where a test says nothing else.
+func configOf(c topology.Config, now *atomic.Int64) Config {
+	if c.Timeout == 0 {
+		c.Timeout = ample
 	}
-	if n := nodes[1].Client().Exists(t.Context(), "a").Val(); n != 0 {
-		t.Error("what was for a node that is away went to another one")
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
+	config := Config{Redis: c}
+	if now != nil {
+		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+	}
+	return config
+}
+
+// told returns a store with its log, whose servers need not be there.
+func told(t *testing.T, c topology.Config) (*Store, *redistest.Log) {
+	t.Helper()
+	log := new(redistest.Log)
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	s, err := Open(configOf(c, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // a test may have closed it
+	return s, log
+}
+
+// ample is how long what must be answered has for it: it only ends a test that hangs.
+const ample = time.Minute
+
+// wait waits until a promise is kept, for as long as a busy machine may need.
+func wait(t *testing.T, promise string, kept func() bool) {
+	t.Helper()
+	redistest.Eventually(t, promise, func() error {
+		if !kept() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// ofRatelimit returns a key of envoyproxy/ratelimit on its way to a store.
+func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
+
+// openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
+func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64, keys incr.Keys) *Split {
+	t.Helper()
+	m, err := OpenRatelimit(configOf(c, now), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	redistest.Eventually(t, "the servers can be used", m.inUse()[0].Ready)
+	return m
+}
+
+// hourly returns a limit of n an hour, as envoyproxy/ratelimit has it.
+func hourly(t testing.TB, n uint64) []descriptors.Limit {
+	t.Helper()
+	return []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
+}
+
+// ask decides one check.
+func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
+	t.Helper()
+	var out [1]backend.Decision
+	if err := backend.DecideAll(context.Background(), s, []backend.Check{c}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
 }

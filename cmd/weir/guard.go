@@ -37,29 +37,28 @@ func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, Lister: c.Lister, redis: c.redis, pools: c.pools}
+	return &counters{Counter: g, Inspector: g, Lister: c.Lister, remote: c.remote, pools: c.pools}
 }
 
 // replicas returns how many processes share the counters: by their heartbeats or, until all had the time to send one, as
 // many as are configured at least.
 func (c *counters) replicas(configured int) int {
-	most, known := 0, false
-	for _, s := range c.stores() {
-		alive, all := s.Replicas()
-		most, known = max(most, alive), known || all
+	alive, all := 0, false
+	if c.remote != nil {
+		alive, all = c.remote.Replicas()
 	}
-	if !known {
-		return max(most, configured)
+	if !all {
+		return max(alive, configured)
 	}
-	return most
+	return alive
 }
 
 // bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for
 // each state that it may have had in Redis, and once more where they counted by themselves, each its share.
 func (c *counters) bound(window time.Duration, lastLocal, now time.Time) int {
 	states := 1
-	for _, s := range c.stores() {
-		states = max(states, s.StatesSince(now.Add(-window)))
+	if c.remote != nil {
+		states = c.remote.StatesSince(now.Add(-window))
 	}
 	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {
 		states++

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // payOver is a series of these tests.
@@ -24,7 +24,7 @@ func redisHistory(t *testing.T) *redistest.Server {
 	t.Setenv("REDIS_TYPE", "single")
 	t.Setenv("REDIS_URL", server.Addr)
 	t.Setenv("REDIS_TIMEOUT", "60s")
-	store, err := redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: time.Minute}})
+	store, err := redishistory.Open(redishistory.Config{Redis: topology.Config{URL: server.Addr, Timeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
@@ -36,7 +36,7 @@ type outages struct {
 
 // followOutages tells of outages until ctx ends. Counters in memory have none.
 func (c *counters) followOutages(ctx context.Context, o outages) {
-	for c.redis != nil && wait.For(ctx, outageLook) {
+	for c.remote != nil && wait.For(ctx, outageLook) {
 		o.look(time.Now(), c.uncounting())
 	}
 }
@@ -44,15 +44,13 @@ func (c *counters) followOutages(ctx context.Context, o outages) {
 // uncounting names the servers that do not count now, and what is known of them.
 func (c *counters) uncounting() []string {
 	var names []string
-	for _, s := range c.stores() {
-		for name, state := range s.Known() {
-			if state != redis.Up {
-				names = append(names, fmt.Sprintf("%s (%s)", name, state))
-			}
+	for name, state := range c.remote.Servers() {
+		if state != backend.ServerUp {
+			names = append(names, fmt.Sprintf("%s (%s)", name, state))
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // look takes note of the servers that do not count now.

@@ -12,8 +12,9 @@ import (
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
 
-	mu      sync.Mutex
-	watched map[string]func(yield func(server string, away bool)) // by the name of the Redis
+	mu       sync.Mutex
+	measured map[[2]string]int                                     // how many measure the server of that Redis and name
+	watched  map[string]func(yield func(server string, away bool)) // by the name of the Redis
 }
 
 // redisSeconds are the buckets of both histograms: from a server at hand to the longest that anybody waits.
@@ -33,7 +34,7 @@ func (m *Metrics) Redis() *Redis {
 			Name: "weir_redis_wait_seconds", Help: "Time that a call waited until its batch left for the server.",
 			Buckets: redisSeconds,
 		}, []string{"redis", "server"}),
-		watched: make(map[string]func(func(string, bool))),
+		measured: make(map[[2]string]int), watched: make(map[string]func(func(string, bool))),
 	}
 	m.registry.MustRegister(r.answer, r.wait, r)
 	return r
@@ -69,8 +70,11 @@ func (r *Redis) Collect(to chan<- prometheus.Metric) {
 
 // Server returns what measures a server, for as long as it is asked.
 func (r *Redis) Server(redis, server string) *RedisServer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.measured[[2]string{redis, server}]++
 	return &RedisServer{
-		of: r, labels: []string{redis, server},
+		of: r, labels: [2]string{redis, server},
 		answer: r.answer.WithLabelValues(redis, server), wait: r.wait.WithLabelValues(redis, server),
 	}
 }
@@ -78,7 +82,7 @@ func (r *Redis) Server(redis, server string) *RedisServer {
 // RedisServer measures one server.
 type RedisServer struct {
 	of           *Redis
-	labels       []string
+	labels       [2]string
 	answer, wait prometheus.Observer
 }
 
@@ -88,8 +92,13 @@ func (s *RedisServer) Answered(took time.Duration) { s.answer.Observe(took.Secon
 // Waited notes how long a call waited until its batch left.
 func (s *RedisServer) Waited(took time.Duration) { s.wait.Observe(took.Seconds()) }
 
-// Gone drops the server's series.
+// Gone drops the server's series, unless somebody else measures it.
 func (s *RedisServer) Gone() {
-	s.of.answer.DeleteLabelValues(s.labels...)
-	s.of.wait.DeleteLabelValues(s.labels...)
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if s.of.measured[s.labels]--; s.of.measured[s.labels] == 0 {
+		delete(s.of.measured, s.labels)
+		s.of.answer.DeleteLabelValues(s.labels[:]...)
+		s.of.wait.DeleteLabelValues(s.labels[:]...)
+	}
 }

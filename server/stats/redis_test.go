@@ -34,6 +34,7 @@ func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
 		}
 	}
 	delete(away, "b:2")
+	r.Server("main", "a:1").Gone() // one of two that lead there
 	b.Gone()
 	if text := scrape(); strings.Contains(text, "b:2") || !strings.Contains(text, "a:1") {
 		t.Errorf("a scrape tells of a server that is gone, or not of another one:\n%s", text)

@@ -18,13 +18,13 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // site is where a history is, and by which clock: a thousand times as quick as ours, so that hits grow old, and a week,
 // after which a store forgets a writer, still is ten minutes.
 type site struct {
-	Type  redis.Type
+	Type  topology.Type
 	URL   string
 	Epoch time.Time // our time when it was start by the clock
 }
@@ -38,7 +38,7 @@ func (s site) now() time.Time { return start.Add(1000 * time.Since(s.Epoch)) }
 func (s site) open(step func(string)) (*redishistory.Store, error) {
 	const d = 24 * time.Hour
 	return redishistory.Open(redishistory.Config{
-		Redis: redis.Config{Type: s.Type, URL: s.URL, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)},
+		Redis: topology.Config{Type: s.Type, URL: s.URL, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)},
 		Now:   func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) },
 		Keep:  history.Keep{Ages: [history.Tiers]time.Duration{d, 3 * d, 10 * d, 40 * d}, MaxPoints: 120},
 		Pace:  1, Step: step,

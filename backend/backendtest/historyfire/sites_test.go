@@ -10,7 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // scene is a fire on servers: what befalls them in the midst of a round, and how the writers end.
@@ -112,7 +112,7 @@ func (f *fire) rewritten(server *redistest.Server) {
 // and the primary is killed when they have ended: nobody is left to send again what the replica lacks then.
 func forgetfulPrimary(t *testing.T) (*fire, func(), func(func())) {
 	set := redistest.Sentinel(t)
-	f := newFire(t, site{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
+	f := newFire(t, site{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
 	f.forgets = true
 	behind := func() (primary, replica *redistest.Server) {
 		primary, replica = set.Await(t), set.Nodes[0]
@@ -150,7 +150,7 @@ func forgetfulPrimary(t *testing.T) (*fire, func(), func(func())) {
 // movingSlots migrates slots of partitions.
 func movingSlots(t *testing.T) (*fire, func(), func(func())) {
 	set := redistest.Cluster(t)
-	f := newFire(t, site{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")})
+	f := newFire(t, site{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")})
 	return f, func() {
 		for range 5 {
 			key := fmt.Sprintf("%s{%d}:", redishistory.Prefix, seriesOf(f.random.IntN(seriesCount)).Partition())
@@ -170,7 +170,7 @@ func killedNodes(t *testing.T) (*fire, func(), func(func())) {
 	for _, n := range nodes {
 		urls = append(urls, n.Addr)
 	}
-	f := newFire(t, site{Type: redis.Ring, URL: strings.Join(urls, ",")})
+	f := newFire(t, site{Type: topology.Ring, URL: strings.Join(urls, ",")})
 	return f, func() {
 		for range 3 {
 			f.awaitAcks(50)

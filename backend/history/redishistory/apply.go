@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
 // maxHours is how often a batch is sent because the server's hour is not the one that its keys were named for. The
@@ -54,7 +54,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 }
 
 // land sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
-func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (redis.Reply, error) {
+func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
 	points, names := newPacked(3*len(b.Increments)), newPacked(len(b.Increments))
@@ -72,7 +72,7 @@ func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch,
 }
 
 // receipt reads what the script answered. Crowded are the series that now hold too many points.
-func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
+func receipt(reply pipeline.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
 	if r.Last, err = strconv.ParseUint(item[string](reply, 1), 10, 64); err != nil {
 		return r, nil, errUnreadable
 	}
@@ -108,7 +108,7 @@ func receipt(reply redis.Reply, b *history.Batch) (r history.Receipt, crowded []
 }
 
 // numbered returns the increments whose numbers, from 1, an item of a reply lists.
-func numbered(reply redis.Reply, at int, b *history.Batch) ([]history.Increment, error) {
+func numbered(reply pipeline.Reply, at int, b *history.Batch) ([]history.Increment, error) {
 	if at >= len(reply) {
 		return nil, errUnreadable
 	}

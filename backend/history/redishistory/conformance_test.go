@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 var (
@@ -39,7 +39,7 @@ func (c *clock) set(at time.Time) { c.at.Store(&at) }
 
 // fleet is servers of a topology, and how they are reached.
 type fleet struct {
-	config  redis.Config
+	config  topology.Config
 	servers func(t testing.TB) []*redistest.Server // those that take writes
 }
 
@@ -117,16 +117,16 @@ func TestMain(m *testing.M) {
 }
 
 func singleOf(server *redistest.Server) fleet {
-	return fleet{redis.Config{URL: server.Addr}, func(testing.TB) []*redistest.Server { return []*redistest.Server{server} }}
+	return fleet{topology.Config{URL: server.Addr}, func(testing.TB) []*redistest.Server { return []*redistest.Server{server} }}
 }
 
 func sentinelOf(set *redistest.SentinelSet) fleet {
-	return fleet{redis.Config{Type: redis.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")},
+	return fleet{topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")},
 		func(t testing.TB) []*redistest.Server { return []*redistest.Server{set.Primary(t)} }}
 }
 
 func clusterOf(set *redistest.ClusterSet) fleet {
-	return fleet{redis.Config{Type: redis.Cluster, URL: strings.Join(set.Addrs(), ",")}, set.Primaries}
+	return fleet{topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")}, set.Primaries}
 }
 
 func ringOf(nodes ...*redistest.Server) fleet {
@@ -134,7 +134,7 @@ func ringOf(nodes ...*redistest.Server) fleet {
 	for _, s := range nodes {
 		addrs = append(addrs, s.Addr)
 	}
-	return fleet{redis.Config{Type: redis.Ring, URL: strings.Join(addrs, ",")},
+	return fleet{topology.Config{Type: topology.Ring, URL: strings.Join(addrs, ",")},
 		func(testing.TB) []*redistest.Server { return nodes }}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // author writes batches of some series of a partition, sends each until it is answered, and knows what has landed.
@@ -136,7 +136,7 @@ func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
 func TestALostReplyCountsOnce(t *testing.T) {
 	f := single(t)
 	proxy := redistest.Proxy(t, f.config.URL)
-	s := opened(t, fleet{config: redis.Config{URL: proxy.Addr}}, fixed(start), impatient)
+	s := opened(t, fleet{config: topology.Config{URL: proxy.Addr}}, fixed(start), impatient)
 	a := newAuthor(s, "ann", 5)
 	for _, action := range []redistest.Action{redistest.ResetBefore, redistest.CloseBefore, redistest.SwallowReply,
 		redistest.ResetAfter, redistest.CloseAfter} {

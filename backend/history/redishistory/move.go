@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
 // never is when a series is due of which nothing is left.
@@ -92,8 +92,8 @@ var errEarly = errors.New("the server's clock went back")
 
 // change has a script change a series as it was planned. The reply is nil if the series' list of chunks is another one
 // by now.
-func (s *Store) change(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
-	redis.Reply, error) {
+func (s *Store) change(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
+	pipeline.Reply, error) {
 	reply, err := s.run(ctx, p, script, keys, args...)
 	switch {
 	case err != nil || item[string](reply, 0) == "stale":

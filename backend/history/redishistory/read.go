@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
 const (
@@ -42,7 +42,7 @@ func newRecord(p history.Partition, id history.ID) record {
 }
 
 // parse reads the hash of a series from a reply, as far as it can be read.
-func (r *record) parse(reply redis.Reply, i int) {
+func (r *record) parse(reply pipeline.Reply, i int) {
 	*r = record{id: r.id, name: r.name, key: r.key}
 	err := fields(reply, i, func(name, value string) (err error) {
 		switch name {
@@ -80,7 +80,7 @@ func parseCount(value string) (uint64, error) {
 
 // fields calls f with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
 // returns the first.
-func fields(reply redis.Reply, i int, f func(name, value string) error) (first error) {
+func fields(reply pipeline.Reply, i int, f func(name, value string) error) (first error) {
 	if i < len(reply) {
 		if failed, is := reply[i].([]any); is {
 			return errors.New(item[string](failed, 0))
@@ -213,7 +213,7 @@ func split(chunks []history.Chunk, places int) [][]history.Chunk {
 
 // parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or
 // the other, as at says.
-func parseCells(c history.Chunk, own redis.Reply) (cells history.Cells, at int, err error) {
+func parseCells(c history.Chunk, own pipeline.Reply) (cells history.Cells, at int, err error) {
 	top := make(map[string]uint64)
 	wrongPeaks := fields(own, 1, func(place, value string) (err error) {
 		top[place], err = parseCount(value)

@@ -9,7 +9,8 @@ import (
 	"sync"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // placementKey is on every node of a ring.
@@ -105,7 +106,7 @@ func (s *Store) placements(ctx context.Context) (stored map[string]string, silen
 
 // placed returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.
 func (s *Store) placed(ctx context.Context, name string, content ...any) (string, error) {
-	reply, err := s.servers.Run(ctx, redis.At{Node: name}, s.scripts.placed, []string{placementKey}, content...)
+	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placed, []string{placementKey}, content...)
 	return item[string](reply, 0), err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAGrowingRingIsWarnedOf(t *testing.T) {
 	}
 	write(nodes[0].Addr)
 	var l process.Output
-	s := opened(t, fleet{config: redis.Config{Type: redis.Ring, URLFile: list}}, nil, logging(&l))
+	s := opened(t, fleet{config: topology.Config{Type: topology.Ring, URLFile: list}}, nil, logging(&l))
 	await(t, &l, "redis can keep the history") // it looks at its servers; what follows does so at once
 	write(nodes[0].Addr, nodes[1].Addr)
 	grown := s.lookAtRing(s.ring.names)

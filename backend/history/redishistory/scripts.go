@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
 //go:embed lua
 var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
-type scripts struct{ apply, roll, expire, due, read, glance, forget, probe, placed *redis.Script }
+type scripts struct{ apply, roll, expire, due, read, glance, forget, probe, placed *pipeline.Script }
 
 // newScripts puts the scripts together. What they share goes before each.
 func newScripts() (s scripts, rules []string, err error) {
@@ -21,7 +21,7 @@ func newScripts() (s scripts, rules []string, err error) {
 	exact := []string{"numbers", "exact"}
 	var all strings.Builder
 	for _, made := range []struct {
-		script *(*redis.Script)
+		script *(*pipeline.Script)
 		name   string
 		before []string
 	}{
@@ -35,7 +35,7 @@ func newScripts() (s scripts, rules []string, err error) {
 			err = errors.Join(err, failed)
 			source.Write(text)
 		}
-		*made.script = redis.NewScript(source.String())
+		*made.script = pipeline.NewScript(source.String())
 		all.WriteString(source.String())
 	}
 	return s, rulesOf(all.String()), err
@@ -46,7 +46,7 @@ var readingRules = []string{"~weir:*", "+evalsha", "+get", "+hgetall", "+script|
 
 // rulesOf returns the ACL rules for the history.
 func rulesOf(source string) []string {
-	rules := append(redis.RulesOf(source),
+	rules := append(pipeline.RulesOf(source),
 		"+script|load", "+evalsha", "+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof")
 	slices.Sort(rules)
 	return append([]string{"~weir:*"}, slices.Compact(rules)...)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // settlePause is between two looks at replicas, which say once a second how far they are.
@@ -33,7 +33,7 @@ func (s *Store) Settle(ctx context.Context) error {
 			waits[name] = behind(parseInfo(text), name, targets)
 			return nil
 		})
-		if err = errors.Join(append([]error{err}, slices.Collect(maps.Values(waits))...)...); err == nil || redis.Forbidden(err) {
+		if err = errors.Join(append([]error{err}, slices.Collect(maps.Values(waits))...)...); err == nil || topology.Forbidden(err) {
 			return err
 		}
 		if ctx.Err() == nil || last == nil { // a round that was cut off tells less than the one before

@@ -15,7 +15,8 @@ import (
 	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Format is the version of the layout, see FORMAT.md.
@@ -33,7 +34,7 @@ const DefaultPace = 0.25
 // Config is where the history is, and how it is kept.
 type Config struct {
 	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing here.
-	Redis redis.Config
+	Redis topology.Config
 	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
 	// tests.
 	Now func() string
@@ -52,7 +53,7 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	servers *redis.Servers
+	servers *topology.Servers
 	scripts scripts
 	keep    history.Keep
 	pace    float64
@@ -101,7 +102,7 @@ func Open(c Config) (*Store, error) {
 		rules = readingRules
 	}
 	c.Redis.Fixed = true
-	servers, err := redis.Connect(c.Redis, redis.Rights{Rules: rules})
+	servers, err := topology.Connect(c.Redis, topology.Rights{Rules: rules})
 	if err != nil {
 		return nil, err
 	}
@@ -160,19 +161,19 @@ func (s *Store) prepare(ctx context.Context, p history.Partition) error {
 }
 
 // at finds out where a partition is kept.
-func (s *Store) at(ctx context.Context, p history.Partition) (redis.At, error) {
+func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error) {
 	node, err := s.node(ctx, p)
-	return redis.At{Key: []byte(partitionKey(p)), Node: node}, err
+	return topology.At{Key: []byte(partitionKey(p)), Node: node}, err
 }
 
 // run runs a script in a partition. Keys and arguments are those that follow the format and the time.
-func (s *Store) run(ctx context.Context, p history.Partition, script *redis.Script, keys []string, args ...any) (
-	reply redis.Reply, err error) {
+func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
+	reply pipeline.Reply, err error) {
 	at, err := s.at(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
 	}
-	reply, err = s.servers.Run(ctx, at, script, append([]string{formatKey(p)}, keys...),
+	reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
 		append([]any{Format, s.now()}, args...)...)
 	switch {
 	case err == nil:
@@ -191,7 +192,7 @@ func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (an
 	at, err := s.at(ctx, p)
 	if err == nil {
 		var answer any
-		if answer, err = s.servers.Do(ctx, at, command...); err == nil {
+		if answer, err = pipeline.Do(ctx, s.servers, at, command...); err == nil {
 			return answer, nil
 		}
 	}
@@ -201,7 +202,7 @@ func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (an
 var errUnreadable = errors.New("the reply is not the script's")
 
 // refusal returns the error that a reply of any script may be, nil if it is none.
-func refusal(reply redis.Reply) error {
+func refusal(reply pipeline.Reply) error {
 	switch item[string](reply, 0) {
 	case "":
 		return errUnreadable
@@ -215,7 +216,7 @@ func refusal(reply redis.Reply) error {
 }
 
 // item returns an item of a reply, the zero T if it is no T.
-func item[T any](reply redis.Reply, i int) (v T) {
+func item[T any](reply pipeline.Reply, i int) (v T) {
 	if i < len(reply) {
 		v, _ = reply[i].(T)
 	}

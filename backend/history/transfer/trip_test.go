@@ -22,7 +22,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 var now = time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC)
@@ -47,7 +47,7 @@ func openFile(t testing.TB) history.Store {
 
 func openRedis(t testing.TB) history.Store {
 	store, err := redishistory.Open(redishistory.Config{
-		Redis: redis.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		Redis: topology.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
 		Keep:  keep(), Pace: 1, Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
 	if err != nil {
 		t.Fatal(err)

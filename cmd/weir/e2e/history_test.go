@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -203,7 +203,7 @@ func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 func TestAnotherFormatIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	store, err := redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: process.Hang}})
+	store, err := redishistory.Open(redishistory.Config{Redis: topology.Config{URL: server.Addr, Timeout: process.Hang}})
 	if err != nil {
 		t.Fatal(err)
 	}

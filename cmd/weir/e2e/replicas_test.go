@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -81,7 +81,7 @@ func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 				flushes += 2 + int(time.Since(began)/time.Second) // at most: they are at whole seconds
 				w.Drain(t)
 			}
-			partitions := wantHistory(t, redis.Config{Type: types[kind], URL: at, Timeout: process.Hang})
+			partitions := wantHistory(t, topology.Config{Type: types[kind], URL: at, Timeout: process.Hang})
 			// However many requests there are, at each flush a replica sends one batch to each partition that it has hits for.
 			if most := partitions * flushes; batches > most {
 				t.Errorf("%d batches were sent to %d partitions, want at most %d: requests cost none", batches, partitions, most)
@@ -90,7 +90,7 @@ func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 	}
 }
 
-var types = map[string]redis.Type{"single": redis.Single, "sentinel": redis.Sentinel, "cluster": redis.Cluster, "ring": redis.Ring}
+var types = map[string]topology.Type{"single": topology.Single, "sentinel": topology.Sentinel, "cluster": topology.Cluster, "ring": topology.Ring}
 
 // spend lets all clients ask, and wants each user of each plan to be admitted exactly as often as the limit says. They ask
 // again while a node of a ring is thought lost: with pin it is not sent anything.
@@ -155,7 +155,7 @@ func wantCounted(t *testing.T, w *weirtest.Weir, plan, user string, want uint64)
 }
 
 // wantHistory wants all requests in the history, each once, and returns in how many partitions they are.
-func wantHistory(t *testing.T, c redis.Config) int {
+func wantHistory(t *testing.T, c topology.Config) int {
 	t.Helper()
 	store, err := redishistory.Open(redishistory.Config{Redis: c})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -145,11 +145,11 @@ var idleCounters = []idle{
 	{names: "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY",
 		when: func(s *Settings) bool { return s.BothRedis.TLSClientCert == "" }, why: "a certificate and its key go together"},
 	{names: "REDIS_SOCKET_TYPE", same: "tcp",
-		when: func(s *Settings) bool { return s.Redis.Type != redis.Single }, why: "more servers than one are always reached by TCP"},
-	{names: "REDIS_SENTINEL_AUTH", when: func(s *Settings) bool { return s.Redis.Type != redis.Sentinel },
+		when: func(s *Settings) bool { return s.Redis.Type != topology.Single }, why: "more servers than one are always reached by TCP"},
+	{names: "REDIS_SENTINEL_AUTH", when: func(s *Settings) bool { return s.Redis.Type != topology.Sentinel },
 		why: "REDIS_TYPE is not sentinel"},
 	{names: "RING_ON_NODE_LOSS", same: "remap",
-		when: func(s *Settings) bool { return s.Redis.Type != redis.Ring && s.PerSecond.Type != redis.Ring }, why: "no Redis is a ring"},
+		when: func(s *Settings) bool { return s.Redis.Type != topology.Ring && s.PerSecond.Type != topology.Ring }, why: "no Redis is a ring"},
 	{names: "REDIS_HISTORY_URL REDIS_HISTORY_URL_FILE HISTORY_*", same: "false", when: func(s *Settings) bool { return !s.KeepHistory },
 		why: "no history is kept"},
 	{names: "REDIS_HISTORY_URL", when: func(s *Settings) bool { return s.HistoryURLFile != "" }, why: "REDIS_HISTORY_URL_FILE goes before"},

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Where envoyproxy/ratelimit looks for Redis if nothing else is said.
@@ -51,7 +51,7 @@ func (s *Redis) asRatelimit(socket string) {
 	if s.URL == "" && s.SocketType != "tcp" { // there is no such socket for TCP
 		s.URL = socket
 	}
-	if s.SocketType == "" && s.Type == redis.Single && !strings.Contains(s.URL, ":") {
+	if s.SocketType == "" && s.Type == topology.Single && !strings.Contains(s.URL, ":") {
 		s.SocketType = "unix"
 	}
 }

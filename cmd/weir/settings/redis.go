@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter/incr"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
 type Redis struct {
-	Type         redis.Type    `split_words:"true" default:"single"`
+	Type         topology.Type `split_words:"true" default:"single"`
 	URL          string        `split_words:"true"`
 	URLFile      string        `split_words:"true"`
 	SocketType   string        `split_words:"true"`
@@ -98,21 +98,21 @@ func (k *PlainKeys) Windows() incr.Keys {
 }
 
 // RedisConfig returns how one of the Redis is reached.
-func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) redis.Config {
+func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) topology.Config {
 	both, prefix := &s.BothRedis, "REDIS_"
 	if one == &s.PerSecond {
 		prefix = "REDIS_PERSECOND_"
 	}
-	return redis.Config{
+	return topology.Config{
 		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
 		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,
 		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: s.NodeLoss,
 		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
 		GiveUp: both.StartupMaxElapsedTime,
-		TLS: redis.TLSConfig{
+		TLS: topology.TLSConfig{
 			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
 			ServerName: one.TLSServerName, SkipHostnameVerification: both.TLSSkipHostnameVerification,
 		},
-		Log: log, Variables: redis.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
+		Log: log, Variables: topology.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
-	"github.com/weirproxy/weir/backend/redis/counter/incr"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -33,19 +33,19 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	s := mustRead(t, "weir")
-	want := redis.Config{
-		Type: redis.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
-		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: redis.Pin,
+	want := topology.Config{
+		Type: topology.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
+		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: topology.Pin,
 		ProbePause: 2 * time.Second, LongestProbePause: 20 * time.Second, GiveUp: 200 * time.Second,
-		TLS: redis.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", ServerName: "redis.internal",
+		TLS: topology.TLSConfig{Enabled: true, CAFile: "ca", CertFile: "cert", KeyFile: "key", ServerName: "redis.internal",
 			SkipHostnameVerification: true},
-		Variables: redis.Variables{URL: "REDIS_URL", URLFile: "REDIS_URL_FILE", Type: "REDIS_TYPE"},
+		Variables: topology.Variables{URL: "REDIS_URL", URLFile: "REDIS_URL_FILE", Type: "REDIS_TYPE"},
 	}
 	if got := s.RedisConfig(&s.Redis, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("Redis is reached by\n%+v, want\n%+v", got, want)
 	}
 	want.URL = "b:1"
-	want.Variables = redis.Variables{URL: "REDIS_PERSECOND_URL", URLFile: "REDIS_PERSECOND_URL_FILE", Type: "REDIS_PERSECOND_TYPE"}
+	want.Variables = topology.Variables{URL: "REDIS_PERSECOND_URL", URLFile: "REDIS_PERSECOND_URL_FILE", Type: "REDIS_PERSECOND_TYPE"}
 	if got := s.RedisConfig(&s.PerSecond, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("the Redis for limits per second is reached by\n%+v, want\n%+v", got, want)
 	}

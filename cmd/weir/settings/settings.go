@@ -14,7 +14,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Settings are the environment variables that weir reads. Those of envoyproxy/ratelimit mean the same here.
@@ -53,10 +53,10 @@ type Settings struct {
 	Files
 	BackendType string `envconfig:"BACKEND_TYPE"`
 
-	Redis     Redis          `envconfig:"REDIS"`
-	PerSecond Redis          `envconfig:"REDIS_PERSECOND"`
-	BothRedis BothRedis      `envconfig:"REDIS"`
-	NodeLoss  redis.NodeLoss `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
+	Redis     Redis             `envconfig:"REDIS"`
+	PerSecond Redis             `envconfig:"REDIS_PERSECOND"`
+	BothRedis BothRedis         `envconfig:"REDIS"`
+	NodeLoss  topology.NodeLoss `envconfig:"RING_ON_NODE_LOSS" default:"remap"`
 
 	Replicas int `envconfig:"REPLICAS" default:"1"`
 

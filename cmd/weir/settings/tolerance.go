@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // tolerate turns values that envoyproxy/ratelimit starts with, and that weir would refuse, into what they come to there.
@@ -70,7 +70,7 @@ func (s *Redis) tolerate() {
 	s.ClusterPipelineParallelism = max(s.ClusterPipelineParallelism, 0)
 	s.PoolOnEmptyBehavior = "WAIT"
 	switch {
-	case s.Type != redis.Single:
+	case s.Type != topology.Single:
 		s.SocketType = "" // which is for a single server alone
 	case s.SocketType == "tcp4", s.SocketType == "tcp6":
 		s.SocketType = "tcp"
@@ -79,10 +79,10 @@ func (s *Redis) tolerate() {
 		return
 	}
 	auth, items := &s.Auth, []string{s.URL}
-	if s.Type != redis.Single {
+	if s.Type != topology.Single {
 		items = strings.Split(s.URL, ",")
 	}
-	if s.Type == redis.Sentinel {
+	if s.Type == topology.Sentinel {
 		auth = &s.SentinelAuth
 	}
 	for i := range items {

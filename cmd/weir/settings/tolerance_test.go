@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Values with which envoyproxy/ratelimit starts.
@@ -78,20 +78,20 @@ func TestFilesOfTLSThatNobodyReadsNeedNotBeThere(t *testing.T) {
 
 func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
 	for _, tc := range []struct {
-		kind                             redis.Type
+		kind                             topology.Type
 		url, auth, sentinel              string
 		wantURL, wantAuth, wantSentinels string
 	}{
-		{redis.Single, "redis://ann:old@r:1/2", "", "", "redis://ann:old@r:1/2", "", ""},
-		{redis.Single, "redis://ann:old@r:1/2", "new", "", "redis://r:1/2", "ann:new", ""},
-		{redis.Single, "redis://ann@r:1?db=2", "new", "", "redis://r:1?db=2", "ann:new", ""},
-		{redis.Single, "redis://r:1?username=ann&password=old&x=1", "new", "", "redis://r:1", "ann:new", ""},
-		{redis.Single, "redis://r:1?password=old&x=1", "", "", "redis://r:1?password=old", "", ""},
-		{redis.Single, "redis://ann:old@r:1", "bob:new", "", "redis://r:1", "bob:new", ""},
-		{redis.Single, "r:1", "new", "", "r:1", "new", ""},
-		{redis.Sentinel, "p,redis://:old@s:1,s:2", "main", "new", "p,redis://s:1,s:2", "main", "new"},
-		{redis.Sentinel, "p,redis://:old@s:1", "main", "", "p,redis://:old@s:1", "main", ""},
-		{redis.Cluster, "redis://ann:old@a:1,redis://ann:old@b:1", "new", "", "redis://a:1,redis://b:1", "ann:new", ""},
+		{topology.Single, "redis://ann:old@r:1/2", "", "", "redis://ann:old@r:1/2", "", ""},
+		{topology.Single, "redis://ann:old@r:1/2", "new", "", "redis://r:1/2", "ann:new", ""},
+		{topology.Single, "redis://ann@r:1?db=2", "new", "", "redis://r:1?db=2", "ann:new", ""},
+		{topology.Single, "redis://r:1?username=ann&password=old&x=1", "new", "", "redis://r:1", "ann:new", ""},
+		{topology.Single, "redis://r:1?password=old&x=1", "", "", "redis://r:1?password=old", "", ""},
+		{topology.Single, "redis://ann:old@r:1", "bob:new", "", "redis://r:1", "bob:new", ""},
+		{topology.Single, "r:1", "new", "", "r:1", "new", ""},
+		{topology.Sentinel, "p,redis://:old@s:1,s:2", "main", "new", "p,redis://s:1,s:2", "main", "new"},
+		{topology.Sentinel, "p,redis://:old@s:1", "main", "", "p,redis://:old@s:1", "main", ""},
+		{topology.Cluster, "redis://ann:old@a:1,redis://ann:old@b:1", "new", "", "redis://a:1,redis://b:1", "ann:new", ""},
 	} {
 		s := Redis{Type: tc.kind, URL: tc.url, Auth: tc.auth, SentinelAuth: tc.sentinel}
 		if s.tolerate(); s.URL != tc.wantURL || s.Auth != tc.wantAuth || s.SentinelAuth != tc.wantSentinels {

@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 const (
@@ -60,7 +60,7 @@ func inFile(p *past, keep history.Keep) (history.Store, error) {
 func inRedis(p *past, keep history.Keep) (history.Store, error) {
 	server := redistest.Single(p.t)
 	log := slog.New(slog.DiscardHandler)
-	return redishistory.Open(redishistory.Config{Redis: redis.Config{URL: server.Addr, Timeout: time.Minute, Log: log}, Pace: 1, Keep: keep,
+	return redishistory.Open(redishistory.Config{Redis: topology.Config{URL: server.Addr, Timeout: time.Minute, Log: log}, Pace: 1, Keep: keep,
 		Step: p.steps, Now: func() string { return strconv.FormatInt(p.now().UnixMicro(), 10) }})
 }
 

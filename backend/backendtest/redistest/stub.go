@@ -1,0 +1,189 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// Stub is a server that says what a test wants, and remembers what it was asked. Real servers cannot be made to answer
+// most errors on demand.
+type Stub struct {
+	Addr string
+	// answer gives the reply to the n-th command of its kind, from 1: RESP, "" for none at all, HangUp or Reset.
+	answer func(n int, command []string) string
+	// Greeting is how long it takes to greet a new connection.
+	Greeting time.Duration
+
+	mu    sync.Mutex
+	asked map[string]int
+	lines []string // the commands in the order of arrival
+	conns []*net.TCPConn
+}
+
+// What a stub may do in place of a reply.
+const (
+	HangUp = "hang up" // closes the connection
+	Reset  = "reset"   // and forgets what was sent
+)
+
+// Ones is the script's reply for so many checks.
+func Ones(command []string) string {
+	n, _ := strconv.Atoi(command[2])
+	return fmt.Sprintf("*%d\r\n", n) + strings.Repeat("$1\r\n1\r\n", n)
+}
+
+// NewStub starts a stub until the end of the test.
+func NewStub(t *testing.T, answer func(n int, command []string) string) *Stub {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Stub{Addr: listener.Addr().String(), answer: answer, asked: make(map[string]int)}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns = append(s.conns, conn.(*net.TCPConn))
+			s.mu.Unlock()
+			serving.Go(func() { s.serve(conn.(*net.TCPConn)) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		s.mu.Lock()
+		for _, conn := range s.conns {
+			_ = conn.Close()
+		}
+		s.mu.Unlock()
+		serving.Wait()
+	})
+	return s
+}
+
+func (s *Stub) serve(conn *net.TCPConn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		name := strings.ToLower(command[0])
+		s.mu.Lock()
+		s.asked[name]++
+		n := s.asked[name]
+		if name != "hello" && name != "ping" {
+			s.lines = append(s.lines, name)
+		}
+		s.mu.Unlock()
+		reply := "+OK\r\n"
+		if name == "hello" {
+			time.Sleep(s.Greeting)
+			reply = "-ERR unknown command\r\n" // go-redis then speaks RESP2
+		} else if r := s.answer(n, command); r != "+OK\r\n" {
+			reply = r
+		}
+		switch reply {
+		case Reset:
+			_ = conn.SetLinger(0)
+			return
+		case HangUp:
+			return
+		}
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+	}
+}
+
+func readCommand(in *bufio.Reader) ([]string, error) {
+	var n int
+	if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
+		return nil, err
+	}
+	command := make([]string, n)
+	for i := range command {
+		var size int
+		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+2)
+		if _, err := io.ReadFull(in, text); err != nil {
+			return nil, err
+		}
+		command[i] = string(text[:size])
+	}
+	return command, nil
+}
+
+// Count is how often a command has arrived.
+func (s *Stub) Count(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[name]
+}
+
+// Commands are all that have arrived, but for greetings and PINGs, which a breaker may send.
+func (s *Stub) Commands() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, " ")
+}
+
+// Answers is a stub's answers by the command and which of its kind it is: "incrby 1". Others are answered by 1, or Ones.
+func Answers(replies map[string]string) func(n int, command []string) string {
+	return func(n int, command []string) string {
+		name := strings.ToLower(command[0])
+		if reply, there := replies[fmt.Sprint(name, " ", n)]; there {
+			return reply
+		}
+		switch name {
+		case "asking", "ping", "script":
+			return "+OK\r\n"
+		case "evalsha":
+			return Ones(command)
+		}
+		return ":1\r\n"
+	}
+}
+
+// SumScript is a script that counts by INCRBY, in the form of package pipeline's scripts: what it counted is read with
+// GET, to the integer.
+const SumScript = `
+local reply = {}
+for i, key in ipairs(KEYS) do
+	local ok, n = pcall(redis.call, 'INCRBY', key, ARGV[2 + string.byte(ARGV[2], i)])
+	reply[i] = ok and tostring(n) or '!' .. tostring(type(n) == 'table' and n.err or n)
+end
+return reply`
+
+// AppendSumKey appends the Redis key of a check's key. What stands before a slash in it chooses its slot.
+func AppendSumKey(dst, key []byte) []byte {
+	tag, _, _ := bytes.Cut(key, []byte("/"))
+	dst = append(append(dst, "t:{"...), tag...)
+	return append(append(dst, '}'), key...)
+}
+
+// AppendSumArg appends what a check asks SumScript.
+func AppendSumArg(dst []byte, c *backend.Check) []byte { return strconv.AppendUint(dst, c.Hits, 10) }
+
+// DecodeSum reads what SumScript answers.
+func DecodeSum(reply string, c *backend.Check) (backend.Decision, error) {
+	n, err := strconv.ParseUint(reply, 10, 64)
+	return backend.Decision{Allowed: true, Before: n - c.Hits}, err
+}

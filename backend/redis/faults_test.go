@@ -1,0 +1,232 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// onServer is a store of the plain script at an address.
+func onServer(t *testing.T, addr string, timeout time.Duration) *Store {
+	t.Helper()
+	return testStore(t, fixed{testClient(t, addr, timeout)}, timeout)
+}
+
+// tally is what the callers of a test know of their hits.
+type tally struct {
+	answered, unknown atomic.Int64
+	away              atomic.Int64 // that were told that they are not counted
+}
+
+// hit makes a call of one hit and notes what came of it.
+func (n *tally) hit(t *testing.T, s *Store, timeout time.Duration, key string) {
+	t.Helper()
+	err := decide(s, timeout, key)
+	n.note(t, err)
+}
+
+// note fails the test for an error that does not say that Redis is away.
+func (n *tally) note(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		n.answered.Add(1)
+	case uncounted(err):
+		n.away.Add(1)
+	case errors.Is(err, ErrUnavailable):
+		n.unknown.Add(1)
+	default:
+		t.Error(err)
+	}
+}
+
+// uncounted reports whether an error is proof that a check was not counted.
+func uncounted(err error) bool {
+	switch backend.ReasonOf(err) {
+	case backend.Down, backend.Busy:
+		return true
+	case backend.Refused:
+		return regexp.MustCompile("READONLY|LOADING|MASTERDOWN").MatchString(err.Error())
+	}
+	return false
+}
+
+// counted is what a server holds for keys of the plain script, nothing where no hit reached it.
+func counted(t *testing.T, server *redistest.Server, keys ...string) (sum int64) {
+	t.Helper()
+	for _, key := range keys {
+		n, err := server.Client().Get(context.Background(), plainKey(key)).Int64()
+		if err != nil && !errors.Is(err, goredis.Nil) {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// keepBusy lets clients call f until stop is called, which waits for them. They pause, or nobody else has the machine.
+func keepBusy(clients int, f func(client int)) (stop func()) {
+	var running sync.WaitGroup
+	var stopped atomic.Bool
+	for i := range clients {
+		running.Go(func() {
+			for !stopped.Load() {
+				f(i)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return func() {
+		stopped.Store(true)
+		running.Wait()
+	}
+}
+
+func TestConcurrentRequestsShareRoundTrips(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, ample)
+	const clients, rounds = 64, 25
+	commands, reads := server.Stat(t, "total_commands_processed"), server.Stat(t, "total_reads_processed")
+	for range rounds {
+		var asking sync.WaitGroup
+		for i := range clients {
+			asking.Go(func() {
+				if err := decide(s, ample, fmt.Sprint("key ", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		asking.Wait()
+	}
+	commands = server.Stat(t, "total_commands_processed") - commands
+	reads = server.Stat(t, "total_reads_processed") - reads
+	if got := s.Stats().Checks; got != clients*rounds {
+		t.Errorf("the statistics tell of %d checks, want %d", got, clients*rounds)
+	}
+	if most := int64(clients * rounds / 4); reads > most {
+		t.Errorf("%d requests took %d reads of the server, want %d at most: each is a round trip",
+			clients*rounds, reads, most)
+	}
+	// A script's own INCRBY is a command as well.
+	if most := int64(clients*rounds*5/4) + 50; commands > most {
+		t.Errorf("%d requests took %d commands, want %d at most", clients*rounds, commands, most)
+	}
+}
+
+func TestAHitIsCountedAtMostOnce(t *testing.T) {
+	t.Parallel()
+	open := func(t *testing.T, addr string, patience time.Duration) *Store {
+		s := onServer(t, addr, patience)
+		var before tally
+		before.hit(t, s, patience, "before") // so that the script is known
+		return s
+	}
+	whileCommandsAreLost(t, "EVALSHA", "key", open, func(t *testing.T, server *redistest.Server, n *tally, runs bool) {
+		want := n.answered.Load()
+		if runs {
+			want += n.unknown.Load()
+		}
+		if got := counted(t, server, "key"); got != want {
+			t.Errorf("%d hits are counted; %d were answered and %d lost, so want %d exactly",
+				got, n.answered.Load(), n.unknown.Load(), want)
+		}
+	})
+}
+
+// whileCommandsAreLost has a key hit while commands that count it, or their replies, are lost in each way, and what is
+// counted then judged, given whether Redis runs what is lost.
+func whileCommandsAreLost(t *testing.T, command, key string, open func(t *testing.T, addr string, patience time.Duration) *Store,
+	judge func(t *testing.T, server *redistest.Server, n *tally, runs bool)) {
+	for action, tc := range map[redistest.Action]struct {
+		name string
+		runs bool // Redis executes what is lost
+	}{
+		redistest.SwallowReply: {"the reply is dropped", true},
+		redistest.ResetAfter:   {"the connection is reset in place of the reply", true},
+		redistest.CloseAfter:   {"the connection is closed in place of the reply", true},
+		redistest.ResetBefore:  {"the connection is reset before the command arrives", false},
+		redistest.CloseBefore:  {"the connection is closed before the command arrives", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			proxy := redistest.Proxy(t, server.Addr)
+			patience, losses := ample, 5
+			if action == redistest.SwallowReply {
+				patience, losses = 3*time.Second, 2 // nothing else ends the wait
+			}
+			s := open(t, proxy.Addr, patience)
+			var n tally
+			stop := keepBusy(8, func(int) { n.hit(t, s, patience, key) })
+			for range losses {
+				select {
+				case <-proxy.Trap(command, action):
+				case <-time.After(ample):
+					t.Error("no command came through for a minute")
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			stop()
+			if n.unknown.Load() == 0 {
+				t.Error("every call was answered; want some that were not, as their commands were lost")
+			}
+			judge(t, server, &n, tc.runs)
+		})
+	}
+}
+
+func TestCloseLeavesNoGoroutines(t *testing.T) {
+	server := redistest.Single(t)
+	before := runtime.NumGoroutine()
+	client := testClient(t, server.Addr, time.Second)
+	s := storeOf(over(fixed{client}, time.Second), pipeline.NewScript(redistest.SumScript), sumCodec)
+	stop := keepBusy(64, func(client int) { _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
+	time.Sleep(100 * time.Millisecond)
+	server.Stop()
+	time.Sleep(50 * time.Millisecond)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	stop()
+	_ = client.Close()
+	server.Cont()
+	wait(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A check that meets a server before its probe tells what is wrong with it, too: the server would hang up on a script
+// that comes from somebody who has not logged in, and say nothing.
+func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
+	t.Parallel()
+	for _, release := range append(redistest.Releases(t), "") {
+		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(release))
+			servers := connect(t, topology.Config{URL: server.Addr, Timeout: ample})
+			s := newScripted(servers, nil, newScript(), pipeline.Config{})
+			defer s.Close()
+			err := decide(s, ample, "key")
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "NOAUTH") {
+				t.Errorf("%v; want the server's NOAUTH", err)
+			}
+			if n := s.Stats().Resent; n > 0 {
+				t.Errorf("the check was sent again %d times; credentials do not come by waiting", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// heartbeatPause is how long after a heartbeat the next one follows at most, and four fifths of it at least.
+	heartbeatPause = 5 * time.Second
+	// heartbeatLife is for how long after its last heartbeat a replica counts as alive: two may be lost.
+	heartbeatLife = 15 * time.Second
+	// quickHeartbeats is how many heartbeats at the start are a second apart.
+	quickHeartbeats = 4
+	// heartbeatTimeout is how long a heartbeat may take.
+	heartbeatTimeout = time.Second
+)
+
+// heartbeat tells Redis that this process lives, and learns how many others do. Heartbeats are fields of one hash: a name
+// that a process chose at random, and when it sent the last one, in milliseconds since 1970 by the server's clock. A nil
+// heartbeat knows of nobody.
+type heartbeat struct {
+	store  *Store
+	name   string
+	sent   time.Time            // this one's last, by the server's clock; the goroutine's own, as those that follow
+	sentAt time.Time            // the same by the clock of this process
+	since  time.Time            // since when heartbeats succeed; zero: the last one did not
+	seen   map[string]time.Time // when another process was last found alive
+	alive  atomic.Int64         // 0: not known
+	all    atomic.Bool          // all that live have had the time to send one
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// replicasKey is where the heartbeats are.
+var replicasKey = script.KeyOf("live", "replicas")
+
+func newHeartbeat(s *Store) *heartbeat {
+	ctx, stop := context.WithCancel(context.Background())
+	h := &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: stop}
+	h.done.Go(func() {
+		for sent := 0; ctx.Err() == nil; {
+			wait := time.Second
+			if n, err := h.beat(ctx); err == nil {
+				h.learn(n, time.Now())
+				if sent++; sent >= quickHeartbeats { // others may start at the same time
+					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
+				}
+			} else {
+				h.since = time.Time{}
+				wait += mathrand.N(time.Second)
+			}
+			pause(ctx, wait)
+		}
+	})
+	return h
+}
+
+// learn takes how many a heartbeat found. Until heartbeats have succeeded for as long as lies between two, others may
+// live that have sent none: they started at the same time, or could not reach the server either. So till then the number
+// only grows.
+func (h *heartbeat) learn(alive int, now time.Time) {
+	if h.since.IsZero() {
+		h.since = now
+	}
+	if now.Sub(h.since) < heartbeatPause {
+		alive = max(alive, int(h.alive.Load()))
+	} else {
+		h.all.Store(true)
+	}
+	h.alive.Store(int64(alive))
+}
+
+// pause waits, for as long as ctx lasts.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// quiet reports whether the server of the heartbeats is known to be away, or not known.
+func (h *heartbeat) quiet() bool {
+	client, err := h.store.servers.Owner([]byte(replicasKey))
+	return err != nil || h.store.Away(client)
+}
+
+// ask asks the server of the heartbeats.
+func (h *heartbeat) ask(ctx context.Context, commands ...goredis.Cmder) error {
+	return pipeline.Ask(ctx, h.store.servers, topology.At{Key: []byte(replicasKey)}, commands...)
+}
+
+// beat sends a heartbeat, unless the server is away, and returns how many processes live. Fields of those that do not are
+// removed. It uses commands that counting needs, too.
+func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
+	if h.quiet() {
+		return 0, ErrUnavailable
+	}
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	now, names := goredis.NewTimeCmd(ctx, "time"), goredis.NewStringSliceCmd(ctx, "hkeys", replicasKey)
+	if err := h.ask(ctx, now, names); err != nil {
+		return 0, err
+	}
+	get := []any{"hmget", replicasKey, h.name}
+	for _, name := range names.Val() {
+		get = append(get, name)
+	}
+	values := goredis.NewSliceCmd(ctx, get...)
+	err = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
+		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4*heartbeatLife).Milliseconds()), values)
+	if err != nil {
+		return 0, err
+	}
+	// Without this one's heartbeat, what else the server held is gone as well. That it was away is known already.
+	if !h.sent.IsZero() && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.sentAt) == 1 {
+		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
+			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
+		}
+	}
+	h.sent, h.sentAt = now.Val(), time.Now()
+	gone := []any{"hdel", replicasKey}
+	for i, name := range names.Val() {
+		text, _ := values.Val()[i+1].(string)
+		last, err := strconv.ParseInt(text, 10, 64)
+		age := now.Val().Sub(time.UnixMilli(last))
+		switch {
+		case name == h.name:
+		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
+			gone = append(gone, name)
+			delete(h.seen, name)
+		case age > heartbeatLife: // the field stays until all others have read it
+			delete(h.seen, name)
+		default:
+			h.seen[name] = time.Now()
+		}
+	}
+	if len(gone) > 2 {
+		err = h.ask(ctx, goredis.NewIntCmd(ctx, gone...))
+	}
+	return 1 + h.others(time.Now()), err
+}
+
+// others returns how many others live. One whose field is not there any more may live all the same: its server was
+// restarted empty, or its key has another owner now, and its next heartbeat comes soon.
+func (h *heartbeat) others(now time.Time) int {
+	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
+	return len(h.seen)
+}
+
+// end ends the heartbeats, and tells so if the server answers within a second.
+func (h *heartbeat) end() {
+	if h == nil {
+		return
+	}
+	h.stop()
+	h.done.Wait()
+	if h.alive.Load() == 0 || h.quiet() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))
+	defer cancel()
+	// A heartbeat that is too old tells the others that this one has left, where no field would only tell them nothing.
+	// Without an answer they find out by themselves.
+	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
+	_ = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
+}
+
+// Replicas is that of [backend.Replicas]. While Redis is away the number stays.
+func (h *heartbeat) Replicas() (alive int, all bool) {
+	if h == nil {
+		return 0, false
+	}
+	return int(h.alive.Load()), h.all.Load()
+}

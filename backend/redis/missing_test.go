@@ -1,0 +1,283 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// burden is a load of hits on the same keys, each under two sliding windows that no test fills or outlives: every hit
+// that is counted stays in both of them.
+type burden struct {
+	tally
+	keys   []string
+	limits []descriptors.Limit
+
+	mu     sync.Mutex
+	errors map[string]int // of the calls without an answer
+}
+
+func newBurden(t *testing.T, keys ...string) *burden {
+	t.Helper()
+	return &burden{keys: keys, errors: make(map[string]int), limits: []descriptors.Limit{
+		backendtest.NewLimit(t, 1<<40, descriptors.Hour, 12, descriptors.SlidingWindow, 0),
+		backendtest.NewLimit(t, 1<<40, descriptors.Week, 1, descriptors.SlidingWindow, 0),
+	}}
+}
+
+// call makes one call, of a hit on each key, and notes what came of it.
+func (b *burden) call(t *testing.T, on backend.Counter) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	defer cancel()
+	checks := make([]backend.Check, len(b.keys))
+	for i, key := range b.keys {
+		checks[i] = backend.Check{Key: []byte(key), Limits: b.limits, Hits: 1}
+	}
+	err := backend.DecideAll(ctx, on, checks, make([]backend.Decision, len(checks)))
+	b.note(t, err)
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.errors[err.Error()]++
+	}
+}
+
+// goOn waits until so many calls more are answered.
+func (b *burden) goOn(t *testing.T, calls int64) {
+	t.Helper()
+	goOn(t, "", calls, &b.tally)
+}
+
+// goOn waits until so many calls more are answered of each of some loads.
+func goOn(t *testing.T, when string, calls int64, loads ...*tally) {
+	t.Helper()
+	for _, n := range loads {
+		before := n.answered.Load()
+		wait(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool { return n.answered.Load() >= before+calls })
+	}
+}
+
+// counted wants each key to hold from least to most hits under each limit.
+func (b *burden) counted(t *testing.T, on backend.Counter, least, most int64) {
+	t.Helper()
+	for _, key := range b.keys {
+		for i := range b.limits {
+			check := backend.Check{Key: []byte(key), Limits: b.limits[i : i+1], Op: backend.Look}
+			out := make([]backend.Decision, 1)
+			if err := backend.DecideAll(t.Context(), on, []backend.Check{check}, out); err != nil {
+				t.Fatal(err)
+			}
+			if got := int64(out[0].Before); got < least || got > most {
+				t.Errorf("key %q holds %d hits under %v; want from %d to %d: %d calls were answered, and %d not", key, got,
+					b.limits[i].Window, least, most, b.answered.Load(), b.unknown.Load())
+			}
+		}
+	}
+}
+
+// exact wants every call to have been answered, and counted once.
+func (b *burden) exact(t *testing.T, on backend.Counter) {
+	t.Helper()
+	if n := b.unknown.Load(); n > 0 {
+		t.Errorf("%d of %d calls failed: %v", n, n+b.answered.Load(), slices.Collect(maps.Keys(b.errors)))
+	}
+	b.counted(t, on, b.answered.Load(), b.answered.Load())
+}
+
+// onAll sends a command to every server of a store.
+func onAll(t *testing.T, s *Store, command ...any) {
+	t.Helper()
+	err := s.servers.Each(t.Context(), func(name string, do func(...any) (any, error)) error {
+		if _, err := do(command...); err != nil {
+			return fmt.Errorf("%s: %v: %w", name, command, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// librariesOf are the names of weir's libraries on a server.
+func librariesOf(t *testing.T, server *redistest.Server) (names []string) {
+	t.Helper()
+	return librariesLike(t, server, script.LibraryPrefix+"*")
+}
+
+func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			c := start(t, kind)
+			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())
+			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
+			stop := sync.OnceFunc(keepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
+			defer stop()
+			wait(t, "many flushes have met checks by each way", func() bool {
+				onAll(t, functions, "function", "flush")
+				onAll(t, functions, "script", "flush")
+				return functions.Stats().Resent >= 30 && scripts.Stats().Resent >= 30
+			})
+			stop()
+			byFunction.exact(t, functions)
+			byScript.exact(t, scripts)
+		})
+	}
+}
+
+// A replica that becomes the primary without the library, as one that was restarted or restored may, is given it. What
+// the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
+func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		code    func() *pipeline.Script
+		missing bool
+	}{
+		"with the library":    {newScript, false},
+		"without the library": {newScript, true},
+		"without the script":  {scriptOnly, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Sentinel(t)
+			c := topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
+			s, plain := openedWith(t, c, nil, tc.code()), plainStore(t, connect(t, c))
+			b, n := newBurden(t, "a", "b", "c"), new(tally)
+			stop := sync.OnceFunc(keepBusy(4, func(client int) {
+				b.call(t, s)
+				n.hit(t, plain, 200*time.Millisecond, fmt.Sprintf("\x00d_k_%d_", client))
+			}))
+			defer stop()
+			goOn(t, "", 50, &b.tally, n)
+			primary := set.Await(t)
+			replica := set.Nodes[1]
+			if replica == primary {
+				replica = set.Nodes[0]
+			}
+			if tc.missing {
+				forget(t, replica)
+			}
+			after := set.Failover(t)
+			if after != replica {
+				t.Fatalf("%s is the primary, want %s", after.Addr, replica.Addr)
+			}
+			goOn(t, "by the new primary", 50, &b.tally, n)
+			stop()
+			b.counted(t, s, 1, b.answered.Load()+b.unknown.Load())
+			if got, immortal := heldBy(t, after, ofPlainStore); got > n.answered.Load()+n.unknown.Load() || immortal > 0 {
+				t.Errorf("%d hits of plain keys are counted, and %d of these have no TTL; want %d at most, each hit once", got, immortal,
+					n.answered.Load()+n.unknown.Load())
+			}
+			if got := librariesOf(t, after); (len(got) == 1) != (name != "without the script") {
+				t.Errorf("the new primary has the libraries %v", got)
+			}
+			for text, n := range b.errors {
+				t.Logf("%d calls failed: %s", n, text)
+				for _, ours := range []string{"unction", "NOSCRIPT", "script"} {
+					if strings.Contains(text, ours) {
+						t.Errorf("%d calls failed: %s; what is missing has to be loaded", n, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// forget takes a replica all libraries and scripts.
+func forget(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	for _, command := range [][]any{
+		{"config", "set", "replica-read-only", "no"}, {"function", "flush"}, {"script", "flush"},
+		{"config", "set", "replica-read-only", "yes"},
+	} {
+		if err := replica.Client().Do(t.Context(), command...).Err(); err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+	}
+	if got := librariesOf(t, replica); len(got) > 0 {
+		t.Fatalf("the replica has %v", got)
+	}
+}
+
+// A user may lose the right to call functions, as in a fail-over to a replica, whose rights are its own. Scripts serve
+// until a probe finds that functions may be called again.
+func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
+	t.Parallel()
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release),
+			redistest.WithACL("ann", secret, append(countingRules(), append(scriptRules(), "+info")...)...))
+		c := topology.Config{URL: server.Addr, Auth: "ann:" + secret}
+		s := opened(t, c, nil)
+		b := newBurden(t, "a", "b", "c")
+		stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+		defer stop()
+		client, evals := ownerOf(t, c), 0
+		for range 10 {
+			for _, rule := range []string{"-fcall", "+fcall"} {
+				if err := server.Client().ACLSetUser(context.Background(), "ann", rule).Err(); err != nil {
+					t.Fatal(err)
+				}
+				b.goOn(t, 50)
+			}
+			before := evals
+			if evals = callsOf(t, server)["evalsha"]; evals == before {
+				t.Error("nobody was called by scripts while functions were forbidden")
+			}
+			if mode, err := s.script.Load(t.Context(), client); err != nil || mode.Command != "fcall" { // as a probe does
+				t.Errorf("a probe finds the way %+v, %v; want fcall", mode, err)
+			}
+			b.goOn(t, 50)
+		}
+		stop()
+		b.exact(t, s)
+	})
+}
+
+// A demoted primary that has copied one without the library knows no function and takes none. Connections to it lead
+// nowhere, all of them, however many there are: new ones lead to the primary, as a Service of Kubernetes has it.
+func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Ring(t, 2)
+	before, after := nodes[0], nodes[1]
+	service := redistest.Proxy(t, before.Addr)
+	s := opened(t, topology.Config{URL: service.Addr}, nil)
+	b := newBurden(t, "a")
+	b.call(t, s)
+	before.Stop()
+	var calling sync.WaitGroup
+	wait(t, "there are ten connections", func() bool {
+		calling.Go(func() { b.call(t, s) })
+		time.Sleep(2 * time.Millisecond)
+		return service.Counts().Connections >= 10
+	})
+	before.Cont()
+	calling.Wait()
+	host, port, _ := strings.Cut(after.Addr, ":")
+	if err := before.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
+	service.Redirect(after.Addr)
+	resent := s.Stats().Resent
+	last := newBurden(t, "b")
+	last.call(t, s)
+	last.exact(t, s)
+	if n := s.Stats().Resent - resent; n > 3 {
+		t.Errorf("the check was sent again %d times, want 3 at most", n)
+	}
+}

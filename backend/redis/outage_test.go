@@ -1,0 +1,302 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// What the pipeline keeps to: batches that may be out to a server, and how long after a PING the next one follows.
+const maxOut, pingPause = 16, 100 * time.Millisecond
+
+// ways to leave: nobody listens, somebody listens and says nothing.
+var leaving = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "frozen": (*redistest.Server).Stop}
+
+// hurry is what callers have whom a server that is away must not hold: Envoy's usual 20 ms.
+const hurry = 20 * time.Millisecond
+
+// Once a few callers have found out, nobody waits, however much time it has, and nothing is sent until the server is back.
+func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"killed", "frozen", "black hole"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Single(t)
+			proxy := redistest.Proxy(t, server.Addr)
+			addr, begin, end := server.Addr, func() { leaving[name](server) }, server.Cont
+			switch name {
+			case "killed":
+				end = func() { server.Restart(t) }
+			case "black hole":
+				addr, end = proxy.Addr, proxy.Heal
+				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
+			}
+			s := onServer(t, addr, topology.DefaultTimeout)
+			began := time.Now()
+			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			begin()
+			before, dials, known := spared(t, s, proxy)
+			for range 30 { // callers come meanwhile
+				_ = decide(s, ample, "key")
+				time.Sleep(pingPause / 10)
+			}
+			after := s.Stats()
+			if after.Batches != before.Batches || after.Resent != before.Resent {
+				t.Errorf("%d batches were sent to a server that is away, and %d checks sent again; want none: only PING finds it",
+					after.Batches-before.Batches, after.Resent-before.Resent)
+			}
+			// A dial of before may be counted late.
+			most := maxOut + 2 + int(time.Since(known)/pingPause)
+			if dials = proxy.Counts().Connections - dials; dials > most {
+				t.Errorf("%d dials while it was away, want %d at most", dials, most)
+			}
+			end()
+			redistest.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
+			if n := s.StatesSince(began); n < 2 {
+				t.Errorf("a key had %d states, want two or more: nobody knows what the server still holds", n)
+			}
+		})
+	}
+}
+
+// spared waits until the server is known to be away and nobody waits for it, and returns what was sent before that. A
+// PONG that was on its way when the server left may close the breaker once more; a breaker that spares nobody never
+// gets there.
+func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipeline.Stats, dials int, known time.Time) {
+	t.Helper()
+	for try := 1; ; try++ {
+		wait(t, "callers are told at once that the server is away", func() bool {
+			return backend.ReasonOf(decide(s, hurry, "key")) == backend.Down
+		})
+		known = time.Now()
+		wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
+		before, dials = s.Stats(), proxy.Counts().Connections
+		told, err := 0, error(nil)
+		for ; told < 200; told++ {
+			if err = decide(s, ample, "key"); backend.ReasonOf(err) != backend.Down {
+				break
+			}
+		}
+		sent := s.Stats().Batches - before.Batches // one that is tried and lost gets the same answer, later
+		switch {
+		case told == 200 && sent == 0:
+			return before, dials, known
+		case try == 3:
+			t.Fatalf("a patient caller got %v, and %d batches were sent, in the third try; want callers to be told at once "+
+				"that the server is away", err, sent)
+		}
+		t.Logf("a patient caller got %v after %d that were told at once, %d batches were sent: again", err, told, sent)
+	}
+}
+
+// Sentinels and clusters put another server in the place of one that is gone, and nobody has to do anything for that.
+func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, leave := range leaving {
+		if name == "killed" && testing.Short() {
+			continue // a primary that listens is the harder one to leave
+		}
+		t.Run("sentinel, "+name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Sentinel(t)
+			s := storeAt(t, topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
+			primary, began := set.Await(t), time.Now()
+			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			leave(primary)
+			load := keepBusy(2, func(int) { _ = decide(s, hurry, "key") })
+			successor := set.AwaitFailover(t, primary)
+			load()
+			primary.Cont() // as a frozen one may: it is a replica now
+			wait(t, "the new primary counts", func() bool {
+				_ = decide(s, hurry, "another")
+				return counted(t, successor, "another") > 0
+			})
+			if n := s.StatesSince(began); n < 2 {
+				t.Errorf("a key had %d states, want two or more: the replica lacks what came last", n)
+			}
+		})
+		t.Run("cluster, "+name, func(t *testing.T) {
+			t.Parallel()
+			set := redistest.Cluster(t)
+			s := storeAt(t, topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")})
+			lost, its, other := set.Primaries(t)[0], "", ""
+			for n := 0; its == "" || other == ""; n++ {
+				key := fmt.Sprint("key ", n)
+				if client, err := s.servers.Owner([]byte(plainKey(key))); err == nil && client.Options().Addr == lost.Addr {
+					its = key
+				} else {
+					other = key
+				}
+			}
+			leave(lost)
+			for _, key := range []string{other, its} {
+				redistest.Eventually(t, "it is counted, or counted again", func() error { return decide(s, hurry, key) })
+			}
+			wait(t, "its replica has taken over, also for nodes that hear of it last", func() bool {
+				return !slices.Contains(set.Primaries(t), lost)
+			})
+		})
+	}
+}
+
+func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
+	t.Parallel()
+	c := on(t, topology.Sentinel)
+	_, sentinels, _ := strings.Cut(c.URL, ",")
+	s, _ := told(t, topology.Config{Type: topology.Sentinel, URL: "nobody," + sentinels})
+	redistest.Eventually(t, "the breaker opens", func() error {
+		err := decide(s, time.Second, "key")
+		if servers := s.Stats().Servers; len(servers) != 1 || !servers[0].Away {
+			return fmt.Errorf("it is closed, and a call got %v", err)
+		}
+		if backend.ReasonOf(err) != backend.Down {
+			return fmt.Errorf("a call got %v for the reason %v, want down", err, backend.ReasonOf(err))
+		}
+		return nil
+	})
+}
+
+// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round trips.
+// Those who cannot are told in time, and cost it no more connections than its pool has.
+func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	proxy := redistest.Proxy(t, server.Addr)
+	proxy.Delay(redistest.Replies, 300*time.Millisecond)
+	s := onServer(t, proxy.Addr, ample)
+	var n tally
+	var patient, hasty sync.WaitGroup
+	for range 20 {
+		hasty.Go(func() { n.hit(t, s, 50*time.Millisecond, "key") })
+		patient.Go(func() {
+			redistest.Eventually(t, "a patient caller is answered", func() error { return decide(s, ample, "patient") })
+		})
+		time.Sleep(10 * time.Millisecond)
+	}
+	hasty.Wait()
+	patient.Wait()
+	if open, most := proxy.Counts().Open, topology.DefaultPoolSize+1; open > most {
+		t.Errorf("%d connections are open, want %d at most: those of the pool, and one for PING", open, most)
+	}
+	proxy.Heal()
+	if got := counted(t, server, "key") - n.answered.Load(); got < 0 || got > n.unknown.Load() {
+		t.Errorf("%d hits more are counted than were answered; want from 0 to %d, the calls without an answer", got, n.unknown.Load())
+	}
+	if got := counted(t, server, "patient"); got < 20 {
+		t.Errorf("%d hits of 20 patient callers are counted", got)
+	}
+}
+
+// slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much time.
+func slowServer(t *testing.T) (*Store, *redistest.FaultProxy, func(time.Duration) error) {
+	t.Helper()
+	proxy := redistest.Proxy(t, redistest.Single(t).Addr)
+	s, _ := told(t, topology.Config{URL: proxy.Addr, Timeout: ample})
+	redistest.Eventually(t, "it counts", func() error { return decide(s, time.Second, "key") })
+	proxy.Delay(redistest.Replies, 60*time.Millisecond)
+	return s, proxy, func(d time.Duration) error { err := decide(s, d, "key"); return err }
+}
+
+// Patient callers keep the breaker of a slow server closed. Those in a hurry must not wait for their whole deadline
+// each time to learn what is known.
+func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
+	t.Parallel()
+	_, proxy, ask := slowServer(t)
+	stop := keepBusy(4, func(int) { _ = ask(450 * time.Millisecond) })
+	wait(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
+		return errors.Is(ask(hurry), pipeline.ErrTooSlow)
+	})
+	stop()
+	proxy.Heal()
+	redistest.Eventually(t, "a server that is prompt again is asked by all", func() error { return ask(hurry) })
+}
+
+func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
+	t.Parallel()
+	s, _, ask := slowServer(t)
+	stop := keepBusy(1, func(int) { _ = ask(hurry); time.Sleep(5 * time.Millisecond) })
+	wait(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
+	redistest.Eventually(t, "a patient caller is answered all the same", func() error { return ask(450 * time.Millisecond) })
+	stop()
+}
+
+// A caller may use its checks and decisions again at once, whatever still goes on behind its back.
+func TestAFrozenRedisHoldsNobody(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	s := onServer(t, server.Addr, ample)
+	var n tally
+	stop := keepBusy(16, func(client int) {
+		checks := []backend.Check{hit(fmt.Sprint("key ", client))}
+		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
+		out := make([]backend.Decision, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		err := backend.DecideAll(ctx, s, checks, out)
+		n.note(t, err)
+		if err == nil && out[0].Before%checks[0].Hits != 0 {
+			t.Errorf("client %d was given the answer to another question: %+v", client, out[0])
+		}
+		checks[0].Key[0], out[0].Before = 'x', 1
+	})
+	wait(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
+	server.Stop()
+	wait(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
+	wait(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
+	server.Cont()
+	before := n.answered.Load()
+	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
+	stop()
+}
+
+// TestEachShardSpeaksForItself stops one of three nodes, and asks all of them in one call.
+func TestEachShardSpeaksForItself(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Ring(t, 3)
+	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
+	s, keys := opened(t, topology.Config{Type: topology.Ring, URL: url, NodeLoss: topology.Pin}, nil), names(32)
+	checks, out := hits(keys...), make([]backend.Decision, len(keys))
+	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
+		t.Fatal(err)
+	}
+	away := make([]bool, len(checks))
+	for i := range checks {
+		client, err := s.servers.Owner(script.AppendKey(nil, checks[i].Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		away[i] = client.Options().Addr == nodes[1].Addr
+	}
+	nodes[1].Stop()
+	defer nodes[1].Cont()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the others have all of it
+	defer cancel()
+	if err := s.Decide(ctx, checks, out); err != nil {
+		t.Fatalf("Decide with a node that hangs: %v; want the decisions of the others", err)
+	}
+	answered := 0
+	for i := range out {
+		switch {
+		case away[i] && !errors.Is(out[i].Err, ErrUnavailable):
+			t.Errorf("%s, whose node hangs, got %+v; want ErrUnavailable", keys[i], out[i])
+		case !away[i] && (out[i].Err != nil || out[i].Before != 1):
+			t.Errorf("%s got %+v; want its node's answer, whatever another node does", keys[i], out[i])
+		case !away[i]:
+			answered++
+		}
+	}
+	if answered == 0 || answered == len(out) {
+		t.Errorf("%d of %d keys are on nodes that answer; want some on each", answered, len(out))
+	}
+}

@@ -1,0 +1,239 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// Batch is the requests that a worker of a queue has out, and what it needs to send them. A worker uses it again and
+// again.
+type Batch struct {
+	pipeline *Pipeline
+	queue    *queue
+	sent     time.Time
+	until    time.Time       // when the last caller leaves
+	connect  context.Context // until nobody waits for a connection any more
+
+	requests []*Request
+	retry    retry
+
+	// Of one exchange:
+	route    Route
+	mode     CallMode
+	live     []*Request // whose callers wait
+	waiting  time.Time  // until when the last of them does
+	commands []*Command
+	pipe     []goredis.Cmder // commands, with what goes before them
+	pool     []*Command
+}
+
+func newBatch(p *Pipeline) *Batch {
+	b := &Batch{pipeline: p}
+	b.retry = retry{servers: p.servers, transport: b, script: p.script, resends: &p.resends, maxTries: maxTries}
+	return b
+}
+
+// Client returns the client of the server that the batch is sent to.
+func (b *Batch) Client() *goredis.Client { return b.route.Client }
+
+// Command adds a command to the batch.
+func (b *Batch) Command(args ...any) *Command {
+	n := len(b.commands)
+	if n == len(b.pool) {
+		b.pool = append(b.pool, newCommand())
+	}
+	c := b.pool[n]
+	c.reset(b.waiting, args...)
+	if b.commands = append(b.commands, c); b.route.Asking {
+		b.pipe = append(b.pipe, goredis.NewStatusCmd(context.Background(), "asking"))
+	}
+	b.pipe = append(b.pipe, c)
+	return c
+}
+
+// send gets an answer for each request, or none.
+func (b *Batch) send() {
+	p := b.pipeline
+	p.sent.Add(1)
+	p.checks.Add(uint64(len(b.requests)))
+	if b.queue.meter != nil {
+		for _, r := range b.requests {
+			if r.first == r {
+				b.queue.meter.Waited(b.sent.Sub(r.joined))
+			}
+		}
+	}
+	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Timeout()))
+	defer cancel()
+	b.retry.send(ctx, b.requests, b.until, p.stopping)
+}
+
+// exchange sends requests to one server and notes what became of each. It sends none whose caller has left meanwhile,
+// and none to a server that is away.
+func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
+	q, err := b.queueTo(route.Client)
+	if err != nil {
+		giveUp(group, err)
+		return
+	}
+	if away := q.away.Load(); away != nil {
+		giveUp(group, away)
+		return
+	}
+	start := time.Now()
+	b.route = route
+	if b.pipeline.script != nil {
+		b.mode, err = b.pipeline.script.Mode(ctx, route.Client)
+	}
+	if b.keep(group); len(b.live) == 0 {
+		return
+	}
+	if err == nil {
+		b.process(ctx)
+	}
+	took := time.Since(start)
+	shown, why := b.read(err)
+	if q.meter != nil && shown >= outcomeLoading {
+		q.meter.Answered(took)
+	}
+	if shown == outcomeAnswered {
+		q.latency.note(took, start.Add(took))
+		if start.Add(took).After(b.waiting) {
+			shown = outcomeLost // for those who asked
+		}
+	}
+	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
+	b.spare(ctx, q)
+}
+
+// queueTo returns the queue to a server: nearly always that of the batch.
+func (b *Batch) queueTo(client *goredis.Client) (*queue, error) {
+	if client == b.queue.client {
+		return b.queue, nil
+	}
+	return b.pipeline.queue(client)
+}
+
+// giveUp ends requests of a group, for a reason.
+func giveUp(group []*Request, why error) {
+	for _, r := range group {
+		r.class, r.err = Class{}, why
+	}
+}
+
+// keep keeps the requests of a group whose callers wait. The others are dropped, but for those that are counted and not
+// finished.
+func (b *Batch) keep(group []*Request) {
+	now := time.Now()
+	b.live, b.waiting = b.live[:0], time.Time{}
+	for _, r := range group {
+		until := r.call.deadline
+		switch {
+		case r.Number.Counted:
+			until = now.Add(b.pipeline.servers.Timeout())
+		case r.call.expired(now):
+			b.pipeline.dropped.Add(1)
+			r.class, r.err = Class{}, errLate
+			continue
+		}
+		if until.After(b.waiting) {
+			b.waiting = until
+		}
+		r.Command = nil
+		b.live = append(b.live, r)
+	}
+}
+
+// process sends the requests that are kept, once.
+func (b *Batch) process(ctx context.Context) {
+	b.commands, b.pipe = b.commands[:0], b.pipe[:0]
+	b.pipeline.codec.Write(b, b.live)
+	ctx = commandContext{ctx, b.commands[0]}
+	if len(b.pipe) == 1 {
+		_ = b.route.Client.Process(ctx, b.pipe[0]) // each command has its error
+		return
+	}
+	pipe := b.route.Client.Pipeline()
+	_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
+	_, _ = pipe.Exec(ctx)
+}
+
+// read notes what the reply to each request proves, or why nothing was sent. It returns the most that this shows of the
+// server, with an error if that is no answer.
+func (b *Batch) read(unsent error) (shown outcome, why error) {
+	for i, r := range b.live {
+		if unsent != nil {
+			r.class, r.err = Classify(unsent, false), unsent
+		} else {
+			r.class, r.err = b.pipeline.codec.Read(b, r)
+		}
+		if r.class.NoScript() { // how the server is called may change, which a probe tells
+			b.pipeline.Report(false)
+		}
+		if found := outcomeOf(r.err, r.written()); i == 0 || found > shown {
+			shown, why = found, r.err
+		}
+	}
+	return shown, why
+}
+
+// spare ends requests that would be sent again to a server that is away, or after their time.
+func (b *Batch) spare(ctx context.Context, q *queue) {
+	away, replica := q.away.Load(), false
+	for _, r := range b.live {
+		replica = replica || r.class.ReadOnly()
+		switch written := r.written(); {
+		case r.err == nil:
+		case away != nil && !written:
+			r.class, r.err = Class{}, away
+		case away != nil && r.class.Loading(), !written && ctx.Err() != nil:
+			r.class = Class{}
+		}
+	}
+	if away != nil && replica { // nobody sends again, and would leave it
+		q.disconnect()
+	}
+}
+
+// drop drops a request whose caller has left, unless it is counted.
+func (b *Batch) drop(r *Request, now time.Time) bool {
+	dropped := !r.Number.Counted && r.call.expired(now)
+	if dropped {
+		b.pipeline.dropped.Add(1)
+		b.pipeline.Report(false)
+	}
+	return dropped
+}
+
+// done hands a request's answer to its caller, or why there is none.
+func (b *Batch) done(r *Request, err error) {
+	if r.Number.Counted {
+		err = nil // whatever became of the rest
+	}
+	b.pipeline.Report(err == nil)
+	if _, away := err.(*backend.Away); err != nil && !away {
+		from := b.queue.client
+		if r.Route.Client != nil {
+			from = r.Route.Client
+		}
+		err = fmt.Errorf("%s: %w", from.Options().Addr, err)
+	}
+	r.answer(err)
+}
+
+// release drops what it points to.
+func (b *Batch) release() {
+	b.retry.release()
+	clear(b.requests[:cap(b.requests)])
+	clear(b.live[:cap(b.live)])
+	clear(b.pipe[:cap(b.pipe)])
+	for _, c := range b.pool {
+		c.release()
+	}
+}

@@ -1,0 +1,198 @@
+package pipeline
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// event is something that a breaker is told, so long after the one before.
+type event struct {
+	after time.Duration
+	tell  func(b *breaker, now time.Time)
+	want  breakerState
+}
+
+const patient = 18 * time.Millisecond // what is left of Envoy's 20 ms
+
+// ends is an exchange that began so long ago.
+func ends(o outcome, took time.Duration) func(*breaker, time.Time) {
+	return func(b *breaker, now time.Time) {
+		b.sends(patient, now.Add(-took))
+		b.exchanged(o, now.Add(-took), patient, now)
+	}
+}
+
+// pings is a PING that is over: it took so long, or failed.
+func pings(took time.Duration, err error) func(*breaker, time.Time) {
+	return func(b *breaker, now time.Time) { b.pinged(err, took, now.Add(-took), now) }
+}
+
+var errSilent = errors.New("silence")
+
+func TestTheBreaker(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	miss := event{patient, ends(outcomeLost, patient), stateClosed}
+	away := event{0, ends(outcomeUnreachable, 0), stateOpen}
+	back := event{100 * ms, pings(ms, nil), stateHalfOpen}
+	for name, events := range map[string][]event{
+		"a refused connection opens it at once":              {away},
+		"three exchanges in a row without an answer open it": {miss, miss, {patient, ends(outcomeLost, patient), stateOpen}},
+		"an answer between them keeps it closed":             {miss, miss, {ms, ends(outcomeAnswered, ms), stateClosed}, miss, miss},
+		"three that overlap are one, as when the machine stands still": {miss, {0, ends(outcomeLost, patient), stateClosed},
+			{ms, ends(outcomeLost, patient), stateClosed}, {0, ends(outcomeLost, patient), stateClosed}},
+		"a PING that fails after the first opens it": {miss, {100 * ms, pings(100*ms, errSilent), stateOpen}},
+		"an answer during that PING outweighs it": {miss, {50 * ms, ends(outcomeAnswered, ms), stateClosed},
+			{50 * ms, pings(100*ms, errSilent), stateClosed}},
+		"a PONG in time forgets what was lost": {miss, miss, {ms, pings(ms, nil), stateClosed}, miss, miss},
+		"a late PONG does not":                 {miss, miss, {50 * ms, pings(50*ms, nil), stateClosed}, {patient, ends(outcomeLost, patient), stateOpen}},
+		"a server that says three times that it is not ready is away": {{ms, ends(outcomeLoading, 0), stateClosed},
+			{ms, ends(outcomeLoading, 0), stateClosed}, {ms, ends(outcomeLoading, 0), stateOpen}},
+		"a PONG opens it by half, and an answer closes it":   {away, back, {ms, ends(outcomeAnswered, ms), stateClosed}},
+		"a PONG later than its callers wait keeps it open":   {away, {100 * ms, pings(50*ms, nil), stateOpen}},
+		"a PING that fails keeps it open":                    {away, {100 * ms, pings(0, errSilent), stateOpen}},
+		"the batch of a half open one that is lost opens it": {away, back, {patient, ends(outcomeLost, patient), stateOpen}},
+		"and so does one that is refused":                    {away, back, {ms, ends(outcomeLoading, ms), stateOpen}},
+		"what left before the PONG does not":                 {away, back, {ms, ends(outcomeLost, 50*ms), stateHalfOpen}},
+		"nor does it close it":                               {away, back, {ms, ends(outcomeAnswered, 50*ms), stateHalfOpen}},
+		"while it is open no exchange tells anything":        {away, {ms, ends(outcomeAnswered, 0), stateOpen}},
+		"what tells nothing changes nothing": {{ms, ends(outcomeUnknown, ms), stateClosed}, {ms, ends(outcomeUnknown, ms), stateClosed},
+			{ms, ends(outcomeUnknown, ms), stateClosed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, now := new(breaker), time.Unix(1_000_000, 0)
+			for i, e := range events {
+				now = now.Add(e.after)
+				e.tell(b, now)
+				if b.state != e.want {
+					t.Fatalf("after event %d it is in state %d, want %d", i+1, b.state, e.want)
+				}
+			}
+		})
+	}
+}
+
+// Callers in a hurry shall not keep others from a server that is quick enough for them. One that was quick enough for all
+// of them and is silent now is none.
+func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
+	t.Parallel()
+	b, now := &breaker{slow: true}, time.Unix(1_000_000, 0)
+	if b.pongTimeout() != minPongTimeout {
+		t.Errorf("PONG may take %v before anybody called, want %v", b.pongTimeout(), minPongTimeout)
+	}
+	b.sends(100*time.Millisecond, now)
+	for range 10 {
+		now = now.Add(20 * time.Millisecond)
+		b.sends(patient, now)
+		b.exchanged(outcomeLost, now.Add(-patient), patient, now)
+	}
+	if b.state != stateClosed {
+		t.Error("exchanges of callers who wait 18 ms opened it, while others wait 100 ms")
+	}
+	if b.pongTimeout() != 100*time.Millisecond {
+		t.Errorf("PONG may take %v, want as long as the most patient caller waits", b.pongTimeout())
+	}
+	prompt := *b
+	prompt.slow = false
+	for i := range tripAfter {
+		prompt.exchanged(outcomeLost, now.Add(time.Duration(i)*patient), patient, now.Add(time.Duration(i+1)*patient))
+	}
+	if prompt.state != stateOpen {
+		t.Error("a server that was prompt has lost three exchanges in a row, and answered nobody; want it to be open")
+	}
+	now = now.Add(3 * budgetSpan) // in which those others do not come
+	for range 3 {
+		now = now.Add(20 * time.Millisecond)
+		b.sends(patient, now.Add(-patient))
+		b.exchanged(outcomeLost, now.Add(-patient), patient, now)
+	}
+	if b.state != stateOpen {
+		t.Error("three exchanges in a row were lost, and nobody waits longer; want it to be open")
+	}
+}
+
+// A hurried caller's loss alone leaves the breaker calm, so that answers are not looked at. The PING that it leads to may
+// fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
+func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	q := queueToNobody(t)
+	now := time.Now()
+	q.update(now, errLate, func() {
+		q.breaker.sends(time.Hour, now)
+		q.breaker.exchanged(outcomeLost, now, patient, now)
+		q.probing = true // as probe does
+	})
+	q.exchanged(outcomeAnswered, now, time.Hour, nil)
+	q.update(now, errSilent, func() {
+		q.breaker.pinged(errSilent, time.Hour, now, now)
+		q.probing = false
+	})
+	if q.breaker.state != stateClosed {
+		t.Error("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
+	}
+}
+
+// A server that froze after its PONG takes the trial's connection as long as the store allows. Until that is over nothing
+// else is sent to it, so callers must not wait for as long.
+func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
+	t.Parallel()
+	q := queueToNobody(t)
+	now := time.Now()
+	trial := &Batch{sent: now.Add(-2*minDialTimeout - patient), until: now.Add(-2 * minDialTimeout)}
+	q.mu.Lock()
+	q.breaker.become(stateHalfOpen, trial.sent)
+	q.breaker.sends(patient, trial.sent)
+	q.trial, q.out = trial, []*Batch{trial}
+	q.mu.Unlock()
+	q.missed()
+	if q.away.Load() == nil {
+		t.Errorf("%v after its callers left, a trial still waits for a connection; want callers to be told that the server is away",
+			2*minDialTimeout)
+	}
+}
+
+// The first exchange that a frozen server loses costs the connection that there was, and it greets no new one: whoever
+// waits for that is lost, too, in a batch or before it. Where the server was prompt, others' patience changes nothing.
+func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		queued bool
+		others time.Duration
+	}{{"in batches", false, patient}, {"in the queue", true, patient}, {"beside a patient caller", false, time.Second}} {
+		q := queueToNobody(t)
+		q.mu.Lock()
+		q.probing = true // no PING finds out before
+		q.breaker.sends(tc.others, time.Now())
+		q.mu.Unlock()
+		left := time.Now().Add(-time.Second)
+		for n := 1; n <= tripAfter; n++ {
+			until := left.Add(patient)
+			q.mu.Lock()
+			if q.out = []*Batch{{sent: left, until: until}}; tc.queued {
+				waits := &call{deadline: until, done: make(chan struct{}, 2)}
+				q.waiting = firsts{{call: waits, joined: left, count: 1}}
+				q.out = nil
+				q.maxOut = 0
+			}
+			q.mu.Unlock()
+			if q.missed(); (q.away.Load() != nil) != (n == tripAfter) {
+				t.Errorf("%s: after %d callers, one after the other, who left without a connection the server counts as away: %v; want it "+
+					"from the third on", tc.name, n, q.away.Load() != nil)
+			}
+			left = until
+		}
+	}
+}
+
+// queueToNobody is a queue to a server that no connection leads to.
+func queueToNobody(t *testing.T) *queue {
+	t.Helper()
+	client := testClient(t, "127.0.0.1:1", ample)
+	q, err := testPipeline(t, client, ample).queue(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}

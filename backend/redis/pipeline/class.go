@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"errors"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
+
+// Class is what a reply proves about a command.
+type Class struct {
+	kind kind
+	addr string // of the server that a redirect names
+}
+
+type kind uint8
+
+const (
+	classFinal      kind = iota // it may have run, or never will: it must not be sent again
+	classRetryable              // it did not run, but may a little later, or elsewhere
+	classLoading                // the same for all commands: the server loads, or has lost its primary, or a whole cluster is down
+	classReadOnly               // the same, and the connection leads to a replica
+	classNoScript               // it did not run: the server does not know the script, or how it was called
+	classMoved                  // it did not run: another server owns its key
+	classAsk                    // it did not run: another server owns its key, for this once
+	classUnfinished             // it ran, and the request has more to send to the same server
+	classAnswered               // there is an answer
+)
+
+// The classes of requests that have an answer, and of those that have one and must send something more.
+var (
+	Answered   = Class{kind: classAnswered}
+	Unfinished = Class{kind: classUnfinished}
+)
+
+// NoScript reports whether the server must be given the script before the command is sent again.
+func (c Class) NoScript() bool { return c.kind == classNoScript }
+
+// Loading reports whether the server has said that it cannot count now, whatever it is asked.
+func (c Class) Loading() bool { return c.kind == classLoading || c.kind == classReadOnly }
+
+// Retryable reports whether it is proven that the command did not run, so that it may be sent again.
+func (c Class) Retryable() bool { return c.kind >= classRetryable && c.kind <= classAsk }
+
+// ReadOnly reports whether the connection led to a replica.
+func (c Class) ReadOnly() bool { return c.kind == classReadOnly }
+
+// refusals are the errors by which a server proves that a command did not run.
+var refusals = map[string]kind{
+	"TRYAGAIN": classRetryable, "CLUSTERDOWN": classRetryable, "LOADING": classLoading, "MASTERDOWN": classLoading,
+	"READONLY": classReadOnly, "NOSCRIPT": classNoScript, "MOVED": classMoved, "ASK": classAsk,
+}
+
+// Classify returns the class of a command that must run at most once and that failed with err. Only what proves that it
+// did not run allows to send it again: the server's own word, or that nothing of it was written.
+func Classify(err error, written bool) Class {
+	var reply goredis.Error
+	switch {
+	case written && errors.As(err, &reply):
+		return ClassifyText(reply.Error())
+	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
+		return Class{}
+	case goredis.IsReadOnlyError(err):
+		return Class{kind: classReadOnly}
+	}
+	return Class{kind: classRetryable}
+}
+
+// classifyRepeatable is Classify for a command that may run twice: it is sent again if its answer was lost, too.
+func classifyRepeatable(err error) Class {
+	var reply goredis.Error
+	switch {
+	case !errors.As(err, &reply):
+		return Class{kind: classRetryable}
+	case strings.Contains(reply.Error(), "-READONLY "): // as a script hands it on before Redis 7
+		return Class{kind: classReadOnly}
+	}
+	return ClassifyText(reply.Error())
+}
+
+// ClassifyText is Classify for the text of a server's error: that of a command, or one that a script caught and handed
+// on, which may begin with a dash.
+func ClassifyText(text string) Class {
+	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
+	c := Class{kind: refusals[code]}
+	switch {
+	case code == "CLUSTERDOWN" && strings.HasPrefix(rest, "The cluster is down"): // and not only the slot of a key
+		c.kind = classLoading
+	case c.kind == classMoved, c.kind == classAsk:
+		_, addr, found := strings.Cut(rest, " ") // after the slot
+		if !found {
+			return Class{}
+		}
+		c.addr = strings.TrimSpace(addr)
+	}
+	return c
+}

@@ -1,0 +1,96 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+func TestOnlyProofAllowsToSendAgain(t *testing.T) {
+	for text, want := range map[string]Class{
+		"MOVED 3999 10.0.0.1:6381": {classMoved, "10.0.0.1:6381"},
+		"ASK 3999 [::1]:6381":      {classAsk, "[::1]:6381"},
+		"MOVED 3999 :6381":         {classMoved, ":6381"},
+		"MOVED 3999":               {classFinal, ""},
+		"TRYAGAIN":                 {classRetryable, ""},
+		"NOSCRIPT No matching script. Please use EVAL.":                   {classNoScript, ""},
+		"READONLY You can't write against a read only re":                 {classReadOnly, ""},
+		"-READONLY You can't write against a read only r":                 {classReadOnly, ""},
+		"NOPERM User ann has no permissions to run the 'hset' command":    {classFinal, ""},
+		"NOPERM this user has no permissions to access one of the keys":   {classFinal, ""},
+		"-NOPERM ACL failure in script: User ann may not run 'hset'":      {classFinal, ""},
+		"ERR unknown command 'get'":                                       {classFinal, ""},
+		"NOPERM User ann has no permissions to run the 'evalsha' command": {classFinal, ""},
+		"ERR READONLY":                         {classFinal, ""},
+		"OOM command not allowed":              {classFinal, ""},
+		"BUSY Redis is busy running a script.": {classFinal, ""},
+		"":                                     {classFinal, ""},
+	} {
+		if got := ClassifyText(text); got != want {
+			t.Errorf("%q has the class %+v, want %+v", text, got, want)
+		}
+	}
+	for _, err := range []error{io.EOF, goredis.ErrPoolTimeout, goredis.ErrClosed, errors.New("anything")} {
+		if got := Classify(err, true); got.kind != classFinal {
+			t.Errorf("%v after the command was written has the class %+v; it may have run", err, got)
+		}
+		if got := Classify(err, false); got.kind != classRetryable {
+			t.Errorf("%v before the command was written has the class %+v; it cannot have run", err, got)
+		}
+	}
+}
+
+// What proves that a function did not run proves nothing of another command, nor of what a script has run up to its error.
+func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
+	for text, want := range map[string]kind{
+		"ERR Function not found":                                         classNoScript,
+		"ERR unknown command 'fcall', with args beginning":               classNoScript,
+		"ERR unknown command `FCALL`, with args beginning:":              classNoScript,
+		"NOPERM this user has no permissions to run the 'fcall' command": classNoScript,
+		"OOM allow-oom flag is not set on the script":                    classNoScript,
+		"MISCONF Errors writing to the AOF file":                         classNoScript,
+		"NOREPLICAS Not enough good replicas to write.":                  classNoScript,
+		"ERR unknown command 'get'":                                      classFinal,
+		"ERR the Function not found":                                     classFinal,
+		"NOPERM this user has no permissions to run the 'get' command":   classFinal,
+		"READONLY You can't write against a read only replica.":          classReadOnly,
+	} {
+		if got := (CallMode{Command: "fcall"}).Classify(replyError(text), true); got.kind != want {
+			t.Errorf("%q to FCALL has the class %+v, want %v", text, got, want)
+		}
+		if want != classNoScript {
+			continue
+		}
+		if got := (CallMode{Command: "evalsha"}).Classify(replyError(text), true); got.kind != classFinal {
+			t.Errorf("%q to EVALSHA has the class %+v; it may have run", text, got)
+		}
+		if got := ClassifyText(text); got.kind != classFinal {
+			t.Errorf("%q of a check has the class %+v; it would be sent again and again", text, got)
+		}
+	}
+}
+
+// replyError is an error that a server answered with.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+func TestAWrongPasswordIsNotTriedAgain(t *testing.T) {
+	server := redistest.Single(t, redistest.WithPassword("hunter2"))
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "x", MaxRetries: -1})
+	defer client.Close()
+	err := client.Ping(t.Context()).Err()
+	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Fatalf("%v; want WRONGPASS", err)
+	}
+	if f := Classify(fmt.Errorf("init: %w", err), false); f.kind != classFinal {
+		t.Error("a wrong password stays wrong: the caller has to hear of it at once")
+	}
+}

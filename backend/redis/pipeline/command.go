@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// Command is what go-redis sends once or not at all. A batch uses it again and again, one use after the other.
+type Command struct {
+	*goredis.Cmd
+	Written bool // go-redis has taken the arguments: from then on the server may have seen them
+
+	args  []any
+	since time.Time // when it was given to go-redis
+	until time.Time // when nobody waits for it any more; zero: never
+
+	// Of a call of a script:
+
+	mode      CallMode
+	requests  int
+	places    Blob    // for each request that of its payload
+	questions []*Blob // the payloads, each once
+}
+
+func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
+
+// NoRetry reports true, which is all that keeps go-redis from sending a command again: MaxRetries does not stop it from
+// repeating pipelines.
+func (c *Command) NoRetry() bool { return true }
+
+var ping = []any{"ping"}
+
+// Args is what go-redis asks for when it writes a command, and not before: a command that fails unasked has not left.
+// Where a new connection took longer than the callers have left, they would hardly see the answer either: the server is
+// not asked to count, and the connection is there for the next command.
+func (c *Command) Args() []any {
+	if now := time.Now(); !c.until.IsZero() && now.Sub(c.since) >= c.until.Sub(now) {
+		return ping
+	}
+	c.Written = true
+	return c.args
+}
+
+// Asks reports whether the command is of this name.
+func (c *Command) Asks(name string) bool { return c.args[0] == name }
+
+// Nothing reports whether the server has answered that there is nothing.
+func (c *Command) Nothing() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
+
+// Failure returns why there is no answer. go-redis lets all commands of a pipeline have the error that ended it, also
+// those that were answered before.
+func (c *Command) Failure() error {
+	switch {
+	case c.Val() != nil && c.Written:
+		return nil
+	case c.Err() == nil: // another command went in its place
+		return errLate
+	}
+	return c.Err()
+}
+
+// reset makes it a new command, for which somebody waits until a time; zero: as long as it takes.
+func (c *Command) reset(until time.Time, args ...any) {
+	c.SetErr(nil)
+	c.SetVal(nil)
+	c.since, c.until, c.Written = time.Now(), until, false
+	c.args = append(c.args[:0], args...)
+}
+
+// release drops what it points to.
+func (c *Command) release() {
+	c.SetVal(nil)
+	clear(c.args[:cap(c.args)])
+	clear(c.questions[:cap(c.questions)])
+}
+
+// outcome is what an exchange showed of a server.
+type outcome uint8
+
+const (
+	outcomeUnknown     outcome = iota // nothing
+	outcomeUnreachable                // there was no connection to be had
+	outcomeLost                       // no answer came
+	outcomeLoading                    // it said that it cannot count now, whatever it is asked
+	outcomeAnswered
+)
+
+// outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
+func outcomeOf(err error, written bool) outcome {
+	var reply goredis.Error
+	var network net.Error
+	switch {
+	case err == nil:
+		return outcomeAnswered
+	case topology.NoPrimary(err):
+		return outcomeUnreachable
+	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
+		return outcomeLoading
+	case errors.As(err, &reply):
+		return outcomeAnswered
+	case errors.Is(err, errLate), // a new connection came too late for its callers: the answers may, too
+		errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
+		return outcomeUnknown // it is ours
+	case written, errors.As(err, &network) && network.Timeout():
+		return outcomeLost
+	}
+	return outcomeUnreachable
+}
+
+// lateReply is how long after its callers have left an answer is still read.
+const lateReply = 10 * time.Millisecond
+
+// commandContext gives a new connection the store's timeout, whoever waits, and a command that is written little longer
+// than until its callers leave. A server whose greeting takes longer than they have would otherwise never get a
+// connection, and an answer that comes just too late would cost one.
+type commandContext struct {
+	context.Context
+	command *Command
+}
+
+// Deadline is asked for before each write and each read.
+func (c commandContext) Deadline() (time.Time, bool) {
+	if c.command.Written {
+		return c.command.until.Add(lateReply), true
+	}
+	return c.Context.Deadline()
+}

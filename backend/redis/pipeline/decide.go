@@ -1,0 +1,200 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
+// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and never later than the
+// servers' timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
+func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Valid(checks, out); err != nil {
+		return err
+	}
+	if p.closed.Load() {
+		return backend.ErrClosed
+	}
+	deadline := p.deadline(ctx)
+	if len(checks) <= maxBatch {
+		return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
+	}
+	return p.decideLarge(ctx, checks, out, deadline)
+}
+
+// deadline returns when a caller who comes now leaves at the latest.
+func (p *Pipeline) deadline(ctx context.Context) time.Time {
+	now := time.Now()
+	latest := now.Add(p.servers.Timeout())
+	if deadline, ok := ctx.Deadline(); ok {
+		if own := deadline.Add(-max(minMargin, deadline.Sub(now)/10)); own.Before(latest) {
+			return own
+		}
+	}
+	return latest
+}
+
+// begin lets checks join their queues, unless their caller has left: then there is no call.
+func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline time.Time) *call {
+	now := time.Now()
+	if ctx.Err() != nil || !now.Before(deadline) {
+		return nil
+	}
+	c := p.calls.Get().(*call)
+	c.set(checks, p.codec, deadline)
+	p.handOver(c, now)
+	p.deadlines.add(c, now)
+	return c
+}
+
+// handOver lets the requests of a call join the queues of the servers that own their keys.
+func (p *Pipeline) handOver(c *call, now time.Time) {
+	for i := range c.requests {
+		r := &c.requests[i]
+		client, err := p.servers.Owner(r.Key)
+		if err == nil {
+			r.queue, err = p.queue(client)
+		}
+		if err == nil && i == 0 && r.queue.silent.Load() { // many leave at once, of whom few shall come late
+			c.deadline = c.deadline.Add(-minMargin)
+		}
+		r.err, r.first, r.count = err, r, 1
+		if err != nil {
+			p.Report(false)
+			continue
+		}
+		c.link(i)
+	}
+	for i := range c.requests {
+		r := &c.requests[i]
+		switch {
+		case r.first != r: // it joins with the first one
+		case r.err != nil:
+			r.answer(r.err)
+		default:
+			p.enqueue(r, now)
+		}
+	}
+}
+
+// finish waits for the answers of a call, while its caller can wait.
+func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision) error {
+	if c == nil {
+		for i := range checks {
+			p.fail(&out[i], cmp.Or(context.Cause(ctx), errLate))
+		}
+		return nil
+	}
+	var why error
+	select {
+	case <-c.done:
+		if p.deadlines.remove(c) {
+			err := p.decode(c, checks, out, nil)
+			clear(c.requests)
+			if cap(c.text) <= maxKept {
+				p.calls.Put(c)
+			}
+			return err
+		}
+		why = errLate
+	case <-ctx.Done():
+		p.deadlines.remove(c)
+		why = context.Cause(ctx)
+	}
+	c.abandoned.Store(true) // to the queues that still work on it
+	return p.decode(c, checks, out, why)
+}
+
+// decideLarge is Decide for more checks than a batch holds. They go in several calls at the same time, as many checks to
+// each as a batch holds; but a key that has been in one is not in another before that is answered, so that it is charged
+// in order.
+func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
+	var failed error
+	for len(checks) > 0 {
+		sizes := sizesAtOnce(checks)
+		calls, from := make([]*call, len(sizes)), 0
+		for i, n := range sizes {
+			calls[i] = p.begin(ctx, checks[from:from+n], deadline)
+			from += n
+		}
+		from = 0
+		for i, n := range sizes {
+			failed = cmp.Or(failed, p.finish(ctx, calls[i], checks[from:from+n], out[from:from+n]))
+			from += n
+		}
+		checks, out = checks[from:], out[from:]
+	}
+	return failed
+}
+
+// sizesAtOnce returns how many checks, from the first one on, may go in each of several calls at the same time.
+func sizesAtOnce(checks []backend.Check) (sizes []int) {
+	in := make(map[string]int, len(checks)) // the call that a key is in
+	for i := range checks {
+		if last := len(sizes) - 1; last < 0 || sizes[last] == maxBatch {
+			sizes = append(sizes, 0)
+		}
+		last := len(sizes) - 1
+		if at, known := in[string(checks[i].Key)]; known && at != last {
+			if sizes[last] == 0 {
+				sizes = sizes[:last]
+			}
+			return sizes
+		}
+		in[string(checks[i].Key)] = last
+		sizes[last]++
+	}
+	return sizes
+}
+
+// decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
+func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decision, why error) (closed error) {
+	for i := range checks {
+		r := &c.requests[i]
+		err := why
+		if r.ready.Load() {
+			err = r.err
+			if err == nil {
+				out[i], err = p.codec.Decode(r, &checks[i])
+			}
+		}
+		if err != nil {
+			p.fail(&out[i], err)
+			if errors.Is(err, backend.ErrClosed) {
+				closed = backend.ErrClosed
+			}
+		}
+	}
+	return closed
+}
+
+// fail makes a decision that of a check without an answer.
+func (p *Pipeline) fail(d *backend.Decision, why error) {
+	p.unavailable.Add(1)
+	away, is := why.(*backend.Away)
+	if !is {
+		away = &backend.Away{Reason: reasonOf(why), Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
+	}
+	*d = backend.Decision{Err: away}
+}
+
+func reasonOf(why error) backend.Reason {
+	var reply goredis.Error
+	switch {
+	case errors.Is(why, errBusy):
+		return backend.Busy
+	case topology.NoPrimary(why), errors.Is(why, topology.ErrNoOwner), errors.Is(why, ErrTooSlow):
+		return backend.Down
+	case errors.As(why, &reply):
+		return backend.Refused
+	}
+	return backend.Late
+}

@@ -1,0 +1,321 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// minProbeGap is how long after a probe the next one follows at the earliest, whatever happens in between.
+	minProbeGap = time.Second
+	// maxProbeGap is how long a server that has left may be back, or another may leave as well, until it is noticed
+	// although no check shows it.
+	maxProbeGap = 5 * time.Second
+	// calmProbeGap is about how long after a probe the next one follows while nothing is wrong and no check shows anything.
+	calmProbeGap = 10 * time.Minute
+)
+
+// ErrSlow is wrapped by what a Probe gives of a server that can count, but answers later than its callers wait.
+var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
+
+// Probe finds out whether a server can do what it is there for. Its error names the remedy.
+type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
+
+// Health is what is known about servers that count, see [backend.Health]. All are probed at the start and, once they can
+// count, whenever a check got no answer: a check alone says little, since its caller may just have had little time. What a
+// probe finds to have changed is logged, once for each server. A nil Health knows nothing, and finds all servers well.
+type Health struct {
+	servers *topology.Servers
+	probe   Probe
+	log     *slog.Logger
+	config  topology.Config
+	began   time.Time
+
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	news     chan struct{} // has a token if a check contradicted what is known
+	troubled atomic.Bool   // a server was away at the last probe
+	counted  atomic.Bool   // a server has shown once that it can count
+	latest   atomic.Pointer[error]
+	decided  chan struct{} // closed once a server can count, or GiveUp is over
+	decide   func()        // closes it
+
+	// What is wrong with each server and with their list, and was logged last, with "" where nothing is; it is replaced.
+	found atomic.Pointer[map[string]string]
+}
+
+var errNotProbed = errors.New("redis has not been asked yet whether it can count")
+
+// Watch probes servers in the background, until Close.
+func Watch(s *topology.Servers, probe Probe) *Health {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &Health{
+		servers: s, probe: probe, log: s.Log(), config: s.Config(), began: time.Now(),
+		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}),
+	}
+	h.found.Store(new(map[string]string))
+	h.decide = sync.OnceFunc(func() { close(h.decided) })
+	h.latest.Store(&errNotProbed)
+	h.done.Go(func() { h.run(ctx) })
+	return h
+}
+
+// Ready returns nil from when a server has shown that it can count.
+func (h *Health) Ready() error {
+	if h == nil || h.counted.Load() {
+		return nil
+	}
+	return h.Answers()
+}
+
+// Answers returns nil if a server could count when they were last probed.
+func (h *Health) Answers() error {
+	if h == nil {
+		return nil
+	}
+	return *h.latest.Load()
+}
+
+// Await waits until a server has shown that it can count, or Config.GiveUp is over.
+func (h *Health) Await(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.decided:
+		return h.Ready()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Servers returns the state of each server by its name, those included that were never asked to count: of a ring its nodes
+// as they are configured now, of a cluster the primaries that it named last, or, before it has named any, one that is
+// away. What nobody asks may have gone unnoticed for ten minutes, but for a node of a ring.
+func (h *Health) Servers() map[string]backend.ServerState {
+	known := make(map[string]backend.ServerState)
+	if h == nil {
+		return known
+	}
+	found := *h.found.Load()
+	if h.servers.Redirects() {
+		for name, trouble := range found {
+			if name != list {
+				known[name] = stateOf(cmp.Or(found[list], trouble))
+			}
+		}
+		if len(known) == 0 {
+			known["the cluster"] = backend.ServerAway
+		}
+		return known
+	}
+	all, _ := h.servers.All(context.Background()) // only a cluster is asked for them
+	for _, one := range all {
+		if trouble, probed := found[one.Name]; probed && !h.servers.NodeLost(one.Name) {
+			known[one.Name] = stateOf(trouble)
+		} else {
+			known[one.Name] = backend.ServerAway
+		}
+	}
+	return known
+}
+
+// Report must be called for each check, with whether it was answered. It costs a comparison unless what is known is
+// wrong.
+func (h *Health) Report(answered bool) {
+	if h == nil || answered != h.troubled.Load() {
+		return
+	}
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the probes.
+func (h *Health) Close() {
+	if h != nil {
+		h.stop()
+		h.done.Wait()
+	}
+}
+
+func (h *Health) run(ctx context.Context) {
+	for pause := h.config.ProbePause; ; {
+		found, err := h.probeAll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		next := time.Now().Add(min(minProbeGap, h.config.ProbePause)) // at the earliest
+		if h.note(found, err) {
+			pause = h.config.ProbePause
+		}
+		if h.counted.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
+			h.decide()
+		}
+		h.wait(ctx, pause)
+		select {
+		case <-time.After(time.Until(next)):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, h.config.LongestProbePause)
+		if h.counted.Load() {
+			pause = min(pause, maxProbeGap)
+		}
+	}
+}
+
+// wait waits until the next probe: while all servers can count, until a check got no answer, or some minutes; else for
+// about a pause, or until a check got an answer. The last probe before giving up is not before its time, so that a server
+// that came late is found.
+func (h *Health) wait(ctx context.Context, pause time.Duration) {
+	if !h.troubled.Load() {
+		pause = calmProbeGap
+	}
+	pause = pause/2 + rand.N(pause/2+1)
+	if rest := h.config.GiveUp - time.Since(h.began); h.troubled.Load() && h.config.GiveUp > 0 && rest > 0 {
+		pause = min(pause, rest)
+	}
+	select {
+	case <-h.news:
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+}
+
+// finding is what a probe found out about a server.
+type finding struct {
+	topology.Server
+	err error
+}
+
+const (
+	// away is the trouble with a server that does not answer at all.
+	away = "away"
+	// slow is that with one that answers too late.
+	slow = "slow"
+	// list is the name of what lists the servers: a cluster of which nobody answers does not.
+	list = ""
+)
+
+// trouble returns what is wrong, without what differs from one time to the next, as ports do.
+func (f finding) trouble() string {
+	var reply goredis.Error
+	switch {
+	case f.err == nil:
+		return ""
+	case errors.Is(f.err, ErrSlow):
+		return slow
+	case errors.As(f.err, &reply):
+		return reply.Error()
+	default:
+		return away
+	}
+}
+
+// stateOf returns the state of a server that had this trouble at its last probe.
+func stateOf(trouble string) backend.ServerState {
+	switch trouble {
+	case "":
+		return backend.ServerUp
+	case away, slow:
+		return backend.ServerAway
+	}
+	return backend.ServerFailing
+}
+
+// probeAll probes all servers at once. Its error is of a topology that does not know them.
+func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
+	servers, err := h.servers.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(servers, func(a, b topology.Server) int { return strings.Compare(a.Name, b.Name) })
+	found := make([]finding, len(servers))
+	var running sync.WaitGroup
+	for i, one := range servers {
+		running.Go(func() { found[i] = finding{one, h.probe(ctx, h.servers, one)} })
+	}
+	running.Wait()
+	return found, nil
+}
+
+// note remembers what was found, and reports whether it differs from what was known. err is of the list of servers.
+func (h *Health) note(found []finding, err error) (changed bool) {
+	fine, failed := 0, []error(nil)
+	known := *h.found.Load()
+	missed := len(known) > 0 // who heard that they cannot count hears that they can
+	now := make(map[string]string, len(found)+1)
+	for _, f := range append(found, finding{Server: topology.Server{Name: list}, err: err}) {
+		now[f.Name] = f.trouble()
+		failed = append(failed, f.err)
+		if (f.err == nil || now[f.Name] == slow) && f.Name != list {
+			fine++
+		}
+		if now[f.Name] != known[f.Name] {
+			changed = true
+			h.tell(f, known[f.Name])
+		}
+	}
+	for name, trouble := range known {
+		if _, there := now[name]; !there && err != nil { // nothing is known of any server
+			now[name] = trouble
+		} else if !there && trouble != "" {
+			h.log.Info("redis server is not asked any more", "server", name)
+		}
+	}
+	h.found.Store(&now)
+	every := errors.Join(failed...)
+	h.troubled.Store(every != nil)
+	if fine > 0 {
+		every = nil
+	}
+	h.latest.Store(&every)
+	if fine > 0 && !h.counted.Swap(true) {
+		level := slog.LevelInfo
+		if missed {
+			level = slog.LevelWarn
+		}
+		h.log.Log(context.Background(), level, "Redis is ready", "servers", fine)
+	}
+	return changed
+}
+
+// tell logs that a server, or the list of them, has left or is back: at one level, or who hears only of the first never
+// hears of the end.
+func (h *Health) tell(f finding, before string) {
+	now := f.trouble()
+	switch {
+	case f.Name == list && now != "":
+		h.log.Warn("cannot list Redis servers", "error", f.err)
+	case f.Name == list:
+		h.log.Warn("can list Redis servers again")
+	case f.LogsLoss && (now == away || now == "" && before == away):
+	case now == slow:
+		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)
+	case now == away:
+		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)
+	case now != "":
+		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
+	case before == away:
+		h.log.Warn("redis server answers again", "server", f.Name)
+	case before == slow:
+		h.log.Warn("redis server answers in time again", "server", f.Name)
+	default:
+		h.log.Warn("redis server can count again", "server", f.Name)
+	}
+}

@@ -1,0 +1,135 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// listed is a topology of servers that nobody reaches, or the error of one that does not know them.
+type listed struct {
+	mu    sync.Mutex
+	names []string
+	err   error
+}
+
+func (l *listed) Owner([]byte) (*goredis.Client, error) { return nil, errors.New("no server") }
+func (l *listed) Close() error                          { return nil }
+func (l *listed) Servers(context.Context) (all []topology.Server, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range l.names {
+		all = append(all, topology.Server{Name: name})
+	}
+	return all, l.err
+}
+
+// watched watches servers by a probe of the test's, in its bubble of time.
+func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *redistest.Log) {
+	t.Helper()
+	log := new(redistest.Log)
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	h := Watch(topology.Over(on, c), func(_ context.Context, _ *topology.Servers, one topology.Server) error { return probe(one.Name) })
+	t.Cleanup(h.Close)
+	return h, log
+}
+
+var errAway = errors.New("dial a:1: connection refused")
+
+// The clock is the test's: how long the machine takes does not count.
+func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
+	late := topology.Config{GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
+	for name, c := range map[string]struct {
+		comes time.Duration // when the server can count; 0: never
+		want  error
+	}{
+		"without a server": {0, errAway},
+		"a server that came before the time was over":   {late.GiveUp / 2, nil},
+		"a server that came when nobody waits any more": {late.GiveUp + time.Second, errAway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				h, _ := watched(t, &listed{names: []string{"a:1"}}, late, func(string) error {
+					if c.comes == 0 || time.Since(began) < c.comes {
+						return errAway
+					}
+					return nil
+				})
+				if err := h.Await(t.Context()); !errors.Is(err, c.want) || time.Since(began) != late.GiveUp {
+					t.Errorf("Await gave %v after %v, want %v after %v", err, time.Since(began), c.want, late.GiveUp)
+				}
+			})
+		})
+	}
+}
+
+func TestAwaitWithoutATimeToGiveUpWaitsForItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := watched(t, &listed{names: []string{"a:1"}}, topology.Config{}, func(string) error { return errAway })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := h.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Await gave %v, want to wait for its context", err)
+		}
+	})
+}
+
+// A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known
+// of the servers is not told again.
+func TestALostListOfServersIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on, broken := &listed{names: []string{"a:1", "b:1"}}, false // both under on.mu
+		h, log := watched(t, on, topology.Config{}, func(name string) error {
+			on.mu.Lock()
+			defer on.mu.Unlock()
+			if broken && name == "b:1" {
+				return errAway
+			}
+			return nil
+		})
+		phase := func(change func()) {
+			on.mu.Lock()
+			change()
+			on.mu.Unlock()
+			for range 3 {
+				h.Report(false)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+			}
+		}
+		phase(func() {})
+		phase(func() { broken = true })
+		phase(func() { on.err = errors.New("nobody knows") })
+		if err := h.Answers(); err == nil || h.Ready() != nil {
+			t.Errorf("without a list Answers gave %v and Ready %v, want an error and, as a server has counted before, none",
+				err, h.Ready())
+		}
+		phase(func() { on.err = nil })
+		phase(func() { on.names = on.names[:1] })
+		for _, line := range []string{
+			`level=INFO msg="Redis is ready" servers=2`,
+			`level=WARN msg="redis server does not answer" server=b:1`,
+			`level=WARN msg="cannot list Redis servers" error="nobody knows"`,
+			`level=WARN msg="can list Redis servers again"`,
+			`level=INFO msg="redis server is not asked any more" server=b:1`,
+		} {
+			if n := strings.Count(log.String(), line); n != 1 {
+				t.Errorf("%s was logged %d times, want once:\n%s", line, n, log)
+			}
+		}
+		if err := h.Answers(); err != nil {
+			t.Errorf("one server counts, and Answers gives %v", err)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+
+// ample is how long what must be answered has for it: it only ends a test that hangs.
+const ample = time.Minute
+
+// fixed is a topology of one client.
+type fixed struct{ client *goredis.Client }
+
+func (f fixed) Owner([]byte) (*goredis.Client, error) { return f.client, nil }
+func (f fixed) Servers(context.Context) ([]topology.Server, error) {
+	return []topology.Server{{Client: f.client}}, nil
+}
+func (f fixed) Close() error { return nil }
+
+func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+	t.Helper()
+	servers, err := topology.Connect(topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}, topology.Rights{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	client, _ := servers.Owner(nil)
+	return client
+}
+
+// testPipeline is a pipeline of redistest.SumScript.
+func testPipeline(t *testing.T, client *goredis.Client, timeout time.Duration) *Pipeline {
+	t.Helper()
+	p := newSums(client, timeout)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
+	servers := topology.Over(fixed{client}, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
+	codec := ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
+		Now: func() string { return "" }}
+	return New(servers, codec, NewScript(redistest.SumScript), Config{})
+}
+
+func plainKey(key string) string { return string(redistest.AppendSumKey(nil, []byte(key))) }
+
+// limit is not looked at by the script.
+var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)
+
+func hits(keys ...string) []backend.Check {
+	checks := make([]backend.Check, len(keys))
+	for i, key := range keys {
+		checks[i] = backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
+	}
+	return checks
+}
+
+// decide calls Decide for a hit on each key.
+func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	out := make([]backend.Decision, len(keys))
+	if err := p.Decide(ctx, hits(keys...), out); err != nil {
+		return err
+	}
+	for i := range out {
+		if out[i].Err != nil {
+			return out[i].Err
+		}
+	}
+	return nil
+}
+
+// wait waits until a promise is kept, for as long as a busy machine may need.
+func wait(t *testing.T, promise string, kept func() bool) {
+	t.Helper()
+	redistest.Eventually(t, promise, func() error {
+		if !kept() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,257 @@
+// Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
+//
+// Checks for one server wait in its queue, and leave together: a batch leaves when none is out, or 1 ms after the last one
+// left. A breaker for each server, with PINGs, keeps callers from waiting for one that does not answer. What a check is in
+// commands, a [Codec] says. Commands that may run twice go without a queue, by Do, Run and Ask.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// maxKept is how many bytes of keys and arguments a call may have room for to be used again.
+	maxKept = 64 << 10
+	// minMargin is how long before its deadline a caller leaves at least, so that its answer can still be written and reach
+	// it. Of Envoy's usual 20 ms one more would let a tenth as many answers to a server that has just frozen come late, and
+	// leave one of twenty without an answer of a server that takes 15.
+	minMargin = 2 * time.Millisecond
+)
+
+// Pipeline decides checks on servers. Its methods may be called by any number of goroutines.
+type Pipeline struct {
+	servers *topology.Servers
+	codec   Codec
+	script  *Script // nil where none is needed
+	config  Config
+
+	queues  sync.Map   // of *goredis.Client: *queue
+	making  sync.Mutex // of queues
+	calls   sync.Pool  // of *call
+	batches sync.Pool  // of *Batch
+
+	deadlines deadlines // of all callers
+	*Health             // nil if nothing probes, as in tests
+	closed    atomic.Bool
+	stopping  chan struct{}
+	running   sync.WaitGroup // all goroutines of queues
+
+	sent, checks, dropped, unavailable atomic.Uint64
+	resends                            Resends
+}
+
+// Config is what a pipeline may have besides. The zero value is none of it.
+type Config struct {
+	// Meter returns what measures a server. It is called as soon as the server is asked, and anew after Gone.
+	Meter func(server string) Meter
+	// Closing is called by Close when no batch is out any more, before connections are closed.
+	Closing func()
+}
+
+// Meter measures one server. Its methods may be called by any number of goroutines.
+type Meter interface {
+	// Answered is told how long the server took to answer a batch, with making a connection where that was needed.
+	Answered(took time.Duration)
+	// Waited is told how long the checks of a call waited until their batch left.
+	Waited(took time.Duration)
+	// Gone is called when the server is not asked any more.
+	Gone()
+}
+
+// ErrTooSlow is wrapped by a decision's Err when other callers, with more time, are answered.
+var ErrTooSlow = errors.New("the server answers later than this caller can wait")
+
+// ErrUnavailable is wrapped by a decision's Err when its check got no answer: its server is away, too slow, or refuses
+// to count. Whether such a check was counted is unknown; it was at most once.
+var ErrUnavailable = errors.New("redis is unavailable")
+
+var (
+	errLate = errors.New("no answer in time")
+	errBusy = errors.New("more checks wait for the server than it can answer in time")
+)
+
+// New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
+func New(servers *topology.Servers, codec Codec, script *Script, c Config) *Pipeline {
+	p := &Pipeline{servers: servers, codec: codec, script: script, config: c, stopping: make(chan struct{})}
+	p.calls.New = func() any { return newCall() }
+	p.batches.New = func() any { return newBatch(p) }
+	return p
+}
+
+// Watch begins to probe the servers. It must be called before any check comes.
+func (p *Pipeline) Watch(probe Probe) { p.Health = Watch(p.servers, probe) }
+
+// Closed reports whether Close was called.
+func (p *Pipeline) Closed() bool { return p.closed.Load() }
+
+// Close ends the pipeline after the batches that are out, which takes the servers' timeout at most, and closes all
+// connections. Checks that wait are not counted.
+func (p *Pipeline) Close() error {
+	p.making.Lock()
+	first := !p.closed.Swap(true)
+	p.making.Unlock()
+	if !first {
+		return nil
+	}
+	close(p.stopping)
+	for _, q := range p.queues.Range {
+		q.(*queue).close(backend.ErrClosed)
+	}
+	p.running.Wait()
+	if p.config.Closing != nil {
+		p.config.Closing()
+	}
+	p.Health.Close()
+	return p.servers.Close()
+}
+
+// Ask sends commands about a Redis key, which may run twice, to the server that owns it. It takes the servers' timeout
+// at most. Its error wraps ErrUnavailable, or is ErrClosed.
+func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
+	if p.closed.Load() {
+		return backend.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.servers.Timeout())
+	defer cancel()
+	if err := Ask(ctx, p.servers, topology.At{Key: []byte(key)}, commands...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// enqueue lets requests in a row join their queue.
+func (p *Pipeline) enqueue(first *Request, now time.Time) {
+	for q := first.queue; !q.enqueue(first, now); { // it has had nothing to do for long, and has just closed
+		var err error
+		if q, err = p.newQueue(q.client); err != nil {
+			refuse(first, err)
+			return
+		}
+	}
+}
+
+// queue returns the queue to a server.
+func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
+	if q, ok := p.queues.Load(client); ok {
+		return q.(*queue), nil
+	}
+	return p.newQueue(client)
+}
+
+// newQueue makes a queue if there is none, and forgets those whose servers may have gone.
+func (p *Pipeline) newQueue(client *goredis.Client) (*queue, error) {
+	p.making.Lock()
+	defer p.making.Unlock()
+	if p.closed.Load() {
+		return nil, backend.ErrClosed
+	}
+	if q, ok := p.queues.Load(client); ok {
+		return q.(*queue), nil
+	}
+	p.retire(time.Now())
+	q := newQueue(p, client)
+	p.queues.Store(client, q)
+	return q, nil
+}
+
+// retire forgets queues that have had nothing to do for long. The caller holds making.
+func (p *Pipeline) retire(now time.Time) {
+	for client, q := range p.queues.Range {
+		if q.(*queue).retire(now) {
+			p.queues.Delete(client)
+			if meter := q.(*queue).meter; meter != nil {
+				meter.Gone()
+			}
+		}
+	}
+}
+
+// tidyQueues is retire for a caller who does not hold making.
+func (p *Pipeline) tidyQueues() {
+	p.making.Lock()
+	defer p.making.Unlock()
+	p.retire(time.Now())
+}
+
+// Away reports whether a server is known not to answer.
+func (p *Pipeline) Away(client *goredis.Client) bool {
+	q, known := p.queues.Load(client)
+	return known && q.(*queue).away.Load() != nil
+}
+
+// Slow returns an error that wraps ErrSlow while a server is not asked since it answers too late, else nil.
+func (p *Pipeline) Slow(client *goredis.Client) error {
+	if q, known := p.queues.Load(client); known {
+		return q.(*queue).slow()
+	}
+	return nil
+}
+
+// Stats are totals since the pipeline was made.
+type Stats struct {
+	Batches     uint64 // batches sent
+	Checks      uint64 // checks in them
+	Redirects   uint64 // redirects of a cluster that a check followed
+	Resent      uint64 // checks sent again, redirected ones among them, as they had proof that they had not run
+	Dropped     uint64 // checks not sent, or not again, because their callers had left
+	Unavailable uint64 // checks without an answer
+	Servers     []ServerStats
+}
+
+// Add adds those of another pipeline.
+func (s *Stats) Add(other Stats) {
+	s.Batches += other.Batches
+	s.Checks += other.Checks
+	s.Redirects += other.Redirects
+	s.Resent += other.Resent
+	s.Dropped += other.Dropped
+	s.Unavailable += other.Unavailable
+	s.Servers = append(s.Servers, other.Servers...)
+}
+
+// ServerStats are about one server that was asked in the last minutes.
+type ServerStats struct {
+	Name    string // host:port, or how the configuration names it
+	Out     int    // batches that are out now
+	Waiting int    // checks that wait for the next one
+	Away    bool   // it is known not to answer, and has not answered a batch since
+}
+
+// Stats returns what was sent, and what waits.
+func (p *Pipeline) Stats() Stats {
+	stats := Stats{
+		Batches: p.sent.Load(), Checks: p.checks.Load(), Redirects: p.resends.Redirected.Load(),
+		Resent: p.resends.Resent.Load(), Dropped: p.dropped.Load(), Unavailable: p.unavailable.Load(),
+	}
+	p.tidyQueues()
+	for _, q := range p.queues.Range {
+		stats.Servers = append(stats.Servers, q.(*queue).stats())
+	}
+	return stats
+}
+
+// Servers returns the state of each server by its name, as Health knows it, with what checks have shown since.
+func (p *Pipeline) Servers() map[string]backend.ServerState {
+	known := p.Health.Servers()
+	for _, q := range p.queues.Range {
+		one := q.(*queue).stats()
+		_, listed := known[one.Name]
+		switch {
+		case listed && one.Away:
+			known[one.Name] = backend.ServerAway
+		case !listed && !one.Away && p.servers.Redirects(): // a cluster has just sent checks there
+			known[one.Name] = backend.ServerUp
+		}
+	}
+	return known
+}

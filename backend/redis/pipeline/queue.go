@@ -1,0 +1,332 @@
+package pipeline
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// pace is how long after a batch the next one leaves although the first has not come back. A server that answers
+	// late would otherwise serve one batch for each of its delays.
+	pace = time.Millisecond
+	// maxOut is how many batches are out at most.
+	maxOut = 16
+	// maxBatch is how many checks a batch holds at most: while a script call of so many runs, the server does nothing
+	// else.
+	maxBatch = 64
+	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
+	maxQueue = 64 * maxBatch
+	// maxYields is how often a worker lets others run at most before it looks at the queue.
+	maxYields = 4
+	// idleTime is how long a queue without work is kept. Its server may have gone.
+	idleTime = time.Minute
+)
+
+// queue is that to one server: checks that arrive while a batch is out leave together, in the next one, first in first
+// out. Workers are goroutines that send one batch after the other. When nothing may leave they end, but for one, which
+// stays idle until it is woken: it keeps the stack that it has grown.
+type queue struct {
+	pipeline *Pipeline
+	client   *goredis.Client
+	name     string // of the server
+	maxOut   int    // batches out at most
+	meter    Meter
+
+	mu        sync.Mutex
+	waiting   firsts
+	checks    int           // all that wait
+	out       []*Batch      // oldest first
+	last      time.Time     // when the last one left
+	roundTrip time.Duration // of the last one that came back
+	waking    bool          // a worker is on its way to the queue
+	idle      bool          // a worker waits to be woken
+	woken     chan struct{} // has a token once that one is
+	timer     *time.Timer   // schedules a batch when the pace allows it
+	timed     bool          // the timer is set
+	overdue   *time.Timer   // for callers who leave without an answer
+	overdueAt time.Time     // when it fires; zero: not at all
+	closed    bool
+	lastUsed  time.Time // by a call
+
+	watch // whether the server is to be asked
+}
+
+// firsts are the first requests of calls.
+type firsts []*Request
+
+func newQueue(p *Pipeline, client *goredis.Client) *queue {
+	// A batch without a connection would wait for one, and what arrives meanwhile could not join it.
+	q := &queue{pipeline: p, client: client, maxOut: min(maxOut, client.Options().PoolSize), woken: make(chan struct{}, 1),
+		lastUsed: time.Now()}
+	q.name = p.servers.NameOf(client)
+	q.life, q.end = context.WithCancel(context.Background())
+	q.connect, q.stopConnecting = context.WithCancel(q.life)
+	q.calm.Store(true)
+	if p.config.Meter != nil {
+		q.meter = p.config.Meter(q.name)
+	}
+	q.overdue = time.AfterFunc(0, q.missed)
+	return q
+}
+
+// enqueue lets requests of a call wait, in a row from first on. It returns false if the queue has closed. What cannot
+// leave before the caller does, or hardly be answered, is answered at once, and so is everything while the server is away.
+func (q *queue) enqueue(first *Request, now time.Time) bool {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return false
+	}
+	q.lastUsed = now
+	deadline := first.call.deadline
+	if away := q.away.Load(); away != nil && !q.admits(deadline, now) {
+		q.mu.Unlock()
+		q.pipeline.Report(false)
+		refuse(first, away)
+		return true
+	}
+	if len(q.out) > 0 && !now.Add(q.latency.fastest(now)).Before(deadline) { // one is asked all the same, to find out more
+		q.mu.Unlock()
+		refuse(first, ErrTooSlow)
+		return true
+	}
+	first.joined = now
+	crowded := q.checks+first.count > maxQueue || !now.Add(q.drainTime()).Before(deadline)
+	if !crowded {
+		q.waiting = append(q.waiting, first)
+		q.checks += first.count
+		q.schedule(now)
+		q.expect(deadline, now)
+	}
+	q.mu.Unlock()
+	if crowded {
+		refuse(first, errBusy)
+	}
+	return true
+}
+
+// drainTime estimates how long it takes until what waits has left.
+func (q *queue) drainTime() time.Duration {
+	return time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
+}
+
+// schedule wakes a worker if a batch may leave, now or as soon as it may.
+func (q *queue) schedule(now time.Time) {
+	switch {
+	case q.waking || len(q.waiting) == 0 || !q.hasRoom():
+	case q.mayLeave(now):
+		q.waking = true
+		if !q.wake() {
+			q.pipeline.running.Add(1)
+			go q.work()
+		}
+	case !q.timed:
+		q.timed = true
+		wait := q.last.Add(pace).Sub(now)
+		if q.timer == nil {
+			q.timer = time.AfterFunc(wait, q.fire)
+		} else {
+			q.timer.Reset(wait)
+		}
+	}
+}
+
+func (q *queue) mayLeave(now time.Time) bool {
+	return q.hasRoom() && (q.breaker.state == stateHalfOpen || len(q.out) == 0 || now.Sub(q.last) >= pace)
+}
+
+// hasRoom reports whether one more batch may be out, whenever it leaves.
+func (q *queue) hasRoom() bool {
+	switch q.breaker.state {
+	case stateClosed:
+		return len(q.out) < q.maxOut
+	case stateHalfOpen:
+		return q.trial == nil
+	}
+	return false
+}
+
+// fire is what the timer does.
+func (q *queue) fire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.timed = false
+	q.schedule(time.Now())
+}
+
+// work sends batches while any may leave, and when it is woken.
+func (q *queue) work() {
+	defer q.pipeline.running.Done()
+	b := q.pipeline.batches.Get().(*Batch)
+	for again := true; again; again = q.rest() {
+		q.yield()
+		for q.next(b) {
+			b.send()
+			q.yield()
+		}
+		b.release()
+	}
+	q.pipeline.batches.Put(b)
+}
+
+// yield lets whoever can run do so before the worker looks at the queue, and again while that makes the queue longer:
+// callers who are about to join it are then in the next batch and not in one of their own, and those who have just been
+// answered answer their clients.
+func (q *queue) yield() {
+	before := -1
+	for range maxYields {
+		q.mu.Lock()
+		checks := q.checks
+		q.mu.Unlock()
+		if checks <= before || checks >= maxBatch {
+			return
+		}
+		before = checks
+		runtime.Gosched()
+	}
+}
+
+// rest waits until the worker is woken. It returns false at once if another one is idle, or the queue has closed.
+func (q *queue) rest() bool {
+	q.mu.Lock()
+	rests := !q.idle && !q.closed
+	if rests {
+		q.idle = true
+	}
+	q.mu.Unlock()
+	if rests {
+		<-q.woken
+	}
+	return rests
+}
+
+// wake wakes the worker that is idle. It returns false if none is.
+func (q *queue) wake() bool {
+	woken := q.idle
+	if woken {
+		q.idle = false
+		q.woken <- struct{}{}
+	}
+	return woken
+}
+
+// next brings a batch back, if it was out, and fills it if one may leave.
+func (q *queue) next(b *Batch) bool {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b.queue == nil {
+		b.queue, q.waking = q, false
+	} else {
+		q.out = slices.DeleteFunc(q.out, func(one *Batch) bool { return one == b })
+		q.roundTrip = now.Sub(b.sent)
+		if q.trial == b {
+			q.trial = nil
+		}
+	}
+	leaves := q.mayLeave(now) && q.fill(b, now)
+	if leaves {
+		q.out = append(q.out, b)
+		q.last = now
+		q.expect(b.until, now)
+		q.breaker.sends(b.until.Sub(now), now)
+		b.connect = q.connect
+		if q.breaker.state == stateHalfOpen {
+			q.trial = b
+		}
+	} else {
+		b.queue = nil
+	}
+	q.schedule(now)
+	return leaves
+}
+
+// fill moves the first checks of the queue to the batch, but for those whose callers have left. Checks of a call stay
+// together, so that those of one key stay in order.
+func (q *queue) fill(b *Batch, now time.Time) bool {
+	b.requests, b.sent, b.until = b.requests[:0], now, now
+	taken := 0
+	for _, first := range q.waiting {
+		c := first.call
+		if len(b.requests)+first.count > maxBatch {
+			break
+		}
+		taken++
+		q.checks -= first.count
+		if c.expired(now) {
+			q.pipeline.dropped.Add(uint64(first.count))
+			continue
+		}
+		if c.deadline.After(b.until) {
+			b.until = c.deadline
+		}
+		for r := first; r != nil; r = r.next {
+			r.Route = Route{Client: q.client}
+			b.requests = append(b.requests, r)
+		}
+	}
+	rest := copy(q.waiting, q.waiting[taken:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	return len(b.requests) > 0
+}
+
+// empty returns what waits, which does not wait in the queue any more.
+func (q *queue) empty() firsts {
+	waiting := q.waiting
+	q.waiting, q.checks = nil, 0
+	return waiting
+}
+
+func (f firsts) refuse(err error) {
+	for _, first := range f {
+		refuse(first, err)
+	}
+}
+
+// close refuses what waits with err, and everything from now on. Batches that are out come back.
+func (q *queue) close(err error) {
+	q.mu.Lock()
+	waiting := q.empty()
+	q.stop()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.mu.Unlock()
+	waiting.refuse(err)
+}
+
+// stop ends the queue's goroutines.
+func (q *queue) stop() {
+	q.closed = true
+	q.wake()
+	q.end()
+}
+
+// retire closes a queue that has had nothing to do for long. That of a server that is away stays until the server is
+// back, or has left for good.
+func (q *queue) retire(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	unused := len(q.out) == 0 && len(q.waiting) == 0 && now.Sub(q.lastUsed) >= idleTime
+	if unused && q.breaker.state == stateOpen {
+		unused = topology.Left(q.client)
+	}
+	if unused {
+		q.stop()
+	}
+	return unused
+}
+
+func (q *queue) stats() ServerStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ServerStats{Name: q.name, Out: len(q.out), Waiting: q.checks, Away: q.breaker.state == stateOpen}
+}

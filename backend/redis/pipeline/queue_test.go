@@ -1,0 +1,355 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+)
+
+// held is a stub that answers only when a test lets it, the keys of each batch that it has, and a store that asks it.
+type held struct {
+	*redistest.Stub
+	client  *goredis.Client
+	store   *Pipeline
+	release func() // from then on everything is answered
+	calls   sync.WaitGroup
+
+	mu      sync.Mutex
+	batches [][]string
+}
+
+func hold(t *testing.T) *held { return holdAndThen(t, redistest.Answers(nil)) }
+
+// holdAndThen gives other answers than ones.
+func holdAndThen(t *testing.T, answer func(n int, command []string) string) *held {
+	released := make(chan struct{})
+	h := &held{release: sync.OnceFunc(func() { close(released) })}
+	h.Stub = redistest.NewStub(t, func(n int, command []string) string {
+		if command[0] == "evalsha" {
+			keys, _ := strconv.Atoi(command[2])
+			h.mu.Lock()
+			h.batches = append(h.batches, command[3:3+keys])
+			h.mu.Unlock()
+			<-released
+		}
+		return answer(n, command)
+	})
+	t.Cleanup(h.release)
+	h.client = testClient(t, h.Addr, ample)
+	h.store = testPipeline(t, h.client, ample)
+	return h
+}
+
+func (h *held) got() [][]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.batches)
+}
+
+// ask makes a call, which is to be answered.
+func (h *held) ask(t *testing.T, keys ...string) {
+	h.calls.Go(func() {
+		if err := decide(h.store, ample, keys...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fill gives the queue as many batches as may be out, of a check each.
+func (h *held) fill(t *testing.T) {
+	t.Helper()
+	for i := range maxOut {
+		h.ask(t, fmt.Sprint("first ", i))
+		wait(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
+	}
+}
+
+// finish answers everything, and waits for the callers.
+func (h *held) finish() {
+	h.release()
+	h.calls.Wait()
+}
+
+// numbered are so many keys in order.
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("%03d", i))
+	}
+	return keys
+}
+
+func waiting(s *Pipeline) (n int) {
+	for _, server := range s.Stats().Servers {
+		n += server.Waiting
+	}
+	return n
+}
+
+func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	server.fill(t)
+	const more = 3*maxBatch + 10
+	for i, key := range numbered(more) {
+		server.ask(t, key)
+		wait(t, "it waits for a batch to come back", func() bool { return waiting(server.store) == i+1 })
+	}
+	if got := server.store.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
+		t.Errorf("%d batches are out, %d at the server; want %d, as more would pile up there", got, len(server.got()), maxOut)
+	}
+	server.finish()
+	wantBatches(t, server.got()[maxOut:], more)
+}
+
+// wantBatches wants so many checks in batches that are not too large. Batches travel on connections of their own and may
+// overtake each other; within one, the order is that of arrival.
+func wantBatches(t *testing.T, batches [][]string, checks int) {
+	t.Helper()
+	var all []string
+	for _, batch := range batches {
+		if len(batch) > maxBatch || !slices.IsSorted(batch) {
+			t.Errorf("a batch of %d checks: %q; want %d at most, as the server does nothing else meanwhile, in order",
+				len(batch), batch, maxBatch)
+		}
+		all = append(all, batch...)
+	}
+	slices.Sort(all)
+	if len(all) != checks || len(slices.Compact(all)) != checks {
+		t.Errorf("%d checks arrived, want each of %d once", len(all), checks)
+	}
+}
+
+func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	s := server.store
+	server.fill(t)
+	for range 5 {
+		server.calls.Go(func() {
+			err := decide(s, 40*time.Millisecond, "late", "late")
+			if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
+			}
+		})
+	}
+	wait(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
+	server.finish()
+	if err := decide(s, ample, "last"); err != nil {
+		t.Error(err)
+	}
+	for _, batch := range server.got() {
+		if slices.Contains(batch, plainKey("late")) {
+			t.Error("a check was counted although its caller had left before the batch did")
+		}
+	}
+	if got := s.Stats().Dropped; got != 10 {
+		t.Errorf("the statistics tell of %d dropped checks, want 10", got)
+	}
+}
+
+// A batch that has to be sent again leaves without the checks whose callers have gone meanwhile: nobody would hear of
+// their answers, and they would count.
+func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	const hasty = 100 * time.Millisecond
+	for name, reply := range map[string]string{
+		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
+		"after pauses":                "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := sync.OnceValue(time.Now) // when a batch comes after the queue is free again
+			server := holdAndThen(t, func(n int, command []string) string {
+				switch {
+				case command[0] != "evalsha":
+					time.Sleep(2 * hasty)
+					return "+OK\r\n"
+				case n > maxOut && time.Since(first()) < 2*hasty:
+					return reply
+				}
+				return redistest.Ones(command)
+			})
+			s := server.store
+			server.fill(t) // so that all who come after are in one batch
+			server.ask(t, "patient")
+			server.calls.Go(func() {
+				if err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
+				}
+			})
+			wait(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
+			server.finish()
+			sent := server.got()
+			if last := sent[len(sent)-1]; !slices.Equal(last, []string{plainKey("patient")}) {
+				t.Errorf("at last %q were sent, want only the check of the caller who waits", last)
+			}
+			if s.Stats().Dropped != 1 {
+				t.Errorf("%d checks were dropped, want one", s.Stats().Dropped)
+			}
+		})
+	}
+}
+
+func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	s := testPipeline(t, server.client, time.Hour)
+	server.store = s
+	server.fill(t)
+	q, err := s.queue(server.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.mu.Lock()
+	q.roundTrip = maxOut * 2 * time.Minute // a batch comes back every two minutes
+	q.mu.Unlock()
+	server.calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+	wait(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
+	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
+		t.Errorf("%v; want to be told at once that the queue takes two minutes", err)
+	}
+	server.calls.Go(func() {
+		if err := decide(s, 5*time.Minute, "patient"); err != nil {
+			t.Errorf("%v; whoever has five minutes may wait two", err)
+		}
+	})
+	wait(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
+	server.finish()
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	server.fill(t)
+	for i := range maxQueue / maxBatch {
+		server.calls.Go(func() { _ = decide(server.store, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+		wait(t, "it waits", func() bool { return waiting(server.store) == (i+1)*maxBatch })
+	}
+	if err := decide(server.store, ample, "next"); !errors.Is(err, errBusy) {
+		t.Errorf("%v; want to be refused, as memory is not endless", err)
+	}
+	server.finish()
+}
+
+// More checks than fit in one batch, every other one of one key: each must see those before it, whatever keys of their
+// own are between them.
+func TestChecksOfOneCallStayInOrder(t *testing.T) {
+	t.Parallel()
+	s := testPipeline(t, testClient(t, redistest.Single(t).Addr, ample), ample)
+	keys := numbered(5*maxBatch + 1)
+	for i := 1; i < len(keys); i += 2 {
+		keys[i] = "again"
+	}
+	out := make([]backend.Decision, len(keys))
+	if err := s.Decide(t.Context(), hits(keys...), out); err != nil {
+		t.Fatal(err)
+	}
+	for i := range out {
+		want := uint64(0)
+		if i%2 == 1 {
+			want = uint64(i / 2)
+		}
+		if out[i].Before != want {
+			t.Errorf("check %d, of key %s, met %d hits, want %d: a key is charged in order", i, keys[i], out[i].Before, want)
+		}
+	}
+}
+
+// While the first batch of a large call is out, so are the others.
+func TestALargeCallGoesAllAtOnce(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	server.ask(t, numbered(5*maxBatch+1)...)
+	wait(t, "all batches are at the server before one is answered", func() bool { return len(server.got()) == 6 })
+	server.finish()
+	wantBatches(t, server.got(), 5*maxBatch+1)
+}
+
+func TestHowLargeCallsAreDivided(t *testing.T) {
+	t.Parallel()
+	key := func(i int) string { return fmt.Sprint("key ", i) }
+	for name, c := range map[string]struct {
+		n    int
+		key  func(i int) string
+		want []int
+	}{
+		"keys of their own":                 {130, key, []int{64, 64, 2}},
+		"one key":                           {130, func(int) string { return "a" }, []int{64}},
+		"a key that comes again":            {130, func(i int) string { return key(i % 100) }, []int{64, 36}},
+		"one that does so in the same call": {100, func(i int) string { return key(i - i%2) }, []int{64, 36}},
+	} {
+		keys := make([]string, c.n)
+		for i := range keys {
+			keys[i] = c.key(i)
+		}
+		if got := sizesAtOnce(hits(keys...)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d checks go in calls of %v at the same time, want %v", name, c.n, got, c.want)
+		}
+	}
+}
+
+func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	server.release()
+	s := server.store
+	queues := func(after time.Duration) int {
+		s.making.Lock()
+		s.retire(time.Now().Add(after))
+		s.making.Unlock()
+		return len(s.Stats().Servers)
+	}
+	for range 2 {
+		if err := decide(s, ample, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := queues(idleTime / 2); got != 1 {
+			t.Fatalf("%d queues half a minute after the last check, want 1", got)
+		}
+		wait(t, "a queue is forgotten a minute after its last check, as clusters and rings change", func() bool {
+			return queues(idleTime+ample) == 0
+		})
+	}
+}
+
+func TestAfterCloseNothingIsCounted(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	s := newSums(server.client, ample)
+	server.store = s
+	server.fill(t)
+	server.calls.Go(func() {
+		if err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("a check that waited gave %v, want ErrClosed", err)
+		}
+	})
+	wait(t, "a check waits", func() bool { return waiting(s) == 1 })
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	wait(t, "the store closes", s.Closed)
+	if err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+	select {
+	case <-closed:
+		t.Error("Close did not wait for the batches that were out")
+	case <-time.After(50 * time.Millisecond):
+	}
+	server.release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	server.calls.Wait() // what was out has its answers
+	if got := server.Count("evalsha"); got != maxOut {
+		t.Errorf("%d batches arrived, want the %d that were out", got, maxOut)
+	}
+}

@@ -1,0 +1,112 @@
+package pipeline
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+func connected(t *testing.T, c topology.Config) *topology.Servers {
+	t.Helper()
+	s, err := topology.Connect(c, topology.Rights{Rules: []string{"+get"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var answer = NewScript("return {KEYS[1], ARGV[1]}")
+
+// TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
+func TestServersReachTheOwnerOfAKey(t *testing.T) {
+	t.Parallel()
+	for name, start := range redistest.Types {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var kind topology.Type
+			if err := kind.UnmarshalText([]byte(name)); err != nil {
+				t.Fatal(err)
+			}
+			s := connected(t, topology.Config{Type: kind, URL: start(t), Timeout: 5 * time.Second, Fixed: true})
+			nodes := s.Nodes()
+			if (len(nodes) > 0) != (kind == topology.Ring) {
+				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
+			}
+			for i, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
+				at := topology.At{Key: []byte(key)}
+				if kind == topology.Ring {
+					at.Node = nodes[i%len(nodes)]
+				}
+				reply, err := Run(t.Context(), s, at, answer, []string{key}, "x")
+				if err != nil || len(reply) != 2 || reply[0] != key || reply[1] != "x" {
+					t.Errorf("a script for %s answers %v, %v", key, reply, err)
+				}
+				if _, err := Do(t.Context(), s, at, "set", key, i); err != nil {
+					t.Error(err)
+				}
+				if none, err := Do(t.Context(), s, at, "get", key+"none"); none != nil || err != nil {
+					t.Errorf("a key that is not there is %v, %v, want nil and no error", none, err)
+				}
+			}
+			asked := 0
+			err := s.Each(t.Context(), func(_ string, do func(...any) (any, error)) error {
+				asked++
+				_, err := do("ping")
+				return err
+			})
+			if want := map[topology.Type]int{topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3}[kind]; asked != want || err != nil {
+				t.Errorf("%d servers were asked, %v, want %d", asked, err, want)
+			}
+		})
+	}
+}
+
+// TestServersFollowASlot has a key's slot move. A script with one key that is there finds it at every phase.
+func TestServersFollowASlot(t *testing.T) {
+	t.Parallel()
+	set := redistest.Cluster(t)
+	s := connected(t, topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
+	const key = "weir:{moving}"
+	get := NewScript("return {redis.call('GET', KEYS[1])}")
+	ask := func(when redistest.Phase) {
+		reply, err := Run(t.Context(), s, topology.At{Key: []byte(key)}, get, []string{key})
+		if err != nil || len(reply) != 1 || reply[0] != "here" {
+			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
+		}
+	}
+	if _, err := Do(t.Context(), s, topology.At{Key: []byte(key)}, "set", key, "here"); err != nil {
+		t.Fatal(err)
+	}
+	from, to := set.NodeOf(t, key), set.Primaries(t)[0]
+	if to == from {
+		to = set.Primaries(t)[1]
+	}
+	set.MigrateSlot(t, set.SlotOf(t, key), from, to, ask)
+}
+
+// TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.
+func TestServersNeverRemapARing(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Ring(t, 2)
+	s := connected(t, topology.Config{Type: topology.Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond, Fixed: true})
+	if _, err := Do(t.Context(), s, topology.At{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
+		!strings.Contains(err.Error(), `no node "elsewhere:1"`) {
+		t.Errorf("a node that is not in the ring: %v, want an error that names it", err)
+	}
+	nodes[0].Kill()
+	_, err := Do(t.Context(), s, topology.At{Key: []byte("a"), Node: nodes[0].Addr}, "set", "a", "1")
+	if err == nil || !strings.Contains(err.Error(), nodes[0].Addr) {
+		t.Errorf("a node that is away: %v, want an error that names it", err)
+	}
+	if n := nodes[1].Client().Exists(t.Context(), "a").Val(); n != 0 {
+		t.Error("what was for a node that is away went to another one")
+	}
+}

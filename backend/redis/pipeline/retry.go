@@ -1,0 +1,196 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// maxTries is how often checks are sent at most. Redirects rarely need more than three.
+	maxTries = 20
+	// freeTries is how often a request is sent again without a pause, after an error that needs none.
+	freeTries = 3
+	// firstPause and longestPause bound the pauses before a request is sent again; each is twice the one before.
+	firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
+)
+
+// Route is how a request goes to a server.
+type Route struct {
+	Client *goredis.Client // nil while nobody knows who owns the key
+	Asking bool            // after ASKING
+}
+
+// Resends counts what was sent more than once.
+type Resends struct {
+	Redirected atomic.Uint64 // requests that followed a redirect of a cluster
+	Resent     atomic.Uint64 // requests sent again, redirected ones among them
+}
+
+// transport sends requests for a retry.
+type transport interface {
+	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
+	exchange(ctx context.Context, route Route, group []*Request)
+	// drop reports whether nobody waits for a request any more, and lets go of it then.
+	drop(r *Request, now time.Time) bool
+	// done ends a request. err is why it has no answer, nil if it has one.
+	done(r *Request, err error)
+}
+
+// retry sends requests until each has an answer or will have none: it follows redirects, loads the script where it is
+// missing, and pauses where a server needs time. A request is sent again only if its class allows that. A retry is for
+// one goroutine, which may use it again and again.
+type retry struct {
+	servers   *topology.Servers
+	transport transport
+	script    *Script // nil if none can be missing
+	resends   *Resends
+	maxTries  int // 0 for no bound but time
+
+	open, group, spare []*Request
+}
+
+// send returns when each request has its answer or is given up. It pauses only while until, when the last caller leaves,
+// is further away than the pause, and not after stop is closed. ctx bounds each exchange. Requests are sent in their
+// order.
+func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, stop <-chan struct{}) {
+	s.open = append(s.open[:0], requests...)
+	for try := 1; ; try++ {
+		s.exchange(ctx)
+		if len(s.open) == 0 {
+			return
+		}
+		if try == s.maxTries || !s.pause(try, until, stop) {
+			break
+		}
+		s.reroute(ctx)
+	}
+	for _, r := range s.open {
+		s.transport.done(r, r.err)
+	}
+}
+
+// release lets go of the requests of the last send.
+func (s *retry) release() {
+	for _, requests := range [][]*Request{s.open, s.group, s.spare} {
+		clear(requests[:cap(requests)])
+	}
+}
+
+// exchange sends each open request once, by its route. Those that may be sent again stay open.
+func (s *retry) exchange(ctx context.Context) {
+	todo := s.open
+	s.open, s.spare = s.spare[:0], todo
+	for len(todo) > 0 {
+		route, rest := todo[0].Route, todo[:0]
+		s.group = s.group[:0]
+		for _, r := range todo {
+			if r.Route == route {
+				s.group = append(s.group, r)
+			} else {
+				rest = append(rest, r)
+			}
+		}
+		todo = rest
+		if route.Client != nil {
+			s.transport.exchange(ctx, route, s.group)
+		}
+		for _, r := range s.group {
+			if r.class.kind == classAnswered || r.class.kind == classFinal {
+				s.transport.done(r, r.err)
+			} else {
+				s.open = append(s.open, r)
+			}
+		}
+	}
+}
+
+// pause waits before what is open is sent again, if need be. It reports whether there is time for it.
+func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
+	needed := try > freeTries
+	for _, r := range s.open {
+		needed = needed || r.class.kind == classRetryable || r.class.Loading()
+	}
+	if !needed {
+		return true
+	}
+	wait := min(firstPause<<min(try-1, 10), longestPause)
+	if time.Until(until) <= wait {
+		return false
+	}
+	select {
+	case <-time.After(wait):
+		return true
+	case <-stop:
+		return false
+	}
+}
+
+// reroute finds out how the open requests are to be sent now, and drops those that nobody waits for.
+func (s *retry) reroute(ctx context.Context) {
+	todo := s.open
+	s.open = s.open[:0]
+	now := time.Now()
+	repaired := make(map[*goredis.Client]error) // what was done once for all requests of a server
+	for _, r := range todo {
+		if s.transport.drop(r, now) {
+			continue
+		}
+		if err := s.aim(ctx, r, repaired); err != nil {
+			s.transport.done(r, err)
+			continue
+		}
+		if r.class.kind != classUnfinished {
+			s.resends.Resent.Add(1)
+		}
+		s.open = append(s.open, r)
+	}
+}
+
+// aim gives a request its next route.
+func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
+	client, class := r.Route.Client, r.class
+	_, known := repaired[client]
+	switch {
+	case class.kind == classUnfinished:
+		return nil
+	case class.kind == classNoScript && s.script != nil:
+		if !known {
+			repaired[client] = s.script.load(ctx, client)
+		}
+		return repaired[client]
+	case class.kind == classMoved, class.kind == classAsk:
+		named, err := s.servers.Redirected(client, class.addr, class.kind == classMoved)
+		if err != nil {
+			return fmt.Errorf("%w: %w", err, r.err)
+		}
+		r.Route = Route{Client: named, Asking: class.kind == classAsk}
+		s.resends.Redirected.Add(1)
+		return nil
+	}
+	if !known && client != nil {
+		repaired[client] = nil
+		s.servers.Reload()
+		if class.ReadOnly() {
+			topology.Disconnect(ctx, client)
+		}
+	}
+	return r.find(s.servers)
+}
+
+// find gives a request the route to its owner. While a cluster is not known yet there is none, and it may be sent later.
+func (r *Request) find(servers *topology.Servers) error {
+	owner, err := servers.Locate(r.At)
+	r.Route = Route{Client: owner}
+	if errors.Is(err, topology.ErrUnknownCluster) {
+		r.class, r.err = Class{kind: classRetryable}, err
+		return nil
+	}
+	return err
+}

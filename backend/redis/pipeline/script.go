@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// Script is a Lua script, which servers keep under the name of its content: as a library of Redis Functions, if it has
+// one and the server takes it, else as a script. All methods may be called by any number of goroutines.
+type Script struct {
+	source, sha       string
+	library, function string   // "" for none
+	modes             sync.Map // of addresses of servers: *CallMode
+}
+
+// CallMode is how a script is called on a server.
+type CallMode struct {
+	Command string // fcall or evalsha
+	Name    string // that of the function, or the hash of the script
+	// Refused is why the library is not used: the server knows no functions, as before Redis 7.0, the user may not use them,
+	// or the server takes no writes. It is nil if it is used, or if the script has none.
+	Refused error
+}
+
+// uncallable matches the errors of a server that has not the function that was called, has no functions at all, or does
+// not allow the user any, as a replica may that was made the primary: its rights are its own. One that takes no writes
+// refuses a function before it runs, where a script runs up to its first write: denied checks and looks have none.
+var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
+	"OOM |NOREPLICAS |MISCONF )")
+
+// Full reports whether the library is not used because the server takes no writes now.
+func (m CallMode) Full() bool { return m.Refused != nil && topology.TakesNoWrites(m.Refused) }
+
+// Classify is the function Classify for a call of the script in this mode.
+func (m CallMode) Classify(err error, written bool) Class {
+	var reply goredis.Error
+	if m.Command == "fcall" && written && errors.As(err, &reply) && uncallable.MatchString(reply.Error()) {
+		return Class{kind: classNoScript}
+	}
+	return Classify(err, written)
+}
+
+// NewScript makes a script of its source.
+func NewScript(source string) *Script {
+	sum := sha1.Sum([]byte(source))
+	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// WithLibrary adds a library to a script, with a function in it that does the same. The function's name must be that of
+// the library, and of no other content. It returns the script.
+func (s *Script) WithLibrary(library, function string) *Script {
+	s.library, s.function = library, function
+	return s
+}
+
+// Mode returns how the script is called on a server. If that is not known the server is given the script first; the error
+// is then that of Load.
+func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, error) {
+	if s.library == "" {
+		return CallMode{Command: "evalsha", Name: s.sha}, nil
+	}
+	if mode, known := s.modes.Load(client.Options().Addr); known {
+		return *mode.(*CallMode), nil
+	}
+	return s.Load(ctx, client)
+}
+
+// Load gives a server the script, and returns how it is called there. Its error is the server's.
+func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMode, err error) {
+	if s.library != "" {
+		mode = CallMode{Command: "fcall", Name: s.function}
+		err = s.loadLibrary(ctx, client)
+	}
+	if s.library == "" || refused(err) {
+		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err}
+		err = client.ScriptLoad(ctx, s.source).Err()
+	}
+	if err == nil {
+		s.modes.Store(client.Options().Addr, &mode)
+	}
+	return mode, err
+}
+
+// loadLibrary gives a server the library, and calls its function without keys, which does nothing but shows that it may
+// be called.
+func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
+	// Who has not logged in and sends something long is hung up on; so the server says why.
+	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
+		return err
+	}
+	err := client.FunctionLoad(ctx, s.library).Err()
+	called := client.FCall(ctx, s.function, nil, 0, "").Err()
+	if err != nil && !strings.Contains(err.Error(), "already exists") && (called != nil || !topology.Forbidden(err)) {
+		return err // unless somebody who may has loaded it
+	}
+	return called
+}
+
+// unknownCommand matches the errors of a server that has no functions.
+var unknownCommand = regexp.MustCompile(`(?i)unknown (sub)?command`)
+
+// refused reports whether an error says that a server has no functions for a user, or not now.
+func refused(err error) bool {
+	return err != nil && (topology.Forbidden(err) || unknownCommand.MatchString(err.Error()) || topology.TakesNoWrites(err))
+}
+
+// load gives a server the script. An error is one that sending again would not mend.
+func (s *Script) load(ctx context.Context, client *goredis.Client) error {
+	mode, err := s.Load(ctx, client)
+	if err == nil {
+		return nil
+	}
+	switch mode.Classify(err, true).kind {
+	case classFinal:
+		return fmt.Errorf("loading the script: %w", err)
+	case classReadOnly: // a replica takes no library
+		topology.Disconnect(ctx, client)
+	}
+	return nil
+}
+
+var called = regexp.MustCompile(`call\('([A-Z]+)'`)
+
+// RulesOf returns the ACL rules for the commands that scripts call: a user needs these, too.
+func RulesOf(source string) (rules []string) {
+	for _, found := range called.FindAllStringSubmatch(source, -1) {
+		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}

@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// ScriptCodec asks a script about as many keys as go into a call: all of a batch, which ran for none of them if the call
+// fails as a whole, or in a cluster, where they are in different slots, each alone. The script is called with the keys, a
+// time, for each key the place of its question, and the questions; it answers a list of strings, of which those that
+// begin with an exclamation mark are the errors of a server.
+type ScriptCodec struct {
+	// AppendKey appends the Redis key of a check's key.
+	AppendKey func(dst, key []byte) []byte
+	// AppendArg appends the question that a check asks.
+	AppendArg func(dst []byte, c *backend.Check) []byte
+	// DecodeReply reads the answer to a check.
+	DecodeReply func(reply string, c *backend.Check) (backend.Decision, error)
+	// Now is the time that the script is told, "" for the server's own.
+	Now func() string
+}
+
+const errUnreadable = ReplyError("the reply is not the script's")
+
+// Encode writes a check's key and question.
+func (s ScriptCodec) Encode(text []byte, c *backend.Check, r *Request) []byte {
+	text, key := Cut(s.AppendKey(text, c.Key), len(text))
+	text, r.Payload = Cut(s.AppendArg(text, c), len(text))
+	r.Key = key
+	return text
+}
+
+// Write writes one call for all requests, or one for each.
+func (s ScriptCodec) Write(b *Batch, requests []*Request) {
+	size := len(requests)
+	if b.pipeline.servers.Redirects() {
+		size = 1
+	}
+	for group := range slices.Chunk(requests, size) {
+		c := b.Command()
+		c.call(b.mode, s.Now(), group)
+	}
+}
+
+// NewScriptCall makes a call of a script for requests at a time, outside of any batch.
+func NewScriptCall(mode CallMode, now string, requests []*Request) *Command {
+	c := newCommand()
+	c.call(mode, now, requests)
+	return c
+}
+
+// call makes a command the call of a script for requests at a time.
+func (c *Command) call(mode CallMode, now string, requests []*Request) {
+	c.mode, c.requests = mode, len(requests)
+	c.places, c.questions = c.places[:0], c.questions[:0]
+	c.args = append(c.args, mode.Command, mode.Name, len(requests))
+	for i, r := range requests {
+		r.Command, r.Item = c, i
+		c.args = append(c.args, (*Blob)(&r.Key))
+		c.places = append(c.places, c.place(&r.Payload))
+	}
+	c.args = append(c.args, now, &c.places)
+	for _, question := range c.questions {
+		c.args = append(c.args, question)
+	}
+}
+
+// place returns the place of a question, from 1 on. Checks under the same limits ask the same, so there are few.
+func (c *Command) place(question *Blob) byte {
+	i := slices.IndexFunc(c.questions, func(q *Blob) bool { return bytes.Equal(*q, *question) })
+	if i < 0 {
+		i = len(c.questions)
+		c.questions = append(c.questions, question)
+	}
+	return byte(i + 1)
+}
+
+// Read reads an item of the reply.
+func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
+	c := r.Command
+	switch err := c.Err(); {
+	case err != nil:
+		return c.mode.Classify(err, c.Written), err
+	case !c.Written: // making a connection took too long
+		return Classify(errLate, false), errLate
+	}
+	items, _ := c.Val().([]any)
+	if len(items) != c.requests {
+		return Class{}, errUnreadable
+	}
+	text, ok := items[r.Item].(string)
+	if !ok {
+		return Class{}, errUnreadable
+	}
+	if why, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
+		return ClassifyText(why), ReplyError(why)
+	}
+	r.Reply = text
+	return Answered, nil
+}
+
+// Decode reads the answer to a check.
+func (s ScriptCodec) Decode(r *Request, c *backend.Check) (backend.Decision, error) {
+	return s.DecodeReply(r.Reply, c)
+}

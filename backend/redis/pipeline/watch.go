@@ -1,0 +1,241 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// probePause is how long after a PING the next one follows at the earliest, and half as much again at the latest:
+	// replicas do not come all at once.
+	probePause = 100 * time.Millisecond
+	// minDialTimeout is how long connecting for a PING may always take, which is two answers: a server that is only late
+	// must not be taken for one that is gone.
+	minDialTimeout = 200 * time.Millisecond
+	// pingTimeout is how long PONG is waited for, so that one that comes too late is not taken for silence, and how long
+	// connecting may take. Every fourth PING waits as long as callers do, if that is longer; if all did, one that was lost
+	// would hide for as long that the server is back.
+	pingTimeout   = 250 * time.Millisecond
+	longPingEvery = 4
+)
+
+// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, as TLS takes several
+// round trips.
+func dialTimeout(pongTimeout time.Duration) time.Duration {
+	return min(max(5*pongTimeout, minDialTimeout), max(2*pongTimeout, pingTimeout))
+}
+
+// watch is what a queue knows of its server, and how it finds out more. All but the atomics is under the queue's mu.
+type watch struct {
+	breaker breaker
+	calm    atomic.Bool                  // breaker.calm
+	silent  atomic.Bool                  // a server that answered promptly has lost its last exchange
+	away    atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
+	trial   *Batch                       // the one that is out while the breaker is half open
+	probing bool                         // a goroutine sends PING
+	probed  time.Time                    // when it did last
+	latency latency                      // how fast the server replies lately
+	needs   time.Duration                // how long it takes to reply while it does so too late, else 0
+	late    string                       // how the server replies too late, "" if it is not known to
+
+	life           context.Context // until the queue is closed
+	end            context.CancelFunc
+	connect        context.Context // until the server is found to be away: then nobody waits for a connection
+	stopConnecting context.CancelFunc
+}
+
+// exchanged notes how an exchange ended that was sent then, and whose callers had so much time; err is why without an
+// answer. It costs a comparison while nothing is wrong.
+func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err error) {
+	if o == outcomeAnswered && q.calm.Load() {
+		return
+	}
+	now := time.Now()
+	q.update(now, err, func() {
+		tried := q.breaker.state == stateHalfOpen
+		q.breaker.exchanged(o, sent, budget, now)
+		if tried && o == outcomeLost && q.breaker.state == stateOpen {
+			q.late, q.needs = "it answers PING, and no batch in time", 2*budget
+		}
+		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.probed) >= probePause {
+			q.probe(0)
+		}
+	})
+}
+
+// expect makes sure that the breaker hears of a caller who leaves without an answer. The caller holds mu.
+func (q *queue) expect(deadline, now time.Time) {
+	if q.overdueAt.IsZero() || deadline.Before(q.overdueAt) {
+		q.overdueAt = deadline
+		q.overdue.Reset(deadline.Sub(now))
+	}
+}
+
+// missed tells the breaker of exchanges that all callers have left: a new connection to a frozen server takes the store's
+// timeout, for those who come next, and meanwhile no other exchange ends. A caller who leaves while the queue has no room
+// is a lost exchange, too. The trial of a half open breaker has time for a connection first, as PING has. No PING follows:
+// it would wait for a connection as well, and not for as long.
+func (q *queue) missed() {
+	now := time.Now()
+	q.update(now, errLate, func() {
+		q.overdueAt = time.Time{}
+		look := func(deadline, since time.Time) {
+			lost := deadline
+			if q.breaker.state == stateHalfOpen {
+				lost = deadline.Add(dialTimeout(q.breaker.pongTimeout()))
+			}
+			if lost.After(now) {
+				q.expect(lost, now)
+			} else {
+				q.breaker.exchanged(outcomeLost, since, deadline.Sub(since), lost) // the next one may have left since
+			}
+		}
+		for _, b := range q.out {
+			look(b.until, b.sent)
+		}
+		for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && q.breaker.state == stateClosed; i++ {
+			look(q.waiting[i].call.deadline, q.waiting[i].joined)
+		}
+	})
+}
+
+// update lets the breaker change, and does what follows from it; err is why the server may be away.
+func (q *queue) update(now time.Time, err error, change func()) {
+	var waiting firsts
+	q.mu.Lock()
+	before := q.breaker.state
+	q.breaker.slow = q.latency.some.Load()
+	change()
+	after := q.breaker.state
+	q.silent.Store(after == stateClosed && q.breaker.lostInRow > 0 && !q.breaker.slow)
+	q.calm.Store(q.breaker.calm() && !q.probing) // an answer outweighs a PING that is on its way
+	switch {
+	case after == before:
+	case after == stateOpen:
+		waiting = q.opened(before, now, err)
+	default:
+		if after == stateClosed {
+			q.late, q.needs = "", 0
+		}
+		q.away.Store(nil)
+		q.schedule(now)
+	}
+	away := q.away.Load()
+	q.mu.Unlock()
+	if away != nil {
+		waiting.refuse(away)
+	}
+}
+
+// opened lets nobody wait for the server any more. It returns what waited in the queue.
+func (q *queue) opened(before breakerState, now time.Time, err error) firsts {
+	away := &backend.Away{Reason: backend.Down, Err: fmt.Errorf("%w: %s is away: %w", ErrUnavailable, q.name, err)}
+	q.away.Store(away)
+	q.trial = nil
+	q.stopConnecting()
+	q.connect, q.stopConnecting = context.WithCancel(q.life)
+	pause := pauseBetween()
+	if before == stateClosed {
+		pause = 0
+		q.pipeline.servers.Lost(q.name, now)
+	}
+	q.probe(pause)
+	q.pipeline.Report(false)
+	return q.empty()
+}
+
+// probe sends PING after a pause, and again while the server is away, if that does not go on yet. The caller holds mu.
+func (q *queue) probe(pause time.Duration) {
+	if q.probing || q.closed {
+		return
+	}
+	q.probing = true
+	q.pipeline.running.Go(func() {
+		p := pinger{server: q.client}
+		defer p.close()
+		more := true
+		for try := 1; more; try++ {
+			select {
+			case <-time.After(pause):
+			case <-q.life.Done():
+				return
+			}
+			more = q.ping(&p, try%longPingEvery == 0)
+			pause = pauseBetween()
+		}
+	})
+}
+
+func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
+
+// ping sends one PING, and waits for it as long as callers would if it is a long one. It reports whether another one shall
+// follow.
+func (q *queue) ping(p *pinger, long bool) (more bool) {
+	sent := time.Now()
+	q.mu.Lock()
+	q.probed = sent
+	inTime := q.breaker.pongTimeout()
+	q.mu.Unlock()
+	dial, timeout := dialTimeout(inTime), max(inTime, pingTimeout)
+	if !long {
+		dial, timeout = min(dial, pingTimeout), pingTimeout
+	}
+	took, err := p.ping(q.life, dial, timeout)
+	if q.life.Err() != nil {
+		return false
+	}
+	now := time.Now()
+	q.update(now, err, func() {
+		q.breaker.pinged(err, took, sent, now)
+		switch {
+		case err != nil:
+			q.late, q.needs = "", 0
+		case took > inTime:
+			q.needs = took
+			q.late = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), inTime)
+		}
+		q.probing = q.breaker.state == stateOpen
+		more = q.probing
+	})
+	if more {
+		q.pipeline.servers.Reload()
+		if topology.Left(q.client) {
+			q.pipeline.tidyQueues()
+		}
+	}
+	return more
+}
+
+// disconnect closes the connections that lead to a replica, where new ones may lead to the primary.
+func (q *queue) disconnect() {
+	ctx, cancel := context.WithTimeout(q.life, pingTimeout)
+	defer cancel()
+	topology.Disconnect(ctx, q.client)
+}
+
+// admits lets a caller in who can wait for a server that is away only for callers with less time, and has it tried so. The
+// caller holds mu.
+func (q *queue) admits(deadline, now time.Time) bool {
+	if q.needs == 0 || !now.Add(q.needs+q.needs/4).Before(deadline) {
+		return false
+	}
+	q.breaker.become(stateHalfOpen, now)
+	q.away.Store(nil)
+	return true
+}
+
+// slow returns an error that wraps ErrSlow while the server is not asked since it answers too late, else nil.
+func (q *queue) slow() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.breaker.state == stateClosed || q.late == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", q.name, q.late, ErrSlow)
+}

@@ -1,0 +1,273 @@
+package redis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// plain is keys of envoyproxy/ratelimit: a number for each window, counted by INCRBY. For each check go some commands, in
+// a pipeline: what counts it, or takes back what it counted too much, and what sets the TTL. In a cluster a pipeline leads
+// to one server, and each command has one key.
+type plain struct {
+	store  *Store
+	keys   incr.Keys
+	getsNo sync.Map // of addresses of servers that refuse GET
+}
+
+// plainRights are what counting in such keys needs of any server.
+func plainRights() topology.Rights {
+	return topology.Rights{Rules: []string{"~*", "+incrby", "+expire", "+get", "+ping"}}
+}
+
+// countable reports whether a check can be counted in such a key.
+func countable(c *backend.Check) bool {
+	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
+}
+
+// Encode writes the name of a check's key, what it adds, and the TTL.
+func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
+	stem, _ := descriptors.PlainStem(c.Key)
+	w := p.keys.Window(&c.Limits[0], p.store.clock())
+	n := &r.Number
+	n.Look, n.Add, n.Rest = c.Op == backend.Look, incr.By(c), w.Rest
+	text, key := pipeline.Cut(w.AppendKey(text, stem), len(text))
+	text, r.Payload = pipeline.Cut(strconv.AppendInt(text, n.Add, 10), len(text))
+	text, n.TTL = pipeline.Cut(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
+	r.Key = key
+	return text
+}
+
+// Write gives each check the commands that it still needs.
+func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
+	_, getsNo := p.getsNo.Load(b.Client().Options().Addr)
+	for _, r := range requests {
+		n, key := &r.Number, (*pipeline.Blob)(&r.Key)
+		switch {
+		case !n.Counted && n.Look && !getsNo:
+			r.Command = b.Command("get", key)
+		case !n.Counted:
+			r.Command = b.Command("incrby", key, &r.Payload)
+		case n.Back != 0:
+			r.Command = b.Command("incrby", key, n.Back)
+		}
+		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || getsNo) {
+			n.Expire = b.Command("expire", key, &n.TTL)
+		}
+	}
+}
+
+const errUnfinished = pipeline.ReplyError("counted, and not finished")
+
+// Read notes how far a check has come. One that is counted and needs something more goes on.
+func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
+	n := &r.Number
+	switch {
+	case r.Command == nil:
+	case n.Counted:
+		class, err = readBack(n, r.Command)
+	default:
+		if class, err = p.readCount(b, n, r.Command); err != nil {
+			return class, err
+		}
+	}
+	if n.Expire != nil {
+		if also, failed := p.readExpire(b, n.Expire); failed != nil {
+			class, err = also, failed
+		} else {
+			n.Expiring = true
+		}
+	}
+	switch {
+	case err != nil:
+		return class, err
+	case n.Back != 0 || !n.Expiring:
+		return pipeline.Unfinished, errUnfinished
+	}
+	return pipeline.Answered, nil
+}
+
+// readCount reads what counts a check, or looks at its key.
+func (p *plain) readCount(b *pipeline.Batch, n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
+	looked := c.Asks("get")
+	err := c.Failure()
+	switch {
+	case c.Nothing(): // the key is not there
+		n.Counted, n.Expiring = true, true
+		return pipeline.Answered, nil
+	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
+		n.Counted, n.After = true, math.MaxInt64
+		if n.Add < 0 {
+			n.After = math.MinInt64
+		}
+		return pipeline.Answered, nil
+	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
+		p.getsNo.Store(b.Client().Options().Addr, true)
+		p.tell(b, looksByCounting, "GET", err)
+		return pipeline.Unfinished, err
+	case err != nil:
+		if c.Written && topology.Forbidden(err) {
+			p.tell(b, "redis server cannot count", "INCRBY", err)
+		}
+		return pipeline.Classify(err, c.Written), err
+	}
+	if n.After, err = number64(c.Val()); err != nil {
+		return pipeline.Class{}, errNoNumber
+	}
+	n.Counted = true
+	n.Expiring = n.Expiring || looked
+	n.Back = incr.Back(n.Add, n.After)
+	return pipeline.Answered, nil
+}
+
+// number64 reads what INCRBY or GET answered.
+func number64(value any) (int64, error) {
+	if n, ok := value.(int64); ok {
+		return n, nil
+	}
+	return strconv.ParseInt(fmt.Sprint(value), 10, 64)
+}
+
+const looksByCounting = "redis server refuses GET: a look at a counter counts nothing instead, which makes a key"
+
+// overflow reports whether a server says that a number would be too large for it.
+func overflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
+
+const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
+
+// readBack reads what takes back what a check counted too much. It is given up where it may have run.
+func readBack(n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
+	if err := c.Failure(); err != nil {
+		if class := pipeline.Classify(err, c.Written); class.Retryable() {
+			return class, err
+		}
+	}
+	n.Back = 0
+	return pipeline.Answered, nil
+}
+
+// readExpire reads what gave a key its TTL, which may run twice: it is sent again if its answer was lost, too. A server
+// that refuses it keeps the key, which the check does not suffer for.
+func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
+	if err := c.Failure(); err != nil {
+		var reply goredis.Error
+		refused := c.Written && errors.As(err, &reply)
+		if class := pipeline.Classify(err, refused); !refused || class.Retryable() {
+			return class, err
+		}
+		p.tell(b, "redis server keeps counters for ever", "EXPIRE", err)
+	}
+	return pipeline.Answered, nil
+}
+
+// tell logs once what a server refuses, and the remedy.
+func (p *plain) tell(b *pipeline.Batch, what, command string, err error) {
+	servers := p.store.servers
+	if name := servers.NameOf(b.Client()); p.store.news(command+" of "+name, err.Error()) {
+		servers.Log().Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
+	}
+}
+
+// Decode reads the answer to a check.
+func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
+	return incr.Decide(c, r.Number.After, r.Number.Rest), nil
+}
+
+// probePlain asks a server whether it answers: counting needs no more, and envoyproxy/ratelimit asks no more either.
+func (s *Store) probePlain(ctx context.Context, on *topology.Servers, server topology.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := server.Client.Ping(ctx).Err(); err != nil {
+		return on.Diagnose(server, "ping", err)
+	}
+	return s.Slow(server.Client)
+}
+
+// inspect reads the count of a key's window.
+func (p *plain) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	stem, _ := descriptors.PlainStem(key)
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		now := p.store.clock()
+		w := p.keys.Window(&limits[i], now)
+		name := string(w.AppendKey(nil, stem))
+		get := goredis.NewStringCmd(ctx, "get", name)
+		if err := p.store.Ask(ctx, name, get); err != nil {
+			return nil, err
+		}
+		n, err := number64(cmp.Or(get.Val(), "0"))
+		if err != nil {
+			return nil, unreadable(name, errNoNumber)
+		}
+		counts[i] = incr.Count(limits[i], w, n, now)
+	}
+	return counts, nil
+}
+
+// reset removes a key of each window that it may be of now.
+func (p *plain) reset(ctx context.Context, key []byte) error {
+	stem, _ := descriptors.PlainStem(key)
+	for _, begin := range incr.Begins(p.store.clock()) {
+		name := string(incr.Window{Begin: begin}.AppendKey(nil, stem))
+		err := p.store.Ask(ctx, name, goredis.NewIntCmd(ctx, "del", name))
+		if err != nil && topology.Forbidden(err) {
+			return fmt.Errorf("%w; to reset counters it also needs +del", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *plain) listing() []string { return []string{"+get"} }
+
+// keyOf knows a key by its end, the number of its window.
+func (p *plain) keyOf(name string) ([]byte, bool) {
+	stem, begin := cutWindow(name)
+	n, err := strconv.ParseInt(begin, 10, 64)
+	if err != nil || stem == "" || strconv.FormatInt(n, 10) != begin {
+		return nil, false
+	}
+	return descriptors.PlainKey([]byte(stem)), true
+}
+
+// cutWindow cuts a key before the number of its window, behind the last '_'.
+func cutWindow(name string) (stem, begin string) {
+	at := strings.LastIndexByte(name, '_') + 1
+	return name[:at], name[at:]
+}
+
+// glance reads a key, if it is of a window that counts now by the clock of this process.
+func (p *plain) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
+	now := p.store.clock()
+	w := p.keys.Window(&limits[0], now)
+	stem, _ := cutWindow(name)
+	if !bytes.Equal(w.AppendKey(nil, []byte(stem)), []byte(name)) {
+		return nil, nil
+	}
+	command := goredis.NewStringCmd(ctx, "get", name)
+	return command, func(window.Instant) ([]backend.Glance, error) {
+		n, err := number64(cmp.Or(command.Val(), "0"))
+		if err != nil {
+			return nil, errNoNumber
+		}
+		c := incr.Count(limits[0], w, n, now)
+		return []backend.Glance{{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}}, nil
+	}
+}

@@ -1,0 +1,319 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// ofRatelimits are the rights that envoyproxy/ratelimit needs.
+var ofRatelimits = []string{"+incrby", "+expire", "+get", "+ping", "+hello"}
+
+// allowed is a server with a user who has these rights and no others, and a store that this user opened, with its log.
+func allowed(t *testing.T, rules ...string) (*redistest.Server, *Split, *redistest.Log) {
+	t.Helper()
+	rules = append([]string{"resetchannels", "~*"}, rules...)
+	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
+	log := new(redistest.Log)
+	c := topology.Config{URL: server.Addr, Auth: "limiter:secret", Log: slog.New(slog.NewTextHandler(log, nil))}
+	return server, openedMixed(t, c, nil, incr.Keys{Jitter: 300}), log
+}
+
+// denials are what the ACL of a server refused: commands, and how often.
+func denials(t *testing.T, server *redistest.Server) map[string]int64 {
+	t.Helper()
+	entries, err := server.Client().ACLLog(t.Context(), 1000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(map[string]int64)
+	for _, e := range entries {
+		refused[e.Object] += e.Count
+	}
+	return refused
+}
+
+// callsOf are the commands that a server was called by, but for those of connections and of the test.
+func callsOf(t *testing.T, server *redistest.Server) map[string]int {
+	t.Helper()
+	stats, err := server.Info(t.Context(), "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]int)
+	for name, stat := range stats {
+		var n int
+		if _, err := fmt.Sscanf(stat, "calls=%d,", &n); err == nil {
+			calls[strings.TrimPrefix(name, "cmdstat_")] = n
+		}
+	}
+	for _, name := range []string{"hello", "info", "acl|log", "config|resetstat"} {
+		delete(calls, name)
+	}
+	return calls
+}
+
+// Half of the traffic is envoyproxy/ratelimit's, as it was seen to write it; the other half is weir's, by a user who may
+// do what that program needs.
+func TestOneCountBesideRatelimit(t *testing.T) {
+	t.Parallel()
+	const clients, each, n = 8, 100, 700
+	server, m, _ := allowed(t, ofRatelimits...)
+	ctx := context.Background()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	seen, within := make(map[uint64]int), 0 // counts that came back
+	note := func(after uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[after]++
+		if after <= n {
+			within++
+		}
+	}
+	begin := time.Now().Unix() / (365 * 86400) * 365 * 86400
+	key := fmt.Sprintf("shop_user_ann_path_/pay_%d", begin)
+	yearly := []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Year, 1, descriptors.FixedWindow, 0)}
+	for range clients {
+		running.Go(func() {
+			for range each {
+				pipe := server.Client().Pipeline()
+				count := pipe.IncrBy(ctx, key, 1)
+				pipe.Expire(ctx, key, 365*24*time.Hour+77*time.Second)
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Error(err)
+				}
+				note(uint64(count.Val()))
+			}
+		})
+		running.Go(func() {
+			for range each {
+				d := askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Hits: 1})
+				if d.Allowed != (d.Before < n) {
+					t.Errorf("%+v under %d a year; want it allowed while the count was below", d, n)
+				}
+				note(d.Before + 1)
+			}
+		})
+	}
+	running.Wait()
+	if got := server.Client().Get(ctx, key).Val(); got != fmt.Sprint(2*clients*each) {
+		t.Errorf("the key that both write holds %s; want %d: one count", got, 2*clients*each)
+	}
+	if len(seen) != 2*clients*each || within != n {
+		t.Errorf("%d different counts came back, and %d hits were within the limit; want %d, and %d: every hit takes a number of its own",
+			len(seen), within, 2*clients*each, n)
+	}
+	if keys := server.Client().Keys(ctx, "*").Val(); !slices.Equal(keys, []string{key}) {
+		t.Errorf("Redis holds %q; want nothing but the key of envoyproxy/ratelimit", keys)
+	}
+	askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Op: backend.Look})
+	if refused := denials(t, server); len(refused) > 0 {
+		t.Errorf("the ACL refused %v; want nothing asked that envoyproxy/ratelimit does not ask", refused)
+	}
+}
+
+// Of a right that is missing the log tells once, with what mends it, and nothing is asked that is known to be refused,
+// but for EXPIRE, without which a counter would stay.
+func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
+	t.Parallel()
+	for missing, tc := range map[string]struct {
+		told    string
+		refused map[string]int64
+	}{
+		"+get":    {"~* +incrby +expire +get +ping", map[string]int64{"get": 1}},
+		"+expire": {"keeps counters for ever", map[string]int64{"expire": 3}},
+		"+incrby": {"ACL SETUSER limiter ~* +incrby +expire +get +ping", nil},
+	} {
+		t.Run("without "+missing, func(t *testing.T) {
+			t.Parallel()
+			is := func(rule string) bool { return rule == missing }
+			server, m, log := allowed(t, slices.DeleteFunc(slices.Clone(ofRatelimits), is)...)
+			check := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5)}
+			for i := range uint64(3) {
+				check.Op, check.Hits = backend.Count, 1
+				var out [1]backend.Decision
+				if err := m.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil {
+					t.Fatal(err)
+				}
+				if missing == "+incrby" {
+					if backend.ReasonOf(out[0].Err) != backend.Refused {
+						t.Errorf("%+v; want the check refused", out[0])
+					}
+					continue
+				}
+				if d := out[0]; d.Err != nil || d.Before != i || !d.Allowed {
+					t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
+				}
+				check.Op, check.Hits = backend.Look, 3
+				if d := askOne(t, m, check); d.Before != i+1 || d.Remaining != 4-i || !d.Allowed {
+					t.Fatalf("a look after %d hits: %+v; want these, and the rest of 5 left", i+1, d)
+				}
+			}
+			if got := denials(t, server); tc.refused != nil && !maps.Equal(got, tc.refused) {
+				t.Errorf("the ACL refused %v; want %v", got, tc.refused)
+			}
+			if n := strings.Count(log.String(), tc.told); n != 1 {
+				t.Errorf("%q was logged %d times; want once\n%s", tc.told, n, log)
+			}
+		})
+	}
+}
+
+// The script's half begins with the first check that needs it, and works from then on.
+func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	m := openedMixed(t, topology.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	plain := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}
+	weirs := backend.Check{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1}
+	for range 3 {
+		for _, op := range []backend.Op{backend.Count, backend.Look, backend.Refund} {
+			plain.Op = op
+			askOne(t, m, plain)
+		}
+		if _, err := m.Inspect(t.Context(), plain.Key, plain.Limits); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond) // heartbeats come early at first
+	}
+	for name := range callsOf(t, server) {
+		if !slices.Contains([]string{"incrby", "expire", "get", "ping", "keys"}, name) {
+			t.Errorf("the server was asked %s; want nothing before a rule needs it", strings.ToUpper(name))
+		}
+	}
+	if n := len(m.inUse()); n != 1 {
+		t.Errorf("%d stores are in use; want one", n)
+	}
+
+	plain.Op = backend.Count
+	var out [4]backend.Decision
+	checks := []backend.Check{plain, weirs, plain, weirs}
+	if err := backend.DecideAll(t.Context(), m, checks, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint64{0, 0, 1, 1} {
+		if !out[i].Allowed || out[i].Before != want {
+			t.Errorf("check %d of a call for both: %+v; want it allowed at %d", i+1, out[i], want)
+		}
+	}
+	if n := len(m.inUse()); n != 2 {
+		t.Fatalf("%d stores are in use; want both", n)
+	}
+	redistest.Eventually(t, "the script's half is healthy", m.inUse()[1].Ready)
+	calls := callsOf(t, server)
+	for _, name := range []string{"fcall", "function|load", "incrby"} {
+		if calls[name] == 0 {
+			t.Errorf("the server was never asked %s, of %v", strings.ToUpper(name), slices.Sorted(maps.Keys(calls)))
+		}
+	}
+}
+
+// Counters of both kinds, and both in one call, when nothing of the script may be used: weir's are refused, the others
+// count.
+func TestMissingRightsOfTheScriptSpareTheOthers(t *testing.T) {
+	t.Parallel()
+	_, m, _ := allowed(t, ofRatelimits...)
+	var out [2]backend.Decision
+	checks := []backend.Check{
+		{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1},
+		{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1},
+	}
+	if err := m.Decide(t.Context(), checks, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Err != nil || !out[0].Allowed || out[1].Err == nil {
+		t.Errorf("%+v; want the first counted, and the second refused: its rule needs a script", out)
+	}
+	if err := m.inUse()[0].Answers(); err != nil {
+		t.Errorf("the half that counts by INCRBY: %v; want it healthy", err)
+	}
+}
+
+func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	m := openedMixed(t, topology.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	for _, u := range descriptors.Units() {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, u, 1, descriptors.FixedWindow, 0)}
+		if u == descriptors.Second {
+			continue // which is over before it is looked at
+		}
+		key := ofRatelimit("shop_unit_" + u.String() + "_")
+		askOne(t, m, backend.Check{Key: key, Limits: limits, Hits: 7})
+		askOne(t, m, backend.Check{Key: key, Limits: limits, Op: backend.Refund, Hits: 3})
+		counts, err := m.Inspect(t.Context(), key, limits)
+		if err != nil || len(counts) != 1 || counts[0].Hits != 4 || counts[0].Remaining() != 6 || len(counts[0].Levels) != 1 {
+			t.Fatalf("%v: %+v, %v; want the 4 hits that were counted and not granted back", u, counts, err)
+		}
+		b := counts[0].Levels[0][0]
+		if now := time.Now(); b.Width != u.Duration() || b.Begin.After(now) || b.Begin.Add(b.Width).Before(now) || b.Hits != 4 {
+			t.Errorf("%v: the window is %+v; want one of that length that it is now", u, b)
+		}
+		if err := m.Reset(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if counts, err := m.Inspect(t.Context(), key, limits); err != nil || counts[0].Hits != 0 || counts[0].ResetIn != 0 {
+			t.Errorf("%v: after a reset %+v, %v; want nothing", u, counts, err)
+		}
+	}
+	if n := server.Client().DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys are left after all were reset; want none", n)
+	}
+
+	_, m, _ = allowed(t, ofRatelimits...)
+	if err := m.Reset(t.Context(), ofRatelimit("d_k_v_")); err == nil || !strings.Contains(err.Error(), "+del") {
+		t.Errorf("a reset by a user who may not: %v; want the right that is missing", err)
+	}
+}
+
+// The rights that are told are enough on every topology, and no more is asked.
+func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
+	t.Parallel()
+	for _, kind := range typesBut(topology.Single, topology.Cluster) {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			rules := append([]string{"resetchannels", "+hello"}, plainRights().Rules...)
+			if kind == topology.Cluster {
+				rules = append(rules, "+cluster|slots", "+asking")
+			}
+			c := start(t, kind, redistest.WithACL("limiter", "secret", rules...))
+			c.Auth = "limiter:secret"
+			m := openedMixed(t, c, nil, incr.Keys{Jitter: 300})
+			for i := range 50 {
+				check := backend.Check{Key: ofRatelimit(fmt.Sprintf("d_k_%d_", i)), Limits: hourly(t, 5), Hits: 2}
+				askOne(t, m, check)
+				check.Op, check.Hits = backend.Refund, 3
+				askOne(t, m, check)
+				check.Op = backend.Look
+				if d := askOne(t, m, check); d.Before != 0 || !d.Allowed {
+					t.Errorf("after 2 hits and a refund of 3: %+v; want nothing counted", d)
+				}
+			}
+			c.Auth = "redistest:redistest" // may do all
+			err := connect(t, c).Each(t.Context(), func(name string, do func(...any) (any, error)) error {
+				refused, err := do("acl", "log")
+				if list, _ := refused.([]any); len(list) > 0 {
+					t.Errorf("%s refused %v", name, list)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

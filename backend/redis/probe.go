@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// probeTimeout is how long a server may take for all of a probe.
+const probeTimeout = 5 * time.Second
+
+// probe finds out whether a server can count: it does once what counting needs, and leaves keys that live for seconds.
+// Its error names what is missing.
+func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	mode, unloaded := s.script.Load(ctx, server.Client)
+	on.Need(server, rightsTo(mode)...)
+	do := func(commands ...[]any) error {
+		for _, c := range commands {
+			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+				return on.Diagnose(server, fmt.Sprint(c[0]), err)
+			}
+		}
+		return nil
+	}
+	if err := do([]any{"ping"}, []any{"time"}); err != nil {
+		return err
+	}
+	if unloaded != nil {
+		return on.Diagnose(server, "loading the script", unloaded)
+	}
+	if err := s.probeScript(ctx, on, server, mode); err != nil {
+		return err
+	}
+	// What the script needs when it trims: later than a probe can wait.
+	name := script.KeyOf(server.Tag, "probe")
+	if err := do([]any{"hdel", name, "nothing"}, []any{"hlen", name}, []any{"hkeys", name}, []any{"hscan", name, 0},
+		[]any{"hmget", name, "nothing"}); err != nil {
+		return err
+	}
+	s.tell(on, server, mode)
+	if mode.Command == "fcall" {
+		s.tidy(ctx, on, server, mode.Name)
+	}
+	return s.Slow(server.Client)
+}
+
+// probeScript counts by each algorithm.
+func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server topology.Server, mode pipeline.CallMode) error {
+	checks, err := probeChecks()
+	if err != nil {
+		return err
+	}
+	requests := make([]*pipeline.Request, len(checks))
+	for i := range checks {
+		requests[i] = &pipeline.Request{Payload: script.AppendArg(nil, &checks[i])}
+		requests[i].Key = []byte(script.KeyOf(server.Tag, "probe"))
+	}
+	command := pipeline.NewScriptCall(mode, "", requests)
+	if err := server.Client.Process(ctx, command); err != nil {
+		return on.Diagnose(server, mode.Command, err)
+	}
+	reply, err := command.StringSlice()
+	for i := 0; err == nil && i < min(len(reply), len(checks)); i++ {
+		_, err = script.Decode(reply[i], &checks[i])
+	}
+	if err != nil {
+		return on.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
+	}
+	return nil
+}
+
+// tell logs how a server is called, if that is news. A script that is called only until the server takes writes again is
+// none: what it lacks is told by the probe's error.
+func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
+	if mode.Full() || !s.news(server.Name, mode.Command) {
+		return
+	}
+	switch {
+	case mode.Refused == nil:
+		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", mode.Name)
+	case topology.Forbidden(mode.Refused):
+		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
+			"within ten minutes: "+on.ACLLine(server), "server", server.Name, "error", mode.Refused)
+	default:
+		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
+			"and Valkey have", "server", server.Name)
+	}
+}
+
+// probeChecks count by each algorithm, alone and with others, and take that back: the script may need a right for one
+// of them only. They are always admitted, so that they write.
+func probeChecks() ([]backend.Check, error) {
+	var checks []backend.Check
+	var counts []descriptors.Limit
+	for _, a := range []descriptors.Algorithm{
+		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+	} {
+		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
+		if err != nil {
+			return nil, fmt.Errorf("the limit of a probe: %w", err)
+		}
+		alone := []descriptors.Limit{limit}
+		checks = append(checks, backend.Check{Limits: alone, Hits: 1}, backend.Check{Limits: alone, Hits: 1, Op: backend.Refund})
+		if a != descriptors.SlidingLog {
+			counts = append(counts, limit)
+		}
+	}
+	return append(checks,
+		backend.Check{Limits: counts, Hits: 1},
+		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
+	), nil
+}
+
+// rights returns what counting needs of any server, and looking at counters and resetting them.
+func rights() topology.Rights {
+	rules := append([]string{"~weir:*", "+ping"}, pipeline.RulesOf(script.Source())...)
+	return topology.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
+}
+
+// inspectingRules are for looking at counters and resetting them.
+var inspectingRules = []string{"+hgetall", "+unlink"}
+
+// rightsTo returns what calling the script needs: of a server that has functions these, also where they are not allowed
+// yet.
+func rightsTo(mode pipeline.CallMode) []string {
+	if mode.Refused == nil || topology.Forbidden(mode.Refused) || mode.Full() {
+		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
+	}
+	return []string{"+evalsha", "+script|load"}
+}

@@ -1,0 +1,196 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const secret = "hunter2"
+
+// countingRules are the rights that counting takes where functions are allowed, scriptRules where they are not, or not
+// known.
+func countingRules() []string {
+	return slices.Concat(rightsTo(pipeline.CallMode{}), rights().Rules[:len(rights().Rules)-len(inspectingRules)])
+}
+
+func scriptRules() []string {
+	return append(countingRules()[len(rightsTo(pipeline.CallMode{})):], rightsTo(pipeline.CallMode{Refused: errors.New("unknown command")})...)
+}
+
+// probed is what the first probe finds of the servers of a configuration.
+func probed(t *testing.T, c topology.Config) (found error) {
+	t.Helper()
+	s, _ := told(t, c)
+	defer s.Close()
+	redistest.Eventually(t, "the servers are probed", func() error {
+		if found = s.Answers(); found != nil && strings.Contains(found.Error(), "not been asked yet") {
+			return found
+		}
+		return nil
+	})
+	return found
+}
+
+// An operator who pays for scripts where functions would do is told once, with the line that allows them.
+func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
+	t.Parallel()
+	const preloaded = "functions that somebody else loads"
+	for name, tc := range map[string]struct {
+		rules   []string
+		options []redistest.Option
+		told    string
+	}{
+		"functions": {countingRules(), nil, "counts by a library of functions"},
+		preloaded: {slices.DeleteFunc(countingRules(), func(rule string) bool { return strings.HasPrefix(rule, "+function|") }),
+			nil, "counts by a library of functions"},
+		"functions that are forbidden": {scriptRules(), nil, "within ten minutes: ACL SETUSER ann +fcall +function|load "},
+		"no functions": {scriptRules(), []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])},
+			"as Redis 7.0 and Valkey have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Single(t, append(tc.options, redistest.WithACL("ann", secret, tc.rules...))...)
+			on := topology.Config{URL: s.Addr, Auth: "ann:" + secret}
+			if name == preloaded {
+				if err := s.Client().FunctionLoad(t.Context(), script.Library()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			store, log := told(t, on)
+			redistest.Eventually(t, "it counts with the rights that errors name", store.Ready)
+			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
+			if err != nil || ttl > 10*time.Second || ttl == -1 {
+				t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)
+			}
+			if name == "functions" && !slices.Equal(librariesLike(t, s, "*"), []string{script.Function()}) {
+				t.Errorf("the libraries are %v; want %s", librariesLike(t, s, "*"), script.Function())
+			}
+			client := ownerOf(t, on)
+			for range 3 {
+				if err := store.probe(t.Context(), store.servers, topology.Server{Name: s.Addr, Client: client}); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := strings.Count(log.String(), tc.told); got != 1 {
+				t.Errorf("four probes told %d times %q, want once:\n%s", got, tc.told, log)
+			}
+			for _, a := range []descriptors.Algorithm{
+				descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+			} {
+				for _, step := range []backend.Check{
+					{Hits: 2}, {Hits: 4}, {Hits: 2}, {Op: backend.Look}, {Hits: 5}, {Op: backend.Refund, Hits: 2},
+				} {
+					step.Key = fmt.Append(nil, a)
+					step.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+					askOne(t, store, step)
+				}
+			}
+		})
+	}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Single(t, redistest.WithACL("ann", secret))
+	on := topology.Config{URL: s.Addr, Auth: "ann:" + secret}
+	grant := func(rules ...string) {
+		t.Helper()
+		all := append([]string{"reset", "on", ">" + secret}, rules...)
+		if err := s.Client().ACLSetUser(context.Background(), "ann", all...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := "ACL SETUSER ann " + strings.Join(countingRules(), " ") + " +hgetall +unlink"
+	for _, missing := range countingRules() {
+		if missing == "+function|list" || missing == "+function|delete" {
+			continue // they are for what other versions leave behind, and counting goes on without
+		}
+		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
+		err := probed(t, on)
+		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
+			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)
+		}
+		ctx := context.Background()
+		if err := errors.Join(s.Client().FlushAll(ctx).Err(), s.Client().FunctionFlush(ctx).Err()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(countingRules()...)
+	if err := probed(t, on); err != nil {
+		t.Errorf("with all of them: %v", err)
+	}
+}
+
+// The line that a probe names suffices for weir counters, too.
+func TestTheRightsThatAProbeNamesAreEnoughToInspect(t *testing.T) {
+	t.Parallel()
+	rules := slices.Concat(rightsTo(pipeline.CallMode{}), rights().Rules)
+	s := redistest.Single(t, redistest.WithACL("ann", secret, rules...))
+	store := opened(t, topology.Config{URL: s.Addr, Auth: "ann:" + secret}, nil)
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
+		if _, err := store.Inspect(t.Context(), []byte("key"), limits); err != nil {
+			t.Errorf("looking at %v: %v", a, err)
+		}
+	}
+	if err := store.Reset(t.Context(), []byte("key")); err != nil {
+		t.Errorf("a reset: %v", err)
+	}
+	document, err := os.ReadFile("../../cmd/weir/OPERATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.FieldsFunc(string(document), func(r rune) bool { return r == '`' || unicode.IsSpace(r) })
+	for _, rule := range append(rules, rightsTo(pipeline.CallMode{Refused: errors.New("unknown command")})...) {
+		if !slices.Contains(words, rule) {
+			t.Errorf("OPERATION.md does not name %s among the rights in Redis", rule)
+		}
+	}
+}
+
+func TestAProbeExplainsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	locked := redistest.Single(t, redistest.WithPassword(secret))
+	lockedOld := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(redistest.Releases(t)[0]))
+	readonly := redistest.Single(t, redistest.WithConfig("replicaof 127.0.0.1 1"))
+	mapless := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
+	set := redistest.Shared(t, "cluster").Cluster
+	other := set.Nodes[0]
+	if set.NodeOf(t, "{probe 0}") == other {
+		other = set.Nodes[1]
+	}
+	tests := []struct {
+		what   string
+		config topology.Config
+		want   string
+	}{
+		{"no password", topology.Config{URL: locked.Addr}, "the credentials are missing or wrong"},
+		{"no password for a server without functions", topology.Config{URL: lockedOld.Addr}, "the credentials are missing or wrong"},
+		{"a wrong password", topology.Config{URL: locked.Addr, Auth: "wrong"}, "the credentials are missing or wrong"},
+		{"a replica", topology.Config{URL: readonly.Addr}, "it is a replica: name the primary"},
+		{"a node of a cluster", topology.Config{URL: other.Addr}, "it is part of a cluster: set the type to cluster"},
+		{"no right to the map of a cluster", topology.Config{Type: topology.Cluster, URL: mapless.Addr, Auth: "ann:" + secret},
+			"+cluster|slots +asking "},
+		{"nobody", topology.Config{URL: "127.0.0.1:1"}, "127.0.0.1:1: PING: "},
+	}
+	for _, test := range tests {
+		if err := probed(t, test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s gives %v, want an error with %q", test.what, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// scripted is keys of weir: a hash for each descriptor, which the script counts in.
+type scripted struct{ *Store }
+
+// inspect reads what a key holds, by the clock of its server.
+func (s scripted) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	name := string(script.AppendKey(nil, key))
+	now, err := s.serverClock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
+		return s.inspectLogs(ctx, name, limits, window.At(now))
+	}
+	fields := goredis.NewMapStringStringCmd(ctx, "hgetall", name)
+	if err := s.Ask(ctx, name, fields); err != nil {
+		return nil, err
+	}
+	counts := make([]backend.LimitCount, 0, len(limits))
+	for i := range limits {
+		counts = append(counts, script.Count(fields.Val(), &limits[i], now))
+	}
+	return counts, nil
+}
+
+// inspectLogs reads the headers of logs, and of each the chunks that hold its newest instants.
+func (s scripted) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
+	[]backend.LimitCount, error) {
+	fields := make([]string, len(limits))
+	for i := range limits {
+		fields[i] = script.HeaderField(&limits[i])
+	}
+	headers, err := s.fields(ctx, name, fields)
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		if counts[i], err = s.inspectLog(ctx, name, &limits[i], headers[i], now); err != nil {
+			return nil, unreadable(name, err)
+		}
+	}
+	return counts, nil
+}
+
+// inspectLog counts a log of which the header has been read.
+func (s scripted) inspectLog(ctx context.Context, name string, l *descriptors.Limit, header string, now window.Instant) (
+	c backend.LimitCount, err error) {
+	log, err := script.ReadLog(header, l)
+	if err != nil {
+		return c, err
+	}
+	chunk := func(number uint64) (string, error) {
+		found, err := s.fields(ctx, name, []string{log.Chunk(number)})
+		return strings.Join(found, ""), err
+	}
+	from, to := log.Older(now)
+	for to > from { // the first that has not left, found by halving
+		middle := from + (to-from)/2
+		text, err := chunk(middle)
+		if err != nil {
+			return c, err
+		}
+		if log.Left(text, now) {
+			from = middle + 1
+		} else {
+			to = middle
+		}
+	}
+	first, last := log.Newest()
+	var older string
+	if from < first {
+		if older, err = chunk(from); err != nil {
+			return c, err
+		}
+	}
+	var names []string
+	for number := first; number < last; number++ {
+		names = append(names, log.Chunk(number))
+	}
+	newest, err := s.fields(ctx, name, names)
+	if err != nil {
+		return c, err
+	}
+	return log.Count(older, newest, now)
+}
+
+// fields reads fields of a hash, "" for those that are not there.
+func (s scripted) fields(ctx context.Context, name string, fields []string) ([]string, error) {
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	args := []any{"hmget", name}
+	for _, field := range fields {
+		args = append(args, field)
+	}
+	command := goredis.NewSliceCmd(ctx, args...)
+	if err := s.Ask(ctx, name, command); err != nil {
+		return nil, err
+	}
+	values := make([]string, len(fields))
+	for i, value := range command.Val() {
+		values[i], _ = value.(string) // nil where there is none
+	}
+	return values, nil
+}
+
+// reset removes a key.
+func (s scripted) reset(ctx context.Context, key []byte) error {
+	name := string(script.AppendKey(nil, key))
+	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
+}
+
+func (s scripted) listing() []string { return []string{"+hmget", "+time"} }
+
+// keyOf knows a key by its hash tag.
+func (s scripted) keyOf(name string) ([]byte, bool) {
+	at := strings.IndexByte(name, '}') + 1
+	if !strings.HasPrefix(name, "weir:{") || at == len(name) {
+		return nil, false
+	}
+	key := []byte(name[at:])
+	return key, string(script.AppendKey(nil, key)) == name
+}
+
+// glance reads the header of each limit.
+func (s scripted) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
+	args := append(make([]any, 0, 2+len(limits)), "hmget", name)
+	for i := range limits {
+		args = append(args, script.HeaderField(&limits[i]))
+	}
+	command := goredis.NewSliceCmd(ctx, args...)
+	return command, func(now window.Instant) ([]backend.Glance, error) {
+		holds := make([]backend.Glance, len(limits))
+		for i, field := range command.Val() {
+			text, _ := field.(string) // nil where there is none
+			var err error
+			if holds[i], err = script.Glance(text, &limits[i], now); err != nil {
+				return nil, err
+			}
+		}
+		return holds, nil
+	}
+}

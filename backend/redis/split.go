@@ -1,0 +1,286 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Split counts some checks in one store and the others in another.
+type Split struct {
+	first, second Counters
+	// seconds reports whether the second store counts a key under limits.
+	seconds func(key []byte, limits []descriptors.Limit) bool
+	// label names the second store in errors, "" for no name.
+	label string
+	// plain and scripted are the stores where both are on the same servers, and the key alone tells where it is counted.
+	plain, scripted *Store
+
+	start func()      // begins the second store
+	once  sync.Once   // of start
+	used  atomic.Bool // it has begun
+	parts sync.Pool   // of *parts
+}
+
+var _ Counters = (*Split)(nil)
+
+// parts are the checks of a call for both stores.
+type parts struct {
+	first, second backend.Part
+	done          chan error // has a token once the second ones are decided
+}
+
+// PerSecond counts in two Redis: checks whose limits are all written per second in one, all others in the other. A check
+// whose limits are of several units is not split, since it counts under all of them or under none.
+func PerSecond(main, perSecond Counters) *Split {
+	s := &Split{first: main, second: perSecond, label: "limits per second"}
+	s.seconds = func(_ []byte, limits []descriptors.Limit) bool {
+		for i := range limits {
+			if limits[i].Unit != descriptors.Second {
+				return false
+			}
+		}
+		return true
+	}
+	s.used.Store(true)
+	return s
+}
+
+// OpenRatelimit makes a store that counts a check with a key of envoyproxy/ratelimit's by INCRBY, as that program does and
+// with no more rights, and others by the script. The servers learn nothing of the script before a check needs it. Its
+// health is that of the servers that count by INCRBY: each has answered PING.
+func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
+	servers, err := topology.Connect(c.Redis, plainRights())
+	if err != nil {
+		return nil, err
+	}
+	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
+	first := newPlain(servers, c.Now, keys, pipeline.Config{Meter: c.Meter})
+	second := newScripted(servers.For(rightsBeside(), log), c.Now, newScript(), pipeline.Config{Meter: c.Meter})
+	s := &Split{first: first, second: second, plain: first, scripted: second, start: second.watch}
+	s.seconds = func(key []byte, _ []descriptors.Limit) bool {
+		_, plain := descriptors.PlainStem(key)
+		return !plain
+	}
+	first.Watch(first.probePlain)
+	return s, nil
+}
+
+// begun returns the second store, which is in use from now on.
+func (s *Split) begun() Counters {
+	s.once.Do(func() {
+		if s.start != nil {
+			s.start()
+		}
+		s.used.Store(true)
+	})
+	return s.second
+}
+
+// inUse returns the stores that count now.
+func (s *Split) inUse() []Counters {
+	if s.used.Load() {
+		return []Counters{s.first, s.second}
+	}
+	return []Counters{s.first}
+}
+
+// Decide asks both stores at the same time, each for its own checks, or only the one that has all of them.
+func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	seconds := 0
+	for i := range checks {
+		if s.seconds(checks[i].Key, checks[i].Limits) {
+			seconds++
+		} else if s.plain != nil && !countable(&checks[i]) {
+			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
+		}
+	}
+	switch {
+	case seconds == 0:
+		return s.first.Decide(ctx, checks, out)
+	case seconds == len(checks):
+		return s.decideSecond(ctx, checks, out)
+	case len(out) < len(checks):
+		return backend.Valid(checks, out)
+	}
+	p, _ := s.parts.Get().(*parts)
+	if p == nil {
+		p = &parts{done: make(chan error, 1)}
+	}
+	for i := range checks {
+		if s.seconds(checks[i].Key, checks[i].Limits) {
+			p.second.Add(checks, i)
+		} else {
+			p.first.Add(checks, i)
+		}
+	}
+	go func() { p.done <- s.decideSecond(ctx, p.second.Checks, p.second.Out) }()
+	err := cmp.Or(s.first.Decide(ctx, p.first.Checks, p.first.Out), <-p.done)
+	for _, part := range []*backend.Part{&p.first, &p.second} {
+		part.HandOver(out)
+		part.Reset()
+	}
+	s.parts.Put(p)
+	return err
+}
+
+// decideSecond asks the second store, and names it in errors.
+func (s *Split) decideSecond(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	err := s.begun().Decide(ctx, checks, out)
+	for i := range min(len(checks), len(out)) {
+		out[i].Err = s.name(out[i].Err)
+	}
+	return s.name(err)
+}
+
+// name adds to an error that it is about the second store.
+func (s *Split) name(err error) error {
+	if err == nil || s.label == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.label, err)
+}
+
+// Inspect asks the store that counts a key under these limits.
+func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	if s.seconds(key, limits) {
+		return s.begun().Inspect(ctx, key, limits)
+	}
+	return s.first.Inspect(ctx, key, limits)
+}
+
+// Reset forgets a key, in both stores where its limits decide: a request may have brought a limit of another unit, and the
+// configuration may have had one.
+func (s *Split) Reset(ctx context.Context, key []byte) error {
+	switch {
+	case s.plain == nil:
+		return s.both(func(c Counters) error { return c.Reset(ctx, key) })
+	case s.seconds(key, nil):
+		return s.begun().Reset(ctx, key)
+	}
+	return s.first.Reset(ctx, key)
+}
+
+// List looks at both stores at the same time, at each for the keys that it counts now; or once at the servers that both
+// are on.
+func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
+	if s.plain != nil { // nobody else tells whether the script has counted there
+		return s.plain.list(ctx, ask, s.scripted.keys, s.plain.keys)
+	}
+	var mu sync.Mutex // of ask's functions
+	all := backend.Listed{Complete: true}
+	err := s.both(func(c Counters) error {
+		part := backend.Listing{For: ask.For, Limits: func(key []byte) []descriptors.Limit {
+			mu.Lock()
+			defer mu.Unlock()
+			if limits := ask.Limits(key); len(limits) > 0 && s.seconds(key, limits) == (c == s.second) {
+				return limits
+			}
+			return nil
+		}, Visit: func(key []byte, limits []descriptors.Limit, holds []backend.Glance) {
+			mu.Lock()
+			defer mu.Unlock()
+			ask.Visit(key, limits, holds)
+		}}
+		listed, err := c.List(ctx, part)
+		mu.Lock()
+		defer mu.Unlock()
+		all.Add(listed)
+		return err
+	})
+	return all, err
+}
+
+// both does something with both stores at the same time.
+func (s *Split) both(f func(Counters) error) error {
+	other := make(chan error, 1)
+	go func() { other <- s.name(f(s.second)) }()
+	return errors.Join(f(s.first), <-other)
+}
+
+// Close closes both stores.
+func (s *Split) Close() error {
+	s.once.Do(func() {}) // nothing begins any more
+	return errors.Join(s.name(s.second.Close()), s.first.Close())
+}
+
+// each asks the stores in use, and returns the first error.
+func (s *Split) each(f func(Counters) error) error {
+	for _, c := range s.inUse() {
+		if err := f(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ready returns nil once both stores are ready.
+func (s *Split) Ready() error { return s.each(Counters.Ready) }
+
+// Answers returns nil if both stores could count when they were last probed.
+func (s *Split) Answers() error { return s.each(Counters.Answers) }
+
+// Await waits until both stores are ready.
+func (s *Split) Await(ctx context.Context) error {
+	return s.each(func(c Counters) error { return c.Await(ctx) })
+}
+
+// Servers returns the state of each server. One that is up in one store may not be in the other.
+func (s *Split) Servers() map[string]backend.ServerState {
+	known := make(map[string]backend.ServerState)
+	for _, c := range s.inUse() {
+		for name, state := range c.Servers() {
+			if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
+				known[name] = state
+			}
+		}
+	}
+	return known
+}
+
+// Replicas returns how many processes live by the store that knows of most.
+func (s *Split) Replicas() (alive int, all bool) {
+	for _, c := range s.inUse() {
+		n, known := c.Replicas()
+		alive, all = max(alive, n), all || known
+	}
+	return alive, all
+}
+
+// StatesSince returns the states of the store that had most.
+func (s *Split) StatesSince(t time.Time) (states int) {
+	for _, c := range s.inUse() {
+		states = max(states, c.StatesSince(t))
+	}
+	return states
+}
+
+// Stats returns the sums of both stores.
+func (s *Split) Stats() (sum pipeline.Stats) {
+	for _, c := range s.inUse() {
+		sum.Add(c.Stats())
+	}
+	return sum
+}
+
+// rightsBeside returns what counting by the script needs besides, of a user who has the rights to count by INCRBY: such a
+// one mostly may use all keys, and Redis refuses to grant some of them then.
+func rightsBeside() topology.Rights {
+	r := rights()
+	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })
+	r.Note += "; and ~weir:*, unless it may use all keys"
+	return r
+}

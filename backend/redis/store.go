@@ -1,0 +1,178 @@
+// Package redis counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
+// KEYS.md what the servers hold.
+//
+// Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
+// package knows what is asked: the script in package script, or the INCRBYs that package incr gives the numbers of.
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/script"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Counters are a store in Redis: a [Store], or a [Split] of two.
+type Counters interface {
+	backend.Counter
+	backend.Inspector
+	backend.Lister
+	backend.Health
+	backend.Replicas
+	backend.Losses
+	// Stats returns what was sent, and what waits.
+	Stats() pipeline.Stats
+}
+
+// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
+var ErrUnavailable = pipeline.ErrUnavailable
+
+// Store counts in Redis servers, in one kind of keys. A check is counted at most once, whatever becomes of the connection;
+// it is sent again only if its own reply proves that it did not run.
+type Store struct {
+	*pipeline.Pipeline
+	servers *topology.Servers
+	keys    keys
+	script  *pipeline.Script // nil where none is needed
+	now     func() string
+
+	logged sync.Map // what was logged last of a server: how it is called, what keeps libraries there
+	places places   // of listings
+	*heartbeat
+}
+
+// keys are a kind of keys, behind which operators look.
+type keys interface {
+	// inspect reads what a key holds, by the clock that it counts by.
+	inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
+	// reset removes what is counted for a key.
+	reset(ctx context.Context, key []byte) error
+	// listing returns the commands that listing such keys needs, as rules of an ACL.
+	listing() []string
+	// keyOf returns the check's key of a Redis key, false if it is of another kind.
+	keyOf(name string) (key []byte, own bool)
+	// glance returns the command for a glance at a key under limits, and what reads its answer; nil if nothing counts
+	// under that name now.
+	glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader)
+}
+
+var _ Counters = (*Store)(nil)
+
+// Config is where weir counts.
+type Config struct {
+	// Redis is how the servers are reached.
+	Redis topology.Config
+	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
+	// tests.
+	Now func() string
+	// Meter, if not nil, returns what measures a server. It is asked once for each server, as soon as that is asked.
+	Meter func(server string) pipeline.Meter
+}
+
+// Open makes a store by the script. It checks the configuration and waits for no server: one that is away is no error
+// here. Whether the servers can count is probed in the background, logged, and told as [backend.Health].
+func Open(c Config) (*Store, error) { return open(c, newScript()) }
+
+// open is Open for a version of the script.
+func open(c Config, code *pipeline.Script) (*Store, error) {
+	servers, err := topology.Connect(c.Redis, rights())
+	if err != nil {
+		return nil, err
+	}
+	s := newScripted(servers, c.Now, code, pipeline.Config{Meter: c.Meter})
+	s.watch()
+	return s, nil
+}
+
+// watch begins to probe the servers, and to tell that this process lives.
+func (s *Store) watch() {
+	s.Watch(s.probe)
+	s.heartbeat = newHeartbeat(s)
+}
+
+func newScript() *pipeline.Script {
+	return pipeline.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
+}
+
+// newScripted makes a store by a script on servers, which it closes in the end.
+func newScripted(servers *topology.Servers, now func() string, code *pipeline.Script, c pipeline.Config) *Store {
+	s := newStore(servers, now)
+	codec := pipeline.ScriptCodec{AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode, Now: s.now}
+	c.Closing = func() { s.heartbeat.end() }
+	s.script, s.keys = code, scripted{s}
+	s.Pipeline = pipeline.New(servers, codec, code, c)
+	return s
+}
+
+// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end.
+func newPlain(servers *topology.Servers, now func() string, keys incr.Keys, c pipeline.Config) *Store {
+	s := newStore(servers, now)
+	p := &plain{store: s, keys: keys}
+	s.keys = p
+	s.Pipeline = pipeline.New(servers, p, nil, c)
+	return s
+}
+
+func newStore(servers *topology.Servers, now func() string) *Store {
+	if now == nil {
+		now = func() string { return "" }
+	}
+	return &Store{servers: servers, now: now}
+}
+
+// StatesSince is that of [backend.Losses].
+func (s *Store) StatesSince(t time.Time) int { return s.servers.StatesSince(t) }
+
+// Inspect reads what a key holds. It reads the key whole, but for long logs: this is for people, not for the request
+// path.
+func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	return s.keys.inspect(ctx, key, limits)
+}
+
+// Reset removes a key, under whatever limits it was counted.
+func (s *Store) Reset(ctx context.Context, key []byte) error { return s.keys.reset(ctx, key) }
+
+// clock returns the time by the clock of this process, or that of a test.
+func (s *Store) clock() time.Time {
+	if s.tested() {
+		return s.testTime()
+	}
+	return time.Now()
+}
+
+// serverClock returns the time by the clock of the server that owns a Redis key, or that of a test.
+func (s *Store) serverClock(ctx context.Context, name string) (time.Time, error) {
+	if s.tested() {
+		return s.testTime(), nil
+	}
+	server := goredis.NewTimeCmd(ctx, "time")
+	err := s.Ask(ctx, name, server)
+	return server.Val(), err
+}
+
+// tested reports whether a test gives the time.
+func (s *Store) tested() bool { return s.now() != "" }
+
+func (s *Store) testTime() time.Time {
+	micros, _ := strconv.ParseInt(s.now(), 10, 64) // that of a test is right
+	return time.UnixMicro(micros)
+}
+
+// news reports whether what is to be logged of something differs from what was before.
+func (s *Store) news(of, what string) bool {
+	before, known := s.logged.Swap(of, what)
+	return !known || before != what
+}
+
+// unreadable names the key whose content is not what it should be.
+func unreadable(name string, err error) error { return fmt.Errorf("redis: key %q: %w", name, err) }

@@ -1,0 +1,243 @@
+// Package topology reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It
+// knows how they are named, greeted and described, and which of them owns a key. How a question gets to one of them, once,
+// is for package pipeline.
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Type is how the servers belong together.
+type Type uint8
+
+const (
+	// Single is one server.
+	Single Type = iota
+	// Sentinel is a primary with replicas; sentinels say which one is the primary.
+	Sentinel
+	// Cluster is a Redis Cluster.
+	Cluster
+	// Ring is a number of servers that know nothing of each other; keys are placed on them by consistent hashing.
+	Ring
+)
+
+var typeNames = []string{"single", "sentinel", "cluster", "ring"}
+
+// UnmarshalText reads single, sentinel, cluster or ring, in any case.
+func (t *Type) UnmarshalText(name []byte) error {
+	i := slices.Index(typeNames, strings.ToLower(string(name)))
+	if i < 0 {
+		return fmt.Errorf("%q is not a type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+	}
+	*t = Type(i)
+	return nil
+}
+
+// String returns the name that UnmarshalText reads.
+func (t Type) String() string { return nameOf(typeNames, int(t)) }
+
+// MarshalText writes the name that UnmarshalText reads.
+func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
+// heartbeats, about two seconds, and as back with the first that it answers.
+type NodeLoss uint8
+
+const (
+	// Remap moves the keys of a lost node to the others, where they start from nothing, until it is back.
+	Remap NodeLoss = iota
+	// Pin leaves them where they are: they cannot be counted until the node is back.
+	Pin
+)
+
+var nodeLossNames = []string{"remap", "pin"}
+
+// UnmarshalText reads remap or pin, in any case.
+func (n *NodeLoss) UnmarshalText(name []byte) error {
+	i := slices.Index(nodeLossNames, strings.ToLower(string(name)))
+	if i < 0 {
+		return fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
+	}
+	*n = NodeLoss(i)
+	return nil
+}
+
+// String returns the name that UnmarshalText reads.
+func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
+}
+
+const (
+	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
+	DefaultPoolSize = 20
+
+	// DefaultTimeout is longer than a handshake with TLS between zones or a pause of Redis while it forks takes, and
+	// short enough that a caller without a deadline of its own does not hang on a server that is gone.
+	DefaultTimeout = 500 * time.Millisecond
+
+	// DefaultProbePause and DefaultLongestProbePause let a server that comes back be noticed within seconds, and one
+	// that stays away be left alone.
+	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
+)
+
+// Config is how Redis is reached. The zero value of a field is its default.
+type Config struct {
+	// Type is Single by default.
+	Type Type
+
+	// URL names the servers:
+	//
+	//	single    host:port, redis://[user:password@]host[:port][/db], rediss:// for TLS, or the path of a unix socket;
+	//	          ?username=, ?password= and ?db= stand for those parts
+	//	sentinel  name,host:port,host:port   the primary's name, then sentinels, also as redis://[user:password@]host:port
+	//	cluster   one server or more, separated by commas, each as for single but for a path; named twice it is one
+	//	ring      all servers, likewise; their order does not matter, but their addresses as written do: keys are placed
+	//	          by them, so 10.0.0.1:6379 and redis-1:6379 are different nodes, while scheme and credentials are no
+	//	          part of it
+	//
+	// Credentials in a URL go before Auth and AuthFile.
+	URL string
+
+	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. For a ring it is looked at
+	// every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is logged.
+	URLFile string
+
+	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix, a
+	// path need not begin with a slash, but has one, or a dot.
+	SocketType string
+
+	// Auth is password or user:password.
+	Auth string
+
+	// AuthFile holds what Auth would. It is read for every new connection, so a change needs no restart; connections
+	// that are open stay, as Redis lets them.
+	AuthFile string
+
+	// SentinelAuth is password or user:password for the sentinels.
+	SentinelAuth string
+
+	// TLS is for all connections, those to sentinels included.
+	TLS TLSConfig
+
+	// PoolSize is the most connections to one server, DefaultPoolSize by default. Below 18, batches wait for each other.
+	PoolSize int
+
+	// Timeout is the longest that connecting (with the TLS handshake), one write, one read, or the wait for a connection
+	// may each take, whatever the deadline of the caller; DefaultTimeout by default.
+	Timeout time.Duration
+
+	// NodeLoss is for Ring only, Remap by default.
+	NodeLoss NodeLoss
+
+	// Fixed is for Ring only: the nodes are those that the URL names at the start, and none ever counts as lost. It is
+	// for what must be looked for where it is kept, or not at all: an [At] then names the node.
+	Fixed bool
+
+	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is twice
+	// the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
+	ProbePause, LongestProbePause time.Duration
+
+	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.
+	GiveUp time.Duration
+
+	// Connections, if not nil, counts the connections.
+	Connections *Connections
+
+	// Log is slog.Default() by default.
+	Log *slog.Logger
+
+	// Variables are what people set this by, for messages.
+	Variables Variables
+}
+
+// Variables are the names of the environment variables behind a configuration. Messages name one that is not "".
+type Variables struct{ URL, URLFile, Type string }
+
+// withDefaults checks what can be checked without a server, and fills in the defaults.
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Type > Ring:
+		return c, fmt.Errorf("redis: type %d: use one of %s", c.Type, strings.Join(typeNames, ", "))
+	case c.NodeLoss > Pin:
+		return c, fmt.Errorf("redis: node loss %d: use remap or pin", c.NodeLoss)
+	case c.SocketType != "" && c.SocketType != "tcp" && c.SocketType != "unix":
+		return c, fmt.Errorf("redis: socket type %q: use tcp or unix, or leave it to the URL", c.SocketType)
+	case c.Auth != "" && c.AuthFile != "":
+		return c, errors.New("redis: there are credentials and a file of credentials: use one of them")
+	case c.PoolSize < 0:
+		return c, fmt.Errorf("redis: pool size %d: at least 1 is needed", c.PoolSize)
+	case c.Timeout < 0:
+		return c, fmt.Errorf("redis: timeout %v: it cannot be negative", c.Timeout)
+	case c.ProbePause < 0, c.LongestProbePause < 0, c.GiveUp < 0:
+		return c, fmt.Errorf("redis: probes after %v to %v, for %v: none of them can be negative",
+			c.ProbePause, c.LongestProbePause, c.GiveUp)
+	case c.URL == "" && c.URLFile == "":
+		return c, errors.New("redis: no URL says where it is")
+	case strings.Contains(c.URLFile, "://"):
+		return c, fmt.Errorf("redis: %s is a URL: name a file that holds it", cmp.Or(c.Variables.URLFile, "the file of the URL"))
+	}
+	return c.filled(), nil
+}
+
+// filled fills in the defaults.
+func (c Config) filled() Config {
+	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
+	c.Connections = cmp.Or(c.Connections, new(Connections))
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
+	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// readURL returns the URL, or what its file holds now.
+func (c Config) readURL() (string, error) {
+	if c.URLFile == "" {
+		return c.URL, nil
+	}
+	content, err := os.ReadFile(c.URLFile)
+	if err != nil {
+		return "", fmt.Errorf("redis: the file that holds its URL: %w", err)
+	}
+	return string(content), nil
+}
+
+// blame adds to an error about the URL which setting it is about. The URL itself may hold a password.
+func (c Config) blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	of := fmt.Sprintf("%s URL", c.Type)
+	switch v := c.Variables; {
+	case c.URLFile != "":
+		of += " in " + c.URLFile
+		if v.URLFile != "" {
+			of = fmt.Sprintf("%s=%s (%s is %s)", v.URLFile, c.URLFile, v.Type, c.Type)
+		}
+	case v.URL != "":
+		of = fmt.Sprintf("%s (%s is %s)", v.URL, v.Type, c.Type)
+	}
+	return fmt.Errorf("redis: %s: %w", of, err)
+}
+
+// setCluster returns what mends a server that was taken for a single one.
+func (c Config) setCluster() string {
+	if c.Variables.Type == "" {
+		return "set the type to cluster"
+	}
+	return "set " + c.Variables.Type + "=cluster"
+}

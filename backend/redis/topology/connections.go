@@ -1,0 +1,61 @@
+package topology
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Connections counts connections to servers, those included to sentinels.
+type Connections struct {
+	Opened, Closed atomic.Uint64 // since the start
+}
+
+// Open returns how many are open now.
+func (c *Connections) Open() uint64 {
+	closed := c.Closed.Load() // first: what is opened meanwhile is no less open for it
+	return c.Opened.Load() - closed
+}
+
+// count counts a connection, if it was made, until it is closed, and has its replies followed.
+func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return conn, err
+	}
+	c.Opened.Add(1)
+	one := &counted{Conn: conn, in: c}
+	if system, is := conn.(syscall.Conn); is { // by which go-redis finds out whether it was closed by the other side
+		return &countedSystem{one, system}, nil
+	}
+	return one, nil
+}
+
+// counted is a connection that is counted as open until it is closed, or damaged.
+type counted struct {
+	net.Conn
+	in      *Connections
+	once    sync.Once
+	replies replies
+}
+
+// Read reads what comes, unless it is damaged: then the connection ends.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if damaged := c.replies.follow(p[:n]); damaged != nil {
+		return 0, damaged // go-redis closes what it cannot read
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *counted) Close() error {
+	c.once.Do(func() { c.in.Closed.Add(1) })
+	return c.Conn.Close()
+}
+
+// countedSystem is one with a file descriptor.
+type countedSystem struct {
+	*counted
+	syscall.Conn
+}

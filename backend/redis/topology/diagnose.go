@@ -1,0 +1,104 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+var takesNoWrites = regexp.MustCompile("(^|[ -])(OOM|NOREPLICAS|MISCONF) ")
+
+// TakesNoWrites reports whether an error says that the server is full, lacks replicas or cannot save.
+func TakesNoWrites(err error) bool { return takesNoWrites.MatchString(err.Error()) }
+
+// forbidden matches what a server says of a script whose user may not do something.
+var forbidden = regexp.MustCompile("can't run this command|can't access at least one of the keys")
+
+// Forbidden reports whether an error says that weir's user may not do something.
+func Forbidden(err error) bool {
+	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
+}
+
+// Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
+// nil stays nil.
+func (s *Servers) Diagnose(from Server, command string, err error) error {
+	var hint string
+	_, misplaced := goredis.IsMovedError(err)
+	switch {
+	case err == nil:
+		return nil
+	case NoPrimary(err):
+		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
+	case Forbidden(err):
+		hint = "; grant all that weir needs" + s.note() + ": " + s.ACLLine(from)
+	case TakesNoWrites(err):
+		hint = "; it takes no writes: make room in it, or mend what its own log names"
+	case goredis.IsAuthError(err):
+		hint = "; the credentials are missing or wrong"
+	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
+		hint = "; it is part of a cluster: " + s.config.setCluster()
+	case goredis.IsReadOnlyError(err):
+		hint = "; it is a replica: name the primary, or use sentinels"
+	}
+	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
+}
+
+// DiagnoseOf is Diagnose for the server behind a client.
+func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) error {
+	return s.Diagnose(s.describe(client), command, err)
+}
+
+// NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked for.
+// A script and PING never answer that there is nothing.
+func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
+
+// ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
+func (s *Servers) ACLLine(from Server) string {
+	user := "<user>"
+	if from.login != nil {
+		if name, _, err := from.login.credentials(context.Background()); err == nil && name != "" {
+			user = name
+		}
+	}
+	besides, _ := s.besides.Load(from.Name)
+	rules, _ := besides.([]string)
+	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, rules, s.rights.Rules), " "))
+}
+
+// note returns what there is to know of the rights, in brackets.
+func (s *Servers) note() string {
+	if s.rights.Note == "" {
+		return ""
+	}
+	return " (" + s.rights.Note + ")"
+}
+
+// describe describes the server behind a client.
+func (s *Servers) describe(client *goredis.Client) Server {
+	switch t := s.topology.(type) {
+	case one:
+		return t.Server
+	case *cluster:
+		return t.describe(client.Options().Addr, client)
+	case *ring:
+		if n := t.find(func(n *node) bool { return n.client == client }); n != nil {
+			return t.describe(n)
+		}
+	}
+	return Server{Name: client.Options().Addr}
+}
+
+// All lists every server that should answer: of a cluster the primaries, of sentinels the one that they name. A cluster
+// is asked for them.
+func (s *Servers) All(ctx context.Context) ([]Server, error) {
+	list, err := s.topology.Servers(ctx)
+	if c, is := s.topology.(*cluster); is && err != nil {
+		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
+	}
+	return list, err
+}

@@ -1,0 +1,213 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// What weir works round in go-redis, each with the test that fails without it:
+//
+//   - It repeats commands whose replies it did not see, and follows redirects, which counts twice: shared turns that off
+//     (TestGoRedisRepeatsNothingOnAnyTopology). It turns each -1 into 0, which means its default where options are used
+//     again: newNode and NewPingClient write -1 anew. Of pipelines only NoRetry of pipeline.Command stops it
+//     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
+//   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
+//     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
+//   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
+//   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
+//   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
+//     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: isClosed
+//     (TestAClusterReachesNodesThatNoMapKnows).
+//   - It keeps connections to a server that has become a replica: Disconnect
+//     (TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce).
+
+// options makes the options of go-redis.
+type options struct {
+	Config
+	dialer *dialer
+	login  *login
+	losses *losses
+}
+
+// newOptions makes the options of a configuration that has its defaults.
+func newOptions(c Config, losses *losses) (*options, error) {
+	goredis.SetLogger(libraryLog{c.Log})
+	dial, err := newDialer(c.TLS, c.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	dial.opened = c.Connections
+	l, err := newLogin(c.Auth, c.AuthFile)
+	if err != nil {
+		return nil, err
+	}
+	return &options{Config: c, dialer: dial, login: l, losses: losses}, nil
+}
+
+// disabled is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
+const disabled = -1
+
+// protocol is RESP2. For the arrays of strings that scripts answer RESP3 has no advantage, and go-redis looks for push
+// messages on it.
+const protocol = 2
+
+// shared returns what all kinds of clients have in common, for servers that are reached as one of them is.
+func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions {
+	return &goredis.UniversalOptions{
+		Addrs:                      addrs,
+		DB:                         like.db,
+		Dialer:                     o.dialer.dial(like.tls),
+		CredentialsProviderContext: o.login.of(like).credentials,
+		Protocol:                   protocol,
+
+		MaxRedirects:    disabled, // redirects are followed, and repeats decided, where counting is understood
+		MaxRetries:      disabled,
+		MinRetryBackoff: disabled,
+		MaxRetryBackoff: disabled,
+		DialerRetries:   1, // attempts, the first included
+
+		DialTimeout:           o.Timeout,
+		ReadTimeout:           o.Timeout,
+		WriteTimeout:          o.Timeout,
+		PoolTimeout:           o.Timeout,
+		ContextTimeoutEnabled: true,
+
+		PoolSize:         o.PoolSize,
+		PipelinePoolSize: disabled, // pipelines would have a pool of their own, beside the limit
+
+		// A new connection says HELLO and nothing else: only a managed service sends notifications.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// client returns the options for one server.
+func (o *options) client(t target) *goredis.Options {
+	c := o.shared(t, t.addr).Simple()
+	c.Network = t.network
+	return c
+}
+
+// failover returns the options for a primary that sentinels name.
+func (o *options) failover(primary string, sentinels []string, user, password string) *goredis.FailoverOptions {
+	c := o.shared(target{}, sentinels...).Failover()
+	c.MasterName, c.SentinelUsername, c.SentinelPassword = primary, user, password
+	return c
+}
+
+// cluster returns the options for a cluster of which some nodes are known.
+func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
+	addrs := make([]string, len(seeds))
+	for i, s := range seeds {
+		addrs[i] = s.addr
+	}
+	c := o.shared(seeds[0], addrs...).Cluster()
+	// Errors lead to a new map sooner; this is for a primary that died without any error to show it.
+	c.ClusterStateReloadInterval = time.Second
+	return c
+}
+
+// libraryLog receives what go-redis would write to stderr by itself. It repeats what the errors of calls say, once for
+// each dial, so it is for debugging only.
+type libraryLog struct{ log *slog.Logger }
+
+// Printf has the form that go-redis wants.
+func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "go-redis", "message", fmt.Sprintf(format, args...))
+	}
+}
+
+// newClient makes the client of one server.
+func newClient(o *goredis.Options) *goredis.Client {
+	client := goredis.NewClient(o)
+	client.AddHook(dialHook{})
+	return client
+}
+
+// dialHook hands a dial that failed on as a connection that fails. go-redis counts the failed dials of a client for as
+// long as it lives, and after as many as its pool has room for it dials once a second, whoever asks: a server that is
+// back would then be found up to a second late. Whether a server is worth a dial is decided elsewhere, by what is known
+// of it.
+type dialHook struct {
+	reached func(addr string) // called with the address of each connection; nil for nothing
+}
+
+// DialHook is go-redis's.
+func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return failedConn{&dialError{err}}, nil
+		}
+		if d.reached != nil {
+			d.reached(conn.RemoteAddr().String())
+		}
+		return conn, nil
+	}
+}
+
+// ProcessHook changes nothing.
+func (dialHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (dialHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// dialError is why there is no connection. go-redis unwraps what a new connection's greeting fails with, once.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// failedConn is a connection that could not be made.
+type failedConn struct{ err *dialError }
+
+func (c failedConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c failedConn) Close() error                     { return nil }
+func (c failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c failedConn) SetDeadline(time.Time) error      { return nil }
+func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Left reports whether a server has left for good: nothing is sent by its client any more.
+func Left(client *goredis.Client) bool { return isClosed(client) }
+
+// isClosed reports whether go-redis has closed a client, a minute after its node left the cluster. go-redis looks for
+// that before it looks whether the caller has gone, so nothing is sent.
+func isClosed(client *goredis.Client) bool {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
+}
+
+// Disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
+// to the primary. go-redis closes one, and none where a script hands the refusal on for each check.
+func Disconnect(ctx context.Context, client *goredis.Client) {
+	for range client.PoolStats().IdleConns {
+		conn := client.EphemeralConn()
+		err := conn.Ping(ctx).Err() // uses the connection
+		_ = conn.Close()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// NewPingClient makes a client of its own for the server that another one leads to, with one connection.
+func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Client {
+	o := *like.Options()
+	o.DialTimeout = dialTimeout
+	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
+	o.PoolSize, o.PipelinePoolSize = 2, disabled // of which one is used
+	return newClient(&o)
+}

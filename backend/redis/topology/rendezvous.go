@@ -1,0 +1,33 @@
+package topology
+
+import (
+	"bytes"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Rendezvous hashing (Thaler and Ravishankar, 1996): every node has a score for a key, and the highest owns it. A node
+// that comes or goes thus moves only the keys that it gets or had. The scores are those of go-redis's Ring, so that
+// keys stay where it has placed them.
+
+// keyHash returns the hash of a Redis key: that of its hash tag, if it has one, so that keys of one tag stay together.
+func keyHash(key []byte) uint64 {
+	if _, rest, found := bytes.Cut(key, []byte("{")); found {
+		if tag, _, closed := bytes.Cut(rest, []byte("}")); closed && len(tag) > 0 {
+			key = tag
+		}
+	}
+	return xxhash.Sum64(key)
+}
+
+// nodeHash returns the hash of a node's name.
+func nodeHash(name string) uint64 { return xxhash.Sum64String(name) }
+
+// score returns the score of a node for a key: their hashes, mixed by xorshift64*.
+func score(node, key uint64) uint64 {
+	x := node ^ key
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	return x * 2685821657736338717
+}

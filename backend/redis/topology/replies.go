@@ -1,0 +1,70 @@
+package topology
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What a reply may announce: go-redis makes room for all of it at once, and goes as deep as it is told. The longest that
+// weir asks for are the history's, some megabytes. Of elements those count that have not come, a list as four more.
+const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
+
+// errDamaged is why a connection is closed whose other side does not speak like a Redis.
+var errDamaged = errors.New("the server's reply is damaged; closing the connection")
+
+// replies follows what a server sends, in RESP2 or RESP3, and finds what go-redis must not read. The zero value is ready.
+type replies struct {
+	kind            byte // how the line began
+	line, number    int  // bytes of it so far, 0 between lines; what it announces, -2 for nil
+	text            int  // bytes of a string that have not come, with the two that end it
+	elements, lists int  // of this reply: those that have not come, all
+}
+
+// follow reads on. After an error it is of no more use.
+func (r *replies) follow(p []byte) error {
+	for len(p) > 0 {
+		if n := min(r.text, len(p)); n > 0 {
+			p, r.text = p[n:], r.text-n
+			continue
+		}
+		if r.line == 0 {
+			r.kind, r.number = p[0], 0
+			if r.elements--; r.elements < 0 { // it begins a reply
+				r.elements, r.lists = 0, 0
+			}
+		}
+		piece, rest, whole := bytes.Cut(p, []byte{'\n'})
+		for _, c := range piece[:min(len(piece), 32)] {
+			if c == '-' || r.number < 0 {
+				r.number = -2
+			} else if '0' <= c && c <= '9' && r.number <= maxText {
+				r.number = 10*r.number + int(c-'0')
+			}
+		}
+		p, r.line = rest, r.line+len(piece)
+		if strings.IndexByte("+-:_,#($=!*~>%|", r.kind) < 0 || r.line > maxLine {
+			return fmt.Errorf("%w: it has a line of %d bytes that begins with %q", errDamaged, r.line, r.kind)
+		}
+		if whole {
+			n := max(r.number, 0)
+			switch r.line = 0; r.kind {
+			case '$', '=', '!':
+				r.text = r.number + 2
+			case '|':
+				r.elements++ // what it is about
+				fallthrough
+			case '%':
+				n *= 2
+				fallthrough
+			case '*', '~', '>':
+				r.elements, r.lists = r.elements+n, r.lists+1
+			}
+		}
+		if r.text > maxText || r.elements+4*r.lists > maxElements {
+			return fmt.Errorf("%w: it announces %d bytes, or %d elements in %d lists", errDamaged, r.text, r.elements, r.lists)
+		}
+	}
+	return nil
+}

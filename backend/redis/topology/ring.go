@@ -1,0 +1,237 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// heartbeatInterval is how often each node is asked whether it lives, and heartbeatTimeout how long it may take to answer.
+	heartbeatInterval = 500 * time.Millisecond
+	heartbeatTimeout  = 250 * time.Millisecond
+	// maxMissed is how many heartbeats in a row a node misses before it counts as lost.
+	maxMissed = 3
+)
+
+// ring is a number of independent servers. Keys are placed on those that live, see score. Every node is asked by itself
+// whether it lives, so that a few that swallow packets do not hold up the news of the others.
+type ring struct {
+	*options
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex // of changes
+	nodes []*node
+	gone  []*node                 // have left, and what is on its way there has its time still
+	owner atomic.Pointer[[]*node] // the nodes that keys are placed on
+}
+
+// node is a server of a ring.
+type node struct {
+	target
+	hash   uint64
+	client *goredis.Client
+	lost   error // why keys that are pinned to it have no owner while it is lost
+	missed atomic.Int32
+	leave  context.CancelFunc // ends its heartbeats
+}
+
+func newRing(list string, o *options) (Topology, error) {
+	targets, err := parseNodes(list)
+	if err != nil {
+		return nil, err
+	}
+	r := &ring{options: o}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.set(targets)
+	if r.URLFile != "" && !r.Fixed {
+		r.running.Go(func() { r.follow(list) })
+	}
+	return r, nil
+}
+
+// set makes these the nodes of the ring. One that was there before stays as it is.
+func (r *ring) set(targets []target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return
+	}
+	before := r.nodes
+	r.nodes = make([]*node, len(targets))
+	for i, t := range targets {
+		if at := slices.IndexFunc(before, func(n *node) bool { return n.target == t }); at >= 0 {
+			r.nodes[i] = before[at]
+		} else {
+			r.nodes[i] = r.newNode(t)
+		}
+	}
+	for _, n := range before {
+		if !slices.Contains(r.nodes, n) {
+			r.retire(n)
+		}
+	}
+	r.placeKeys()
+	if before != nil {
+		r.losses.joined(namesOf(targets), time.Now())
+	}
+}
+
+func (r *ring) newNode(t target) *node {
+	n := &node{
+		target: t,
+		hash:   nodeHash(t.name),
+		client: newClient(r.options.client(t)),
+		lost:   noOwner("ring node " + t.name + " does not answer, and its keys are pinned to it"),
+	}
+	ctx, leave := context.WithCancel(r.ctx)
+	if n.leave = leave; !r.Fixed {
+		r.running.Go(func() { r.watch(ctx, n) })
+	}
+	return n
+}
+
+// retire ends a node that has left, and closes its client once what is on its way there has had its time.
+func (r *ring) retire(n *node) {
+	n.leave()
+	r.gone = append(r.gone, n)
+	time.AfterFunc(r.Timeout+time.Second, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.gone = slices.DeleteFunc(r.gone, func(one *node) bool { return one == n })
+		_ = n.client.Close() // nobody waits for its answers any more
+	})
+}
+
+// placeKeys chooses the nodes that keys are placed on: pinned keys stay with a lost one. The caller holds mu.
+func (r *ring) placeKeys() {
+	var nodes []*node
+	for _, n := range r.nodes {
+		if r.NodeLoss == Pin || n.missed.Load() < maxMissed {
+			nodes = append(nodes, n)
+		}
+	}
+	r.owner.Store(&nodes)
+}
+
+const errNoNode = noOwner("no node of the ring answers")
+
+func (r *ring) Owner(key []byte) (*goredis.Client, error) {
+	n := r.nodeOf(key)
+	switch {
+	case n == nil:
+		return nil, errNoNode
+	case r.NodeLoss == Pin && n.missed.Load() >= maxMissed:
+		return nil, n.lost
+	}
+	return n.client, nil
+}
+
+// nodeOf returns the node that a key is placed on, nil if none lives.
+func (r *ring) nodeOf(key []byte) (owner *node) {
+	hash, best := keyHash(key), uint64(0)
+	for _, n := range *r.owner.Load() {
+		if s := score(n.hash, hash); owner == nil || s > best {
+			owner, best = n, s
+		}
+	}
+	return owner
+}
+
+// find returns the first node that is looked for, whether it lives or not; nil if the ring has none.
+func (r *ring) find(is func(*node) bool) *node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := slices.IndexFunc(r.nodes, is); at >= 0 {
+		return r.nodes[at]
+	}
+	return nil
+}
+
+// lost reports whether a node of that name counts as lost.
+func (r *ring) lost(name string) bool {
+	n := r.find(func(n *node) bool { return n.name == name })
+	return n != nil && n.missed.Load() >= maxMissed
+}
+
+// watch finds out every heartbeat whether a node lives, until it leaves.
+func (r *ring) watch(ctx context.Context, n *node) {
+	ticker := time.NewTicker(heartbeatInterval)
+	defer ticker.Stop()
+	for {
+		r.beat(ctx, n)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beat asks a node once: only a server that answers PING with PONG can count.
+func (r *ring) beat(ctx context.Context, n *node) {
+	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	err := n.client.Ping(asking).Err()
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		if n.missed.Swap(0) < maxMissed {
+			return
+		}
+		r.Log.Info("ring node is back", "node", n.name)
+	case n.missed.Add(1) != maxMissed:
+		return
+	default:
+		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss.String(), "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return // the node has left meanwhile
+	}
+	r.placeKeys()
+	if r.NodeLoss == Remap {
+		r.losses.moved(n.name, err != nil, time.Now())
+	}
+}
+
+func (r *ring) Servers(context.Context) ([]Server, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Server, len(r.nodes))
+	for i, n := range r.nodes {
+		all[i] = r.describe(n)
+	}
+	return all, nil
+}
+
+// describe describes a node.
+func (r *ring) describe(n *node) Server {
+	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.login.of(n.target), LogsLoss: true}
+}
+
+func (r *ring) Close() error {
+	r.mu.Lock()
+	r.stop()
+	r.mu.Unlock()
+	r.running.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	for _, n := range slices.Concat(r.nodes, r.gone) {
+		if failed := n.client.Close(); !errors.Is(failed, goredis.ErrClosed) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
+type Servers struct {
+	topology  Topology
+	redirects Redirecting // nil where servers do not name each other
+	ring      *ring       // nil where there is none
+	config    Config
+	rights    Rights
+	losses    *losses
+	lent      bool     // by others, who close them
+	besides   sync.Map // of names of servers: []string, what Need was told
+}
+
+// Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
+type Rights struct {
+	Rules []string
+	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
+}
+
+// Connect checks a configuration and makes its servers. It contacts none of them.
+func Connect(c Config, r Rights) (*Servers, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := newLosses()
+	t, err := newTopology(c, l)
+	if err != nil {
+		return nil, err
+	}
+	return over(t, c, r, l), nil
+}
+
+// Over makes servers of a topology, which they close in the end, for tests.
+func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses()) }
+
+func over(t Topology, c Config, r Rights, l *losses) *Servers {
+	s := &Servers{topology: t, config: c, rights: r, losses: l}
+	s.redirects, _ = t.(Redirecting)
+	s.ring, _ = t.(*ring)
+	return s
+}
+
+// For returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by their
+// own Close.
+func (s *Servers) For(r Rights, log *slog.Logger) *Servers {
+	c := s.config
+	c.Log = log
+	same := over(s.topology, c, r, s.losses)
+	same.lent = true
+	return same
+}
+
+// Close ends all connections.
+func (s *Servers) Close() error {
+	if s.lent {
+		return nil
+	}
+	return s.topology.Close()
+}
+
+// Config returns the configuration, with its defaults.
+func (s *Servers) Config() Config { return s.config }
+
+// Timeout returns Config.Timeout, or its default.
+func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
+
+// Log returns Config.Log, or its default.
+func (s *Servers) Log() *slog.Logger { return s.config.Log }
+
+// Need notes rights that are needed of one server besides those of all, as rules of an ACL. Errors name them, too.
+func (s *Servers) Need(of Server, rules ...string) { s.besides.Store(of.Name, rules) }
+
+// Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
+func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }
+
+// NameOf returns the name of the server behind a client, for people.
+func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
+
+// Lost notes that a server was away, and may have lost what it had counted. A cluster is asked who takes its place.
+func (s *Servers) Lost(name string, now time.Time) {
+	s.losses.note(name, now)
+	s.Reload()
+}
+
+// Reload lets a cluster say anew which server owns what, in the background and at most five times a second.
+func (s *Servers) Reload() {
+	if s.redirects != nil {
+		s.redirects.Reload()
+	}
+}
+
+// StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
+// server was away or another took its place.
+func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.since(t) }
+
+// Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
+func (s *Servers) Redirects() bool { return s.redirects != nil }
+
+var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
+
+// Redirected returns the client of the server at addr, to which the server behind from redirects, for good or for once.
+func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*goredis.Client, error) {
+	if s.redirects == nil {
+		return nil, fmt.Errorf("%w: %s", errMisrouted, s.config.setCluster())
+	}
+	if forGood {
+		s.redirects.Reload()
+	}
+	return s.redirects.At(from, addr)
+}
+
+// Nodes returns the names of a ring's nodes, in order; nil where there is no ring.
+func (s *Servers) Nodes() []string {
+	if s.ring == nil {
+		return nil
+	}
+	return s.ring.names()
+}
+
+// NodesNow returns the names of a ring's nodes, in order, by its list as it is now; nil where there is no ring.
+func (s *Servers) NodesNow() ([]string, error) {
+	if s.ring == nil {
+		return nil, nil
+	}
+	list, err := s.config.readURL()
+	if err != nil {
+		return nil, err
+	}
+	targets, err := parseNodes(list)
+	return namesOf(targets), s.config.blame(err)
+}
+
+// NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.
+func (s *Servers) NodeOf(key []byte) string {
+	if s.ring != nil {
+		if n := s.ring.nodeOf(key); n != nil {
+			return n.name
+		}
+	}
+	return ""
+}
+
+// NodeLost reports whether a ring has a node of that name that counts as lost.
+func (s *Servers) NodeLost(name string) bool { return s.ring != nil && s.ring.lost(name) }
+
+// At is whom a request is for: the owner of a key or, in a ring whose nodes are fixed, the node of a name.
+type At struct {
+	Key  []byte
+	Node string
+}
+
+// Locate returns the client of the server that a request is for, nil with an error.
+func (s *Servers) Locate(at At) (*goredis.Client, error) {
+	if at.Node == "" {
+		return s.topology.Owner(at.Key)
+	}
+	if s.ring != nil {
+		if n := s.ring.find(func(n *node) bool { return n.name == at.Node }); n != nil {
+			return n.client, nil
+		}
+	}
+	return nil, fmt.Errorf("redis: the ring has no node %q", at.Node)
+}
+
+// Each asks every server that should answer, one after the other, and joins the errors. A command is sent once.
+func (s *Servers) Each(ctx context.Context, ask func(name string, do func(command ...any) (any, error)) error) error {
+	all, err := s.All(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, one := range all {
+		failed = errors.Join(failed, ask(one.Name, func(command ...any) (any, error) {
+			return one.Client.Do(ctx, command...).Result()
+		}))
+	}
+	return failed
+}

@@ -1,0 +1,127 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Topology knows which server owns a key. Its methods may be called by any number of goroutines.
+type Topology interface {
+	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client
+	// talks to one server only, and never repeats a command by itself. Once the server has left the topology, and what
+	// was on its way there has had its time, the client's commands fail with goredis.ErrClosed, unsent.
+	Owner(key []byte) (*goredis.Client, error)
+
+	// Servers lists every server that should answer, for probes. A cluster has to be asked for them.
+	Servers(ctx context.Context) ([]Server, error)
+
+	// Close ends all connections and everything that runs in the background, and waits for it.
+	Close() error
+}
+
+// ErrNoOwner is what the errors of Owner are: no server is known that owns the key now, so none was asked.
+var ErrNoOwner = errors.New("no server owns the key")
+
+// noOwner is why no server owns a key.
+type noOwner string
+
+func (n noOwner) Error() string { return string(n) }
+
+// Is makes it an ErrNoOwner.
+func (noOwner) Is(err error) bool { return err == ErrNoOwner }
+
+// Redirecting is what a topology also is whose servers answer MOVED and ASK, key by key: a cluster.
+type Redirecting interface {
+	// At returns the client of the server at addr, as the reply of the server behind from names it.
+	At(from *goredis.Client, addr string) (*goredis.Client, error)
+
+	// Reload asks in the background, and at most five times a second, which server owns what. It is worth a call
+	// after MOVED, READONLY, CLUSTERDOWN, and when a server does not answer.
+	Reload()
+}
+
+// Server is one server of a topology.
+type Server struct {
+	Name   string // for people
+	Client *goredis.Client
+	Tag    string // a hash tag whose keys this server owns
+
+	login  *login
+	rights []string // that its topology needs, as rules of an ACL
+	// LogsLoss says that its topology logs by itself when it does not answer.
+	LogsLoss bool
+}
+
+// probeTag returns the i-th of the hash tags that probes use. No descriptor has such a tag: theirs have no space.
+func probeTag(i int) string { return fmt.Sprint("probe ", i) }
+
+// newTopology makes the topology that a configuration with its defaults names. It contacts no server.
+func newTopology(c Config, l *losses) (Topology, error) {
+	o, err := newOptions(c, l)
+	if err != nil {
+		return nil, err
+	}
+	url, err := c.readURL()
+	if err != nil {
+		return nil, err
+	}
+	var t Topology
+	switch c.Type {
+	case Ring:
+		t, err = newRing(url, o)
+	case Sentinel:
+		t, err = newSentinel(url, o)
+	case Cluster:
+		t, err = newCluster(url, o)
+	default:
+		t, err = newSingle(url, o)
+	}
+	return t, c.blame(err)
+}
+
+// one is a topology of one client: a single server, or the primary that sentinels name.
+type one struct{ Server }
+
+func newSingle(url string, o *options) (Topology, error) {
+	t, err := parseSingle(url, o.SocketType)
+	if err != nil {
+		return nil, err
+	}
+	return newOne(t.name, newClient(o.client(t)), o.login.of(t)), nil
+}
+
+// newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
+// connections when they announce another primary.
+func newSentinel(url string, o *options) (Topology, error) {
+	primary, targets, err := parseSentinel(url)
+	if err != nil {
+		return nil, err
+	}
+	user, password := splitAuth(o.SentinelAuth)
+	var sentinels []string
+	for _, t := range targets {
+		if t.password != "" {
+			user, password = t.user, t.password
+		}
+		sentinels = append(sentinels, t.addr)
+	}
+	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
+	client := goredis.NewFailoverClient(o.failover(primary, sentinels, user, password))
+	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
+	return newOne(name, client, o.login), nil
+}
+
+func newOne(name string, client *goredis.Client, l *login) one {
+	return one{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
+}
+
+func (o one) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
+
+func (o one) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
+
+func (o one) Close() error { return o.Client.Close() }
