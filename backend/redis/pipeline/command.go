@@ -93,11 +93,12 @@ const (
 
 // outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
 func outcomeOf(err error, written bool) outcome {
+	if err == nil { // first, as what follows allocates
+		return outcomeAnswered
+	}
 	var reply goredis.Error
 	var network net.Error
 	switch {
-	case err == nil:
-		return outcomeAnswered
 	case topology.NoPrimary(err):
 		return outcomeUnreachable
 	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
