@@ -13,9 +13,9 @@ import (
 )
 
 // A slot moves to another primary and back while it is counted in: by a script, by a function, and in keys of
-// envoyproxy/ratelimit. Of the keys some are there before, others are new in each phase: the old owner sends those on with
-// ASK from the first moment, and what makes one may be answered here and its TTL there. The node that gets the slot first
-// has no library, and the other one has lost its own, and its scripts, when the slot comes back.
+// envoyproxy/ratelimit. Of the keys some are there before, others are new in each phase: the old owner sends those on
+// with ASK from the first moment, and what makes one may be answered here and its TTL there. The node that gets the
+// slot first has no library, and the other one has lost its own, and its scripts, when the slot comes back.
 func TestASlotMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)

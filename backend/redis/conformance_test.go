@@ -35,7 +35,8 @@ func TestConformance(t *testing.T) {
 		t.Run("pair", func(t *testing.T) {
 			t.Parallel()
 			main, perSecond := single(t), single(t)
-			// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go elsewhere.
+			// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go
+			// elsewhere.
 			conform(t, backendtest.RunRouting, func(t *testing.T, now *atomic.Int64) backend.Counter {
 				return openedPair(t, now, main, perSecond)
 			})

@@ -106,8 +106,8 @@ func turns(log *redistest.Log, addr string) (all []string) {
 	return all
 }
 
-// wantTurns wants the first and the last thing that was told of a server to be so, and nothing to be told twice in a row.
-// A machine that stands still is taken for an outage, and may have made some more.
+// wantTurns wants the first and the last thing that was told of a server to be so, and nothing to be told twice in a
+// row. A machine that stands still is taken for an outage, and may have made some more.
 func wantTurns(t *testing.T, log *redistest.Log, addr, first, last string) {
 	t.Helper()
 	all := turns(log, addr)
@@ -230,8 +230,8 @@ func TestThePrimaryOfSentinelsIsOneServer(t *testing.T) {
 	awaitKnown(t, s, "it is not counted twice", up)
 }
 
-// A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a policy
-// that allows what has no answer.
+// A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a
+// policy that allows what has no answer.
 func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 	t.Parallel()
 	for code, setting := range map[string][3]string{

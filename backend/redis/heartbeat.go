@@ -29,9 +29,9 @@ const (
 	heartbeatTimeout = time.Second
 )
 
-// heartbeat tells Redis that this process lives, and learns how many others do. Heartbeats are fields of one hash: a name
-// that a process chose at random, and when it sent the last one, in milliseconds since 1970 by the server's clock. A nil
-// heartbeat knows of nobody.
+// heartbeat tells Redis that this process lives, and learns how many others do. Heartbeats are fields of one hash: a
+// name that a process chose at random, and when it sent the last one, in milliseconds since 1970 by the server's clock.
+// A nil heartbeat knows of nobody.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -70,8 +70,8 @@ func newHeartbeat(s *Store) *heartbeat {
 }
 
 // learn takes how many a heartbeat found. Until heartbeats have succeeded for as long as lies between two, others may
-// live that have sent none: they started at the same time, or could not reach the server either. So till then the number
-// only grows.
+// live that have sent none: they started at the same time, or could not reach the server either. So till then the
+// number only grows.
 func (h *heartbeat) learn(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
@@ -103,8 +103,8 @@ func (h *heartbeat) ask(ctx context.Context, commands ...goredis.Cmder) error {
 	return pipeline.Ask(ctx, h.store.servers, topology.At{Key: []byte(replicasKey)}, commands...)
 }
 
-// beat sends a heartbeat, unless the server is away, and returns how many processes live. Fields of those that do not are
-// removed. It uses commands that counting needs, too.
+// beat sends a heartbeat, unless the server is away, and returns how many processes live. Fields of those that do not
+// are removed. It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if h.quiet() {
 		return 0, ErrUnavailable

@@ -22,8 +22,8 @@ const idleLibrary = 24 * time.Hour
 // versions matches what versions of weir name their libraries, and no name that somebody else would choose.
 var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
 
-// tidy marks this weir's library on a server as in use, and removes those of other versions that nobody has marked for a
-// day. The marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What
+// tidy marks this weir's library on a server as in use, and removes those of other versions that nobody has marked for
+// a day. The marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What
 // cannot be done now is left to a later probe, of this weir or another.
 func (s *Store) tidy(ctx context.Context, on *topology.Servers, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)

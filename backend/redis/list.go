@@ -16,8 +16,9 @@ import (
 const (
 	// pageSize is how many keys a server is asked for at a time, about: what it answers while it does nothing else.
 	pageSize = 100
-	// listRest is how many times as long as a page took a listing then leaves its server alone, so that it takes at most a
-	// quarter of its time. That is by the clock of the server where it may be asked, else as it is seen from here.
+	// listRest is how many times as long as a page took a listing then leaves its server alone, so that it takes at
+	// most a quarter of its time. That is by the clock of the server where it may be asked, else as it is seen from
+	// here.
 	listRest = 3
 )
 

@@ -181,7 +181,8 @@ func (w *walk) owned(name string) bool {
 	return err != nil || owner == w.server.Client
 }
 
-// result returns how far the walk came. What a server shows twice, as it makes its table larger, is no more than there is.
+// result returns how far the walk came. What a server shows twice, as it makes its table larger, is no more than there
+// is.
 func (w *walk) result(complete bool) backend.Listed {
 	listed := w.listed
 	listed.Complete = complete

@@ -26,7 +26,8 @@ var leaving = map[string]func(*redistest.Server){"killed": (*redistest.Server).K
 // hurry is what callers have whom a server that is away must not hold: Envoy's usual 20 ms.
 const hurry = 20 * time.Millisecond
 
-// Once a few callers have found out, nobody waits, however much time it has, and nothing is sent until the server is back.
+// Once a few callers have found out, nobody waits, however much time it has, and nothing is sent until the server is
+// back.
 func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"killed", "frozen", "black hole"} {
@@ -167,8 +168,8 @@ func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
 	})
 }
 
-// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round trips.
-// Those who cannot are told in time, and cost it no more connections than its pool has.
+// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round
+// trips. Those who cannot are told in time, and cost it no more connections than its pool has.
 func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
@@ -198,7 +199,8 @@ func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
 	}
 }
 
-// slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much time.
+// slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much
+// time.
 func slowServer(t *testing.T) (*Store, *redistest.FaultProxy, func(time.Duration) error) {
 	t.Helper()
 	proxy := redistest.Proxy(t, redistest.Single(t).Addr)

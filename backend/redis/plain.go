@@ -21,9 +21,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// plain is keys of envoyproxy/ratelimit: a number for each window, counted by INCRBY. For each check go some commands, in
-// a pipeline: what counts it, or takes back what it counted too much, and what sets the TTL. In a cluster a pipeline leads
-// to one server, and each command has one key.
+// plain is keys of envoyproxy/ratelimit: a number for each window, counted by INCRBY. For each check go some commands,
+// in a pipeline: what counts it, or takes back what it counted too much, and what sets the TTL. In a cluster a pipeline
+// leads to one server, and each command has one key.
 type plain struct {
 	store  *Store
 	keys   incr.Keys

@@ -19,8 +19,8 @@ import (
 // ofPlainStore is the pattern of the keys of plainStore.
 var ofPlainStore = fmt.Sprintf("*_%d", plainBegin)
 
-// heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are hashes,
-// and are left out.
+// heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are
+// hashes, and are left out.
 func heldBy(t *testing.T, server *redistest.Server, pattern string) (sum int64, immortal int) {
 	t.Helper()
 	client, ctx := server.Client(), t.Context()
@@ -144,8 +144,8 @@ func TestHugeHitsBlockNobodyElse(t *testing.T) {
 	}
 }
 
-// A thousand descriptors, with signs that Redis and the format itself stumble over, are counted where envoyproxy/ratelimit
-// counts them: a naive model spells the keys as that program's README has it.
+// A thousand descriptors, with signs that Redis and the format itself stumble over, are counted where
+// envoyproxy/ratelimit counts them: a naive model spells the keys as that program's README has it.
 func TestRandomDescriptorsAgreeWithANaiveModel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)

@@ -66,8 +66,8 @@ func callsOf(t *testing.T, server *redistest.Server) map[string]int {
 	return calls
 }
 
-// Half of the traffic is envoyproxy/ratelimit's, as it was seen to write it; the other half is weir's, by a user who may
-// do what that program needs.
+// Half of the traffic is envoyproxy/ratelimit's, as it was seen to write it; the other half is weir's, by a user who
+// may do what that program needs.
 func TestOneCountBesideRatelimit(t *testing.T) {
 	t.Parallel()
 	const clients, each, n = 8, 100, 700

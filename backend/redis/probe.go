@@ -81,8 +81,8 @@ func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server to
 	return nil
 }
 
-// tell logs how a server is called, if that is news. A script that is called only until the server takes writes again is
-// none: what it lacks is told by the probe's error.
+// tell logs how a server is called, if that is news. A script that is called only until the server takes writes again
+// is none: what it lacks is told by the probe's error.
 func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.news(server.Name, mode.Command) {
 		return

@@ -171,9 +171,9 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 					}
 					return n
 				}
-				// On a busy machine a caller may leave before its check is sent, or has arrived: then another one comes, with
-				// more time, a key of its own, and to another store, as the last one may have found the server too slow to be
-				// asked.
+				// On a busy machine a caller may leave before its check is sent, or has arrived: then another one
+				// comes, with more time, a key of its own, and to another store, as the last one may have found the
+				// server too slow to be asked.
 				for deadline := 100 * time.Millisecond; most() == 0; deadline *= 2 {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
@@ -241,8 +241,8 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 	}
 }
 
-// In a cluster each command has its own class: what counted is not sent again with another that did not run, nor after a
-// TTL that must go elsewhere.
+// In a cluster each command has its own class: what counted is not sent again with another that did not run, nor after
+// a TTL that must go elsewhere.
 func TestRedirectsAreFollowed(t *testing.T) {
 	t.Parallel()
 	const three, six = "evalsha evalsha evalsha", "incrby expire incrby expire incrby expire"

@@ -26,7 +26,8 @@ type Split struct {
 	seconds func(key []byte, limits []descriptors.Limit) bool
 	// label names the second store in errors, "" for no name.
 	label string
-	// plain and scripted are the stores where both are on the same servers, and the key alone tells where it is counted.
+	// plain and scripted are the stores where both are on the same servers, and the key alone tells where it is
+	// counted.
 	plain, scripted *Store
 
 	start func()      // begins the second store
@@ -43,8 +44,8 @@ type parts struct {
 	done          chan error // has a token once the second ones are decided
 }
 
-// PerSecond counts in two Redis: checks whose limits are all written per second in one, all others in the other. A check
-// whose limits are of several units is not split, since it counts under all of them or under none.
+// PerSecond counts in two Redis: checks whose limits are all written per second in one, all others in the other. A
+// check whose limits are of several units is not split, since it counts under all of them or under none.
 func PerSecond(main, perSecond Counters) *Split {
 	s := &Split{first: main, second: perSecond, label: "limits per second"}
 	s.seconds = func(_ []byte, limits []descriptors.Limit) bool {
@@ -59,9 +60,9 @@ func PerSecond(main, perSecond Counters) *Split {
 	return s
 }
 
-// OpenRatelimit makes a store that counts a check with a key of envoyproxy/ratelimit's by INCRBY, as that program does and
-// with no more rights, and others by the script. The servers learn nothing of the script before a check needs it. Its
-// health is that of the servers that count by INCRBY: each has answered PING.
+// OpenRatelimit makes a store that counts a check with a key of envoyproxy/ratelimit's by INCRBY, as that program does
+// and with no more rights, and others by the script. The servers learn nothing of the script before a check needs it.
+// Its health is that of the servers that count by INCRBY: each has answered PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	servers, err := topology.Connect(c.Redis, plainRights())
 	if err != nil {
@@ -105,7 +106,8 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 		if s.seconds(checks[i].Key, checks[i].Limits) {
 			seconds++
 		} else if s.plain != nil && !countable(&checks[i]) {
-			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
+			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
+				checks[i].Limits)
 		}
 	}
 	switch {
@@ -162,8 +164,8 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return s.first.Inspect(ctx, key, limits)
 }
 
-// Reset forgets a key, in both stores where its limits decide: a request may have brought a limit of another unit, and the
-// configuration may have had one.
+// Reset forgets a key, in both stores where its limits decide: a request may have brought a limit of another unit, and
+// the configuration may have had one.
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
@@ -276,8 +278,8 @@ func (s *Split) Stats() (sum pipeline.Stats) {
 	return sum
 }
 
-// rightsBeside returns what counting by the script needs besides, of a user who has the rights to count by INCRBY: such a
-// one mostly may use all keys, and Redis refuses to grant some of them then.
+// rightsBeside returns what counting by the script needs besides, of a user who has the rights to count by INCRBY: such
+// a one mostly may use all keys, and Redis refuses to grant some of them then.
 func rightsBeside() topology.Rights {
 	r := rights()
 	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })

@@ -37,8 +37,8 @@ type Counters interface {
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = pipeline.ErrUnavailable
 
-// Store counts in Redis servers, in one kind of keys. A check is counted at most once, whatever becomes of the connection;
-// it is sent again only if its own reply proves that it did not run.
+// Store counts in Redis servers, in one kind of keys. A check is counted at most once, whatever becomes of the
+// connection; it is sent again only if its own reply proves that it did not run.
 type Store struct {
 	*pipeline.Pipeline
 	servers *topology.Servers
@@ -107,7 +107,9 @@ func newScript() *pipeline.Script {
 // newScripted makes a store by a script on servers, which it closes in the end.
 func newScripted(servers *topology.Servers, now func() string, code *pipeline.Script, c pipeline.Config) *Store {
 	s := newStore(servers, now)
-	codec := pipeline.ScriptCodec{AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode, Now: s.now}
+	codec := pipeline.ScriptCodec{
+		AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode, Now: s.now,
+	}
 	c.Closing = func() { s.heartbeat.end() }
 	s.script, s.keys = code, scripted{s}
 	s.Pipeline = pipeline.New(servers, codec, code, c)

@@ -145,7 +145,8 @@ func (s *Stub) Commands() string {
 	return strings.Join(s.lines, " ")
 }
 
-// Answers is a stub's answers by the command and which of its kind it is: "incrby 1". Others are answered by 1, or Ones.
+// Answers is a stub's answers by the command and which of its kind it is: "incrby 1". Others are answered by 1, or
+// Ones.
 func Answers(replies map[string]string) func(n int, command []string) string {
 	return func(n int, command []string) string {
 		name := strings.ToLower(command[0])

@@ -12,8 +12,8 @@ const (
 )
 
 const (
-	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap are one: a machine that
-	// stands still for a moment loses them all at once.
+	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap are one: a machine
+	// that stands still for a moment loses them all at once.
 	tripAfter = 3
 	// budgetSpan is for how long at least the time that callers had is remembered.
 	budgetSpan = time.Second

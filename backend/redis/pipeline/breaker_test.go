@@ -73,8 +73,8 @@ func TestTheBreaker(t *testing.T) {
 	}
 }
 
-// Callers in a hurry shall not keep others from a server that is quick enough for them. One that was quick enough for all
-// of them and is silent now is none.
+// Callers in a hurry shall not keep others from a server that is quick enough for them. One that was quick enough for
+// all of them and is silent now is none.
 func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 	t.Parallel()
 	b, now := &breaker{slow: true}, time.Unix(1_000_000, 0)
@@ -112,8 +112,8 @@ func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
 	}
 }
 
-// A hurried caller's loss alone leaves the breaker calm, so that answers are not looked at. The PING that it leads to may
-// fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
+// A hurried caller's loss alone leaves the breaker calm, so that answers are not looked at. The PING that it leads to
+// may fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
 func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	q := queueToNobody(t)
@@ -133,8 +133,8 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// A server that froze after its PONG takes the trial's connection as long as the store allows. Until that is over nothing
-// else is sent to it, so callers must not wait for as long.
+// A server that froze after its PONG takes the trial's connection as long as the store allows. Until that is over
+// nothing else is sent to it, so callers must not wait for as long.
 func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	t.Parallel()
 	q := queueToNobody(t)

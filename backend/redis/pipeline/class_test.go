@@ -46,7 +46,8 @@ func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 	}
 }
 
-// What proves that a function did not run proves nothing of another command, nor of what a script has run up to its error.
+// What proves that a function did not run proves nothing of another command, nor of what a script has run up to its
+// error.
 func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
 	for text, want := range map[string]kind{
 		"ERR Function not found":                                         classNoScript,

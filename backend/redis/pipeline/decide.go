@@ -14,8 +14,8 @@ import (
 )
 
 // Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
-// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and never later than the
-// servers' timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
+// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and never later than
+// the servers' timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
 func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err
@@ -113,9 +113,9 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	return p.decode(c, checks, out, why)
 }
 
-// decideLarge is Decide for more checks than a batch holds. They go in several calls at the same time, as many checks to
-// each as a batch holds; but a key that has been in one is not in another before that is answered, so that it is charged
-// in order.
+// decideLarge is Decide for more checks than a batch holds. They go in several calls at the same time, as many checks
+// to each as a batch holds; but a key that has been in one is not in another before that is answered, so that it is
+// charged in order.
 func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
 	var failed error
 	for len(checks) > 0 {

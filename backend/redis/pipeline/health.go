@@ -24,7 +24,8 @@ const (
 	// maxProbeGap is how long a server that has left may be back, or another may leave as well, until it is noticed
 	// although no check shows it.
 	maxProbeGap = 5 * time.Second
-	// calmProbeGap is about how long after a probe the next one follows while nothing is wrong and no check shows anything.
+	// calmProbeGap is about how long after a probe the next one follows while nothing is wrong and no check shows
+	// anything.
 	calmProbeGap = 10 * time.Minute
 )
 
@@ -34,9 +35,10 @@ var ErrSlow = errors.New("it answers later than its callers wait: raise their ti
 // Probe finds out whether a server can do what it is there for. Its error names the remedy.
 type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
 
-// Health is what is known about servers that count, see [backend.Health]. All are probed at the start and, once they can
-// count, whenever a check got no answer: a check alone says little, since its caller may just have had little time. What a
-// probe finds to have changed is logged, once for each server. A nil Health knows nothing, and finds all servers well.
+// Health is what is known about servers that count, see [backend.Health]. All are probed at the start and, once they
+// can count, whenever a check got no answer: a check alone says little, since its caller may just have had little time.
+// What a probe finds to have changed is logged, once for each server. A nil Health knows nothing, and finds all servers
+// well.
 type Health struct {
 	servers *topology.Servers
 	probe   Probe
@@ -53,7 +55,8 @@ type Health struct {
 	decided  chan struct{} // closed once a server can count, or GiveUp is over
 	decide   func()        // closes it
 
-	// What is wrong with each server and with their list, and was logged last, with "" where nothing is; it is replaced.
+	// What is wrong with each server and with their list, and was logged last, with "" where nothing is; it is
+	// replaced.
 	found atomic.Pointer[map[string]string]
 }
 
@@ -102,9 +105,9 @@ func (h *Health) Await(ctx context.Context) error {
 	}
 }
 
-// Servers returns the state of each server by its name, those included that were never asked to count: of a ring its nodes
-// as they are configured now, of a cluster the primaries that it named last, or, before it has named any, one that is
-// away. What nobody asks may have gone unnoticed for ten minutes, but for a node of a ring.
+// Servers returns the state of each server by its name, those included that were never asked to count: of a ring its
+// nodes as they are configured now, of a cluster the primaries that it named last, or, before it has named any, one
+// that is away. What nobody asks may have gone unnoticed for ten minutes, but for a node of a ring.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	if h == nil {
@@ -180,8 +183,8 @@ func (h *Health) run(ctx context.Context) {
 }
 
 // wait waits until the next probe: while all servers can count, until a check got no answer, or some minutes; else for
-// about a pause, or until a check got an answer. The last probe before giving up is not before its time, so that a server
-// that came late is found.
+// about a pause, or until a check got an answer. The last probe before giving up is not before its time, so that a
+// server that came late is found.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	if !h.troubled.Load() {
 		pause = calmProbeGap

@@ -17,8 +17,8 @@ type pinger struct {
 	client *goredis.Client // nil without a connection
 }
 
-// ping returns how long the server took to answer PING, at most timeout. A connection that is not there is made first, in
-// dialTimeout at most. An error is that of the connection, or the server's word that it is not ready to count; other
+// ping returns how long the server took to answer PING, at most timeout. A connection that is not there is made first,
+// in dialTimeout at most. An error is that of the connection, or the server's word that it is not ready to count; other
 // answers are as good as PONG.
 func (p *pinger) ping(ctx context.Context, dialTimeout, timeout time.Duration) (took time.Duration, err error) {
 	if p.client == nil {

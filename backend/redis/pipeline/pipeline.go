@@ -1,8 +1,8 @@
 // Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
 //
-// Checks for one server wait in its queue, and leave together: a batch leaves when none is out, or 1 ms after the last one
-// left. A breaker for each server, with PINGs, keeps callers from waiting for one that does not answer. What a check is in
-// commands, a [Codec] says. Commands that may run twice go without a queue, by Do, Run and Ask.
+// Checks for one server wait in its queue, and leave together: a batch leaves when none is out, or 1 ms after the last
+// one left. A breaker for each server, with PINGs, keeps callers from waiting for one that does not answer. What a
+// check is in commands, a [Codec] says. Commands that may run twice go without a queue, by Do, Run and Ask.
 package pipeline
 
 import (
@@ -22,9 +22,9 @@ import (
 const (
 	// maxKept is how many bytes of keys and arguments a call may have room for to be used again.
 	maxKept = 64 << 10
-	// minMargin is how long before its deadline a caller leaves at least, so that its answer can still be written and reach
-	// it. Of Envoy's usual 20 ms one more would let a tenth as many answers to a server that has just frozen come late, and
-	// leave one of twenty without an answer of a server that takes 15.
+	// minMargin is how long before its deadline a caller leaves at least, so that its answer can still be written and
+	// reach it. Of Envoy's usual 20 ms one more would let a tenth as many answers to a server that has just frozen come
+	// late, and leave one of twenty without an answer of a server that takes 15.
 	minMargin = 2 * time.Millisecond
 )
 

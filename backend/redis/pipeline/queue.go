@@ -77,7 +77,8 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 }
 
 // enqueue lets requests of a call wait, in a row from first on. It returns false if the queue has closed. What cannot
-// leave before the caller does, or hardly be answered, is answered at once, and so is everything while the server is away.
+// leave before the caller does, or hardly be answered, is answered at once, and so is everything while the server is
+// away.
 func (q *queue) enqueue(first *Request, now time.Time) bool {
 	q.mu.Lock()
 	if q.closed {

@@ -110,8 +110,8 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 	wantBatches(t, server.got()[maxOut:], more)
 }
 
-// wantBatches wants so many checks in batches that are not too large. Batches travel on connections of their own and may
-// overtake each other; within one, the order is that of arrival.
+// wantBatches wants so many checks in batches that are not too large. Batches travel on connections of their own and
+// may overtake each other; within one, the order is that of arrival.
 func wantBatches(t *testing.T, batches [][]string, checks int) {
 	t.Helper()
 	var all []string

@@ -71,8 +71,8 @@ func refuse(first *Request, err error) {
 	}
 }
 
-// call is one call of Decide. It holds all that queues need of it, so that the caller may leave before they are done: it
-// then stays behind, and is used again only when every queue has let go of it.
+// call is one call of Decide. It holds all that queues need of it, so that the caller may leave before they are done:
+// it then stays behind, and is used again only when every queue has let go of it.
 type call struct {
 	requests  []Request
 	text      []byte    // the keys and payloads of requests

@@ -56,9 +56,9 @@ type retry struct {
 	open, group, spare []*Request
 }
 
-// send returns when each request has its answer or is given up. It pauses only while until, when the last caller leaves,
-// is further away than the pause, and not after stop is closed. ctx bounds each exchange. Requests are sent in their
-// order.
+// send returns when each request has its answer or is given up. It pauses only while until, when the last caller
+// leaves, is further away than the pause, and not after stop is closed. ctx bounds each exchange. Requests are sent in
+// their order.
 func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], requests...)
 	for try := 1; ; try++ {
@@ -184,7 +184,8 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 	return r.find(s.servers)
 }
 
-// find gives a request the route to its owner. While a cluster is not known yet there is none, and it may be sent later.
+// find gives a request the route to its owner. While a cluster is not known yet there is none, and it may be sent
+// later.
 func (r *Request) find(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}

@@ -28,8 +28,8 @@ type Script struct {
 type CallMode struct {
 	Command string // fcall or evalsha
 	Name    string // that of the function, or the hash of the script
-	// Refused is why the library is not used: the server knows no functions, as before Redis 7.0, the user may not use them,
-	// or the server takes no writes. It is nil if it is used, or if the script has none.
+	// Refused is why the library is not used: the server knows no functions, as before Redis 7.0, the user may not use
+	// them, or the server takes no writes. It is nil if it is used, or if the script has none.
 	Refused error
 }
 
@@ -64,8 +64,8 @@ func (s *Script) WithLibrary(library, function string) *Script {
 	return s
 }
 
-// Mode returns how the script is called on a server. If that is not known the server is given the script first; the error
-// is then that of Load.
+// Mode returns how the script is called on a server. If that is not known the server is given the script first; the
+// error is then that of Load.
 func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, error) {
 	if s.library == "" {
 		return CallMode{Command: "evalsha", Name: s.sha}, nil

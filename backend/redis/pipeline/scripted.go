@@ -8,10 +8,10 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// ScriptCodec asks a script about as many keys as go into a call: all of a batch, which ran for none of them if the call
-// fails as a whole, or in a cluster, where they are in different slots, each alone. The script is called with the keys, a
-// time, for each key the place of its question, and the questions; it answers a list of strings, of which those that
-// begin with an exclamation mark are the errors of a server.
+// ScriptCodec asks a script about as many keys as go into a call: all of a batch, which ran for none of them if the
+// call fails as a whole, or in a cluster, where they are in different slots, each alone. The script is called with the
+// keys, a time, for each key the place of its question, and the questions; it answers a list of strings, of which those
+// that begin with an exclamation mark are the errors of a server.
 type ScriptCodec struct {
 	// AppendKey appends the Redis key of a check's key.
 	AppendKey func(dst, key []byte) []byte

@@ -15,12 +15,12 @@ const (
 	// probePause is how long after a PING the next one follows at the earliest, and half as much again at the latest:
 	// replicas do not come all at once.
 	probePause = 100 * time.Millisecond
-	// minDialTimeout is how long connecting for a PING may always take, which is two answers: a server that is only late
-	// must not be taken for one that is gone.
+	// minDialTimeout is how long connecting for a PING may always take, which is two answers: a server that is only
+	// late must not be taken for one that is gone.
 	minDialTimeout = 200 * time.Millisecond
-	// pingTimeout is how long PONG is waited for, so that one that comes too late is not taken for silence, and how long
-	// connecting may take. Every fourth PING waits as long as callers do, if that is longer; if all did, one that was lost
-	// would hide for as long that the server is back.
+	// pingTimeout is how long PONG is waited for, so that one that comes too late is not taken for silence, and how
+	// long connecting may take. Every fourth PING waits as long as callers do, if that is longer; if all did, one that
+	// was lost would hide for as long that the server is back.
 	pingTimeout   = 250 * time.Millisecond
 	longPingEvery = 4
 )
@@ -77,10 +77,10 @@ func (q *queue) expect(deadline, now time.Time) {
 	}
 }
 
-// missed tells the breaker of exchanges that all callers have left: a new connection to a frozen server takes the store's
-// timeout, for those who come next, and meanwhile no other exchange ends. A caller who leaves while the queue has no room
-// is a lost exchange, too. The trial of a half open breaker has time for a connection first, as PING has. No PING follows:
-// it would wait for a connection as well, and not for as long.
+// missed tells the breaker of exchanges that all callers have left: a new connection to a frozen server takes the
+// store's timeout, for those who come next, and meanwhile no other exchange ends. A caller who leaves while the queue
+// has no room is a lost exchange, too. The trial of a half open breaker has time for a connection first, as PING has.
+// No PING follows: it would wait for a connection as well, and not for as long.
 func (q *queue) missed() {
 	now := time.Now()
 	q.update(now, errLate, func() {
@@ -174,8 +174,8 @@ func (q *queue) probe(pause time.Duration) {
 
 func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
 
-// ping sends one PING, and waits for it as long as callers would if it is a long one. It reports whether another one shall
-// follow.
+// ping sends one PING, and waits for it as long as callers would if it is a long one. It reports whether another one
+// shall follow.
 func (q *queue) ping(p *pinger, long bool) (more bool) {
 	sent := time.Now()
 	q.mu.Lock()
@@ -219,8 +219,8 @@ func (q *queue) disconnect() {
 	topology.Disconnect(ctx, q.client)
 }
 
-// admits lets a caller in who can wait for a server that is away only for callers with less time, and has it tried so. The
-// caller holds mu.
+// admits lets a caller in who can wait for a server that is away only for callers with less time, and has it tried so.
+// The caller holds mu.
 func (q *queue) admits(deadline, now time.Time) bool {
 	if q.needs == 0 || !now.Add(q.needs+q.needs/4).Before(deadline) {
 		return false

@@ -1,6 +1,6 @@
 // Package topology reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It
-// knows how they are named, greeted and described, and which of them owns a key. How a question gets to one of them, once,
-// is for package pipeline.
+// knows how they are named, greeted and described, and which of them owns a key. How a question gets to one of them,
+// once, is for package pipeline.
 package topology
 
 import (
@@ -110,12 +110,13 @@ type Config struct {
 	// Credentials in a URL go before Auth and AuthFile.
 	URL string
 
-	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. For a ring it is looked at
-	// every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is logged.
+	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. For a ring it is looked
+	// at every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is
+	// logged.
 	URLFile string
 
-	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix, a
-	// path need not begin with a slash, but has one, or a dot.
+	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix,
+	// a path need not begin with a slash, but has one, or a dot.
 	SocketType string
 
 	// Auth is password or user:password.
@@ -131,11 +132,12 @@ type Config struct {
 	// TLS is for all connections, those to sentinels included.
 	TLS TLSConfig
 
-	// PoolSize is the most connections to one server, DefaultPoolSize by default. Below 18, batches wait for each other.
+	// PoolSize is the most connections to one server, DefaultPoolSize by default. Below 18, batches wait for each
+	// other.
 	PoolSize int
 
-	// Timeout is the longest that connecting (with the TLS handshake), one write, one read, or the wait for a connection
-	// may each take, whatever the deadline of the caller; DefaultTimeout by default.
+	// Timeout is the longest that connecting (with the TLS handshake), one write, one read, or the wait for a
+	// connection may each take, whatever the deadline of the caller; DefaultTimeout by default.
 	Timeout time.Duration
 
 	// NodeLoss is for Ring only, Remap by default.
@@ -145,8 +147,8 @@ type Config struct {
 	// for what must be looked for where it is kept, or not at all: an [At] then names the node.
 	Fixed bool
 
-	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is twice
-	// the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
+	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is
+	// twice the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
 	ProbePause, LongestProbePause time.Duration
 
 	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.

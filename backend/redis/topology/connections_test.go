@@ -8,8 +8,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// A connection is counted until it is closed; and go-redis still sees through the counting whether the server has closed
-// it, before it sends a command that must not be sent twice.
+// A connection is counted until it is closed; and go-redis still sees through the counting whether the server has
+// closed it, before it sends a command that must not be sent twice.
 func TestConnectionsAreCountedWhileTheyAreOpen(t *testing.T) {
 	server := redistest.Single(t)
 	var n topology.Connections

@@ -53,8 +53,8 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 	return s.Diagnose(s.describe(client), command, err)
 }
 
-// NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked for.
-// A script and PING never answer that there is nothing.
+// NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked
+// for. A script and PING never answer that there is nothing.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.

@@ -87,8 +87,8 @@ func (l *losses) reached(name, addr string, now time.Time) {
 	l.at[name] = addr
 }
 
-// recordOf returns the record of a server, and forgets those of servers that have lost nothing for long. The caller holds
-// mu.
+// recordOf returns the record of a server, and forgets those of servers that have lost nothing for long. The caller
+// holds mu.
 func (l *losses) recordOf(server string, now time.Time) *record {
 	r := l.of[server]
 	if r == nil {

@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// What a reply may announce: go-redis makes room for all of it at once, and goes as deep as it is told. The longest that
-// weir asks for are the history's, some megabytes. Of elements those count that have not come, a list as four more.
+// What a reply may announce: go-redis makes room for all of it at once, and goes as deep as it is told. The longest
+// that weir asks for are the history's, some megabytes. Of elements those count that have not come, a list as four
+// more.
 const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
 
 // errDamaged is why a connection is closed whose other side does not speak like a Redis.
 var errDamaged = errors.New("the server's reply is damaged; closing the connection")
 
-// replies follows what a server sends, in RESP2 or RESP3, and finds what go-redis must not read. The zero value is ready.
+// replies follows what a server sends, in RESP2 or RESP3, and finds what go-redis must not read. The zero value is
+// ready.
 type replies struct {
 	kind            byte // how the line began
 	line, number    int  // bytes of it so far, 0 between lines; what it announces, -2 for nil

@@ -53,8 +53,8 @@ func over(t Topology, c Config, r Rights, l *losses) *Servers {
 	return s
 }
 
-// For returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by their
-// own Close.
+// For returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by
+// their own Close.
 func (s *Servers) For(r Rights, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log

@@ -45,7 +45,8 @@ func parseSingle(url, socketType string) (target, error) {
 	return t, nil
 }
 
-// parseSentinel reads primary,host:port,… The sentinels may be written as URLs, with the credentials of all of them in one.
+// parseSentinel reads primary,host:port,… The sentinels may be written as URLs, with the credentials of all of them in
+// one.
 func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	items := splitList(url)
 	if len(items) < 2 {
