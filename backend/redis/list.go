@@ -25,21 +25,18 @@ const (
 // List goes through the keys of all servers at the same time, by SCAN, page by page. On each it goes on where the last
 // listing of this process ended there: a cursor that a server gave stays good.
 func (s *Store) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
-	return s.list(ctx, ask, s.keys)
+	return s.list(ctx, ask, s.keys.listing(), s.keys)
 }
 
 // glanceReader reads the answer to a command, by the server's clock.
 type glanceReader func(now window.Instant) ([]backend.Glance, error)
 
-// list lists keys of some kinds; a key is of the first one that knows it.
-func (s *Store) list(ctx context.Context, ask backend.Listing, kinds ...keys) (backend.Listed, error) {
+// list lists keys of some kinds, for which it may use these commands; a key is of the first one that knows it.
+func (s *Store) list(ctx context.Context, ask backend.Listing, commands []string, kinds ...keys) (backend.Listed, error) {
 	if s.Closed() {
 		return backend.Listed{}, backend.ErrClosed
 	}
-	rights := topology.Rights{Rules: []string{"+scan", "+dbsize"}, Note: "for weir counters top"}
-	for _, k := range kinds {
-		rights.Rules = append(rights.Rules, k.listing()...)
-	}
+	rights := topology.Rights{Rules: append([]string{"+scan", "+dbsize"}, commands...), Note: "for weir counters top"}
 	servers := s.servers.For(rights, slog.New(slog.DiscardHandler))
 	asking, cancel := context.WithTimeout(ctx, s.servers.Timeout())
 	defer cancel()

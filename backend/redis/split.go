@@ -180,7 +180,11 @@ func (s *Split) Reset(ctx context.Context, key []byte) error {
 // are on.
 func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.plain != nil { // nobody else tells whether the script has counted there
-		return s.plain.list(ctx, ask, s.scripted.keys, s.plain.keys)
+		commands := s.plain.keys.listing()
+		if s.used.Load() {
+			commands = append(commands, s.scripted.keys.listing()...)
+		}
+		return s.plain.list(ctx, ask, commands, s.scripted.keys, s.plain.keys)
 	}
 	var mu sync.Mutex // of ask's functions
 	all := backend.Listed{Complete: true}

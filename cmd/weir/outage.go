@@ -18,7 +18,7 @@ import (
 const (
 	// outageLook is how often it is looked whether all servers of Redis count. The second look in a row that finds one
 	// that does not begins an outage.
-	outageLook = time.Second
+	outageLook = 250 * time.Millisecond
 	// outageCalm is how long all must count until the outage is over: one that comes and goes fills no log.
 	outageCalm = 5 * time.Second
 )
@@ -39,6 +39,7 @@ func (c *counters) followOutages(ctx context.Context, o outages) {
 	for c.remote != nil && wait.For(ctx, outageLook) {
 		o.look(time.Now(), c.uncounting())
 	}
+	o.end("weir ends while servers of Redis do not count; so many descriptors were decided by each policy meanwhile")
 }
 
 // uncounting names the servers that do not count now, and what is known of them.
@@ -64,16 +65,21 @@ func (o *outages) look(now time.Time, servers []string) {
 			o.tell(servers)
 		}
 	case !o.told || now.Sub(o.seen) >= outageCalm:
-		decided := o.limiter.Degraded.ByPolicy()
-		if o.told {
-			about := []any{"after", o.seen.Sub(o.began).Round(time.Second).String()}
-			for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
-				about = append(about, p.String(), decided[p]-o.before[p])
-			}
-			o.log.Warn("all servers of Redis count again; so many descriptors were decided by each policy meanwhile", about...)
-		}
-		o.began, o.told, o.before = time.Time{}, false, decided
+		o.end("all servers of Redis count again; so many descriptors were decided by each policy meanwhile")
 	}
+}
+
+// end ends an outage, if there is one that was told.
+func (o *outages) end(message string) {
+	decided := o.limiter.Degraded.ByPolicy()
+	if o.told {
+		about := []any{"after", (o.seen.Sub(o.began) + outageLook).Round(100 * time.Millisecond).String()}
+		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
+			about = append(about, p.String(), decided[p]-o.before[p])
+		}
+		o.log.Warn(message, about...)
+	}
+	o.began, o.told, o.before = time.Time{}, false, decided
 }
 
 // tell says what happens to requests.
@@ -82,7 +88,11 @@ func (o *outages) tell(servers []string) {
 	var rules [descriptors.Policies]int
 	if config := o.limiter.Config(); config != nil {
 		for _, r := range config.Rules() {
-			if !r.Unlimited && !r.Shadow { // which refuse nothing
+			switch {
+			case r.Unlimited:
+			case r.Shadow: // which refuses nothing
+				rules[descriptors.PolicyAllow]++
+			default:
 				rules[cmp.Or(r.OnFailure, o.policy)]++
 			}
 		}

@@ -58,17 +58,22 @@ descriptors:
 	}
 	decide(descriptors.PolicyAllow, 100)
 	wants("all is well", looks("", 3))
-	wants("a pause of a look", looks("h:1", 1)+looks("", 10))
+	wants("a pause of a look", looks("h:1", 1)+looks("", 40))
 	decide(descriptors.PolicyAllow, 3)
 	decide(descriptors.PolicyDeny, 2)
-	wants("an outage", looks("h:1 h:2", 20), "level=WARN", `servers="h:1, h:2"`, `allow="requests of 2 rules pass, uncounted"`,
+	wants("an outage", looks("h:1 h:2", 20), "level=WARN", `servers="h:1, h:2"`, `allow="requests of 3 rules pass, uncounted"`,
 		`deny="requests of 1 rule are refused" remedy=`)
 	decide(descriptors.PolicyLocal, 4)
-	wants("one that comes and goes is the same", looks("", 4)+looks("h:2", 3)+looks("", 4))
+	wants("one that comes and goes is the same", looks("", 16)+looks("h:2", 3)+looks("", 16))
 	decide(descriptors.PolicyError, 1)
-	wants("its end", looks("", 5), "level=WARN", "after=26s allow=3 deny=2 local=4 error=1")
-	wants("after it", looks("", 10))
+	wants("its end", looks("", 20), "level=WARN", "after=9.8s allow=3 deny=2 local=4 error=1")
+	wants("after it", looks("", 40))
 	wants("the next begins at zero", looks("h:1", 2), "level=WARN")
 	decide(descriptors.PolicyAllow, 1)
-	wants("and ends with its own", looks("", 10), "allow=1 deny=0 local=0 error=0")
+	wants("and ends with its own", looks("", 40), "allow=1 deny=0 local=0 error=0")
+	_ = looks("h:1", 2)
+	decide(descriptors.PolicyAllow, 7)
+	log.Reset()
+	o.end("weir ends")
+	wants("the end of weir ends it", log.String(), `msg="weir ends" after=500ms allow=7`)
 }

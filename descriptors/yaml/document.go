@@ -39,11 +39,20 @@ func (p *parser) document(data []byte) *yaml.Node {
 		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
 		return nil
 	}
-	if err = decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		if err != nil {
-			second.Line, _ = syntaxError(err)
+	for err = nil; err == nil; { // what is empty may follow, as the end of a template
+		if err = decoder.Decode(&second); errors.Is(err, io.EOF) {
+			break
 		}
-		p.warnf(&second, "", "what follows the first YAML document is ignored: keep one document a file")
+		if err != nil {
+			line, _ := syntaxError(err)
+			second.Line = line + 1 // the parser counts from 0 here
+		} else if isNull(second.Content[0]) {
+			continue
+		} else if root := second.Content[0]; len(root.Content) > 0 {
+			second.Line = root.Content[0].Line // that of root may be the line before
+		}
+		p.unlimitedf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
+		break
 	}
 	return first.Content[0]
 }

@@ -1,6 +1,7 @@
 package yaml
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -77,11 +78,8 @@ func (p *parser) checkKeys(m *mapping, path string) {
 		}
 	}
 	for _, a := range m.again {
-		if name := a[0].Value; limiting[name] != "" {
-			p.unlimitedf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", name, lineOf{p, a[1]}, limiting[name])
-		} else {
-			p.warnf(a[0], path, "%s is given twice: this one holds, not that of line %s", name, lineOf{p, a[1]})
-		}
+		remedy := cmp.Or(limiting[a[0].Value], "keep one, or put back the - of a list item")
+		p.unlimitedf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", a[0].Value, lineOf{p, a[1]}, remedy)
 	}
 }
 

@@ -112,6 +112,12 @@ var lostLimits = []verdict{
 		"descriptors is given twice, and that of line 2 is ignored: write one list for both"},
 	{"list twice", under("rate_limits: [{unit: day, requests_per_unit: 5}]", "rate_limits: [{unit: hour, requests_per_unit: 1}]"), 5,
 		"rate_limits is given twice, and that of line 4 is ignored: write one list for both"},
+	{"a lost -", under("rate_limits:", "- unit: day", "  requests_per_unit: 5", "  unit: hour"), 7,
+		"unit is given twice, and that of line 5 is ignored: keep one, or put back the - of a list item"},
+	{"key twice", under(aDay, "key: l"), 5, "key is given twice"},
+	{"domain given twice", "domain: c\ndomain: d", 2, "domain is given twice"},
+	{"<< behind what it changes", under("rate_limit: {unit: day, requests_per_unit: 1,", "  <<: {requests_per_unit: 2}}"), 5,
+		"requests_per_unit is given twice"},
 }
 
 // A limit that is not in force must be seen at once; whoever comes from envoyproxy/ratelimit with such a file keeps what
@@ -129,6 +135,24 @@ func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
 				problems[0].Domain != "d" || !strings.Contains(problems[0].Text, want) {
 				t.Errorf("%s, as ratelimit: %t: a configuration: %t, and %v\nwant one problem at line %d, an error or, as ratelimit, "+
 					"a warning: …%s…", v.name, asRatelimit, c != nil, problems, v.line, want)
+			}
+		}
+	}
+}
+
+// One space before its domain cuts the rest of a file off.
+func TestLimitsBehindTheFirstDocumentAreNone(t *testing.T) {
+	rest := "descriptors: [{key: k, " + aDay + "}]\n"
+	for text, line := range map[string]int{" domain: d\n" + rest: 2, "domain: d\n---\n" + rest: 3, "domain: d\n...\n" + rest: 3,
+		"domain: d\n---\n]\n": 3, "domain: d\n---\n---\n" + rest: 4, "domain: d\n---\n# the end\n": 0} {
+		for _, asRatelimit := range []bool{false, true} {
+			_, problems := Parse([]File{{"f", []byte(text)}}, Options{AsRatelimit: asRatelimit})
+			if line == 0 && len(problems) == 0 {
+				continue
+			}
+			if len(problems) != 1 || problems[0].Line != line || problems[0].Warning != asRatelimit ||
+				!strings.Contains(problems[0].Text, "what follows the first YAML document is ignored") {
+				t.Errorf("%q, as ratelimit: %t: %v\nwant one problem at line %d: what stands there limits nothing", text, asRatelimit, problems, line)
 			}
 		}
 	}
@@ -152,12 +176,8 @@ var warningVerdicts = []verdict{
 		"descriptors: [{key: l, rate_limit: {unlimited: true,", "  name: n}}]"), 6, "the name n is already that of the limit at f:4"},
 	{"replaces in a descriptor", under("replaces: [{name: a}]", aDay), 4,
 		`"replaces" is ignored in a descriptor: it goes inside rate_limit`},
-	{"second document that is no YAML", "domain: d\n---\n]\n", 2, "what follows the first YAML document is ignored"},
 	{"composite that is a key", "domain: d\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}", 4,
 		"envoyproxy/ratelimit takes this for the descriptor at f:3"},
-	{"domain given twice", "domain: c\ndomain: d", 2, "domain is given twice"},
-	{"<< behind what it changes", under("rate_limit: {unit: day, requests_per_unit: 1,", "  <<: {requests_per_unit: 2}}"), 5,
-		"requests_per_unit is given twice"},
 }
 
 func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {

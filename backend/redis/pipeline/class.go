@@ -7,8 +7,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
-
 // Class is what a reply proves about a command.
 type Class struct {
 	kind kind
