@@ -74,8 +74,13 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, keys: c.keys}
 	}
-	n, _ := configured.Root.walk(d)
-	if n == nil || n.Rule == nil {
+	n := &configured.Root
+	for i := range d {
+		if n = n.step(&d[i]); n == nil {
+			return Match{Found: NoRule, keys: c.keys}
+		}
+	}
+	if n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
@@ -83,22 +88,18 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 
 // Fitting returns how many entries of a descriptor, from the first, lead down the domain's tree: all, or those before one
 // that nothing fits. It allocates nothing.
-func (c *Config) Fitting(domain string, d Descriptor) (fitting int) {
-	if configured := c.domains[domain]; configured != nil {
-		_, fitting = configured.Root.walk(d)
+func (c *Config) Fitting(domain string, d Descriptor) int {
+	configured := c.domains[domain]
+	if configured == nil {
+		return 0
 	}
-	return fitting
-}
-
-// walk takes a step for each entry of a descriptor. It returns where they lead and how many there were, or nil and how
-// many lead somewhere.
-func (n *Node) walk(d Descriptor) (*Node, int) {
+	n := &configured.Root
 	for i := range d {
 		if n = n.step(&d[i]); n == nil {
-			return nil, i
+			return i
 		}
 	}
-	return n, len(d)
+	return len(d)
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.
