@@ -172,7 +172,7 @@ func (m *measuring) export(metrics *stats.Metrics) {
 	}{
 		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
 			func(s export.Stats) uint64 { return s.Recorded }},
-		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Landed }},
+		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Applied }},
 		{"clamped_hits", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
 			func(s export.Stats) uint64 { return s.Clamped }},
 		{"refused_hits", "Hits that the store did not count, as their series is full.",
@@ -280,16 +280,16 @@ func (s *lateStore) keepTrying(ctx context.Context) {
 // err returns why the store is not open, nil if it is.
 func (s *lateStore) err() error { return s.last.Load().err }
 
-func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := s.err(); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
 	return s.last.Load().store.Apply(ctx, p, b)
 }
 
-func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
 	if err := s.err(); err != nil {
-		return history.Rolled{}, err
+		return history.RollResult{}, err
 	}
 	return s.last.Load().store.Roll(ctx, job)
 }

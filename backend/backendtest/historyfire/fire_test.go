@@ -284,7 +284,7 @@ func (f *fire) audit(r *running) error {
 	}
 	landed := uint64(0)
 	for s, batches := range sent {
-		var at history.Receipt
+		var at history.ApplyResult
 		f.answers(func() (err error) {
 			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
 			return err

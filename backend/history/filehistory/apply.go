@@ -12,11 +12,11 @@ import (
 // arrival is a batch that waits to land. Whoever has the turn lands all that wait, because most of what a transaction
 // costs is the wait for the disk. The last three fields belong to whoever has the turn.
 type arrival struct {
-	p       history.Partition
-	batch   history.Batch
-	done    bool
-	receipt history.Receipt
-	err     error
+	p      history.Partition
+	batch  history.Batch
+	done   bool
+	result history.ApplyResult
+	err    error
 }
 
 // maxArrivals is how many batches land in one transaction.
@@ -28,9 +28,9 @@ var (
 )
 
 // Apply implements [history.Store]. A batch whose caller has gone may still land.
-func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
 	s.step("apply: before")
 	own := &arrival{p: p, batch: b}
@@ -40,11 +40,11 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return history.Receipt{}, s.wrap(ctx.Err())
+		return history.ApplyResult{}, s.wrap(ctx.Err())
 	}
 	s.landUntil(own)
 	s.step("apply: after")
-	return own.receipt, own.err
+	return own.result, own.err
 }
 
 // landUntil lands what waits, in its order, until own has landed, and passes the turn on.
@@ -72,7 +72,7 @@ func (s *Store) land(together []*arrival) {
 			own = s.landTogether([]*arrival{a})
 		}
 		if a.err = own; own != nil {
-			a.receipt = history.Receipt{}
+			a.result = history.ApplyResult{}
 		}
 	}
 }
@@ -83,12 +83,12 @@ func (s *Store) landTogether(together []*arrival) error {
 		for _, a := range together {
 			t, err := s.table(tx, a.p)
 			if err == nil {
-				a.receipt, err = s.count(t, &a.batch)
+				a.result, err = s.count(t, &a.batch)
 			}
 			if err != nil {
 				return err
 			}
-			landed = landed || a.receipt.Landing == history.Landed
+			landed = landed || a.result.Status == history.Applied
 		}
 		if !landed {
 			return errNothing
@@ -103,10 +103,10 @@ func (s *Store) landTogether(together []*arrival) error {
 }
 
 // count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
-func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
+func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
-	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last, Refused: was.refused}
-	if err != nil || r.Landing != history.Landed {
+	r := history.ApplyResult{Status: b.Status(was.last), Last: was.last, Refused: was.refused}
+	if err != nil || r.Status != history.Applied {
 		return r, err
 	}
 	r.Refused = 0
@@ -121,7 +121,7 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 }
 
 // add counts one increment.
-func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.Receipt) error {
+func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.ApplyResult) error {
 	in.name = nameOf(i.ID)
 	key := seriesKey(in.p, in.name)
 	row, found, err := get(in.table, key, decodeSeries)

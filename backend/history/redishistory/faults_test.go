@@ -40,7 +40,7 @@ func (a *author) land(ctx context.Context, minute int64) error {
 	b := a.next(minute)
 	for {
 		r, err := a.store.Apply(ctx, a.p, b)
-		if err == nil && r.Landing == history.Gap {
+		if err == nil && r.Status == history.Gap {
 			return fmt.Errorf("batch %d of %s met a gap: %+v", b.Seq, a.name, r)
 		}
 		if err == nil {
@@ -101,17 +101,17 @@ func TestAFailoverThatForgetsIsAGap(t *testing.T) {
 	set.AwaitFailover(t, primary)
 
 	next := a.next(start.Unix() / 60)
-	var r history.Receipt
+	var r history.ApplyResult
 	err := errors.New("not asked yet")
 	for begin := time.Now(); err != nil && time.Since(begin) < process.Hang; {
 		r, err = s.Apply(t.Context(), a.p, next)
 	}
-	if want := (history.Receipt{Landing: history.Gap, Last: 3}); err != nil || r != want {
+	if want := (history.ApplyResult{Status: history.Gap, Last: 3}); err != nil || r != want {
 		t.Fatalf("the next batch is answered %+v, %v, want %+v: its writer would never send the lost ones again",
 			r, err, want)
 	}
 	for _, b := range a.sent[r.Last:] {
-		if r, err = s.Apply(t.Context(), a.p, b); err != nil || r.Landing != history.Landed {
+		if r, err = s.Apply(t.Context(), a.p, b); err != nil || r.Status != history.Applied {
 			t.Fatalf("batch %d sent again is answered %+v, %v, want it to land", b.Seq, r, err)
 		}
 	}

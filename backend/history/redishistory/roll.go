@@ -23,9 +23,9 @@ const (
 
 // Roll is history.Store's. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
 // on to the others where one fails, and to other series where one is damaged.
-func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
 	if s.reads {
-		return history.Rolled{}, errReadOnly
+		return history.RollResult{}, errReadOnly
 	}
 	w := &worker{Store: s, job: job}
 	row := 0
@@ -56,7 +56,7 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, erro
 type worker struct {
 	*Store
 	job  history.Job
-	did  history.Rolled
+	did  history.RollResult
 	rest time.Duration // that the servers are owed
 
 	failed   error

@@ -59,8 +59,8 @@ func countHits(t *testing.T, store history.Store, id history.ID, oldest, step ti
 			continue
 		}
 		b.Seq, b.After = b.Seq+1, b.Seq
-		if receipt, err := store.Apply(t.Context(), id.Partition(), b); err != nil || receipt.Landing != history.Landed {
-			t.Fatalf("applying a batch: %+v, %v", receipt, err)
+		if result, err := store.Apply(t.Context(), id.Partition(), b); err != nil || result.Status != history.Applied {
+			t.Fatalf("applying a batch: %+v, %v", result, err)
 		}
 		b.Increments = nil
 	}
