@@ -240,6 +240,20 @@ func (q *Query) IDs() []ID {
 	return ids
 }
 
+// Partitions returns those that may hold a series that the query asks for.
+func (q *Query) Partitions() (all []Partition) {
+	ids, named := q.IDs(), [Partitions]bool{}
+	for _, id := range ids {
+		named[id.Partition()] = true
+	}
+	for p, is := range named {
+		if is || ids == nil {
+			all = append(all, Partition(p))
+		}
+	}
+	return all
+}
+
 // Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end,
 // and Expired make Lifetime.
 type Series struct {

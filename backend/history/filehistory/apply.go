@@ -9,9 +9,9 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// arrival is a batch that waits to land. Whoever has the turn lands all that wait, because most of what a transaction
-// costs is the wait for the disk. The last three fields belong to whoever has the turn.
-type arrival struct {
+// pendingBatch waits to be applied. Whoever has the turn applies all that wait, because most of what a transaction costs
+// is the wait for the disk. The last three fields belong to whoever has the turn.
+type pendingBatch struct {
 	p      history.Partition
 	batch  history.Batch
 	done   bool
@@ -19,21 +19,21 @@ type arrival struct {
 	err    error
 }
 
-// maxArrivals is how many batches land in one transaction.
-const maxArrivals = 64
+// maxPending is how many batches are applied in one transaction.
+const maxPending = 64
 
 var (
 	errInterrupted = errors.New("interrupted before the batch was written")
 	errNothing     = errors.New("nothing to write") // ends a transaction without a commit
 )
 
-// Apply implements [history.Store]. A batch whose caller has gone may still land.
+// Apply implements [history.Store]. A batch whose caller has gone may still be applied.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
 		return history.ApplyResult{}, err
 	}
 	s.step("apply: before")
-	own := &arrival{p: p, batch: b}
+	own := &pendingBatch{p: p, batch: b}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, own)
 	s.mu.Unlock()
@@ -42,34 +42,34 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	case <-ctx.Done():
 		return history.ApplyResult{}, s.wrap(ctx.Err())
 	}
-	s.landUntil(own)
+	s.applyUntil(own)
 	s.step("apply: after")
 	return own.result, own.err
 }
 
-// landUntil lands what waits, in its order, until own has landed, and passes the turn on.
-func (s *Store) landUntil(own *arrival) {
+// applyUntil applies what waits, in its order, until own has been, and passes the turn on.
+func (s *Store) applyUntil(own *pendingBatch) {
 	defer func() { <-s.turn }()
 	for !own.done {
 		s.mu.Lock()
-		n := min(len(s.waiting), maxArrivals)
+		n := min(len(s.waiting), maxPending)
 		together := s.waiting[:n:n]
 		s.waiting = s.waiting[n:]
 		s.mu.Unlock()
-		s.land(together)
+		s.applyAll(together)
 	}
 }
 
-// land lands batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
-func (s *Store) land(together []*arrival) {
+// applyAll applies batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
+func (s *Store) applyAll(together []*pendingBatch) {
 	for _, a := range together {
 		a.done, a.err = true, s.wrap(errInterrupted) // unless it comes to its end
 	}
-	err := s.landTogether(together)
+	err := s.applyTogether(together)
 	for _, a := range together {
 		own := err
 		if err != nil && len(together) > 1 {
-			own = s.landTogether([]*arrival{a})
+			own = s.applyTogether([]*pendingBatch{a})
 		}
 		if a.err = own; own != nil {
 			a.result = history.ApplyResult{}
@@ -77,9 +77,9 @@ func (s *Store) land(together []*arrival) {
 	}
 }
 
-func (s *Store) landTogether(together []*arrival) error {
+func (s *Store) applyTogether(together []*pendingBatch) error {
 	err := s.commit(func(tx *bolt.Tx) error {
-		landed := false
+		changed := false
 		for _, a := range together {
 			t, err := s.table(tx, a.p)
 			if err == nil {
@@ -88,9 +88,9 @@ func (s *Store) landTogether(together []*arrival) error {
 			if err != nil {
 				return err
 			}
-			landed = landed || a.result.Status == history.Applied
+			changed = changed || a.result.Status == history.Applied
 		}
-		if !landed {
+		if !changed {
 			return errNothing
 		}
 		s.step("apply: counted")

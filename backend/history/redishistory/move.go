@@ -141,63 +141,53 @@ func (s *Store) move(ctx context.Context, p history.Partition, v *visit, c histo
 }
 
 // advance does what is due of a chunk. It is not done if the series' list of chunks is another one by now.
-func (w *worker) advance(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
+func (r *roller) advance(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
 	if c.Tier == history.Days {
-		return w.expire(ctx, p, v, c, now)
+		return r.expire(ctx, p, v, c, now)
 	}
-	points, done, err := w.move(ctx, p, v, c, w.keep.Due(c, 0))
+	points, done, err := r.move(ctx, p, v, c, r.keep.Due(c, 0))
 	if done {
-		w.did.Series++
-		w.did.Moved(c, points)
+		r.did.Series++
+		r.did.Moved(c, points)
 	}
 	return done, err
 }
 
 // expire drops the days of a chunk that are older than the retention. It is not done if the series' list of chunks is
 // another one by now.
-func (w *worker) expire(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
-	ledger, err := w.loadPieces(ctx, p, v.record, [][]history.Chunk{{c}})
-	if ledger == nil {
-		return false, err
+func (r *roller) expire(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
+	first, from := r.keep.FirstKept(c, now), int64(0)
+	if first > 0 {
+		from = r.keep.Due(c, c.At(first-1))
 	}
-	if v.damage != nil {
-		return false, v.damage
-	}
-	gone, stay := w.keep.Expire(c, ledger.Chunks[c], now)
-	left := v.chunks
-	if len(stay) == 0 {
-		left = v.without(c)
-	} else {
-		if v.exact == nil {
-			v.exact = make(map[history.Chunk]int64)
-		}
-		if v.exact[c] = w.keep.Due(c, c.At(stay[0].Place)); len(gone) == 0 {
-			return true, nil
-		}
-	}
-	first, from := 0, int64(0)
-	if n := len(gone); n > 0 {
-		first, from = gone[n-1].Place+1, w.keep.Due(c, c.At(gone[n-1].Place))
-	}
-	w.step("expire")
-	reply, err := w.change(ctx, p, w.scripts.expire, append([]string{dueKey(p), v.key}, keysOf(v.key, c)...),
-		from, v.version, v.name, v.score(left), chunkName(c), first)
+	r.step("expire")
+	reply, err := r.change(ctx, p, r.scripts.expire, append([]string{v.key}, keysOf(v.key, c)...),
+		from, v.version, chunkName(c), first)
 	if reply == nil {
 		return false, err
 	}
-	w.step("expired")
-	v.became(left)
-	if w.did.Expired += gone.Sum(); len(gone) > 0 {
-		w.did.Series++
-		w.did.Moved(c, len(gone))
+	r.step("expired")
+	points, left := int(item[int64](reply, 1)), int(item[int64](reply, 3))
+	hits, err := parseCount(item[string](reply, 2))
+	if err != nil {
+		return false, errUnreadable
+	}
+	if left < 0 {
+		v.became(v.without(c))
+	} else if v.exact[c] = r.keep.Due(c, c.At(left)); points > 0 {
+		v.became(v.chunks)
+	}
+	if r.did.Expired += hits; points > 0 {
+		r.did.Series++
+		r.did.Moved(c, points)
 	}
 	return true, nil
 }
 
 // reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
 // one by now.
-func (w *worker) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
-	reply, err := w.change(ctx, p, w.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
+func (r *roller) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
+	reply, err := r.change(ctx, p, r.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
 	return reply != nil, err
 }
 
@@ -228,10 +218,10 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 }
 
 // forget forgets the positions of writers that have not been heard of for long.
-func (w *worker) forget(ctx context.Context, p history.Partition, now int64) error {
+func (r *roller) forget(ctx context.Context, p history.Partition, now int64) error {
 	const forgetAfter = int64(history.ForgetAfter / time.Second)
 	var old []any
-	err := w.scan(ctx, p, func(writer, position string) {
+	err := r.scan(ctx, p, func(writer, position string) {
 		if at, known := heard(position); known && now-at >= forgetAfter {
 			old = append(old, writer)
 		}
@@ -239,18 +229,18 @@ func (w *worker) forget(ctx context.Context, p history.Partition, now int64) err
 	if err != nil {
 		return err
 	}
-	if w.job.DryRun {
-		w.did.Forgotten += uint64(len(old))
+	if r.job.DryRun {
+		r.did.Forgotten += uint64(len(old))
 		return nil
 	}
 	for writers := range slices.Chunk(old, scanned) {
-		w.step("forget")
-		reply, err := w.run(ctx, p, w.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
+		r.step("forget")
+		reply, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {
 			return err
 		}
-		w.step("forgot")
-		w.did.Forgotten += uint64(item[int64](reply, 1))
+		r.step("forgot")
+		r.did.Forgotten += uint64(item[int64](reply, 1))
 	}
 	return nil
 }
