@@ -15,7 +15,7 @@ import (
 )
 
 type importCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What to read, CSV; - is the standard input."`
+	File string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
 }
 
 func (*importCommand) Help() string {
@@ -44,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output, as setting
 	if err != nil {
 		return failed(err)
 	}
-	file, err := openInput(ctx, c.File, out.In)
+	file, err := openInput(c.File)
 	if err != nil {
 		return failed(err)
 	}
@@ -104,43 +104,18 @@ func describeLoaded(did transfer.Loaded, took time.Duration, where string) strin
 	return text
 }
 
-// openInput opens a file to be read twice. What can be read only once, as the standard input, is copied to a temporary
-// file first.
-func openInput(ctx context.Context, name string, standard io.Reader) (*os.File, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		about, err := file.Stat()
-		if err == nil && about.Mode().IsRegular() {
-			return file, nil
-		}
-		defer file.Close()
-		if err != nil || about.IsDir() {
-			return nil, errors.Join(err, fmt.Errorf("%s is not a file", name))
-		}
-		standard = file
-	}
-	spool, err := os.CreateTemp("", "weir-import-*")
+// openInput opens a file to be read twice, as a pipe cannot be.
+func openInput(name string) (*os.File, error) {
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(spool.Name()); err != nil { // it goes with the process, however that ends
-		return nil, errors.Join(err, spool.Close())
-	}
-	copied := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(spool, standard)
-		copied <- err
-	}()
-	select {
-	case err = <-copied:
-	case <-ctx.Done():
-		err = context.Cause(ctx) // the copy ends with the process
+	about, err := file.Stat()
+	if err == nil && !about.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file: it is read twice, so write what a pipe has to one first", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, errors.Join(err, spool.Close()))
+		return nil, errors.Join(err, file.Close())
 	}
-	return spool, nil
+	return file, nil
 }
