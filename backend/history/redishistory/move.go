@@ -24,6 +24,10 @@ type visit struct {
 	exact map[history.Chunk]int64 // when a chunk of days is due whose first day is known
 }
 
+func newVisit(r *record, ages *history.Keep) *visit {
+	return &visit{record: r, ages: ages, exact: make(map[history.Chunk]int64)}
+}
+
 // due is when a chunk is due, or a little earlier: of days, as if the year's first were among them.
 func (v *visit) due(c history.Chunk) int64 {
 	if at, known := v.exact[c]; known {
@@ -57,23 +61,6 @@ func (v *visit) score(chunks []history.Chunk) string {
 	return strconv.FormatInt(first, 10)
 }
 
-// without are the series' chunks once one has gone to others.
-func (r *record) without(gone history.Chunk, to ...history.Chunk) []history.Chunk {
-	left := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return c == gone })
-	for _, c := range to {
-		if !slices.Contains(left, c) {
-			left = append(left, c)
-		}
-	}
-	return left
-}
-
-// became makes the record what the server's is now, as a script has changed it.
-func (r *record) became(chunks []history.Chunk) {
-	n, _ := strconv.ParseInt(r.version, 10, 64) // what is no number begins anew
-	r.version, r.chunks = strconv.FormatInt(n+1, 10), chunks
-}
-
 // reread brings a record up to date. One that is damaged is an error.
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
 	found, _, err := s.records(ctx, p, []history.ID{r.id})
@@ -104,84 +91,104 @@ func (s *Store) change(ctx context.Context, p history.Partition, script *pipelin
 	return reply, nil
 }
 
-// move moves a chunk that is due from a second on. It is false if the series' list of chunks is another one by now.
-func (s *Store) move(ctx context.Context, p history.Partition, v *visit, c history.Chunk, from int64) (
-	points int, ok bool, err error) {
-	next := c.Tier + 1
-	to := []history.Chunk{history.ChunkOf(next, c.Start())}
-	if last := history.ChunkOf(next, c.End()-1); last != to[0] {
-		to = append(to, last)
+// rollChunk moves a chunk to the next tier, or drops its days that are older than the retention: now in any case, or only
+// once the server's clock has come to a second. It is false if the series has changed meanwhile.
+func (s *Store) rollChunk(ctx context.Context, p history.Partition, v *visit, c history.Chunk, from, now int64,
+	did *history.RollResult) (bool, error) {
+	touched := []history.Chunk{c}
+	if c.Tier < history.Days {
+		touched = append(touched, history.ChunkOf(c.Tier+1, c.Start()), history.ChunkOf(c.Tier+1, c.End()-1))
 	}
-	for _, t := range to {
-		delete(v.exact, t) // it may get an earlier first day
+	touched = slices.Compact(touched)
+	ledger, err := s.loadPieces(ctx, p, v.record, [][]history.Chunk{touched})
+	if err = cmp.Or(err, v.damage); err != nil || ledger == nil {
+		return false, err
 	}
-	left := v.without(c, to...)
-	fine := 0
-	if next < history.Days {
-		fine = 1
+	ledger.Points = uint64(max(v.points, 0))
+	before := make(map[history.Chunk]history.Cells)
+	for _, t := range touched {
+		before[t] = slices.Clone(ledger.Chunks[t])
 	}
-	own := keysOf(v.key, c)
-	keys := append([]string{dueKey(p), v.key, own[0], own[len(own)-1]}, keysOf(v.key, to[0])...)
-	args := []any{from, v.version, v.name, v.score(left), chunkName(c), next.Width() / c.Tier.Width(),
-		(c.Start() - to[0].Start()) / c.Tier.Width(), fine, chunkName(to[0])}
-	if len(to) > 1 {
-		keys = append(keys, keysOf(v.key, to[1])...)
-		args = append(args, to[0].Places(), chunkName(to[1]))
+	var rolled history.RollResult
+	if err := ledger.Totals.Roll(ledger, c, v.ages, now, &rolled); err != nil {
+		return false, err
+	}
+	if rolled.Chunks != [history.Tiers]uint64{} {
+		rolled.Series = 1
 	}
 	s.step("roll " + c.Tier.String())
-	reply, err := s.change(ctx, p, s.scripts.roll, keys, args...)
-	if reply == nil {
-		return 0, false, err
+	if done, err := s.save(ctx, p, v, touched, before, ledger, from); !done {
+		return false, err
 	}
 	s.step("rolled " + c.Tier.String())
-	if v.became(left); len(to) > 1 { // all may have gone to one of them
-		err = s.reread(ctx, p, v.record)
-	}
-	return int(item[int64](reply, 1)), true, err
+	did.Add(rolled)
+	return true, nil
 }
 
-// advance does what is due of a chunk. It is not done if the series' list of chunks is another one by now.
-func (r *roller) advance(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
-	if c.Tier == history.Days {
-		return r.expire(ctx, p, v, c, now)
+// save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
+func (s *Store) save(ctx context.Context, p history.Partition, v *visit, touched []history.Chunk,
+	before map[history.Chunk]history.Cells, after *history.Ledger, from int64) (bool, error) {
+	chunks := slices.Clone(v.chunks)
+	var keys, gone, come []string
+	var changes packed
+	changed := false
+	for _, c := range touched {
+		cells, has := after.Chunks[c]
+		switch at := slices.Index(chunks, c); {
+		case at >= 0 && !has:
+			chunks, gone = slices.Delete(chunks, at, at+1), append(gone, chunkName(c))
+		case at < 0 && has:
+			chunks, come = append(chunks, c), append(come, chunkName(c))
+		}
+		if c.Tier == history.Days && has {
+			v.exact[c] = v.ages.Due(c, c.At(cells[0].Place))
+		}
+		changed = changed || !has || !slices.Equal(before[c], cells)
+		keys = append(keys, keysOf(v.key, c)...)
+		changes = append(changes, changesOf(c, before[c], cells)...)
 	}
-	points, done, err := r.move(ctx, p, v, c, r.keep.Due(c, 0))
-	if done {
-		r.did.Series++
-		r.did.Moved(c, points)
+	if !changed {
+		return true, nil
 	}
-	return done, err
-}
-
-// expire drops the days of a chunk that are older than the retention. It is not done if the series' list of chunks is
-// another one by now.
-func (r *roller) expire(ctx context.Context, p history.Partition, v *visit, c history.Chunk, now int64) (bool, error) {
-	first, from := r.keep.FirstKept(c, now), int64(0)
-	if first > 0 {
-		from = r.keep.Due(c, c.At(first-1))
+	expired := ""
+	if after.Expired != v.expired {
+		expired = strconv.FormatUint(after.Expired, 10)
 	}
-	r.step("expire")
-	reply, err := r.change(ctx, p, r.scripts.expire, append([]string{v.key}, keysOf(v.key, c)...),
-		from, v.version, chunkName(c), first)
+	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), v.key}, keys...), from, v.version, v.name,
+		v.score(chunks), int64(after.Points)-int64(v.points), expired,
+		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
 	if reply == nil {
 		return false, err
 	}
-	r.step("expired")
-	points, left := int(item[int64](reply, 1)), int(item[int64](reply, 3))
-	hits, err := parseCount(item[string](reply, 2))
-	if err != nil {
-		return false, errUnreadable
-	}
-	if left < 0 {
-		v.became(v.without(c))
-	} else if v.exact[c] = r.keep.Due(c, c.At(left)); points > 0 {
-		v.became(v.chunks)
-	}
-	if r.did.Expired += hits; points > 0 {
-		r.did.Series++
-		r.did.Moved(c, points)
-	}
+	version, _ := strconv.ParseInt(v.version, 10, 64) // what is no number begins anew
+	v.version, v.chunks, v.points = strconv.FormatInt(version+1, 10), chunks, int(after.Points)
 	return true, nil
+}
+
+// changesOf returns what becomes of the hashes of a chunk, for the script: of its sums and, where it is coarser than a
+// minute, of its peaks.
+func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
+	values := []func(history.Cell) uint64{func(cell history.Cell) uint64 { return cell.Sum }}
+	holds := int64(len(before))
+	if c.Tier > history.Minutes {
+		values, holds = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
+	}
+	byPlace := func(cell history.Cell, place int) int { return cmp.Compare(cell.Place, place) }
+	for _, value := range values {
+		var going, held, set []string
+		for _, cell := range before {
+			if _, stays := slices.BinarySearchFunc(after, cell.Place, byPlace); !stays {
+				going, held = append(going, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
+			}
+		}
+		for _, cell := range after {
+			if i, was := slices.BinarySearchFunc(before, cell.Place, byPlace); !was || value(before[i]) != value(cell) {
+				set = append(set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
+			}
+		}
+		all = append(all, append(append(append(newPacked(4).number(holds), texts(going)...), texts(held)...), texts(set)...)...)
+	}
+	return all
 }
 
 // reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
@@ -201,12 +208,12 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 		if err != nil || len(found) == 0 || found[0].points <= s.keep.MaxPoints {
 			return err
 		}
-		v := visit{record: &found[0], ages: &s.keep}
+		v := newVisit(&found[0], &s.keep)
 		c, any := s.keep.Early(v.chunks, now)
 		if !any {
 			return nil
 		}
-		_, moved, err := s.move(ctx, p, &v, c, 0)
+		moved, err := s.rollChunk(ctx, p, v, c, 0, now, new(history.RollResult))
 		if err != nil {
 			return err
 		}

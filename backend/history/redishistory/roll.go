@@ -206,18 +206,22 @@ func (r *roller) one(ctx context.Context, p history.Partition, series *record, n
 
 // roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old.
 func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) (err error) {
-	plan, others := visit{record: series, ages: &r.keep, exact: make(map[history.Chunk]int64)}, r.did.Series
+	plan, others := newVisit(series, &r.keep), r.did.Series
 	for stale := 0; stale < maxReads; {
 		var done bool
 		c, found := plan.next(now)
 		if found {
 			err = r.paced(ctx, func() (err error) {
-				done, err = r.advance(ctx, p, &plan, c, now)
+				first := int64(0)
+				if c.Tier == history.Days {
+					first = c.At(max(r.keep.FirstKept(c, now), 1) - 1)
+				}
+				done, err = r.rollChunk(ctx, p, plan, c, r.keep.Due(c, first), now, &r.did)
 				return err
 			})
 			r.did.Series = min(r.did.Series, others+1) // however many of its chunks have moved
 		} else {
-			done, err = r.reschedule(ctx, p, &plan)
+			done, err = r.reschedule(ctx, p, plan)
 		}
 		if err != nil || done && !found {
 			return err
