@@ -14,6 +14,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
+// maxTogether is how many chunks of a series move at once: they take a server about a quarter of a millisecond.
+const maxTogether = 8
+
 // never is when a series is due of which nothing is left.
 const never = math.MaxInt64
 
@@ -36,17 +39,17 @@ func (v *visit) due(c history.Chunk) int64 {
 	return v.ages.Due(c, c.Start())
 }
 
-// next is the chunk that is moved or looked at next: of those due the finest and of these the oldest.
-func (v *visit) next(now int64) (history.Chunk, bool) {
+// next are the chunks that are moved or looked at next: of those due the finest and of these the oldest.
+func (v *visit) next(now int64) (due []history.Chunk) {
 	slices.SortFunc(v.chunks, func(a, b history.Chunk) int {
 		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Number, b.Number))
 	})
 	for _, c := range v.chunks {
-		if v.due(c) <= now {
-			return c, true
+		if v.due(c) <= now && len(due) < maxTogether && (due == nil || c.Tier == due[0].Tier) {
+			due = append(due, c)
 		}
 	}
-	return history.Chunk{}, false
+	return due
 }
 
 // score is when the first of some chunks is due, as the set of those due has it.
@@ -91,15 +94,18 @@ func (s *Store) change(ctx context.Context, p history.Partition, script *pipelin
 	return reply, nil
 }
 
-// rollChunk moves a chunk to the next tier, or drops its days that are older than the retention: now in any case, or only
-// once the server's clock has come to a second. It is false if the series has changed meanwhile.
-func (s *Store) rollChunk(ctx context.Context, p history.Partition, v *visit, c history.Chunk, from, now int64,
+// rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention: now in any case,
+// or only once the server's clock has come to a second. It is false if the series has changed meanwhile.
+func (s *Store) rollChunks(ctx context.Context, p history.Partition, v *visit, chunks []history.Chunk, from, now int64,
 	did *history.RollResult) (bool, error) {
-	touched := []history.Chunk{c}
-	if c.Tier < history.Days {
-		touched = append(touched, history.ChunkOf(c.Tier+1, c.Start()), history.ChunkOf(c.Tier+1, c.End()-1))
+	touched := slices.Clone(chunks)
+	for _, c := range chunks {
+		for _, at := range [...]int64{c.Start(), c.End() - 1} {
+			if c.Tier < history.Days && !slices.Contains(touched, history.ChunkOf(c.Tier+1, at)) {
+				touched = append(touched, history.ChunkOf(c.Tier+1, at))
+			}
+		}
 	}
-	touched = slices.Compact(touched)
 	ledger, err := s.loadPieces(ctx, p, v.record, [][]history.Chunk{touched})
 	if err = cmp.Or(err, v.damage); err != nil || ledger == nil {
 		return false, err
@@ -110,17 +116,19 @@ func (s *Store) rollChunk(ctx context.Context, p history.Partition, v *visit, c 
 		before[t] = slices.Clone(ledger.Chunks[t])
 	}
 	var rolled history.RollResult
-	if err := ledger.Totals.Roll(ledger, c, v.ages, now, &rolled); err != nil {
-		return false, err
+	for _, c := range chunks {
+		if err := ledger.Totals.Roll(ledger, c, v.ages, now, &rolled); err != nil {
+			return false, err
+		}
 	}
 	if rolled.Chunks != [history.Tiers]uint64{} {
 		rolled.Series = 1
 	}
-	s.step("roll " + c.Tier.String())
+	s.step("roll " + chunks[0].Tier.String())
 	if done, err := s.save(ctx, p, v, touched, before, ledger, from); !done {
 		return false, err
 	}
-	s.step("rolled " + c.Tier.String())
+	s.step("rolled " + chunks[0].Tier.String())
 	did.Add(rolled)
 	return true, nil
 }
@@ -213,7 +221,7 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 		if !any {
 			return nil
 		}
-		moved, err := s.rollChunk(ctx, p, v, c, 0, now, new(history.RollResult))
+		moved, err := s.rollChunks(ctx, p, v, []history.Chunk{c}, 0, now, new(history.RollResult))
 		if err != nil {
 			return err
 		}

@@ -209,21 +209,25 @@ func (r *roller) roll(ctx context.Context, p history.Partition, series *record, 
 	plan, others := newVisit(series, &r.keep), r.did.Series
 	for stale := 0; stale < maxReads; {
 		var done bool
-		c, found := plan.next(now)
-		if found {
-			err = r.paced(ctx, func() (err error) {
+		chunks := plan.next(now)
+		if len(chunks) > 0 {
+			from := int64(0)
+			for _, c := range chunks {
 				first := int64(0)
 				if c.Tier == history.Days {
 					first = c.At(max(r.keep.FirstKept(c, now), 1) - 1)
 				}
-				done, err = r.rollChunk(ctx, p, plan, c, r.keep.Due(c, first), now, &r.did)
+				from = max(from, r.keep.Due(c, first))
+			}
+			err = r.paced(ctx, func() (err error) {
+				done, err = r.rollChunks(ctx, p, plan, chunks, from, now, &r.did)
 				return err
 			})
 			r.did.Series = min(r.did.Series, others+1) // however many of its chunks have moved
 		} else {
 			done, err = r.reschedule(ctx, p, plan)
 		}
-		if err != nil || done && !found {
+		if err != nil || done && len(chunks) == 0 {
 			return err
 		}
 		if !done {
