@@ -36,11 +36,16 @@ func (c Cells) Sum() uint64 {
 
 // Expire splits cells of a chunk of days, without copying them, into those older than the retention and the rest.
 func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
-	n := 0
-	for n < len(cells) && k.Due(c, c.At(cells[n].Place)) <= now {
+	first, n := k.FirstKept(c, now), 0
+	for n < len(cells) && cells[n].Place < first {
 		n++
 	}
 	return cells[:n], cells[n:]
+}
+
+// FirstKept returns the place of the first day of a chunk of days that is not older than the retention.
+func (k *Keep) FirstKept(c Chunk, now int64) int {
+	return int(max(0, min(floorDiv(now-k.Due(c, c.Start()), day)+1, int64(c.Places()))))
 }
 
 // Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the

@@ -77,7 +77,7 @@ func (id ID) Compare(other ID) int {
 // Partitions is how many parts all series fall into. It is fixed for the life of the data.
 const Partitions = 256
 
-// Partition is one of them. What it holds is kept together, so that a batch lands whole or not at all.
+// Partition is one of them. What it holds is kept together, so that a batch is applied whole or not at all.
 type Partition uint8
 
 // Partition returns the series' partition, by FNV-1a over the parts of its ID.
@@ -148,29 +148,29 @@ func (b *Batch) Check(p Partition) error {
 // maxMinute is in the year 9999.
 const maxMinute = 253402300799 / minute
 
-// Landing is what became of a batch.
-type Landing uint8
+// ApplyStatus is what became of a batch.
+type ApplyStatus uint8
 
 const (
-	Landed Landing = iota // counted now
-	Known                 // counted before; nothing was done
-	Gap                   // the store holds less of this writer than the batch follows; nothing was done
+	Applied   ApplyStatus = iota // counted now
+	Duplicate                    // counted before; nothing was done
+	Gap                          // the store holds less of this writer than the batch follows; nothing was done
 )
 
-// Landing returns what is to become of the batch in a partition that holds this writer's batches up to last.
-func (b *Batch) Landing(last uint64) Landing {
+// Status returns what is to become of the batch in a partition that holds this writer's batches up to last.
+func (b *Batch) Status(last uint64) ApplyStatus {
 	switch {
 	case last >= b.Seq:
-		return Known
+		return Duplicate
 	case last < b.After:
 		return Gap
 	}
-	return Landed
+	return Applied
 }
 
-// Receipt is a store's answer to a batch.
-type Receipt struct {
-	Landing Landing
+// ApplyResult is a store's answer to a batch.
+type ApplyResult struct {
+	Status  ApplyStatus
 	Last    uint64 // the last batch of this writer that the partition holds, 0 for none
 	Clamped uint64 // hits whose minute was later than the store's clock and were counted in its present minute
 	// Refused is the hits of batch Last that were not counted, as their increments would have brought a series above
@@ -180,13 +180,13 @@ type Receipt struct {
 
 // Store keeps series. All its methods may be called by any number of goroutines and processes.
 type Store interface {
-	// Apply lands a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
+	// Apply counts a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
 	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
-	// may not have landed, unless it wraps ErrBadBatch.
-	Apply(ctx context.Context, p Partition, b Batch) (Receipt, error)
+	// may not have been counted, unless it wraps ErrBadBatch.
+	Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error)
 	// Roll moves what is old enough to coarser tiers, and drops what is older than the retention. It may be killed
 	// anywhere, run twice and run in parallel.
-	Roll(ctx context.Context, job Job) (Rolled, error)
+	Roll(ctx context.Context, job Job) (RollResult, error)
 	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
 	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
@@ -199,11 +199,11 @@ type Job struct {
 	Now    time.Time // the store's own clock, if that is earlier
 	DryRun bool      // only report what would be done
 	// Progress, if not nil, is called now and then with what has been done so far.
-	Progress func(Rolled)
+	Progress func(RollResult)
 }
 
-// Rolled is what a run of the job did, or would do.
-type Rolled struct {
+// RollResult is what a run of the job did, or would do.
+type RollResult struct {
 	Partitions int           // looked at, of Partitions
 	Series     int           // moved or dropped
 	Chunks     [Tiers]uint64 // moved out of each tier; of days: dropped from
@@ -240,11 +240,25 @@ func (q *Query) IDs() []ID {
 	return ids
 }
 
+// Partitions returns those that may hold a series that the query asks for.
+func (q *Query) Partitions() (all []Partition) {
+	ids, named := q.IDs(), [Partitions]bool{}
+	for _, id := range ids {
+		named[id.Partition()] = true
+	}
+	for p, is := range named {
+		if is || ids == nil {
+			all = append(all, Partition(p))
+		}
+	}
+	return all
+}
+
 // Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end,
 // and Expired make Lifetime.
 type Series struct {
 	ID       ID
-	Lifetime uint64 // all hits that ever landed
+	Lifetime uint64 // all hits that were ever counted
 	Expired  uint64 // of these, dropped with the retention
 	Points   []Point
 	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several

@@ -42,8 +42,8 @@ func (l *Ledger) Fine() (fine []Chunk, err error) {
 func (l *Ledger) Put(c Chunk, cells Cells) { _ = l.SetCells(c, cells) }
 
 // Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
-func (l *Ledger) Roll(k *Keep, now int64) Rolled {
-	var did Rolled
+func (l *Ledger) Roll(k *Keep, now int64) RollResult {
+	var did RollResult
 	for t := range Tiers { // the finest first, so that each chunk goes as far as it can
 		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == Tier(t) && k.Due(c, c.Start()) <= now {
@@ -58,13 +58,13 @@ func (l *Ledger) Roll(k *Keep, now int64) Rolled {
 }
 
 // Moved notes a chunk that was moved to the next tier, or of which days were dropped, with its points.
-func (r *Rolled) Moved(c Chunk, points int) {
+func (r *RollResult) Moved(c Chunk, points int) {
 	r.Chunks[c.Tier]++
 	r.Points[c.Tier] += uint64(points)
 }
 
 // Add adds what another part of the same run did.
-func (r *Rolled) Add(more Rolled) {
+func (r *RollResult) Add(more RollResult) {
 	r.Partitions += more.Partitions
 	r.Series += more.Series
 	for t := range Tiers {
@@ -76,7 +76,7 @@ func (r *Rolled) Add(more Rolled) {
 }
 
 // Sum returns the chunks that were moved or dropped from, and the points in them, of all tiers.
-func (r *Rolled) Sum() (chunks, points uint64) {
+func (r *RollResult) Sum() (chunks, points uint64) {
 	for t := range Tiers {
 		chunks += r.Chunks[t]
 		points += r.Points[t]

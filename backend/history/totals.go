@@ -6,7 +6,7 @@ import "slices"
 // changes a series; where the chunks are is the store's business. After an error neither totals nor chunks may be kept:
 // a store works in a transaction.
 type Totals struct {
-	Lifetime uint64 // all hits that ever landed, up to MaxTotal
+	Lifetime uint64 // all hits that were ever counted, up to MaxTotal
 	Expired  uint64 // of these, dropped with the retention
 	Points   uint64 // buckets finer than a day
 }
@@ -43,7 +43,7 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 
 // Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
 // days that are older than the retention.
-func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *Rolled) error {
+func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
 		if err == nil {

@@ -33,8 +33,8 @@ func redisHistory(t *testing.T) *redistest.Server {
 	for day := range int64(7) {
 		b.Increments = append(b.Increments, history.Increment{ID: payOver, Minute: time.Now().Unix()/60 - day*1440, Hits: 5})
 	}
-	if receipt, err := store.Apply(t.Context(), payOver.Partition(), b); err != nil || receipt.Landing != history.Landed {
-		t.Fatalf("applying a batch: %+v, %v", receipt, err)
+	if result, err := store.Apply(t.Context(), payOver.Partition(), b); err != nil || result.Status != history.Applied {
+		t.Fatalf("applying a batch: %+v, %v", result, err)
 	}
 	return server
 }

@@ -67,18 +67,18 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	if err != nil {
 		return err
 	}
-	measure, err := newMeasuring(set, metrics, log)
+	pipeline, err := newHistoryPipeline(set, metrics, log)
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	st, err := openStatistics(as, set, metrics, measure.recorder, store, log)
+	st, err := openStatistics(as, set, metrics, pipeline.recorder, store, log)
 	if err != nil {
-		return errors.Join(err, measure.close(ctx), store.Close())
+		return errors.Join(err, pipeline.close(ctx), store.Close())
 	}
 	began, refused := time.Now(), denials.New()
 	limits, answers := set.Limits(), set.Answers()
 	limits.Log, limits.Denials, answers.Log = log, refused, log
-	limiter := limit.New(store, limits, measure.recorder)
+	limiter := limit.New(store, limits, pipeline.recorder)
 	metrics.Limiter(limiter)
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
@@ -86,11 +86,11 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: log, LogValues: set.DenialLogValues},
 		Top:      &admin.Top{Rules: limiter, Store: store},
 		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
-		Query:    measure.queries(set, limiter, metrics, log),
-		History:  measure.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
+		Query:    pipeline.queries(set, limiter, metrics, log),
+		History:  pipeline.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
-		return errors.Join(err, st.close(ctx), measure.close(ctx), store.Close())
+		return errors.Join(err, st.close(ctx), pipeline.close(ctx), store.Close())
 	}
 	metrics.Doors(srv.Doors())
 	log.Log(ctx, set.StartLevel(), "weir starts", "version", buildVersion(), "backend", set.BackendType,
@@ -110,7 +110,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	})
 	running.Go(func() { store.follow(ctx, health, set.BothRedis.HealthCheckActiveConnection) })
 	running.Go(func() { store.followOutages(ctx, outages{limiter: limiter, policy: set.OnFailure, log: log}) })
-	running.Go(func() { measure.run(ctx) })
+	running.Go(func() { pipeline.run(ctx) })
 	running.Go(func() { set.DenialLog(refused, log).Run(ctx) })
 	st.run() // to the end of the drain
 	kill := secondSignal(ctx, as)
@@ -120,7 +120,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	}
 	cancel(nil)
 	running.Wait()
-	err = errors.Join(err, st.close(kill), measure.close(kill), store.Close())
+	err = errors.Join(err, st.close(kill), pipeline.close(kill), store.Close())
 	if err == nil {
 		log.Info("weir ends")
 	}

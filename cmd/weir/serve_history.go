@@ -8,14 +8,11 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
@@ -31,36 +28,37 @@ const (
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 )
 
-// measuring records hits, brings them to a store, and answers from there; without a history it records for /metrics.
-type measuring struct {
+// historyPipeline records hits, brings them to a store, and answers from there; without a history it records for
+// /metrics.
+type historyPipeline struct {
 	recorder   *hits.Recorder
-	store      *lateStore       // nil without a history
+	store      *reopeningStore  // nil without a history
 	exporter   *export.Exporter // likewise
 	downsample bool
 	log        *slog.Logger
 }
 
-// newMeasuring opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on without.
-// Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
-func newMeasuring(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*measuring, error) {
-	m := &measuring{recorder: hits.New(0), log: log}
+// newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
+// without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
+func newHistoryPipeline(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
+	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
-		m.recorder = hits.New(hits.DefaultValues)
-		m.store = &lateStore{open: func() (closingStore, error) { return openServedHistory(set, log) }, log: log}
-		m.store.try()
-		if err := m.store.err(); err != nil && set.HistoryInRedis() {
+		p.recorder = hits.New(hits.DefaultValues)
+		p.store = &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, log) }, log: log}
+		p.store.try()
+		if err := p.store.err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
-		m.downsample = set.Downsamples()
-		c := export.Config{Drain: m.recorder.Drain, Store: m.store, Log: log, Interval: set.History.FlushInterval}
+		p.downsample = set.Downsamples()
+		c := export.Config{Drain: p.recorder.Drain, Store: p.store, Log: log, Interval: set.History.FlushInterval}
 		if set.HistoryInRedis() {
-			c.Settle = m.store.settle
+			c.Settle = p.store.settle
 		}
-		m.exporter = export.New(c)
-		m.export(metrics)
+		p.exporter = export.New(c)
+		p.show(metrics)
 	}
-	metrics.Hits(m.recorder)
-	return m, nil
+	metrics.Hits(p.recorder)
+	return p, nil
 }
 
 // decideHistory turns off a history of envoyproxy/ratelimit's replacement that nobody asked for and DATA_DIR cannot hold,
@@ -106,16 +104,16 @@ func tryToWrite(dir string) error {
 }
 
 // api answers /api/v1/history; nil says that there is none.
-func (m *measuring) api() *query.History {
-	if m.store == nil {
+func (p *historyPipeline) api() *query.History {
+	if p.store == nil {
 		return nil
 	}
-	return query.New(m.store, time.Now)
+	return query.New(p.store, time.Now)
 }
 
 // queries answers Prometheus's API; nil says that nothing does.
-func (m *measuring) queries(set *settings.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
-	if m.store == nil || !set.History.Query {
+func (p *historyPipeline) queries(set *settings.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
+	if p.store == nil || !set.History.Query {
 		return nil
 	}
 	rules := func() []*descriptors.Rule {
@@ -126,53 +124,53 @@ func (m *measuring) queries(set *settings.Settings, limiter *limit.Limiter, metr
 	}
 	bounds := set.History.Queries
 	h := promql.NewHandler(promql.Config{
-		Config: engine.Config{Store: m.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Ready:  m.store.err, Version: buildVersion(), Concurrency: bounds.Concurrency,
+		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Ready:  p.store.err, Version: buildVersion(), Concurrency: bounds.Concurrency,
 	})
 	h.Show(metrics)
 	return h
 }
 
-func (m *measuring) run(ctx context.Context) {
-	if m.store == nil {
+func (p *historyPipeline) run(ctx context.Context) {
+	if p.store == nil {
 		for wait.For(ctx, time.Minute) { // rules that are gone are forgotten by a drain
-			m.recorder.Drain(time.Now(), func(history.ID, uint64) {})
+			p.recorder.Drain(time.Now(), func(history.ID, uint64) {})
 		}
 		return
 	}
 	var running sync.WaitGroup
-	running.Go(func() { m.store.keepTrying(ctx) })
-	if m.downsample {
-		running.Go(func() { keepDownsampled(ctx, m.store, downsampleInterval, m.log) })
+	running.Go(func() { p.store.reopen(ctx) })
+	if p.downsample {
+		running.Go(func() { keepDownsampled(ctx, p.store, downsampleInterval, p.log) })
 	}
-	m.exporter.Run(ctx)
+	p.exporter.Run(ctx)
 	running.Wait()
 }
 
 // close brings the last hits to the store, once nothing records any more. The end of kill cuts it short.
-func (m *measuring) close(kill context.Context) error {
-	if m.store == nil {
+func (p *historyPipeline) close(kill context.Context) error {
+	if p.store == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
-	if m.store.try(); m.store.err() != nil {
+	if p.store.try(); p.store.err() != nil {
 		cancel() // there is nothing to wait for
 	}
-	m.exporter.Close(ctx)
-	return m.store.close()
+	p.exporter.Close(ctx)
+	return p.store.close()
 }
 
-// export shows in /metrics what becomes of hits on their way to the history.
-func (m *measuring) export(metrics *stats.Metrics) {
-	st := m.exporter.Stats
+// show shows in /metrics what becomes of hits on their way to the history.
+func (p *historyPipeline) show(metrics *stats.Metrics) {
+	st := p.exporter.Stats
 	for _, c := range []struct {
 		name, help string
 		total      func(export.Stats) uint64
 	}{
 		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
 			func(s export.Stats) uint64 { return s.Recorded }},
-		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Landed }},
+		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Applied }},
 		{"clamped_hits", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
 			func(s export.Stats) uint64 { return s.Clamped }},
 		{"refused_hits", "Hits that the store did not count, as their series is full.",
@@ -204,117 +202,9 @@ func (m *measuring) export(metrics *stats.Metrics) {
 	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.", nil,
 		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
 	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
-		if m.store.err() != nil || st().Down {
+		if p.store.err() != nil || st().Down {
 			return 0
 		}
 		return 1
 	})
-}
-
-// closingStore is a history.Store that is closed in the end.
-type closingStore interface {
-	history.Store
-	Close() error
-}
-
-// openServedHistory opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is
-// in use or damaged is an error: its process may end, and someone may move it.
-func openServedHistory(set *settings.Settings, log *slog.Logger) (closingStore, error) {
-	if set.HistoryInRedis() {
-		return redishistory.Open(set.RedisHistory(log))
-	}
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
-	if c.Dir == "" {
-		return filehistory.InMemory(c)
-	}
-	store, err := filehistory.Open(c)
-	switch {
-	case err == nil:
-		return store, nil
-	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
-		return nil, err
-	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
-	return filehistory.InMemory(c)
-}
-
-const openRetry = time.Minute
-
-// lateStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
-type lateStore struct {
-	open func() (closingStore, error)
-	log  *slog.Logger
-	last atomic.Pointer[opening]
-}
-
-type opening struct {
-	store closingStore
-	err   error
-}
-
-// try opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
-func (s *lateStore) try() {
-	before := s.last.Load()
-	if before != nil && before.err == nil {
-		return
-	}
-	store, err := s.open()
-	if err != nil {
-		err = fmt.Errorf("the history is not open: %w", err)
-		if before == nil || before.err.Error() != err.Error() {
-			s.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
-		}
-	} else if before != nil {
-		s.log.Info("the history is open")
-	}
-	s.last.Store(&opening{store, err})
-}
-
-// keepTrying opens the store as soon as it can be opened, or ctx ends.
-func (s *lateStore) keepTrying(ctx context.Context) {
-	for s.err() != nil && wait.For(ctx, openRetry) {
-		s.try()
-	}
-}
-
-// err returns why the store is not open, nil if it is.
-func (s *lateStore) err() error { return s.last.Load().err }
-
-func (s *lateStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
-	if err := s.err(); err != nil {
-		return history.Receipt{}, err
-	}
-	return s.last.Load().store.Apply(ctx, p, b)
-}
-
-func (s *lateStore) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
-	if err := s.err(); err != nil {
-		return history.Rolled{}, err
-	}
-	return s.last.Load().store.Roll(ctx, job)
-}
-
-func (s *lateStore) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	if err := s.err(); err != nil {
-		return err
-	}
-	return s.last.Load().store.Query(ctx, q, yield)
-}
-
-// settle waits until no failover of a history in Redis can forget what it has acknowledged.
-func (s *lateStore) settle(ctx context.Context) error {
-	if err := s.err(); err != nil {
-		return err
-	}
-	if servers, are := s.last.Load().store.(*redishistory.Store); are {
-		return servers.Settle(ctx)
-	}
-	return nil
-}
-
-func (s *lateStore) close() error {
-	if s.err() != nil {
-		return nil
-	}
-	return s.last.Load().store.Close()
 }

@@ -48,10 +48,10 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 	return all
 }
 
-// measureSome records hits, runs what weir serve runs, and ends it as a drain does.
-func measureSome(t *testing.T, set *settings.Settings, log *slog.Logger) *measuring {
+// recordSome records hits, runs what weir serve runs, and ends it as a drain does.
+func recordSome(t *testing.T, set *settings.Settings, log *slog.Logger) *historyPipeline {
 	t.Helper()
-	m, err := newMeasuring(set, stats.New("test"), log)
+	m, err := newHistoryPipeline(set, stats.New("test"), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 		}
 	}
 	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
-	measureSome(t, set, quiet)
+	recordSome(t, set, quiet)
 	file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
 	check(file, err)
 	defer file.Close()
@@ -100,7 +100,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	if set.BackendType != "memory" || set.Downsamples() {
 		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.Downsamples())
 	}
-	measureSome(t, set, quiet)
+	recordSome(t, set, quiet)
 	inRedis, err := redishistory.Open(set.RedisHistory(quiet))
 	check(inRedis, err)
 	defer inRedis.Close()
@@ -110,7 +110,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL_FILE": url, "REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody"})
-	measureSome(t, set, quiet)
+	recordSome(t, set, quiet)
 	byFile, err := redishistory.Open(set.RedisHistory(quiet))
 	check(byFile, err)
 	defer byFile.Close()
@@ -144,7 +144,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	}
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := &lateStore{open: func() (closingStore, error) { return openServedHistory(set, logger) }, log: logger}
+	s := &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, logger) }, log: logger}
 	for range 2 {
 		s.try()
 	}
@@ -168,7 +168,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 
 func TestHistoryFalseKeepsNone(t *testing.T) {
 	set := settingsOf(t, map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
-	m := measureSome(t, set, slog.New(slog.DiscardHandler))
+	m := recordSome(t, set, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
 		t.Error("there is an API for a history that is off")
 	}

@@ -36,7 +36,7 @@ func endpointsOf(p *Parts) []page.Endpoint {
 		{true, page.Endpoint{Path: "/api/v1/history/verify", Query: "domain=&path=&outcome=&value=",
 			What: "whether each series holds all that it ever counted"}},
 		{true, page.Endpoint{Path: "/api/v1/history/export", Query: "format=csv&domain=&path=&outcome=&value=&from=&to=&tz=", Asked: true,
-			What: "buckets as CSV, lines of JSON or OpenMetrics"}},
+			What: "buckets as CSV or OpenMetrics"}},
 		{p.Query != nil, page.Endpoint{Path: "/prometheus/api/v1/", Asked: true,
 			What: "the history as Prometheus answers: the address for Grafana is this port's with /prometheus"}},
 		{p.Profiles, page.Endpoint{Path: "/debug/pprof/", What: "Go's profiles"}},

@@ -63,9 +63,9 @@ func (k *kept) add(t testing.TB, hits ...hit) {
 		for part := range slices.Chunk(all, history.MaxBatch) {
 			seq++
 			b := history.Batch{Writer: fmt.Sprint("test ", k.added), Seq: seq, After: seq - 1, Increments: part}
-			receipt, err := k.store.Apply(t.Context(), p, b)
-			if err != nil || receipt.Landing != history.Landed || receipt.Clamped > 0 {
-				t.Fatalf("applying %d increments: %+v, %v", len(part), receipt, err)
+			result, err := k.store.Apply(t.Context(), p, b)
+			if err != nil || result.Status != history.Applied || result.Clamped > 0 {
+				t.Fatalf("applying %d increments: %+v, %v", len(part), result, err)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
 		{"values added up in buckets of any width", "?values=false", "give points or step"},
 		{"values in other words", "?values=no&step=1h", "values must be true or false"},
-		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, json, openmetrics.`},
+		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, openmetrics.`},
 		{"an export from no time", "/export?from=soon", "is not a time"},
 		{"an export in points", "/export?points=3", `Parameter \"points\" is unknown`},
 		{"an export of an unknown outcome", "/export?outcome=refused", "is not an outcome"},

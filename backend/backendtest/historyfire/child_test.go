@@ -151,7 +151,7 @@ func (c *child) drain(_ time.Time, yield func(history.ID, uint64)) {
 }
 
 // Apply is the store's. What is sent and what is acknowledged is noted before anything else happens.
-func (c *child) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+func (c *child) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if b.Seq > 0 {
 		b = c.made(p, b)
 	}

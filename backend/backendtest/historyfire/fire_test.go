@@ -155,8 +155,8 @@ func (f *fire) killOne(role string, steps []string) {
 
 var stepsOf = map[string][]string{
 	"writer": {anyStep, "apply", "applied", "roll 1m", "rolled 1m", "roll 5m", "rolled 5m"},
-	"job": {anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h", "rolled 1h", "expire",
-		"expired", "forget", "forgot"},
+	"job": {anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h", "rolled 1h", "roll 1d",
+		"rolled 1d", "forget", "forgot"},
 }
 
 // burn kills so many writers and jobs beside two writers and a job that live, has the servers disturbed in the midst of
@@ -284,7 +284,7 @@ func (f *fire) audit(r *running) error {
 	}
 	landed := uint64(0)
 	for s, batches := range sent {
-		var at history.Receipt
+		var at history.ApplyResult
 		f.answers(func() (err error) {
 			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
 			return err

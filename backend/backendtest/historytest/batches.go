@@ -44,30 +44,30 @@ func testOnce(t *testing.T, open Open) {
 			{ID: shop, Minute: minute, Hits: hits}, {ID: other, Minute: minute - 1, Hits: 2 * hits}}}
 	}
 	empty, probe := history.Batch{Writer: "eve", Seq: 4, After: 3}, history.Batch{Writer: "ann"}
-	const landed, known, gap = history.Landed, history.Known, history.Gap
+	const applied, duplicate, gap = history.Applied, history.Duplicate, history.Gap
 	for _, c := range []struct {
 		promise string
 		send    history.Batch
-		landing history.Landing
+		status  history.ApplyStatus
 		last    uint64
 		total   uint64 // of shop; other has twice as many
 	}{
-		{"a question about a writer that nobody heard of", probe, known, 0, 0},
-		{"the first lands", batch("ann", 1, 0, 5), landed, 1, 5},
-		{"a question tells the position", probe, known, 1, 5},
-		{"a replay is known", batch("ann", 1, 0, 5), known, 1, 5},
-		{"the next lands", batch("ann", 2, 1, 10), landed, 2, 15},
-		{"an older replay is known", batch("ann", 1, 0, 5), known, 2, 15},
+		{"a question about a writer that nobody heard of", probe, duplicate, 0, 0},
+		{"the first is counted", batch("ann", 1, 0, 5), applied, 1, 5},
+		{"a question tells the position", probe, duplicate, 1, 5},
+		{"a replay is a duplicate", batch("ann", 1, 0, 5), duplicate, 1, 5},
+		{"the next is counted", batch("ann", 2, 1, 10), applied, 2, 15},
+		{"an older replay is a duplicate", batch("ann", 1, 0, 5), duplicate, 2, 15},
 		{"one that follows what is not there waits", batch("ann", 5, 4, 100), gap, 2, 15},
-		{"what was between has been given up", batch("ann", 5, 2, 100), landed, 5, 115},
-		{"what was given up is known from now on", batch("ann", 3, 2, 7), known, 5, 115},
-		{"one may follow less than is there", batch("ann", 7, 3, 1), landed, 7, 116},
-		{"another writer has numbers of its own", batch("bob", 1, 0, 1000), landed, 1, 1116},
+		{"what was between has been given up", batch("ann", 5, 2, 100), applied, 5, 115},
+		{"what was given up is a duplicate from now on", batch("ann", 3, 2, 7), duplicate, 5, 115},
+		{"one may follow less than is there", batch("ann", 7, 3, 1), applied, 7, 116},
+		{"another writer has numbers of its own", batch("bob", 1, 0, 1000), applied, 1, 1116},
 		{"a new writer may not begin in the middle", batch("eve", 3, 2, 1), gap, 0, 1116},
-		{"unless it gave up the beginning", batch("eve", 3, 0, 1), landed, 3, 1117},
-		{"an empty batch is a batch", empty, landed, 4, 1117},
+		{"unless it gave up the beginning", batch("eve", 3, 0, 1), applied, 3, 1117},
+		{"an empty batch is a batch", empty, applied, 4, 1117},
 	} {
-		if got, want := b.apply(p, c.send), (history.Receipt{Landing: c.landing, Last: c.last}); got != want {
+		if got, want := b.apply(p, c.send), (history.ApplyResult{Status: c.status, Last: c.last}); got != want {
 			t.Fatalf("%s: the answer is %+v, want %+v", c.promise, got, want)
 		}
 		got := b.query(everything())
@@ -114,7 +114,7 @@ func testBadBatches(t *testing.T, open Open) {
 	if got := b.query(everything()); len(got) > 0 {
 		t.Errorf("bad batches left %d series", len(got))
 	}
-	if got := b.apply(p, first(good)); got.Landing != history.Landed {
+	if got := b.apply(p, first(good)); got.Status != history.Applied {
 		t.Errorf("after bad batches number 1 is answered %+v: they moved the writer's position", got)
 	}
 }
@@ -165,7 +165,7 @@ func testClamped(t *testing.T, open Open) {
 	got := b.apply(p, history.Batch{Writer: "ahead", Seq: 1, Increments: []history.Increment{
 		{ID: shop, Minute: now - 1, Hits: 1}, {ID: shop, Minute: now, Hits: 10},
 		{ID: shop, Minute: now + 1, Hits: 100}, {ID: shop, Minute: now + 525600, Hits: 1000}}})
-	if want := (history.Receipt{Landing: history.Landed, Last: 1, Clamped: 1100}); got != want {
+	if want := (history.ApplyResult{Status: history.Applied, Last: 1, Clamped: 1100}); got != want {
 		t.Errorf("the answer is %+v, want %+v: a refused batch would stop its writer for ever", got, want)
 	}
 	want := []history.Point{{Start: now*60 - 60, Sum: 1, Peak: 1}, {Start: now * 60, Sum: 1110, Peak: 1110}}
@@ -193,7 +193,7 @@ func testMaxTotal(t *testing.T, open Open) {
 		got := b.apply(p, history.Batch{Writer: "ann", Seq: uint64(n) + 1, After: uint64(n),
 			Increments: []history.Increment{
 				{ID: shop, Minute: now - int64(n), Hits: c.hits}, {ID: other, Minute: now, Hits: 1}}})
-		want := history.Receipt{Landing: history.Landed, Last: uint64(n) + 1, Refused: c.refused}
+		want := history.ApplyResult{Status: history.Applied, Last: uint64(n) + 1, Refused: c.refused}
 		if got != want {
 			t.Errorf("%s: the answer is %+v, want %+v", c.promise, got, want)
 		}
@@ -208,7 +208,7 @@ func testMaxTotal(t *testing.T, open Open) {
 	}
 	ahead := b.apply(p, history.Batch{Writer: "ann", Seq: 6, After: 5,
 		Increments: []history.Increment{{ID: shop, Minute: now + 1, Hits: 2}}})
-	if want := (history.Receipt{Landing: history.Landed, Last: 6, Refused: 2}); ahead != want {
+	if want := (history.ApplyResult{Status: history.Applied, Last: 6, Refused: 2}); ahead != want {
 		t.Errorf("hits ahead of the clock for a full series are answered %+v, want %+v: they were not counted",
 			ahead, want)
 	}
@@ -230,22 +230,22 @@ func testRefusalTwice(t *testing.T, open Open) {
 			{ID: shop, Minute: minute, Hits: hits}, {ID: other, Minute: minute, Hits: 1}, {ID: shop, Minute: minute - 1, Hits: more}}}
 	}
 	probe, beyond := history.Batch{Writer: "ann"}, history.Batch{Writer: "ann", Seq: 9, After: 8}
-	const landed, known, gap = history.Landed, history.Known, history.Gap
+	const applied, duplicate, gap = history.Applied, history.Duplicate, history.Gap
 	for _, c := range []struct {
 		promise string
 		send    history.Batch
-		want    history.Receipt
+		want    history.ApplyResult
 	}{
-		{"one of two fits", batch(1, most-10, 11), history.Receipt{Landing: landed, Last: 1, Refused: 11}},
-		{"its replay says the same", batch(1, most-10, 11), history.Receipt{Landing: known, Last: 1, Refused: 11}},
-		{"a question too", probe, history.Receipt{Landing: known, Last: 1, Refused: 11}},
-		{"and a gap", beyond, history.Receipt{Landing: gap, Last: 1, Refused: 11}},
-		{"neither fits", batch(2, most, most), history.Receipt{Landing: landed, Last: 2, Refused: 2 * most}},
-		{"its replay says it to the last hit", batch(2, most, most), history.Receipt{Landing: known, Last: 2, Refused: 2 * most}},
-		{"all of the next fits", batch(3, 4, 6), history.Receipt{Landing: landed, Last: 3}},
-		{"its replay refuses nothing", batch(3, 4, 6), history.Receipt{Landing: known, Last: 3}},
-		{"an older replay is told of the last", batch(2, most, most), history.Receipt{Landing: known, Last: 3}},
-		{"it is full", batch(4, 1, 2), history.Receipt{Landing: landed, Last: 4, Refused: 3}},
+		{"one of two fits", batch(1, most-10, 11), history.ApplyResult{Status: applied, Last: 1, Refused: 11}},
+		{"its replay says the same", batch(1, most-10, 11), history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}},
+		{"a question too", probe, history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}},
+		{"and a gap", beyond, history.ApplyResult{Status: gap, Last: 1, Refused: 11}},
+		{"neither fits", batch(2, most, most), history.ApplyResult{Status: applied, Last: 2, Refused: 2 * most}},
+		{"its replay says it to the last hit", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 2, Refused: 2 * most}},
+		{"all of the next fits", batch(3, 4, 6), history.ApplyResult{Status: applied, Last: 3}},
+		{"its replay refuses nothing", batch(3, 4, 6), history.ApplyResult{Status: duplicate, Last: 3}},
+		{"an older replay is told of the last", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 3}},
+		{"it is full", batch(4, 1, 2), history.ApplyResult{Status: applied, Last: 4, Refused: 3}},
 	} {
 		if got := b.apply(p, c.send); got != c.want {
 			t.Errorf("%s: the answer is %+v, want %+v: what is not told is neither in the store nor counted", c.promise, got, c.want)
@@ -253,7 +253,7 @@ func testRefusalTwice(t *testing.T, open Open) {
 	}
 	b.wait(history.ForgetAfter - time.Hour)
 	b.rollOnly(history.Job{Now: b.now()})
-	if got, want := b.apply(p, probe), (history.Receipt{Landing: known, Last: 4, Refused: 3}); got != want {
+	if got, want := b.apply(p, probe), (history.ApplyResult{Status: duplicate, Last: 4, Refused: 3}); got != want {
 		t.Errorf("within a week the position has become %+v, want %+v", got, want)
 	}
 	b.wait(2 * time.Hour)

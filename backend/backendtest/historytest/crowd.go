@@ -113,7 +113,7 @@ func testSameBatch(t *testing.T, open Open) {
 				if err != nil || got.Last != seq {
 					t.Errorf("Apply: %+v, %v", got, err)
 				}
-				if got.Landing == history.Landed {
+				if got.Status == history.Applied {
 					landed.Add(1)
 				}
 			})

@@ -69,9 +69,9 @@ func cloneLedger(l *history.Ledger) *history.Ledger {
 }
 
 // Apply implements [history.Store].
-func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
 	l.o.Step("apply begins")
 	defer l.o.Step("apply ended")
@@ -79,8 +79,8 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 	defer l.mu.Unlock()
 	w, now := ledgerWriter{p, b.Writer}, l.o.Now()
 	was := l.s.positions[w]
-	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last, Refused: was.refused}
-	if r.Landing != history.Landed {
+	r := history.ApplyResult{Status: b.Status(was.last), Last: was.last, Refused: was.refused}
+	if r.Status != history.Applied {
 		return r, nil
 	}
 	r.Refused = 0
@@ -93,7 +93,7 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 	return r, nil
 }
 
-func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) error {
+func (l *Ledgers) count(i *history.Increment, now int64, r *history.ApplyResult) error {
 	series := l.s.series[i.ID]
 	if series == nil {
 		series = &history.Ledger{}
@@ -113,9 +113,9 @@ func (l *Ledgers) count(i *history.Increment, now int64, r *history.Receipt) err
 }
 
 // Roll implements [history.Store].
-func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.Rolled, error) {
+func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.RollResult, error) {
 	l.o.Step("roll begins")
-	did := history.Rolled{Partitions: history.Partitions}
+	did := history.RollResult{Partitions: history.Partitions}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := job.Now

@@ -87,8 +87,8 @@ type span struct {
 }
 
 // roll moves all that is due, as far as it goes, and returns what it did.
-func (n *naive) roll(now int64) history.Rolled {
-	var all history.Rolled
+func (n *naive) roll(now int64) history.RollResult {
+	var all history.RollResult
 	for _, s := range n.series {
 		one := n.rollSeries(s, now)
 		for t := range history.Tiers {
@@ -101,8 +101,8 @@ func (n *naive) roll(now int64) history.Rolled {
 	return all
 }
 
-func (n *naive) rollSeries(s *naiveSeries, now int64) history.Rolled {
-	var did history.Rolled
+func (n *naive) rollSeries(s *naiveSeries, now int64) history.RollResult {
+	var did history.RollResult
 	chunks, points := make(map[span]bool), make(map[span]bool)
 	for t := history.Minutes; t <= history.Days; t++ {
 		for minute, hits := range s.minutes[t] {

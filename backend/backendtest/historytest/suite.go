@@ -112,13 +112,13 @@ func (b *bench) minute() int64              { return b.now().Unix() / 60 }
 func (b *bench) onStep(f func(name string)) { b.step.Store(&f) }
 
 // apply sends a batch, which the store must accept.
-func (b *bench) apply(p history.Partition, batch history.Batch) history.Receipt {
+func (b *bench) apply(p history.Partition, batch history.Batch) history.ApplyResult {
 	b.t.Helper()
-	receipt, err := b.store.Apply(context.Background(), p, batch)
+	result, err := b.store.Apply(context.Background(), p, batch)
 	if err != nil {
 		b.t.Fatalf("Apply of number %d of writer %q to partition %d: %v", batch.Seq, batch.Writer, p, err)
 	}
-	return receipt
+	return result
 }
 
 // land brings increments into the store and the oracle, in as many batches as they need. None may be left out.
@@ -133,7 +133,7 @@ func (b *bench) land(increments ...history.Increment) {
 			seq := b.seqs[p]
 			got := b.apply(p, history.Batch{Writer: b.writer, Seq: seq, After: seq - 1, Increments: some})
 			clamped := b.naive.apply(some, b.now())
-			if want := (history.Receipt{Landing: history.Landed, Last: seq, Clamped: clamped}); got != want {
+			if want := (history.ApplyResult{Status: history.Applied, Last: seq, Clamped: clamped}); got != want {
 				b.t.Fatalf("batch %d for partition %d is answered %+v, want %+v", seq, p, got, want)
 			}
 		}
@@ -155,7 +155,7 @@ func split(increments []history.Increment) map[history.Partition][][]history.Inc
 }
 
 // roll runs the job on the store and on the oracle, which must agree in what it did.
-func (b *bench) roll() history.Rolled {
+func (b *bench) roll() history.RollResult {
 	b.t.Helper()
 	got := b.rollOnly(history.Job{Now: b.now()})
 	want := b.naive.roll(b.now().Unix())
@@ -167,7 +167,7 @@ func (b *bench) roll() history.Rolled {
 }
 
 // rollOnly runs the job on the store alone.
-func (b *bench) rollOnly(job history.Job) history.Rolled {
+func (b *bench) rollOnly(job history.Job) history.RollResult {
 	b.t.Helper()
 	rolled, err := b.store.Roll(context.Background(), job)
 	if err != nil {

@@ -133,15 +133,15 @@ func testDryRun(t *testing.T, open Open) {
 		}
 		would := b.rollOnly(history.Job{Now: b.now(), DryRun: true})
 		b.agree()
-		var last history.Rolled
-		did := b.rollOnly(history.Job{Now: b.now(), Progress: func(r history.Rolled) {
+		var last history.RollResult
+		did := b.rollOnly(history.Job{Now: b.now(), Progress: func(r history.RollResult) {
 			if r.Series < last.Series || r.Partitions < last.Partitions || r.Chunks[0] < last.Chunks[0] {
 				t.Errorf("progress went back, from %+v to %+v", last, r)
 			}
 			last = r
 		}})
 		b.naive.roll(b.now().Unix())
-		if did != would || last == (history.Rolled{}) {
+		if did != would || last == (history.RollResult{}) {
 			t.Fatalf("after %v a dry run says\n%+v, the job did\n%+v, and said on its way\n%+v", age, would, did, last)
 		}
 		b.agree()

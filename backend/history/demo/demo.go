@@ -26,18 +26,21 @@ func Buckets(until time.Time, days int, keep history.Keep, yield func(history.ID
 	if days < 1 || days > MaxDays {
 		return fmt.Errorf("%d days: 1 to %d can be made up", days, MaxDays)
 	}
-	w := world{until: until.Unix() / minute * minute}
-	w.first = max(0, w.until/day*day-int64(days-1)*day)
-	for at := w.first; at < w.until; {
-		tier := tierAt(at, w.until, &keep)
-		end := min(at+tier.Width(), w.until)
-		for i, bucket := range w.bucket(at, end) {
-			if bucket.Sum == 0 {
-				continue
-			}
-			bucket.Start, bucket.Tier = at, tier
-			if err := yield(seriesNames[i], bucket); err != nil {
-				return err
+	now := until.Unix() / minute * minute
+	for at := max(0, now/day*day-int64(days-1)*day); at < now; {
+		tier := tierAt(at, now, &keep)
+		end := min(at+tier.Width(), now)
+		for i := range rules {
+			for outcome, bucket := range rules[i].bucket(i, at, end, now) {
+				if bucket.Sum == 0 {
+					continue
+				}
+				id := history.ID{Domain: rules[i].domain, Path: rules[i].path, Value: rules[i].value,
+					Outcome: history.Outcome(outcome)}
+				bucket.Start, bucket.Tier = at, tier
+				if err := yield(id, bucket); err != nil {
+					return err
+				}
 			}
 		}
 		at = end
@@ -54,15 +57,12 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 	return t
 }
 
-// world is a year as it was.
-type world struct{ first, until int64 }
-
-// bucket returns what each series had in a range: the sum, and the largest minute.
-func (w *world) bucket(from, to int64) (all [len(seriesNames)]history.Point) {
+// bucket returns what a rule had in a range, by outcome: the sum, and the largest minute.
+func (r *rule) bucket(number int, from, to, now int64) (all [history.Outcomes]history.Point) {
 	for at := from; at < to; at += minute {
-		for i, hits := range w.minute(at) {
-			all[i].Sum += hits
-			all[i].Peak = max(all[i].Peak, hits)
+		for outcome, hits := range r.minute(number, at, now) {
+			all[outcome].Sum += hits
+			all[outcome].Peak = max(all[outcome].Peak, hits)
 		}
 	}
 	return all
@@ -79,15 +79,15 @@ func noise(at int64, source int) float64 {
 // daily is how busy the hours of a day are, of 1.
 var daily = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .95, 1, 1, .95, .90, .95, 1, .95, .85, .75, .65, .50, .32, .18, .10}
 
-// busy returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
-func (w *world) busy(at int64) float64 {
+// busyAt returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
+func busyAt(at, now int64) float64 {
 	of := float64(at%day) / hour
 	h := int(of)
 	b := daily[h] + (daily[h+1]-daily[h])*(of-float64(h))
 	if weekday := time.Unix(at, 0).UTC().Weekday(); weekday == time.Saturday || weekday == time.Sunday {
 		b *= .55
 	}
-	return b * math.Pow(1.5, -float64(w.until-at)/(365*day)) // half as much again in a year
+	return b * math.Pow(1.5, -float64(now-at)/(365*day)) // half as much again in a year
 }
 
 // around returns a whole number near a mean: some noise, and now and then a burst.

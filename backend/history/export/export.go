@@ -274,9 +274,9 @@ func (e *Exporter) sendOne(o *outbox) bool {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
-	receipt, err := e.c.Store.Apply(ctx, o.partition, b)
+	result, err := e.c.Store.Apply(ctx, o.partition, b)
 	cancel()
-	goOn, log := e.answered(o, b, receipt, err)
+	goOn, log := e.answered(o, b, result, err)
 	if log != nil {
 		log()
 	}
@@ -285,7 +285,7 @@ func (e *Exporter) sendOne(o *outbox) bool {
 
 // answered notes the store's answer to a batch, or its error. It reports whether to go on with the outbox, and returns
 // what is to be logged once the lock is free, nil for nothing.
-func (e *Exporter) answered(o *outbox, b history.Batch, r history.Receipt, err error) (goOn bool, log func()) {
+func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) (goOn bool, log func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()

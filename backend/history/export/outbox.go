@@ -111,7 +111,7 @@ func (o *outbox) renew(st *Stats) {
 }
 
 // answer notes the store's answer to a batch. Its error means that the store does not keep what it says.
-func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *Stats) error {
+func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
 	o.heard = now
 	o.probe = o.probe && b.Seq > 0
 	if r.Last < max(b.Seq, o.position) {
@@ -131,7 +131,7 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.Receipt, st *S
 	}
 	if !s.landed {
 		s.landed = true
-		st.Landed += s.hits - s.refused
+		st.Applied += s.hits - s.refused
 	}
 	st.Batches++
 	o.position = b.Seq

@@ -23,7 +23,7 @@ func (r DropReason) String() string {
 // series.
 type Stats struct {
 	Recorded uint64              // hits that Drain has yielded
-	Landed   uint64              // hits that the store has acknowledged
+	Applied  uint64              // hits that the store has acknowledged
 	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
 	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent

@@ -50,21 +50,21 @@ func (t *trouble) fate() (kind int, delay time.Duration, first func(context.Cont
 	return t.random.IntN(12), delay, t.first
 }
 
-func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	kind, delay, first := t.fate()
 	if first != nil {
 		if err := first(ctx, p); err != nil {
-			return history.Receipt{}, err
+			return history.ApplyResult{}, err
 		}
 	}
 	time.Sleep(delay)
-	apply := func() (history.Receipt, error) { return t.Ledgers.Apply(ctx, p, b) }
+	apply := func() (history.ApplyResult, error) { return t.Ledgers.Apply(ctx, p, b) }
 	switch kind {
 	case 1:
-		return history.Receipt{}, errors.New("it never came")
+		return history.ApplyResult{}, errors.New("it never came")
 	case 2:
 		_, _ = apply()
-		return history.Receipt{}, errors.New("the reply was lost")
+		return history.ApplyResult{}, errors.New("the reply was lost")
 	case 3:
 		_, _ = apply()
 		return apply()
@@ -74,7 +74,7 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 			_, _ = apply()
 		}()
 		<-ctx.Done()
-		return history.Receipt{}, ctx.Err()
+		return history.ApplyResult{}, ctx.Err()
 	}
 	return apply()
 }

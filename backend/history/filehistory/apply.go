@@ -9,88 +9,88 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// arrival is a batch that waits to land. Whoever has the turn lands all that wait, because most of what a transaction
-// costs is the wait for the disk. The last three fields belong to whoever has the turn.
-type arrival struct {
-	p       history.Partition
-	batch   history.Batch
-	done    bool
-	receipt history.Receipt
-	err     error
+// pendingBatch waits to be applied. Whoever has the turn applies all that wait, because most of what a transaction costs
+// is the wait for the disk. The last three fields belong to whoever has the turn.
+type pendingBatch struct {
+	p      history.Partition
+	batch  history.Batch
+	done   bool
+	result history.ApplyResult
+	err    error
 }
 
-// maxArrivals is how many batches land in one transaction.
-const maxArrivals = 64
+// maxPending is how many batches are applied in one transaction.
+const maxPending = 64
 
 var (
 	errInterrupted = errors.New("interrupted before the batch was written")
 	errNothing     = errors.New("nothing to write") // ends a transaction without a commit
 )
 
-// Apply implements [history.Store]. A batch whose caller has gone may still land.
-func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+// Apply implements [history.Store]. A batch whose caller has gone may still be applied.
+func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
 	s.step("apply: before")
-	own := &arrival{p: p, batch: b}
+	own := &pendingBatch{p: p, batch: b}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, own)
 	s.mu.Unlock()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return history.Receipt{}, s.wrap(ctx.Err())
+		return history.ApplyResult{}, s.wrap(ctx.Err())
 	}
-	s.landUntil(own)
+	s.applyUntil(own)
 	s.step("apply: after")
-	return own.receipt, own.err
+	return own.result, own.err
 }
 
-// landUntil lands what waits, in its order, until own has landed, and passes the turn on.
-func (s *Store) landUntil(own *arrival) {
+// applyUntil applies what waits, in its order, until own has been, and passes the turn on.
+func (s *Store) applyUntil(own *pendingBatch) {
 	defer func() { <-s.turn }()
 	for !own.done {
 		s.mu.Lock()
-		n := min(len(s.waiting), maxArrivals)
+		n := min(len(s.waiting), maxPending)
 		together := s.waiting[:n:n]
 		s.waiting = s.waiting[n:]
 		s.mu.Unlock()
-		s.land(together)
+		s.applyAll(together)
 	}
 }
 
-// land lands batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
-func (s *Store) land(together []*arrival) {
+// applyAll applies batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
+func (s *Store) applyAll(together []*pendingBatch) {
 	for _, a := range together {
 		a.done, a.err = true, s.wrap(errInterrupted) // unless it comes to its end
 	}
-	err := s.landTogether(together)
+	err := s.applyTogether(together)
 	for _, a := range together {
 		own := err
 		if err != nil && len(together) > 1 {
-			own = s.landTogether([]*arrival{a})
+			own = s.applyTogether([]*pendingBatch{a})
 		}
 		if a.err = own; own != nil {
-			a.receipt = history.Receipt{}
+			a.result = history.ApplyResult{}
 		}
 	}
 }
 
-func (s *Store) landTogether(together []*arrival) error {
+func (s *Store) applyTogether(together []*pendingBatch) error {
 	err := s.commit(func(tx *bolt.Tx) error {
-		landed := false
+		changed := false
 		for _, a := range together {
 			t, err := s.table(tx, a.p)
 			if err == nil {
-				a.receipt, err = s.count(t, &a.batch)
+				a.result, err = s.count(t, &a.batch)
 			}
 			if err != nil {
 				return err
 			}
-			landed = landed || a.receipt.Landing == history.Landed
+			changed = changed || a.result.Status == history.Applied
 		}
-		if !landed {
+		if !changed {
 			return errNothing
 		}
 		s.step("apply: counted")
@@ -103,10 +103,10 @@ func (s *Store) landTogether(together []*arrival) error {
 }
 
 // count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
-func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
+func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
-	r := history.Receipt{Landing: b.Landing(was.last), Last: was.last, Refused: was.refused}
-	if err != nil || r.Landing != history.Landed {
+	r := history.ApplyResult{Status: b.Status(was.last), Last: was.last, Refused: was.refused}
+	if err != nil || r.Status != history.Applied {
 		return r, err
 	}
 	r.Refused = 0
@@ -121,7 +121,7 @@ func (s *Store) count(t *table, b *history.Batch) (history.Receipt, error) {
 }
 
 // add counts one increment.
-func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.Receipt) error {
+func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.ApplyResult) error {
 	in.name = nameOf(i.ID)
 	key := seriesKey(in.p, in.name)
 	row, found, err := get(in.table, key, decodeSeries)

@@ -43,7 +43,7 @@ func (m *metered) land(p history.Partition, increments []history.Increment) {
 	m.tb.Helper()
 	m.seqs[p]++
 	b := history.Batch{Writer: fmt.Sprint(m.clock.Load() / 86400 / 5), Seq: m.seqs[p], Increments: increments}
-	if got, err := m.Apply(context.Background(), p, b); err != nil || got.Landing != history.Landed || got.Refused > 0 {
+	if got, err := m.Apply(context.Background(), p, b); err != nil || got.Status != history.Applied || got.Refused > 0 {
 		m.tb.Fatalf("Apply: %+v, %v", got, err)
 	}
 }
@@ -66,7 +66,7 @@ func (m *metered) landAll(all []history.Increment) {
 	}
 }
 
-func (m *metered) roll() history.Rolled {
+func (m *metered) roll() history.RollResult {
 	m.tb.Helper()
 	did, err := m.Roll(context.Background(), history.Job{Now: m.now()})
 	if err != nil {

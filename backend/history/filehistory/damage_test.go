@@ -258,9 +258,9 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	}
 	s.turn <- struct{}{} // so that all batches wait for the same transaction
 	type answer struct {
-		id      history.ID
-		receipt history.Receipt
-		err     error
+		id     history.ID
+		result history.ApplyResult
+		err    error
 	}
 	answers := make(chan answer)
 	for _, id := range ids {
@@ -279,8 +279,8 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 				t.Error("a row that cannot be read was counted on")
 			}
 			instructs(t, "a row that cannot be read", a.err, dir)
-		case a.err != nil || a.receipt.Landing != history.Landed:
-			t.Errorf("%v: %+v, %v, want it landed though a row of another series is damaged", a.id, a.receipt, a.err)
+		case a.err != nil || a.result.Status != history.Applied:
+			t.Errorf("%v: %+v, %v, want it landed though a row of another series is damaged", a.id, a.result, a.err)
 		}
 	}
 	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})

@@ -11,19 +11,11 @@ import (
 
 // Query implements [history.Store]. A partition is read in one transaction, which has ended before yield is called.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	var named [history.Partitions]bool
-	for _, id := range q.IDs() {
-		named[id.Partition()] = true
-	}
-	any := named == [history.Partitions]bool{}
-	for p, is := range named {
-		if !is && !any {
-			continue
-		}
+	for _, p := range q.Partitions() {
 		if err := ctx.Err(); err != nil {
 			return s.wrap(err)
 		}
-		found, err := s.read(history.Partition(p), &q)
+		found, err := s.read(p, &q)
 		if err != nil {
 			return err
 		}

@@ -17,9 +17,9 @@ const maxMoves = 100
 
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
 // partition is damaged it goes on with the next, and reports it at the end.
-func (s *Store) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
 	now := min(job.Now.Unix(), s.now().Unix())
-	var did history.Rolled
+	var did history.RollResult
 	var damage []error
 	for p := range history.Partitions {
 		r := roller{store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
@@ -53,13 +53,13 @@ type roller struct {
 	// Of the transaction that is under way.
 	table *table
 	left  int // chunks that may still be moved
-	did   history.Rolled
+	did   history.RollResult
 }
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
 // when nothing is left. A dry run does the whole partition and does not commit.
-func (r *roller) transaction(ctx context.Context) (history.Rolled, error) {
-	r.left, r.did = maxMoves, history.Rolled{}
+func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
+	r.left, r.did = maxMoves, history.RollResult{}
 	if r.dry {
 		r.left = math.MaxInt
 	}
@@ -80,7 +80,7 @@ func (r *roller) transaction(ctx context.Context) (history.Rolled, error) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, errNothing) {
-		return history.Rolled{}, err
+		return history.RollResult{}, err
 	}
 	if err == nil {
 		r.store.step("roll: after")

@@ -54,7 +54,7 @@ type Store struct {
 	damaged atomic.Pointer[error]
 
 	mu      sync.Mutex
-	waiting []*arrival
+	waiting []*pendingBatch
 }
 
 var _ history.Store = (*Store)(nil)

@@ -16,45 +16,45 @@ import (
 // second time is right, unless an hour has ended in between.
 const maxHours = 3
 
-// Apply is history.Store's. A batch whose answer was lost is sent again, as the number makes that harmless.
-func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.Receipt, error) {
+// Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
+func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
-	if s.reads {
-		return history.Receipt{}, errReadOnly
+	if s.readOnly {
+		return history.ApplyResult{}, errReadOnly
 	}
 	if err := s.prepare(ctx, p); err != nil {
-		return history.Receipt{}, err
+		return history.ApplyResult{}, err
 	}
 	latest := int64(math.MaxInt64)
 	for range maxHours {
 		s.step("apply")
-		reply, err := s.land(ctx, p, &b, latest)
+		reply, err := s.send(ctx, p, &b, latest)
 		if err != nil {
-			return history.Receipt{}, err
+			return history.ApplyResult{}, err
 		}
 		s.step("applied")
 		if item[string](reply, 0) == "hour" {
 			latest = item[int64](reply, 1)
 			continue
 		}
-		r, crowded, err := receipt(reply, &b)
+		r, overfull, err := parseResult(reply, &b)
 		if err != nil {
 			return r, fmt.Errorf("partition %d of the history: %w", p, err)
 		}
-		for _, id := range crowded {
-			if err := s.shrink(ctx, p, id); err != nil { // the batch has landed whatever becomes of this
+		for _, id := range overfull {
+			if err := s.shrink(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
 				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
 			}
 		}
 		return r, nil
 	}
-	return history.Receipt{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: set it right", p)
+	return history.ApplyResult{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: set it right", p)
 }
 
-// land sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
-func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (pipeline.Reply, error) {
+// send sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
+func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
 	points, names := newPacked(3*len(b.Increments)), newPacked(len(b.Increments))
@@ -71,13 +71,13 @@ func (s *Store) land(ctx context.Context, p history.Partition, b *history.Batch,
 		int64(s.keep.Ages[history.Minutes]/time.Second), s.keep.MaxPoints, []byte(points), []byte(names))
 }
 
-// receipt reads what the script answered. Crowded are the series that now hold too many points.
-func receipt(reply pipeline.Reply, b *history.Batch) (r history.Receipt, crowded []history.ID, err error) {
+// parseResult reads what the script answered. Overfull are the series that now hold too many points.
+func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID, err error) {
 	if r.Last, err = strconv.ParseUint(item[string](reply, 1), 10, 64); err != nil {
 		return r, nil, errUnreadable
 	}
-	if landing, not := map[string]history.Landing{"known": history.Known, "gap": history.Gap}[item[string](reply, 0)]; not {
-		r.Landing = landing
+	if status, not := map[string]history.ApplyStatus{"duplicate": history.Duplicate, "gap": history.Gap}[item[string](reply, 0)]; not {
+		r.Status = status
 		r.Refused, err = strconv.ParseUint(item[string](reply, 2), 10, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return r, nil, errUnreadable
@@ -100,11 +100,11 @@ func receipt(reply pipeline.Reply, b *history.Batch) (r history.Receipt, crowded
 	seen := make(map[history.ID]bool, len(full))
 	for _, i := range full {
 		if !seen[i.ID] {
-			crowded = append(crowded, i.ID)
+			overfull = append(overfull, i.ID)
 			seen[i.ID] = true
 		}
 	}
-	return r, crowded, errors.Join(errClamped, errRefused, errFull)
+	return r, overfull, errors.Join(errClamped, errRefused, errFull)
 }
 
 // numbered returns the increments whose numbers, from 1, an item of a reply lists.

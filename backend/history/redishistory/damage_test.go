@@ -86,7 +86,7 @@ func (b *broken) do(t *testing.T, client *goredis.Client, series string) (key st
 // apply lands a batch in a partition.
 func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 	t.Helper()
-	if r, err := s.Apply(t.Context(), p, b); err != nil || r.Landing != history.Landed {
+	if r, err := s.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied {
 		t.Fatalf("batch %d: %+v, %v", b.Seq, r, err)
 	}
 }

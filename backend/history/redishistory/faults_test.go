@@ -12,10 +12,9 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// author writes batches of some series of a partition, sends each until it is answered, and knows what has landed.
+// author writes batches of some series of a partition, sends each until it is answered, and knows what was counted.
 type author struct {
 	store *Store
 	name  string
@@ -40,7 +39,7 @@ func (a *author) land(ctx context.Context, minute int64) error {
 	b := a.next(minute)
 	for {
 		r, err := a.store.Apply(ctx, a.p, b)
-		if err == nil && r.Landing == history.Gap {
+		if err == nil && r.Status == history.Gap {
 			return fmt.Errorf("batch %d of %s met a gap: %+v", b.Seq, a.name, r)
 		}
 		if err == nil {
@@ -72,55 +71,6 @@ func newAuthor(s *Store, name string, series int) *author {
 	return &author{store: s, name: name, p: p, ids: ids, hits: make(map[history.ID]uint64)}
 }
 
-// TestAFailoverThatForgetsIsAGap lets a replica without the latest batches take over. It must say from where on they
-// are missing, and take them again.
-func TestAFailoverThatForgetsIsAGap(t *testing.T) {
-	t.Parallel()
-	set := redistest.Sentinel(t)
-	s := opened(t, sentinelOf(set), fixed(start), nil)
-	a := newAuthor(s, "ann", 3)
-	land := func(batches int) {
-		for range batches {
-			if err := a.land(t.Context(), start.Unix()/60); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	land(3)
-	primary, replica := primaryAndReplica(t, set)
-	if n, err := primary.Client().Wait(t.Context(), 1, process.Hang).Result(); n != 1 || err != nil {
-		t.Fatalf("the replica does not follow: %d, %v", n, err)
-	}
-	replica.Stop()
-	if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
-		t.Fatal(err)
-	}
-	land(2)
-	primary.Kill()
-	replica.Cont()
-	set.AwaitFailover(t, primary)
-
-	next := a.next(start.Unix() / 60)
-	var r history.Receipt
-	err := errors.New("not asked yet")
-	for begin := time.Now(); err != nil && time.Since(begin) < process.Hang; {
-		r, err = s.Apply(t.Context(), a.p, next)
-	}
-	if want := (history.Receipt{Landing: history.Gap, Last: 3}); err != nil || r != want {
-		t.Fatalf("the next batch is answered %+v, %v, want %+v: its writer would never send the lost ones again",
-			r, err, want)
-	}
-	for _, b := range a.sent[r.Last:] {
-		if r, err = s.Apply(t.Context(), a.p, b); err != nil || r.Landing != history.Landed {
-			t.Fatalf("batch %d sent again is answered %+v, %v, want it to land", b.Seq, r, err)
-		}
-	}
-	for _, i := range next.Increments {
-		a.hits[i.ID] += i.Hits
-	}
-	a.conserved(t)
-}
-
 func primaryAndReplica(t *testing.T, set *redistest.SentinelSet) (primary, replica *redistest.Server) {
 	t.Helper()
 	primary, replica = set.Await(t), set.Nodes[0]
@@ -131,33 +81,6 @@ func primaryAndReplica(t *testing.T, set *redistest.SentinelSet) (primary, repli
 }
 
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
-
-// TestALostReplyCountsOnce has the connection break in all ways while a batch is on it.
-func TestALostReplyCountsOnce(t *testing.T) {
-	f := single(t)
-	proxy := redistest.Proxy(t, f.config.URL)
-	s := opened(t, fleet{config: topology.Config{URL: proxy.Addr}}, fixed(start), impatient)
-	a := newAuthor(s, "ann", 5)
-	for _, action := range []redistest.Action{redistest.ResetBefore, redistest.CloseBefore, redistest.SwallowReply,
-		redistest.ResetAfter, redistest.CloseAfter} {
-		for range 3 {
-			sprung := proxy.Trap("evalsha", action)
-			if err := a.land(t.Context(), start.Unix()/60); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-sprung:
-			case <-time.After(process.Hang):
-				t.Fatalf("trap %v was never sprung", action)
-			}
-		}
-	}
-	a.conserved(t)
-	r, err := s.Apply(t.Context(), a.p, history.Batch{Writer: a.name})
-	if err != nil || r.Last != uint64(len(a.sent)) {
-		t.Errorf("after all batches the position is %+v, %v, want %d", r, err, len(a.sent))
-	}
-}
 
 // logging has a store log into an output.
 func logging(l *process.Output) func(*Config) {

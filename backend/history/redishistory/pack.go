@@ -28,3 +28,12 @@ func (p packed) number(n int64) packed {
 	const int64Value = 0xd3
 	return binary.BigEndian.AppendUint64(append(p, int64Value), uint64(n))
 }
+
+// texts is an array of texts.
+func texts(all []string) packed {
+	p := newPacked(len(all))
+	for _, text := range all {
+		p = p.text(text)
+	}
+	return p
+}

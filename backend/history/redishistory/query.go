@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -16,84 +18,47 @@ const (
 	scanned = 500
 )
 
-// Query is history.Store's. It holds no more than a few series at a time, but the names of those of some partitions.
+// Query implements [history.Store]. It holds no more than a few series at a time, but the names of those of some
+// partitions.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	partitions := make(chan history.Partition, history.Partitions)
-	exact := byPartition(q.IDs())
-	for p := range history.Partitions {
-		if exact == nil || exact[history.Partition(p)] != nil {
-			partitions <- history.Partition(p)
-		}
-	}
-	close(partitions)
-	found := make(chan history.Series)
-	var reading sync.WaitGroup
-	for range readers {
-		reading.Go(func() {
-			for p := range partitions {
-				if err := s.queryPartition(ctx, p, &q, exact, found); err != nil {
-					cancel(err)
-					return
-				}
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(readers)
+	var yielding sync.Mutex
+	var ended error // of yield
+	for _, p := range q.Partitions() {
+		reading.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			return s.queryPartition(ctx, p, &q, func(one history.Series) error {
+				yielding.Lock()
+				defer yielding.Unlock()
+				if ended == nil {
+					ended = yield(one)
+				}
+				return ended
+			})
 		})
 	}
-	go func() {
-		reading.Wait()
-		close(found)
-	}()
-	var err error
-	for series := range found { // to its end, so that nothing goes on when this returns
-		if err == nil {
-			if err = yield(series); err != nil {
-				cancel(err)
-			}
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return context.Cause(ctx)
+	return reading.Wait()
 }
 
-// byPartition sorts series; nil stays nil.
-func byPartition(ids []history.ID) map[history.Partition][]history.ID {
+// queryPartition yields the series of a partition that a query is about.
+func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query, yield func(history.Series) error) error {
+	ids := q.IDs()
 	if ids == nil {
-		return nil
-	}
-	sorted := make(map[history.Partition][]history.ID)
-	for _, id := range ids {
-		sorted[id.Partition()] = append(sorted[id.Partition()], id)
-	}
-	return sorted
-}
-
-// queryPartition finds the series of a partition that a query is about.
-func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query,
-	exact map[history.Partition][]history.ID, found chan<- history.Series) error {
-	give := func(one history.Series) error {
-		select {
-		case found <- one:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	ids := exact[p]
-	if exact == nil {
 		named, damage, err := s.names(ctx, p, q)
 		if err != nil {
 			return err
 		}
 		ids = named
 		for _, d := range damage {
-			if err := give(history.Series{Err: d, Unnamed: true}); err != nil {
+			if err := yield(history.Series{Err: d, Unnamed: true}); err != nil {
 				return err
 			}
 		}
 	}
+	ids = slices.DeleteFunc(ids, func(id history.ID) bool { return id.Partition() != p })
 	for page := range slices.Chunk(ids, pageSize) {
 		records, _, err := s.records(ctx, p, page)
 		if err != nil {
@@ -106,7 +71,7 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 			}
 			one := ledger.Series(records[i].id, q.From, q.To)
 			one.Err = records[i].damage
-			if err := give(one); err != nil {
+			if err := yield(one); err != nil {
 				return err
 			}
 		}

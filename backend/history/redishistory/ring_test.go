@@ -136,7 +136,7 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 			continue
 		}
 		r, err := later.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 2, After: 1})
-		if err != nil || r.Landing != history.Gap {
+		if err != nil || r.Status != history.Gap {
 			t.Errorf("partition %d on the node that came back empty answers %+v, %v, want a gap", p, r, err)
 		}
 	}

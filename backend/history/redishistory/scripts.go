@@ -13,19 +13,18 @@ import (
 var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
-type scripts struct{ apply, roll, expire, due, read, glance, forget, probe, placed *pipeline.Script }
+type scripts struct{ apply, change, due, read, glance, forget, probe, placed *pipeline.Script }
 
 // newScripts puts the scripts together. What they share goes before each.
 func newScripts() (s scripts, rules []string, err error) {
 	shared := []string{"numbers"}
-	exact := []string{"numbers", "exact"}
 	var all strings.Builder
 	for _, made := range []struct {
 		script *(*pipeline.Script)
 		name   string
 		before []string
 	}{
-		{&s.apply, "apply", exact}, {&s.roll, "roll", exact}, {&s.expire, "expire", exact}, {&s.due, "due", shared},
+		{&s.apply, "apply", []string{"numbers", "exact"}}, {&s.change, "change", shared}, {&s.due, "due", shared},
 		{&s.read, "read", shared}, {&s.glance, "glance", shared}, {&s.forget, "forget", shared}, {&s.probe, "probe", shared},
 		{&s.placed, "placed", nil},
 	} {

@@ -53,14 +53,14 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	servers *topology.Servers
-	scripts scripts
-	keep    history.Keep
-	pace    float64
-	now     func() string
-	reads   bool // and nothing else
-	step    func(string)
-	log     *slog.Logger
+	servers  *topology.Servers
+	scripts  scripts
+	keep     history.Keep
+	pace     float64
+	now      func() string
+	readOnly bool
+	step     func(string)
+	log      *slog.Logger
 
 	ring  ring
 	fine  [history.Partitions]atomic.Bool // has been probed
@@ -107,13 +107,13 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, reads: c.ReadOnly, step: c.Step,
+		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, readOnly: c.ReadOnly, step: c.Step,
 		log: c.Redis.Log,
 	}
 	s.ring.names = servers.Nodes()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if !s.reads {
+	if !s.readOnly {
 		s.watch.Go(func() { s.look(ctx) })
 	}
 	return s, nil
@@ -137,7 +137,7 @@ func (s *Store) Answers(ctx context.Context) error {
 
 // Check finds out whether all partitions can be kept: it does once in each what keeping needs.
 func (s *Store) Check(ctx context.Context) error {
-	if s.reads {
+	if s.readOnly {
 		return errReadOnly
 	}
 	for p := range history.Partitions {

@@ -2,7 +2,7 @@ package transfer
 
 import (
 	"encoding/csv"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,27 +18,21 @@ type Format string
 // The formats. OpenMetrics cannot be read back: it has totals, not buckets.
 const (
 	CSV         Format = "csv"
-	JSON        Format = "json" // an object a line
 	OpenMetrics Format = "openmetrics"
 )
 
-var formats = []string{string(CSV), string(JSON), string(OpenMetrics)}
-
 // ParseFormat reads a format's name.
 func ParseFormat(name string) (Format, error) {
-	if !slices.Contains(formats, name) {
-		return "", fmt.Errorf("%q is not a format: use one of %s", name, strings.Join(formats, ", "))
+	if f := Format(name); f == CSV || f == OpenMetrics {
+		return f, nil
 	}
-	return Format(name), nil
+	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
 // MediaType returns what an HTTP answer in the format is of.
 func (f Format) MediaType() string {
-	switch f {
-	case CSV:
+	if f == CSV {
 		return "text/csv; charset=utf-8"
-	case JSON:
-		return "application/x-ndjson"
 	}
 	return "application/openmetrics-text; version=1.0.0; charset=utf-8"
 }
@@ -68,69 +62,48 @@ func (f Format) From(in history.Range) history.Range {
 	return in
 }
 
-// columns are those of a row, in order.
+// columns are those of a row of CSV, in order.
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
-// line is a row as JSON has it.
-type line struct {
-	Domain  string `json:"domain"`
-	Path    string `json:"path"`
-	Outcome string `json:"outcome"`
-	Value   string `json:"value"`
-	Start   int64  `json:"start"`
-	Width   int64  `json:"width"`
-	Sum     uint64 `json:"sum"`
-	Peak    uint64 `json:"peak"`
-}
-
-// Writer writes series in a format: of rows, those that begin in a range, so that what is written of two ranges that
-// touch has no bucket twice; of OpenMetrics, the samples in it. Without Close, OpenMetrics has no end.
+// Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
+// that touch has no bucket twice; of OpenMetrics, the samples in it. Without Close, it has no end.
 type Writer struct {
-	format Format
-	in     history.Range
-	now    int64
-	csv    *csv.Writer
-	json   *json.Encoder
-	text   *metricsWriter
-	begun  bool
+	in   history.Range
+	now  int64
+	csv  *csv.Writer // nil for OpenMetrics
+	text metricsWriter
 }
 
 // NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
 func NewWriter(w io.Writer, f Format, in history.Range, now int64) *Writer {
-	out := &Writer{format: f, in: in, now: now}
-	switch f {
-	case CSV:
-		out.csv = csv.NewWriter(w)
-	case JSON:
-		out.json = json.NewEncoder(w)
-		out.json.SetEscapeHTML(false)
-	default:
-		out.text = &metricsWriter{w: w}
+	if f == OpenMetrics {
+		return &Writer{in: in, now: now, text: metricsWriter{w: w}}
 	}
+	out := &Writer{in: in, now: now, csv: csv.NewWriter(w)}
+	_ = out.csv.Write(columns) // into a buffer; Close returns what goes wrong later
 	return out
 }
 
 // Holds returns an error if a series cannot be written in the format as it is.
 func (w *Writer) Holds(id history.ID) error {
-	if w.format == CSV && strings.Contains(id.Domain+"\n"+id.Path+"\n"+id.Value, "\r") {
-		return fmt.Errorf("its name holds a carriage return, which CSV cannot tell from the end of a line; json can")
+	if w.csv != nil && strings.Contains(id.Domain+"\n"+id.Path+"\n"+id.Value, "\r") {
+		return errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
 	}
 	return nil
 }
 
 // Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
 func (w *Writer) Series(s *history.Series) (n int, err error) {
-	if err := w.begin(); err != nil {
-		return 0, err
-	}
-	if w.text != nil {
+	if w.csv == nil {
 		return w.text.series(s, w.in, w.now)
 	}
 	for _, p := range s.Points {
 		if p.Start < w.in.From || p.Start >= w.in.To {
 			continue
 		}
-		if err := w.row(RowOf(s.ID, p)); err != nil {
+		err := w.csv.Write([]string{s.ID.Domain, s.ID.Path, s.ID.Outcome.String(), s.ID.Value, strconv.FormatInt(p.Start, 10),
+			strconv.FormatInt(p.Tier.Width(), 10), strconv.FormatUint(p.Sum, 10), strconv.FormatUint(p.Peak, 10)})
+		if err != nil {
 			return n, err
 		}
 		n++
@@ -138,34 +111,12 @@ func (w *Writer) Series(s *history.Series) (n int, err error) {
 	return n, nil
 }
 
-func (w *Writer) begin() error {
-	if w.begun || w.csv == nil {
-		return nil
-	}
-	w.begun = true
-	return w.csv.Write(columns)
-}
-
-func (w *Writer) row(r Row) error {
-	if w.json != nil {
-		return w.json.Encode(line{r.ID.Domain, r.ID.Path, r.ID.Outcome.String(), r.ID.Value, r.Start, r.Width, r.Sum, r.Peak})
-	}
-	err := w.csv.Write([]string{r.ID.Domain, r.ID.Path, r.ID.Outcome.String(), r.ID.Value, strconv.FormatInt(r.Start, 10),
-		strconv.FormatInt(r.Width, 10), strconv.FormatUint(r.Sum, 10), strconv.FormatUint(r.Peak, 10)})
-	return err
-}
-
 // Close ends what is written. It is only for what is whole.
 func (w *Writer) Close() error {
-	if err := w.begin(); err != nil {
+	if w.csv == nil {
+		_, err := io.WriteString(w.text.w, "# EOF\n")
 		return err
 	}
-	switch {
-	case w.csv != nil:
-		w.csv.Flush()
-		return w.csv.Error()
-	case w.text != nil:
-		return w.text.close()
-	}
-	return nil
+	w.csv.Flush()
+	return w.csv.Error()
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// families are the counters, as /metrics and PromQL have them.
-var families = []struct {
+// family is a counter, as /metrics and PromQL have it.
+type family struct {
 	name, help string
 	outcomes   []history.Outcome
-}{
+}
+
+var families = []family{
 	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Degraded}},
 	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
 	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
@@ -22,34 +24,27 @@ var families = []struct {
 // metricsWriter writes OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
-	family  int // that the last series was of, from 1
+	family  string // that the last series was of
 	samples []history.Sample
 	text    []byte
 }
 
 // series writes what a series had counted at the borders of its buckets, as far as they lie in a range.
 func (m *metricsWriter) series(s *history.Series, in history.Range, now int64) (n int, err error) {
-	i := slices.IndexFunc(families[:], func(f struct {
-		name, help string
-		outcomes   []history.Outcome
-	}) bool {
-		return slices.Contains(f.outcomes, s.ID.Outcome)
-	})
+	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], now)
 	for _, sample := range m.samples {
 		if sample.At < in.From || sample.At >= in.To {
 			continue
 		}
 		m.text = m.text[:0]
-		if m.family != i+1 {
-			m.family = i + 1
-			m.text = append(m.text, "# HELP "+families[i].name+" "+families[i].help+"\n# TYPE "+families[i].name+" counter\n"...)
+		if m.family != f.name {
+			m.family = f.name
+			m.text = append(m.text, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" counter\n"...)
 		}
-		m.text = append(m.text, families[i].name...)
-		m.text = append(m.text, "_total{"...)
+		m.text = append(m.text, f.name+"_total{"...)
 		m.text = appendLabels(m.text, s.ID)
-		m.text = append(m.text, "} "...)
-		m.text = append(strconv.AppendUint(m.text, sample.Total, 10), ' ')
+		m.text = append(strconv.AppendUint(append(m.text, "} "...), sample.Total, 10), ' ')
 		m.text = append(strconv.AppendInt(m.text, sample.At, 10), '\n')
 		if _, err := m.w.Write(m.text); err != nil {
 			return n, err
@@ -57,11 +52,6 @@ func (m *metricsWriter) series(s *history.Series, in history.Range, now int64) (
 		n++
 	}
 	return n, nil
-}
-
-func (m *metricsWriter) close() error {
-	_, err := io.WriteString(m.w, "# EOF\n")
-	return err
 }
 
 var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)

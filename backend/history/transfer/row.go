@@ -1,11 +1,11 @@
-// Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as rows
-// of CSV, lines of JSON or OpenMetrics, reads the first two back, and lays rows down in a store as late hits, each file
-// once. It knows no store but by what it asks of one.
+// Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as CSV
+// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once. It knows no store but by
+// what it asks of one.
 package transfer
 
 import (
-	"errors"
 	"fmt"
+	"iter"
 	"time"
 	"unicode/utf8"
 
@@ -31,20 +31,15 @@ func RowOf(id history.ID, p history.Point) Row {
 	return Row{ID: id, Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak}
 }
 
-// fault is what is wrong with one column of a row, and what would be right.
-type fault struct{ column, text string }
-
-// Error names the column.
-func (f *fault) Error() string { return fmt.Sprintf("column %s: %s", f.column, f.text) }
-
+// wrong returns the error of one column of a row: what is wrong, and what would be right.
 func wrong(column, format string, args ...any) error {
-	return &fault{column, fmt.Sprintf(format, args...)}
+	return fmt.Errorf("column "+column+": "+format, args...)
 }
 
 // maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
 const maxName = 16 << 10
 
-// Check returns an error that names the column at fault and what would be right, nil if the row can be laid down at a
+// Check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
 // moment. Nothing may begin after that moment.
 func (r *Row) Check(now time.Time) error {
 	for _, name := range [...]struct{ column, text string }{
@@ -62,8 +57,6 @@ func (r *Row) Check(now time.Time) error {
 		return wrong("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
 	case r.ID.Path == "":
 		return wrong("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
-	case int(r.ID.Outcome) >= history.Outcomes:
-		return wrong("outcome", "%v is none", r.ID.Outcome)
 	case r.Width < minute || r.Width > day || r.Width%minute != 0:
 		return wrong("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
 			r.Width, day)
@@ -88,51 +81,32 @@ func moment(at int64) string {
 	return time.Unix(at, 0).UTC().Format(time.RFC3339)
 }
 
-// Lay calls yield with the minutes, since 1970, that the row is laid down as, in their order, until yield returns false.
-// The row must be sound.
+// Minutes yields the minutes, since 1970, that the row is counted in, in their order, with their hits. The row must be
+// sound.
 //
 // Where the peak is known, as many minutes as can be have it and one has the rest, so that sum and peak are the row's
 // once the minutes are a bucket again. They lie evenly over as many hours as they fill, from the bucket's first on: each
 // hour of minutes is a chunk that the store has to move. Where the peak is not known, all minutes of the bucket have the
 // same, but for a rest of 1: the least that can be said of it. What a row becomes depends on nothing else: a second run
 // makes the same batches.
-func (r *Row) Lay(yield func(minute int64, hits uint64) bool) {
-	first, places := r.Start/minute, uint64(r.Width/minute)
-	if r.Peak == 0 {
-		r.layEvenly(first, places, yield)
-		return
-	}
-	full, rest := r.Sum/r.Peak, r.Sum%r.Peak
-	used := full
-	if rest > 0 {
-		used++
-	}
-	places = min(places, (used+59)/60*60)
-	for i := range used {
-		hits := r.Peak
-		if i == full {
-			hits = rest
+func (r *Row) Minutes() iter.Seq2[int64, uint64] {
+	return func(yield func(minute int64, hits uint64) bool) {
+		places := uint64(r.Width / minute)
+		used := min(places, r.Sum)
+		if r.Peak > 0 {
+			used = (r.Sum + r.Peak - 1) / r.Peak
+			places = min(places, (used+59)/60*60)
 		}
-		if !yield(first+int64(i*places/used), hits) {
-			return
-		}
-	}
-}
-
-func (r *Row) layEvenly(first int64, places uint64, yield func(int64, uint64) bool) {
-	used := min(places, r.Sum)
-	each, rest := r.Sum/used, r.Sum%used
-	for i := range used {
-		hits := each
-		if i < rest {
-			hits++
-		}
-		if !yield(first+int64(i*places/used), hits) {
-			return
+		left := r.Sum
+		for i := range used {
+			hits := min(r.Peak, left)
+			if r.Peak == 0 {
+				hits = (left + used - i - 1) / (used - i)
+			}
+			left -= hits
+			if !yield(r.Start/minute+int64(i*places/used), hits) {
+				return
+			}
 		}
 	}
 }
-
-// ErrForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run lays
-// down what is missing.
-var ErrForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same command again, and it adds what is missing, once")

@@ -58,7 +58,7 @@ func fill(t *testing.T, store interface {
 			b.Increments = append(b.Increments, history.Increment{ID: largeID, Minute: now - at, Hits: uint64(at)})
 			hits += uint64(at)
 		}
-		if r, err := store.Apply(t.Context(), p, b); err != nil || r.Landing != history.Landed {
+		if r, err := store.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied {
 			t.Fatalf("filling a history: %+v, %v", r, err)
 		}
 	}

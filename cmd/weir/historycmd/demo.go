@@ -54,7 +54,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, as settings.
 	if err != nil {
 		return failed(err)
 	}
-	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newLoadProgress(out.Err))
+	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newProgress(out.Err, nil))
 	if err = errors.Join(err, store.Close()); err != nil {
 		return failed(err)
 	}
@@ -70,14 +70,14 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, as settings.
 
 // fill fills an empty store.
 func (c *demoCommand) fill(ctx context.Context, store history.Store, to transfer.Target, until time.Time, keep history.Keep,
-	p *loadProgress) (transfer.Loaded, error) {
+	p *progress) (transfer.Loaded, error) {
 	defer p.end()
 	if err := checkEmpty(ctx, store); err != nil {
 		return transfer.Loaded{}, err
 	}
 	l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 	return l.Close(demo.Buckets(until, c.Days, keep, func(id history.ID, bucket history.Point) error {
-		p.show(l.Did())
+		p.show(func() string { return describeRows(l.Did()) })
 		return l.Add(transfer.RowOf(id, bucket))
 	}))
 }

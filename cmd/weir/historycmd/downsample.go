@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -48,17 +47,20 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output, as settings.P
 	if err != nil {
 		return fmt.Errorf("downsample: %w", err)
 	}
-	return errors.Join(c.roll(ctx, store, out.Out, newRollProgress(out.Err, log)), store.Close())
+	return errors.Join(c.roll(ctx, store, out.Out, newProgress(out.Err, log)), store.Close())
 }
 
 // roll runs the job and reports to out, also of a job that ended early.
-func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, progress *rollProgress) error {
+func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, progress *progress) error {
 	begin := time.Now()
-	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: progress.show})
+	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
+		progress.show(func() string {
+			chunks, points := done.Sum()
+			return fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions, history.Partitions,
+				terminal.Thousands(chunks), terminal.Thousands(points))
+		})
+	}})
 	progress.end()
-	if err != nil && done.Partitions < progress.last.Partitions {
-		done = progress.last // a store that fails need not say how far it came
-	}
 	if _, failed := io.WriteString(out, describeRolled(done, c.DryRun, time.Since(begin))); failed != nil {
 		return fmt.Errorf("downsample: %w", errors.Join(err, failed))
 	}
@@ -72,7 +74,7 @@ func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Write
 }
 
 // describeRolled returns what a run did, or would do, over several lines.
-func describeRolled(r history.Rolled, dry bool, took time.Duration) string {
+func describeRolled(r history.RollResult, dry bool, took time.Duration) string {
 	var b strings.Builder
 	done := "moved"
 	if dry {
@@ -97,44 +99,4 @@ func describeRolled(r history.Rolled, dry bool, took time.Duration) string {
 		fmt.Fprintf(&b, "  %s positions of writers that have long gone are forgotten\n", terminal.Thousands(r.Forgotten))
 	}
 	return b.String()
-}
-
-// rollProgress shows how far one job is: on a terminal in a line that is rewritten, else in the log each minute.
-type rollProgress struct {
-	out      io.Writer
-	terminal bool
-	log      *slog.Logger
-	last     history.Rolled
-	shown    time.Time
-}
-
-func newRollProgress(out io.Writer, log *slog.Logger) *rollProgress {
-	return &rollProgress{out: out, terminal: terminal.Is(out), log: log, shown: time.Now()}
-}
-
-func (p *rollProgress) show(done history.Rolled) {
-	p.last = done
-	every := time.Minute
-	if p.terminal {
-		every = 100 * time.Millisecond
-	}
-	if time.Since(p.shown) < every {
-		return
-	}
-	p.shown = time.Now()
-	chunks, points := done.Sum()
-	if p.terminal {
-		terminal.Rewrite(p.out, fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions,
-			history.Partitions, terminal.Thousands(chunks), terminal.Thousands(points)))
-		return
-	}
-	p.log.Info("downsampling", "partitions", done.Partitions, "of", history.Partitions, "series", done.Series,
-		"chunks", chunks, "points", points)
-}
-
-// end makes room for what comes after the line.
-func (p *rollProgress) end() {
-	if p.terminal {
-		terminal.Clear(p.out)
-	}
 }

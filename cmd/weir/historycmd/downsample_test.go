@@ -58,7 +58,7 @@ var tookTime = regexp.MustCompile(`in [0-9.]+(ms|s|m)+;`)
 // rollOnce runs the job as the command does, where nobody looks, and returns what it prints and logs.
 func rollOnce(ctx context.Context, store history.Store, c Downsample) (printed, logged string, err error) {
 	var out, log bytes.Buffer
-	progress := newRollProgress(&log, slog.New(slog.NewTextHandler(&log, nil)))
+	progress := newProgress(&log, slog.New(slog.NewTextHandler(&log, nil)))
 	err = c.roll(ctx, store, &out, progress)
 	return tookTime.ReplaceAllString(out.String(), "in 1s;"), log.String(), err
 }
@@ -99,9 +99,9 @@ type interrupted struct {
 	end context.CancelFunc
 }
 
-func (s interrupted) Roll(ctx context.Context, job history.Job) (history.Rolled, error) {
+func (s interrupted) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
 	show := job.Progress
-	job.Progress = func(done history.Rolled) {
+	job.Progress = func(done history.RollResult) {
 		show(done)
 		if chunks, _ := done.Sum(); chunks > 0 {
 			s.end()

@@ -25,25 +25,24 @@ type exportCommand struct {
 	From    Moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
 	To      Moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
 	TZ      string `name:"tz" placeholder:"ZONE" help:"Read times as in this time zone: Europe/Berlin."`
-	Format  string `default:"csv" enum:"csv,json,openmetrics" help:"csv, json (an object a line) or openmetrics."`
+	Format  string `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
 func (*exportCommand) Help() string {
 	return `Writes all that is stored, as it is stored, to the standard output:
 
     weir history export > history.csv
-    weir history export --format json --domain shop > shop.json
-    jq -s 'map(select(.outcome | IN("within", "over", "degraded")).sum) | add' shop.json    all hits of shop
     weir history export --format openmetrics > history.om
     promtool tsdb create-blocks-from openmetrics history.om prometheus-data
 
-CSV and JSON have a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum,
-and peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of
-within, and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges that touch share none. weir history
-import reads both back. OpenMetrics has the counters weir_hits_total, weir_near_hits_total and weir_shadow_hits_total: what
-each series had ever counted, where each of its buckets begins and ends. It ends 3 hours ago, as Prometheus still writes
-what is younger: blocks must not reach into that. Between two hits a series has no samples, so let Prometheus look back
-over the longest pause: prometheus --query.lookback-delta=400d. Its increase() is an estimate there; weir's own is not.
+CSV has a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum, and
+peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of within,
+and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges
+that touch share none. weir history import reads it back. OpenMetrics has the counters weir_hits_total,
+weir_near_hits_total and weir_shadow_hits_total: what each series had ever counted, where each of its buckets begins and
+ends. It ends 3 hours ago, as Prometheus still writes what is younger: blocks must not reach into that. Between two hits
+a series has no samples, so let Prometheus look back over the longest pause: prometheus --query.lookback-delta=400d. Its
+increase() is an estimate there; weir's own is not.
 
 An export that fails ends with an exit code of 2, and OpenMetrics then has no # EOF. A series that cannot be read is left
 out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an error.`

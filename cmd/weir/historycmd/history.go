@@ -32,7 +32,7 @@ type Command struct {
 	Show   showCommand   `cmd:"" help:"Draw the hits of a rule over time."`
 	Top    topCommand    `cmd:"" help:"List the rules with the most hits."`
 	Verify verifyCommand `cmd:"" help:"Prove that the history holds, to the integer, all that was counted."`
-	Export exportCommand `cmd:"" help:"Write what is stored as CSV, lines of JSON, or OpenMetrics."`
+	Export exportCommand `cmd:"" help:"Write what is stored as CSV or OpenMetrics."`
 	Import importCommand `cmd:"" help:"Count what an export, or another store, has written."`
 	Demo   demoCommand   `cmd:"" help:"Fill an empty history with a year of made-up hits."`
 	Serve  serveCommand  `cmd:"" help:"Answer Grafana and the page over the history of a fleet, and limit nothing."`

@@ -59,8 +59,8 @@ func countHits(t *testing.T, store history.Store, id history.ID, oldest, step ti
 			continue
 		}
 		b.Seq, b.After = b.Seq+1, b.Seq
-		if receipt, err := store.Apply(t.Context(), id.Partition(), b); err != nil || receipt.Landing != history.Landed {
-			t.Fatalf("applying a batch: %+v, %v", receipt, err)
+		if result, err := store.Apply(t.Context(), id.Partition(), b); err != nil || result.Status != history.Applied {
+			t.Fatalf("applying a batch: %+v, %v", result, err)
 		}
 		b.Increments = nil
 	}
@@ -109,11 +109,6 @@ func historyPort(t *testing.T, store history.Store) string {
 // runHistory runs weir history as the command line would, and returns what it prints.
 func runHistory(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	return runHistoryFrom(t, strings.NewReader(""), args...)
-}
-
-// runHistoryFrom runs weir history with a standard input.
-func runHistoryFrom(t *testing.T, in io.Reader, args ...string) (string, error) {
 	t.Helper()
 	var line struct {
 		History Command `cmd:""`
@@ -127,7 +122,7 @@ func runHistoryFrom(t *testing.T, in io.Reader, args ...string) (string, error) 
 		return "", err
 	}
 	out := new(bytes.Buffer)
-	err = k.Run(terminal.Output{In: in, Out: out, Err: io.Discard, Zone: time.UTC}, settings.Program("weir"))
+	err = k.Run(terminal.Output{Out: out, Err: io.Discard, Zone: time.UTC}, settings.Program("weir"))
 	return out.String(), err
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 type importCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What to read, CSV or lines of JSON; - is the standard input."`
+	File string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
 }
 
 func (*importCommand) Help() string {
@@ -25,10 +25,9 @@ file in DATA_DIR, while no weir serve has it.
     weir history import history.csv
     weir history export --admin 127.0.0.1:6070 > history.csv && REDIS_HISTORY_URL=redis:6379 weir history import history.csv
 
-CSV begins with a line that names the columns, in any order: domain, path, outcome, value, start, width, sum, peak. JSON
-has an object with the same names in each line. value and peak may be missing. Paths are as an export has them
-(user/path=%2Fpay), or as they are shown (user/path=/pay), where that can mean only one; a warning tells what each was
-counted as. A row is the hits of one bucket: it begins at start (Unix seconds, on a whole minute), is width seconds wide
+The first line names the columns, in any order: domain, path, outcome, value, start, width, sum, peak. value and peak may
+be missing. Paths are as an export has them (user/path=%2Fpay), or as they are shown (user/path=/pay), where that can
+mean only one; a warning tells what each was counted as. A row is the hits of one bucket: it begins at start (Unix seconds, on a whole minute), is width seconds wide
 (whole minutes, at most a day), has sum hits, and peak of them in its largest minute. Without a peak, its hits are
 spread over all its minutes. Near hits are a part of within, and shadow hits of over. Rows older than HISTORY_RETENTION
 by more than a week are refused: they would be lost at once.
@@ -45,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output, as setting
 	if err != nil {
 		return failed(err)
 	}
-	file, err := openInput(ctx, c.File, out.In)
+	file, err := openInput(c.File)
 	if err != nil {
 		return failed(err)
 	}
@@ -54,14 +53,15 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output, as setting
 	if err != nil {
 		return failed(err)
 	}
-	progress := newLoadProgress(out.Err)
-	did, err := transfer.Import(ctx, file, bulkTarget(&set, store), progress.show)
-	progress.end()
-	var wrong *transfer.Mistakes
-	if errors.As(err, &wrong) {
-		return errors.Join(c.describeMistakes(wrong), store.Close())
-	}
+	p := newProgress(out.Err, nil)
+	did, err := transfer.Import(ctx, file, bulkTarget(&set, store), func(did transfer.Loaded) {
+		p.show(func() string { return describeRows(did) })
+	})
+	p.end()
 	if err = errors.Join(err, store.Close()); err != nil {
+		if mistakes := (*transfer.Mistakes)(nil); errors.As(err, &mistakes) {
+			return fmt.Errorf("history: %s: %w", terminal.Printable(c.File), mistakes) // whose lines quote what they name
+		}
 		if did.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
 				"each counts once)", err, terminal.Thousands(did.Rows))
@@ -80,34 +80,19 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output, as setting
 	return nil
 }
 
-// describeMistakes returns the error of a file that was not counted: in one line if one is wrong, or else in a line for
-// each.
-func (c *importCommand) describeMistakes(wrong *transfer.Mistakes) error {
-	if len(wrong.First) == 1 {
-		return failed(fmt.Errorf("%s: %w", c.File, wrong.First[0]))
-	}
-	text := fmt.Sprintf("history: %s: nothing was counted, as it has %s mistakes:", terminal.Printable(c.File),
-		terminal.Thousands(uint64(len(wrong.First)+wrong.More)))
-	for _, err := range wrong.First {
-		text += "\n  " + terminal.Printable(err.Error())
-	}
-	if wrong.More > 0 {
-		text += "\n  and " + terminal.Thousands(uint64(wrong.More)) + " more"
-	}
-	return errors.New(text)
+// describeRows returns how many rows have been counted so far.
+func describeRows(did transfer.Loaded) string {
+	return terminal.Thousands(did.Rows) + " buckets, " + terminal.Thousands(did.Hits) + " hits"
 }
 
 // describeLoaded returns what an import did, over several lines.
 func describeLoaded(did transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(did.Rows), terminal.Thousands(did.Hits),
 		terminal.Printable(where), took.Round(100*time.Millisecond))
-	if did.Parts > 0 {
-		text += fmt.Sprintf("%s near and shadow hits are parts of these, and not counted in this number.\n", terminal.Thousands(did.Parts))
-	}
 	switch {
-	case did.Known == did.Hits && did.KnownParts == did.Parts:
+	case did.New == 0:
 		text += "All of them had been counted by an earlier run: nothing has changed.\n"
-	case did.Known+did.KnownParts > 0:
+	case did.Known > 0:
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(did.Known))
 	}
 	if did.Clamped > 0 {
@@ -119,43 +104,18 @@ func describeLoaded(did transfer.Loaded, took time.Duration, where string) strin
 	return text
 }
 
-// openInput opens a file to be read twice. What can be read only once, as the standard input, is copied to a temporary
-// file first.
-func openInput(ctx context.Context, name string, standard io.Reader) (*os.File, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		about, err := file.Stat()
-		if err == nil && about.Mode().IsRegular() {
-			return file, nil
-		}
-		defer file.Close()
-		if err != nil || about.IsDir() {
-			return nil, errors.Join(err, fmt.Errorf("%s is not a file", name))
-		}
-		standard = file
-	}
-	spool, err := os.CreateTemp("", "weir-import-*")
+// openInput opens a file to be read twice, as a pipe cannot be.
+func openInput(name string) (*os.File, error) {
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(spool.Name()); err != nil { // it goes with the process, however that ends
-		return nil, errors.Join(err, spool.Close())
-	}
-	copied := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(spool, standard)
-		copied <- err
-	}()
-	select {
-	case err = <-copied:
-	case <-ctx.Done():
-		err = context.Cause(ctx) // the copy ends with the process
+	about, err := file.Stat()
+	if err == nil && !about.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file: it is read twice, so write what a pipe has to one first", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, errors.Join(err, spool.Close()))
+		return nil, errors.Join(err, file.Close())
 	}
-	return spool, nil
+	return file, nil
 }

@@ -2,33 +2,40 @@ package historycmd
 
 import (
 	"io"
+	"log/slog"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// loadProgress shows on a terminal how many rows have been laid down, in a line that is rewritten.
-type loadProgress struct {
+// progress shows how far a command is: on a terminal in a line that is rewritten, else in the log each minute.
+type progress struct {
 	out      io.Writer
 	terminal bool
+	log      *slog.Logger // nil for none
 	shown    time.Time
 }
 
-func newLoadProgress(out io.Writer) *loadProgress {
-	return &loadProgress{out: out, terminal: out != nil && terminal.Is(out), shown: time.Now()}
+func newProgress(out io.Writer, log *slog.Logger) *progress {
+	return &progress{out: out, terminal: out != nil && terminal.Is(out), log: log, shown: time.Now()}
 }
 
-func (p *loadProgress) show(did transfer.Loaded) {
-	if !p.terminal || did.Rows%100 > 0 || time.Since(p.shown) < 100*time.Millisecond {
+// show shows a text, if it is time for one.
+func (p *progress) show(text func() string) {
+	passed := time.Since(p.shown)
+	switch {
+	case p.terminal && passed >= 100*time.Millisecond:
+		terminal.Rewrite(p.out, text())
+	case !p.terminal && p.log != nil && passed >= time.Minute:
+		p.log.Info("at work", "done", text())
+	default:
 		return
 	}
 	p.shown = time.Now()
-	terminal.Rewrite(p.out, terminal.Thousands(did.Rows)+" buckets, "+terminal.Thousands(did.Hits)+" hits")
 }
 
 // end makes room for what comes after the line.
-func (p *loadProgress) end() {
+func (p *progress) end() {
 	if p.terminal {
 		terminal.Clear(p.out)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/settings"
 )
 
-// bulkStore is a store that many old hits are to be laid down in.
+// bulkStore is a store that many old hits are to be counted in.
 type bulkStore interface {
 	history.Store
 	Close() error
@@ -52,13 +52,13 @@ func openBulk(ctx context.Context, set *settings.Settings, log *slog.Logger) (bu
 	return store, keep, nil
 }
 
-// bulkTarget is how hits are laid down in such a store. In a Redis, requests may be waiting for their verdicts.
+// bulkTarget is how hits are counted in such a store. In a Redis, requests may be waiting for their decisions.
 func bulkTarget(set *settings.Settings, store bulkStore) transfer.Target {
-	lanes := 32
+	concurrency := 32
 	if set.HistoryInRedis() {
-		lanes = 2
+		concurrency = 2
 	}
-	return transfer.Target{Store: store, Lanes: lanes, Now: time.Now, Retention: set.History.Retention}
+	return transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention}
 }
 
 // where names the store, for people.

@@ -1,11 +1,11 @@
--- Lands a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
+-- Counts a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
 -- the way is taken back, to the last hit.
 --
 -- KEYS: format, writers, due, and for each point its series and its chunk.
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
 -- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
 -- point its series' name.
--- Reply: what became of it, and the last number that is held. If it landed, also which points were clamped, which
+-- Reply: what became of it, and the last number that is held. If it was counted, also which points were clamped, which
 -- refused, and which show that their series holds too many; if not, how many hits of that last batch were refused. Or hour
 -- and the server's present one, if points were clamped into it whose chunk is not among the keys.
 
@@ -16,7 +16,7 @@ local last, refusedOfLast = string.match(position, '^%d+'), string.match(positio
 if not last then
 	return {'damaged', KEYS[2], writer .. ' has no position'}
 elseif not less(last, seq) then
-	return {'known', last, refusedOfLast}
+	return {'duplicate', last, refusedOfLast}
 elseif less(last, after) then
 	return {'gap', last, refusedOfLast}
 end
@@ -28,7 +28,7 @@ local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '
 	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
 	'37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55',
 	'56', '57', '58', '59'}
-local clamped, refused, crowded = {}, {}, {}
+local clamped, refused, overfull = {}, {}, {}
 local fresh, begun = {}, {} -- points whose minute is new, and which of them have begun a chunk
 
 for i = 1, 3 * count, 3 do
@@ -114,7 +114,7 @@ local most, names = tonumber(ARGV[7]), nil
 for _, n in ipairs(fresh) do
 	local series = KEYS[2 * n + 2]
 	if bump(series, 'points') > most then
-		crowded[#crowded + 1] = n
+		overfull[#overfull + 1] = n
 	end
 	if begun[n] then
 		local hour = points[3 * n - 2]
@@ -127,13 +127,13 @@ end
 if not held then
 	call('SET', KEYS[1], ARGV[1])
 end
-local landed = seq
+local entry = seq
 if #refused > 0 then -- a replay is told of it too
 	local hits = 0
 	for _, n in ipairs(refused) do
 		hits = plus(hits, points[3 * n])
 	end
-	landed = seq .. ' ' .. text(hits)
+	entry = seq .. ' ' .. text(hits)
 end
-call('HSET', KEYS[2], writer, landed .. ' ' .. format('%.0f', now))
-return {'landed', seq, clamped, refused, crowded}
+call('HSET', KEYS[2], writer, entry .. ' ' .. format('%.0f', now))
+return {'applied', seq, clamped, refused, overfull}

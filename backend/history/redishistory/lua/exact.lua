@@ -27,29 +27,3 @@ local function plus(sum, count)
 	end
 	return add(text(sum), count)
 end
-
--- damage is what in a list of fields and values is no place with a count, nil if all is well.
-local function damage(list)
-	if not find(table.concat(list), '%D') then
-		for i = 1, #list, 2 do
-			if #list[i] == 0 or #list[i + 1] == 0 or #list[i + 1] > 18 then
-				return list[i] .. ' is ' .. list[i + 1]
-			end
-		end
-		return nil
-	end
-	for i = 1, #list, 2 do
-		if find(list[i], '%D') or find(list[i + 1], '%D') then
-			return list[i] .. ' is ' .. list[i + 1]
-		end
-	end
-end
-
--- counts reads a hash of counts: a list of places and counts, and what is wrong with it.
-local function counts(key)
-	local list = pcall('HGETALL', key)
-	if list.err then
-		return nil, list.err
-	end
-	return list, damage(list)
-end

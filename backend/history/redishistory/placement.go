@@ -77,7 +77,7 @@ func (s *Store) findPlacement(ctx context.Context) error {
 			return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
 				silent)
 		}
-		if s.reads {
+		if s.readOnly {
 			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
 		}
 		if stored, err = s.makePlacement(ctx); err != nil {
@@ -189,7 +189,7 @@ func (r *ring) adopt(stored map[string]string) error {
 // verify checks that a node that was away before has the same placement. One that has none has lost what it held.
 func (s *Store) verify(ctx context.Context, name string) error {
 	content, err := s.placed(ctx, name)
-	if err == nil && content == "" && s.reads {
+	if err == nil && content == "" && s.readOnly {
 		return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
 	}
 	if err == nil && content == "" {
