@@ -37,7 +37,7 @@ func TestARenderedChartIsChecked(t *testing.T) {
 		want   []string
 	}{
 		{"{}", 0, []string{"OK: 1 domain"}},
-		{"redis: {type: ring, addresses: ['a:6379', 'b:6379']}", 0, []string{"left out: ConfigMap weir-redis (", "Deployment weir does not read it"}},
+		{"redis: {type: ring, addresses: ['a:6379', 'b:6379']}", 0, []string{"left out: ConfigMap weir-redis (", "nothing in it names a domain"}},
 		{"descriptors: {shop.yaml: 'domain: shop\n\n  descriptors: [{key: user, rate_limit: {unti: minute}}]'}", 1,
 			[]string{"(weir-descriptors/shop.yaml): domain shop, user: unknown key \"unti\""}},
 	} {
