@@ -3,6 +3,7 @@ package descriptors
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -43,6 +44,14 @@ func ParseDescriptor(text string) (Descriptor, error) {
 	}
 	return d, nil
 }
+
+// SplitRequest cuts what documents and people write of a request with several descriptors, user=ann + path=/x: before the
+// key of the next. What it returns is for [ParseDescriptor].
+func SplitRequest(text string) []string {
+	return strings.Split(between.ReplaceAllString(text, "\x00$1"), "\x00")
+}
+
+var between = regexp.MustCompile(` \+ ([^,= ]+=)`)
 
 var entryUnescaper = strings.NewReplacer(`\\`, `\`, `\,`, `,`)
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // asked is a command that asks the admin port of a running weir.
@@ -43,6 +44,17 @@ func setNames(query url.Values, given map[string]string) error {
 		if text != "" {
 			query.Set(name, text)
 		}
+	}
+	return nil
+}
+
+// checkDescriptor returns an error, which names the flag, unless a text is one descriptor.
+func checkDescriptor(text string) error {
+	if all := descriptors.SplitRequest(text); len(all) > 1 {
+		return fmt.Errorf("--descriptor: %q has %d descriptors, joined by +: ask for one of them", text, len(all))
+	}
+	if _, err := descriptors.ParseDescriptor(text); err != nil {
+		return fmt.Errorf("--descriptor: %w", err)
 	}
 	return nil
 }

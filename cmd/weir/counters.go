@@ -89,8 +89,8 @@ func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, p
 
 // fetch checks the flags, sends the request and returns the body of a good answer. Its errors are for people.
 func (c *countersTarget) fetch(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	if _, err := descriptors.ParseDescriptor(c.Descriptor); err != nil {
-		return nil, fmt.Errorf("--descriptor: %w", err)
+	if err := checkDescriptor(c.Descriptor); err != nil {
+		return nil, err
 	}
 	if err := setNames(query, map[string]string{"domain": c.Domain, "descriptor": c.Descriptor}); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 type denialsCommand struct {
 	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
 	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Descriptor string            `placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
+	Descriptor *string           `placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
 	From       historycmd.Moment `placeholder:"T" help:"List what was denied of late, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
@@ -63,8 +63,14 @@ func (c *denialsCommand) fetch(ctx context.Context, out *terminal.Output) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	query, now := url.Values{"n": {strconv.Itoa(c.N)}}, time.Now()
-	err = setNames(query, map[string]string{"domain": c.Domain, "path": c.Path, "descriptor": c.Descriptor,
+	query, now, descriptor := url.Values{"n": {strconv.Itoa(c.N)}}, time.Now(), ""
+	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
+		if err := checkDescriptor(*c.Descriptor); err != nil {
+			return nil, err
+		}
+		descriptor = *c.Descriptor
+	}
+	err = setNames(query, map[string]string{"domain": c.Domain, "path": c.Path, "descriptor": descriptor,
 		"from": c.From.In(out.Zone, now), "to": c.To.In(out.Zone, now)})
 	if err != nil {
 		return nil, err
@@ -125,7 +131,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 // describeNothing tells when nothing was denied, and never of a time that nothing is known of.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
 	what := "Nothing was denied"
-	if c.Domain+c.Path+c.Descriptor != "" {
+	if c.Domain+c.Path != "" || c.Descriptor != nil {
 		what = "Nothing like that was denied"
 	}
 	switch {

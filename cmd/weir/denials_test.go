@@ -117,7 +117,7 @@ func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
 		asked   denialsCommand
 		want    string
 	}{
-		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: ann, N: 20}, `when                             domain  rule            limit            denied  decided by
+		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            denied  decided by
 2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31      this weir knew from the store's last answer that the key is over
 2026-11-22 11:40:00              shop    user            1000/hour users  1       nobody's count                                                    store away: failure policy deny
 All are kept since 2026-11-22 11:13:00; each replica keeps its own.
@@ -127,14 +127,14 @@ All are kept since 2026-11-22 11:13:00; each replica keeps its own.
     bytes=a\,b
 All are kept since 2026-11-22 12:13:00; each replica keeps its own.
 `},
-		{"more than was asked for", denialsCommand{Descriptor: ann, N: 1}, "… and 1 line more (-n lists them)\nAll are kept since 2026-11-22 11:13:00; "},
-		{"nothing, in a time of which all is kept", denialsCommand{Descriptor: ann, From: "2026-11-22T11:41:00", To: "2026-11-22T11:42:00"},
+		{"more than was asked for", denialsCommand{Descriptor: &ann, N: 1}, "… and 1 line more (-n lists them)\nAll are kept since 2026-11-22 11:13:00; "},
+		{"nothing, in a time of which all is kept", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:41:00", To: "2026-11-22T11:42:00"},
 			"Nothing like that was denied here from 2026-11-22 11:41:00 to 2026-11-22 11:42:00. Each replica"},
-		{"nothing, in a time of which not all is kept", denialsCommand{Descriptor: ann, From: "2026-11-22T11:00:00", To: "2026-11-22T11:30:00"},
+		{"nothing, in a time of which not all is kept", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:00:00", To: "2026-11-22T11:30:00"},
 			"Nothing like that was denied here from 2026-11-22 11:13:00 to 2026-11-22 11:30:00; what was denied before is not all kept. Each replica"},
 		{"a time of which nothing is known", denialsCommand{From: "2026-11-22T11:00:00", To: "2026-11-22T11:13:00"},
 			"Unknown: all denials are kept since 2026-11-22 11:13:00 only, and nothing like that is left from before. Each replica"},
-		{"a descriptor that is none", denialsCommand{Descriptor: "ann"}, `error: denials: `},
+		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: denials: `},
 		{"a time that is none", denialsCommand{From: "yesterday"}, `answers 400: from: "yesterday" is not a time`},
 		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: denials: --tz "Berlin" is not a time zone`},
 	} {

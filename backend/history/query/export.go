@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 
 // Live is how far back Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into that.
 const Live = 3 * time.Hour
+
+var errHidden = errors.New("its value is shown to whoever brings the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
+	"(--token-file)")
 
 // Exported is what an export has written.
 type Exported struct {
@@ -44,7 +48,11 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	done.To = q.wanted.To
 	out, left := transfer.NewWriter(w, format, q.wanted, now.Unix()), Unreadable{Most: maxUnreadable}
 	write := func(s history.Series) error {
-		if s.Err == nil {
+		switch {
+		case s.Err != nil:
+		case history.HidesValues(ctx) && history.IsPersonal(s.ID.Value): // hashes of one run of weir are no history
+			s.Err = errHidden
+		default:
 			s.Err = out.Holds(s.ID)
 		}
 		if s.Err != nil {

@@ -111,7 +111,7 @@ func (c *Command) question() (*question, error) {
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
 	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
-	for _, text := range c.Descriptor {
+	for _, text := range descriptors.SplitRequest(strings.Join(c.Descriptor, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)

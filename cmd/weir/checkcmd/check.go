@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/settings"
@@ -137,8 +136,7 @@ func (c *Command) explained(config *descriptors.Config) (all []descriptors.Expla
 	if err != nil {
 		return nil, err
 	}
-	request := between.ReplaceAllString(strings.Join(c.Explain, " + "), "\x00$1")
-	for text := range strings.SplitSeq(request, "\x00") {
+	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err != nil {
 			return nil, fmt.Errorf("--explain: %w", err)
@@ -147,9 +145,6 @@ func (c *Command) explained(config *descriptors.Config) (all []descriptors.Expla
 	}
 	return all, nil
 }
-
-// between stands between the descriptors of one request, before the key of the next, here as in documents.
-var between = regexp.MustCompile(` \+ ([^,= ]+=)`)
 
 var errNoInput = errors.New("there is no standard input to read")
 

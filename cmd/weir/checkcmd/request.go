@@ -10,7 +10,7 @@ import (
 // request tells what each of these descriptors does for a request that has them all, then what is charged, and the
 // verdict.
 func (c *checked) request(all []descriptors.Explanation) (lines []string) {
-	var replaced, charged []string
+	var replaced, charged, deniers, quotas []string
 	for i := range all {
 		if r := all[i].Match.Rule; r != nil {
 			replaced = append(replaced, r.Replaces...)
@@ -23,24 +23,40 @@ func (c *checked) request(all []descriptors.Explanation) (lines []string) {
 		case r.ReplacedBy(replaced):
 			does = "passes, uncounted: another descriptor replaces it"
 		case r.Unlimited:
-			does = "never denies, and lifts no limit of another: unlimited"
+			does = "never denies: unlimited; limits of others hold"
+			if len(r.Replaces) > 0 {
+				does = "never denies: unlimited; limits named " + quotedList(r.Replaces) + " step aside for it"
+			}
 		default:
 			held := slices.DeleteFunc(slices.Clone(r.Limits), func(l descriptors.Limit) bool { return l.ReplacedBy(replaced) })
 			does, charged = "denies when it is over: ", append(charged, name)
-			if r.Shadow {
+			switch {
+			case r.Shadow:
 				does = "never denies, in shadow mode: "
-			} else if r.Quota {
-				does = "denies when all quotas of the request are over: "
+			case r.Quota:
+				does, quotas = "denies when all quotas of the request are over: ", append(quotas, name)
+			default:
+				deniers = append(deniers, name)
 			}
 			does += limitTexts(held...)
 		}
 		lines = append(lines, name+": "+does)
 	}
-	charge := strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
+	if len(quotas) > 0 {
+		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
+	}
+	verdict := "OK: nothing here denies"
+	if len(deniers) > 0 {
+		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
+	}
+	charge := strings.Join(charged, ", ")
+	if len(all) > 1 {
+		charge += ", each by itself, also where another denies or is unlimited"
+	}
 	if len(charged) == 0 {
 		charge = "nothing"
 	} else if c.config.RefundsOnDeny(all[0].Domain) {
 		charge += "; refund_on_deny gives back what a denied request has charged elsewhere"
 	}
-	return append(lines, "charged: "+charge, "verdict: denied if one of them denies, else OK; Envoy shows the limit with the least left")
+	return append(lines, "charged: "+charge, "verdict: "+verdict)
 }

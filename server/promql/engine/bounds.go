@@ -67,27 +67,41 @@ func instructions(pattern string) int {
 	return len(pattern)*times + class*classes
 }
 
+// maxRead is how many points of one series the functions over a query's subqueries may read, each as often as windows hold
+// it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
+const maxRead = 100_000_000
+
 // steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
-// keeps of each would be more than the bound on samples: it does not count that.
+// keeps of each would be more than the bound on samples, or if it would read more than maxRead: it counts neither.
 func steps(s *parser.EvalStmt, most int) (int, error) {
-	span, all := float64(max(s.End.Sub(s.Start), 0)), 1.0
+	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
-		all += span / float64(s.Interval)
+		moments += span / float64(s.Interval)
 	}
+	all, read := moments, 0.0
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
-		if sub, is := n.(*parser.SubqueryExpr); is {
-			length := span + float64(sub.Range)
-			for _, outer := range path {
-				if o, is := outer.(*parser.SubqueryExpr); is {
-					length += float64(o.Range)
-				}
-			}
-			all += 1 + length/float64(cmp.Or(sub.Step, subqueryStep*time.Millisecond))
+		sub, is := n.(*parser.SubqueryExpr)
+		if !is {
+			return nil
 		}
+		length, outside := span, moments // of what is around the subquery
+		for _, outer := range path {
+			if o, is := outer.(*parser.SubqueryExpr); is {
+				length += float64(o.Range)
+				outside = 1 + length/stepOf(o)
+			}
+		}
+		read += outside * float64(sub.Range) / stepOf(sub)
+		all += 1 + (length+float64(sub.Range))/stepOf(sub)
 		return nil
 	})
-	if all > float64(most) {
+	if all > float64(most) || read > maxRead {
 		return 0, promql.ErrTooManySamples(where)
 	}
 	return int(all), nil
+}
+
+// stepOf returns the step of a subquery in nanoseconds.
+func stepOf(s *parser.SubqueryExpr) float64 {
+	return float64(cmp.Or(s.Step, subqueryStep*time.Millisecond))
 }

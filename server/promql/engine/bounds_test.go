@@ -190,7 +190,7 @@ func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
 		t.Errorf("a pattern as people write them: %v", err)
 	}
 	for _, text := range []string{"max_over_time(vector(1)[100y:1s])", "max_over_time(max_over_time(vector(1)[1y:1y])[290y:1ms])",
-		"sum_over_time(sum_over_time(vector(1)[1d:1d])[100y:1s] @ 0)"} {
+		"sum_over_time(sum_over_time(vector(1)[1d:1d])[100y:1s] @ 0)", "max_over_time(max_over_time(vector(1)[1y:1m])[1y:1m])"} {
 		if r := instant(t, e, text, someday.Unix()); r.Err != promql.ErrTooManySamples(where) {
 			t.Errorf("%s ends with %v, want that it would need too many samples", text, r.Err)
 		}
