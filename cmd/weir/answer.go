@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -52,5 +52,5 @@ func adminAddress(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	return settings.AdminAddress()
+	return config.AdminAddress()
 }

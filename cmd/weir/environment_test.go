@@ -4,13 +4,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/kelseyhightower/envconfig"
-
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
 // ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577.
@@ -30,15 +29,20 @@ func ratelimitVariables(t *testing.T) []string {
 // readVariables are those that weir reads, and their defaults.
 func readVariables(t *testing.T) map[string]string {
 	t.Helper()
-	var text strings.Builder
-	if err := envconfig.Usagef("", new(settings.Settings), &text, "{{range .}}{{usage_key .}} {{usage_default .}}\n{{end}}"); err != nil {
-		t.Fatal(err)
-	}
 	all := make(map[string]string)
-	for line := range strings.Lines(text.String()) {
-		name, byDefault, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		all[name] = byDefault
+	var walk func(of reflect.Type, prefix string)
+	walk = func(of reflect.Type, prefix string) {
+		for i := range of.NumField() {
+			name, options, _ := strings.Cut(of.Field(i).Tag.Get("env"), ",")
+			switch _, byDefault, _ := strings.Cut(options, "default="); {
+			case of.Field(i).Type.Kind() == reflect.Struct:
+				walk(of.Field(i).Type, prefix+strings.TrimPrefix(options, "prefix="))
+			case name != "":
+				all[prefix+name] = byDefault
+			}
+		}
 	}
+	walk(reflect.TypeFor[config.Variables](), "")
 	return all
 }
 
@@ -88,7 +92,7 @@ func verdicts(t *testing.T) (now, later map[string]string) {
 				continue
 			}
 			verdict := strings.Trim(cells[1], " *")
-			if !slices.Contains([]string{"same", "better", "not carried"}, verdict) {
+			if !slices.Contains([]string{"same", "better", "no effect", "not carried"}, verdict) {
 				t.Errorf("%q is no verdict: %s", verdict, line)
 			}
 			if verdict != "same" && strings.TrimSpace(cells[3]) == "" {
@@ -124,9 +128,9 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 	for _, table := range []map[string]string{now, later} {
 		for name, verdict := range table {
 			switch _, carried := reads[name]; {
-			case verdict == "not carried" && carried:
-				t.Errorf("ENVIRONMENT.md says that %s is not carried, and weir reads it", name)
-			case verdict != "not carried" && !carried:
+			case (verdict == "not carried" || verdict == "no effect") && carried:
+				t.Errorf("ENVIRONMENT.md says that %s is %s, and weir reads it", name, verdict)
+			case verdict != "not carried" && verdict != "no effect" && !carried:
 				t.Errorf("ENVIRONMENT.md says that %s is %s, and weir does not read it", name, verdict)
 			}
 		}
@@ -135,15 +139,15 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 
 func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
 	now, later := verdicts(t)
-	for _, as := range []settings.Program{"weir", "ratelimit"} {
-		set, err := settings.Read(as)
+	for _, as := range []string{"weir", "ratelimit"} {
+		set, err := settingsAs(as, config.Environment{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, table := range []map[string]string{now, later} {
 			for name, verdict := range table {
 				var log strings.Builder
-				set.WarnOfIdle([]string{name + "=1"}, slog.New(slog.NewTextHandler(&log, nil)))
+				set.WarnOfIneffective(config.Environment{name: "1"}, slog.New(slog.NewTextHandler(&log, nil)))
 				if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
 					t.Errorf("started as %s, weir does not tell that %s has no effect", as, name)
 				}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
@@ -37,9 +37,9 @@ type statistics struct {
 }
 
 // openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
-func openStatistics(as settings.Program, set *settings.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
+func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
 	log *slog.Logger) (*statistics, error) {
-	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(as)}
+	s := &statistics{metrics: metrics, log: log, counted: set.KeepsTallies()}
 	if s.counted {
 		recorder.KeepTallies()
 	}
@@ -52,12 +52,11 @@ func openStatistics(as settings.Program, set *settings.Settings, metrics *stats.
 	if set.DisableStats || !set.UsePrometheus {
 		return s, nil
 	}
-	return s, s.showPrometheus(as, set)
+	return s, s.showPrometheus(set)
 }
 
-// showPrometheus opens Prometheus's port. envoyproxy/ratelimit limits on without the port or the mapping that it cannot
-// have: so does who replaces it, and says so.
-func (s *statistics) showPrometheus(as settings.Program, set *settings.Settings) error {
+// showPrometheus opens Prometheus's port. Where sinks are optional, a port or a mapping that it cannot have is logged.
+func (s *statistics) showPrometheus(set *config.Settings) error {
 	config := mapped.Config{Labels: set.ExtraTags, Statistics: s.all, Log: s.log}
 	var err error
 	if config.Mapping, err = set.PrometheusMapping(s.log); err == nil {
@@ -65,7 +64,7 @@ func (s *statistics) showPrometheus(as settings.Program, set *settings.Settings)
 			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", set.PrometheusMapper, err)
 		}
 	}
-	if err != nil && as.Replaces() {
+	if err != nil && set.OptionalSinks {
 		s.log.Error("the default mapping of statistics holds", "error", err)
 		config.Mapping = mapped.DefaultMapping(set.PrometheusMilliseconds)
 		s.shown, err = mapped.New(config)
@@ -73,9 +72,9 @@ func (s *statistics) showPrometheus(as settings.Program, set *settings.Settings)
 	if err != nil {
 		return err
 	}
-	if s.port, err = mapped.Listen(set.PrometheusAt(), set.PrometheusPath, s.shown.Handler()); err != nil {
+	if s.port, err = mapped.Listen(set.PrometheusAddress, set.PrometheusPath, s.shown.Handler()); err != nil {
 		err = fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
-		if !as.Replaces() {
+		if !set.OptionalSinks {
 			return err
 		}
 		s.log.Error("Prometheus cannot read the statistics", "error", err)
