@@ -107,7 +107,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 		History:  pipeline.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
-		return errors.Join(err, st.close(ctx), pipeline.close(ctx), store.Close())
+		return errors.Join(err, pipeline.close(ctx), store.Close())
 	}
 	metrics.Doors(srv.Doors())
 	log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
@@ -137,7 +137,8 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	}
 	cancel(nil)
 	running.Wait()
-	err = errors.Join(err, st.close(kill), pipeline.close(kill), store.Close())
+	st.close()
+	err = errors.Join(err, pipeline.close(kill), store.Close())
 	if err == nil {
 		log.Info("weir ends")
 	}

@@ -75,9 +75,7 @@ func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
 				t.Fatalf("as ratelimit: %v; want it to start", err)
 			}
 			s.run()
-			if err := s.close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			s.close()
 		})
 	}
 }
@@ -114,9 +112,7 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		}
 	}
 	metrics.Observe(limit.OK, time.Millisecond)
-	if err := s.close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	s.close()
 	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)

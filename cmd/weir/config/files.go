@@ -15,5 +15,5 @@ func ReadFiles(e Environment) (f Files, err error) {
 // Options returns how descriptor files are read.
 func (f *Files) Options() yaml.Options {
 	return yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
-		AsRatelimit: f.TakesAnyName}
+		Lenient: f.Lenient}
 }

@@ -74,7 +74,7 @@ func (s *Settings) Answers() rls.Options {
 
 // Rules returns how descriptor files are read.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, AsRatelimit: s.TakesAnyName}
+	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, Lenient: s.Lenient}
 }
 
 // Keys returns how the keys of counters are written. In memory nobody else reads them.

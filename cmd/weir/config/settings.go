@@ -20,16 +20,17 @@ import (
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
-// Settings are what the environment says, and what no variable says.
+// Settings are what the environment says.
 type Settings struct {
 	Variables
-	Manners
+	Compatibility
 
 	mogrifiers []statsd.Mogrifier
 }
 
-// Manners are what no variable says. Their zero value is weir's own; in the place of another program, weir has others.
-type Manners struct {
+// Compatibility is what weir does otherwise in the place of another program, and no variable says. Its zero value is weir's
+// own.
+type Compatibility struct {
 	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
 	Ports            server.Config                                // what is the same whatever is set
 	HealthRules      server.HealthRules                           // likewise

@@ -92,7 +92,7 @@ type Files struct {
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
 
 	FailureAsked bool // ON_BACKEND_FAILURE is set
-	TakesAnyName bool // no variable: the name of a limit that no header holds is escaped, not refused
+	Lenient      bool // no variable: see yaml.Options
 }
 
 // Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.

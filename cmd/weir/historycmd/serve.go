@@ -96,7 +96,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	})
 	queries.Show(metrics)
 	parts.Query = queries
-	port, err := server.OpenPort(set.Server().DebugAddress, log, admin.Handler(parts))
+	port, err := server.OpenPort("debug", set.Server().DebugAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}

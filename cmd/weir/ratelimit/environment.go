@@ -53,10 +53,10 @@ func Read(given config.Environment) (s Settings, err error) {
 		s.refused = append(s.refused, strings.TrimPrefix(wrong.Error(), "environment variable "))
 		delete(e, wrong.Variable)
 	}
-	s.TakesAnyName = true
-	s.Manners = config.Manners{
+	s.Lenient = true
+	s.Compatibility = config.Compatibility{
 		Ports:         server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
-		HealthRules:   server.HealthRules{AsRatelimit: true},
+		HealthRules:   server.HealthRules{ByStore: true},
 		RenameLogs:    renameLevels,
 		StartLevel:    shownInfo,
 		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true, KeepTallies: true, OptionalSinks: true,
@@ -73,7 +73,7 @@ func Read(given config.Environment) (s Settings, err error) {
 // ReadFiles is Read for a tool that reads files and does nothing else.
 func ReadFiles(given config.Environment) (config.Files, error) {
 	files, err := config.ReadFiles(translate(given))
-	files.TakesAnyName, files.FailureAsked = true, given["ON_BACKEND_FAILURE"] != ""
+	files.Lenient, files.FailureAsked = true, given["ON_BACKEND_FAILURE"] != ""
 	return files, err
 }
 
@@ -136,7 +136,7 @@ func translateRedis(e config.Environment, prefix, socket string) {
 			auth = prefix + "SENTINEL_AUTH"
 		}
 		for i := range items {
-			items[i], e[auth] = readAsThere(items[i], e[auth])
+			items[i], e[auth] = moveCredentials(items[i], e[auth])
 		}
 		url = strings.Join(items, ",")
 	}
@@ -149,9 +149,9 @@ func translateRedis(e config.Environment, prefix, socket string) {
 	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, kind
 }
 
-// readAsThere returns a URL of Redis without the parameters that nobody reads, and without credentials if auth has some:
-// there, a variable goes before the URL. What the variable lacks is taken from the URL.
-func readAsThere(url, auth string) (string, string) {
+// moveCredentials returns a URL of Redis without the parameters that nobody reads, and without credentials if auth has some:
+// a variable goes before the URL. What the variable lacks is taken from the URL.
+func moveCredentials(url, auth string) (string, string) {
 	u, err := neturl.Parse(url)
 	if err != nil || u.Scheme != "redis" {
 		return url, auth
