@@ -21,9 +21,9 @@ var (
 
 // HealthRules say what makes a process healthy. The zero value is weir's own.
 type HealthRules struct {
-	// AsRatelimit makes gRPC health and /healthcheck what they are of envoyproxy/ratelimit: good from the store's first
-	// answer until a drain, with a configuration or without, and under "" good all the time.
-	AsRatelimit bool
+	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, with a configuration or
+	// without, and under "" all the time.
+	ByStore bool
 	// NeedsDomains makes a process unhealthy while its configuration has no domain.
 	NeedsDomains bool
 }
@@ -112,7 +112,7 @@ func (h *Health) sound() error {
 		return errDraining
 	case h.rules.NeedsDomains && h.domains == 0:
 		return errNoDomains
-	case h.rules.AsRatelimit && !h.answered:
+	case h.rules.ByStore && !h.answered:
 		return errUnanswered
 	case h.away:
 		return errUncounted
@@ -123,7 +123,7 @@ func (h *Health) sound() error {
 // tell lets gRPC health know.
 func (h *Health) tell() {
 	nameless, named := h.ready(), h.ready()
-	if h.rules.AsRatelimit {
+	if h.rules.ByStore {
 		nameless, named = nil, h.sound()
 	}
 	for name, reason := range map[string]error{"": nameless, "ratelimit": named, rls.ServiceName: named} {

@@ -13,18 +13,19 @@ import (
 
 // Port is an operator's port without a server that limits beside it.
 type Port struct {
+	name     string
 	listener net.Listener
 	http     *http.Server
 }
 
-// OpenPort opens host:port for a handler.
-func OpenPort(address string, log *slog.Logger, h http.Handler) (*Port, error) {
+// OpenPort opens host:port for a handler. Errors and the log call it by its name.
+func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
-		return nil, fmt.Errorf("opening the debug port: %w", err)
+		return nil, fmt.Errorf("opening the %s port: %w", name, err)
 	}
-	guarded := door.New(listener, "debug", httpConnections, "none", log)
-	return &Port{guarded, newHTTP(guarded, log, h)}, nil
+	guarded := door.New(listener, name, httpConnections, "none", log)
+	return &Port{name, guarded, newHTTP(guarded, log, h)}, nil
 }
 
 // Address returns where it listens.
@@ -36,7 +37,7 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 	go func() { failed <- p.http.Serve(p.listener) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("the debug port failed: %w", err)
+		return fmt.Errorf("the %s port failed: %w", p.name, err)
 	case <-ctx.Done():
 	}
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)

@@ -222,7 +222,7 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 
 // In place of envoyproxy/ratelimit a process is healthy from its store's first answer, and restarted by /healthcheck.
 func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
-	h := NewHealth(HealthRules{AsRatelimit: true})
+	h := NewHealth(HealthRules{ByStore: true})
 	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, health: h})
 	r.seen(t, "at first", good, bad, 500, 503)
 	r.configure(t)
@@ -239,7 +239,7 @@ func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
 
 func TestHealthMayNeedADomain(t *testing.T) {
 	for _, asRatelimit := range []bool{false, true} {
-		h := NewHealth(HealthRules{NeedsDomains: true, AsRatelimit: asRatelimit})
+		h := NewHealth(HealthRules{NeedsDomains: true, ByStore: asRatelimit})
 		h.Answered()
 		for i, domains := range []int{-1, 0, 1, 0, 2} {
 			if domains >= 0 {
@@ -253,7 +253,7 @@ func TestHealthMayNeedADomain(t *testing.T) {
 			}
 		}
 	}
-	h := NewHealth(HealthRules{AsRatelimit: true})
+	h := NewHealth(HealthRules{ByStore: true})
 	h.Answered()
 	if err := h.Sound(); err != nil {
 		t.Errorf("where none is needed it is unhealthy without a configuration: %v; envoyproxy/ratelimit is healthy, and answers OK", err)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -64,5 +64,5 @@ func adminAddress(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	return settings.AdminAddress()
+	return config.AdminAddress()
 }

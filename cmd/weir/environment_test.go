@@ -4,13 +4,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/kelseyhightower/envconfig"
-
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
 // ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577.
@@ -30,15 +28,20 @@ func ratelimitVariables(t *testing.T) []string {
 // readVariables are those that weir reads, and their defaults.
 func readVariables(t *testing.T) map[string]string {
 	t.Helper()
-	var text strings.Builder
-	if err := envconfig.Usagef("", new(settings.Settings), &text, "{{range .}}{{usage_key .}} {{usage_default .}}\n{{end}}"); err != nil {
-		t.Fatal(err)
-	}
 	all := make(map[string]string)
-	for line := range strings.Lines(text.String()) {
-		name, byDefault, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		all[name] = byDefault
+	var walk func(of reflect.Type, prefix string)
+	walk = func(of reflect.Type, prefix string) {
+		for i := range of.NumField() {
+			name, options, _ := strings.Cut(of.Field(i).Tag.Get("env"), ",")
+			switch _, byDefault, _ := strings.Cut(options, "default="); {
+			case of.Field(i).Type.Kind() == reflect.Struct:
+				walk(of.Field(i).Type, prefix+strings.TrimPrefix(options, "prefix="))
+			case name != "":
+				all[prefix+name] = byDefault
+			}
+		}
 	}
+	walk(reflect.TypeFor[config.Variables](), "")
 	return all
 }
 
@@ -72,81 +75,55 @@ func TestTheDocumentListsEveryVariable(t *testing.T) {
 	}
 }
 
-// verdicts are what ENVIRONMENT.md says of variables of envoyproxy/ratelimit: those that it has, and those of later
-// versions.
-func verdicts(t *testing.T) (now, later map[string]string) {
+// differences are what ENVIRONMENT.md says of variables of envoyproxy/ratelimit that are not the same here.
+func differences(t *testing.T) map[string]string {
 	t.Helper()
-	first, second, found := strings.Cut(environmentDocument(t), "read by later versions")
-	if !found {
-		t.Fatal("ENVIRONMENT.md has no table of the variables of later versions")
-	}
-	read := func(text string) map[string]string {
-		said := make(map[string]string)
-		for line := range strings.Lines(text) {
-			cells := strings.Split(line, "|")
-			if !strings.HasPrefix(line, "| **") {
-				continue
-			}
-			verdict := strings.Trim(cells[1], " *")
-			if !slices.Contains([]string{"same", "better", "not carried"}, verdict) {
-				t.Errorf("%q is no verdict: %s", verdict, line)
-			}
-			if verdict != "same" && strings.TrimSpace(cells[3]) == "" {
-				t.Errorf("the reason is missing: %s", line)
-			}
-			for _, name := range strings.Split(cells[2], ",") {
-				name = strings.Trim(name, " `")
-				if said[name] != "" {
-					t.Errorf("%s stands in the table twice", name)
-				}
-				said[name] = verdict
-			}
+	said := make(map[string]string)
+	for line := range strings.Lines(environmentDocument(t)) {
+		cells := strings.Split(line, "|")
+		if !strings.HasPrefix(line, "| **") {
+			continue
 		}
-		return said
+		if strings.TrimSpace(cells[3]) == "" {
+			t.Errorf("the reason is missing: %s", line)
+		}
+		for _, name := range strings.Split(cells[2], ",") {
+			name = strings.Trim(name, " `")
+			if said[name] != "" {
+				t.Errorf("%s stands in the table twice", name)
+			}
+			said[name] = strings.Trim(cells[1], " *")
+		}
 	}
-	return read(first), read(second)
+	return said
 }
 
 // Whoever replaces envoyproxy/ratelimit must find what becomes of each variable, and it must be so.
 func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
-	known, reads := ratelimitVariables(t), readVariables(t)
-	now, later := verdicts(t)
-	for _, name := range known {
-		if now[name] == "" {
-			t.Errorf("ENVIRONMENT.md does not say what becomes of %s", name)
+	reads, said := readVariables(t), differences(t)
+	for _, name := range ratelimitVariables(t) {
+		if _, read := reads[name]; !read && said[name] == "" {
+			t.Errorf("ENVIRONMENT.md does not say what becomes of %s, which weir does not read", name)
 		}
 	}
-	for name := range now {
-		if !slices.Contains(known, name) {
-			t.Errorf("ENVIRONMENT.md has %s among the variables of envoyproxy/ratelimit, which does not read it", name)
-		}
-	}
-	for _, table := range []map[string]string{now, later} {
-		for name, verdict := range table {
-			switch _, carried := reads[name]; {
-			case verdict == "not carried" && carried:
-				t.Errorf("ENVIRONMENT.md says that %s is not carried, and weir reads it", name)
-			case verdict != "not carried" && !carried:
-				t.Errorf("ENVIRONMENT.md says that %s is %s, and weir does not read it", name, verdict)
-			}
+	for name, verdict := range said {
+		if _, read := reads[name]; read != (verdict == "better") {
+			t.Errorf("ENVIRONMENT.md says that %s is %s; that weir reads it is %v", name, verdict, read)
 		}
 	}
 }
 
 func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
-	now, later := verdicts(t)
-	for _, as := range []settings.Program{"weir", "ratelimit"} {
-		set, err := settings.Read(as)
+	for _, as := range []string{"weir", "ratelimit"} {
+		set, err := settingsAs(as, config.Environment{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, table := range []map[string]string{now, later} {
-			for name, verdict := range table {
-				var log strings.Builder
-				set.WarnOfIdle([]string{name + "=1"}, slog.New(slog.NewTextHandler(&log, nil)))
-				if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
-					t.Errorf("started as %s, weir does not tell that %s has no effect", as, name)
-				}
+		for name, verdict := range differences(t) {
+			var log strings.Builder
+			set.WarnOfIneffective(config.Environment{name: "1"}, slog.New(slog.NewTextHandler(&log, nil)))
+			if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
+				t.Errorf("started as %s, weir does not tell that %s has no effect", as, name)
 			}
 		}
 	}

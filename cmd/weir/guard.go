@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -16,7 +16,7 @@ import (
 const maxLocalKeys = 100_000
 
 // guarded puts a guard before counters that may be away.
-func (c *counters) guarded(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) *counters {
+func (c *counters) guarded(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) *counters {
 	replicas := func() int { return c.replicas(set.Replicas) }
 	g := guard.New(c, guard.Config{
 		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,

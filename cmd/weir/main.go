@@ -15,8 +15,9 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
 	"github.com/weirproxy/weir/cmd/weir/completion"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -42,24 +43,22 @@ type commands struct {
 }
 
 func main() {
-	os.Exit(run(settings.Started(os.Args)))
+	os.Exit(run(ratelimit.Started(os.Args)))
 }
 
-// ignoredArguments were given to a program that has none.
-type ignoredArguments []string
-
-// run runs one command of a program that was started by this name, and returns the process's exit code.
-func run(as settings.Program, args []string) int {
+// run runs one command of weir, or a program of envoyproxy/ratelimit, and returns the process's exit code.
+func run(program string, args []string) int {
 	out := terminal.Output{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Zone: time.Local}
-	switch as {
-	case settings.RatelimitClient:
-		ctx, stop := untilTold(as, "")
+	switch program {
+	case ratelimit.Client:
+		ctx, stop := untilSignal(false)
 		defer stop()
 		return tell(callcmd.Ratelimit(ctx, args, out))
-	case settings.RatelimitCheck:
+	case ratelimit.Check:
 		return tell(ratelimitCheck(args, out))
+	case ratelimit.Server:
+		return tell(serveAsRatelimit(args, out))
 	}
-	args, ignored := as.Arguments(args)
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -68,8 +67,8 @@ func run(as settings.Program, args []string) int {
 		kong.Name("weir"),
 		kong.Description("Limits requests for Envoy, and measures them."),
 		kong.UsageOnError(),
-		kong.Vars{"version": "weir " + buildVersion(), "grpc": settings.GRPCAddress()},
-		kong.Bind(as, out, ignoredArguments(ignored), historycmd.Version(buildVersion())),
+		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
+		kong.Bind(out, historycmd.Version(buildVersion())),
 	)
 	if err != nil {
 		return tell(err)
@@ -84,7 +83,7 @@ func run(as settings.Program, args []string) int {
 	if err != nil {
 		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
 	}
-	ctx, stop := untilTold(as, k.Command())
+	ctx, stop := commandContext(k.Command())
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
 	if k.Command() == "call" {

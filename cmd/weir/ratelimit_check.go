@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
@@ -29,17 +30,17 @@ func ratelimitCheck(arguments []string, out terminal.Output) error {
 	case err != nil:
 		return terminal.Failed // flag has told it
 	}
-	files, err := settings.ReadFiles(settings.RatelimitCheck, nil)
+	files, err := ratelimit.ReadFiles(config.Process())
 	if err != nil {
 		return err
 	}
 	files.MergeDomains = *merge
 	fmt.Fprintf(out.Out, "checking rate limit configs in %q\n", *dir)
 	entries, err := os.ReadDir(*dir)
-	var config *descriptors.Config
+	var loaded *descriptors.Config
 	var problems yaml.Problems
 	if visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }; slices.ContainsFunc(entries, visible) {
-		config, problems, err = file.Load(*dir, files.Options())
+		loaded, problems, err = file.Load(*dir, files.Options())
 	}
 	switch {
 	case err != nil:
@@ -48,8 +49,8 @@ func ratelimitCheck(arguments []string, out terminal.Output) error {
 	case !checkcmd.Report(out.Out, *dir, problems, false):
 		fmt.Fprintln(out.Out, "error loading rate limit configs: they are listed above")
 		return terminal.No
-	case config != nil: // there may be no files: every request is OK then
-		if err := checkcmd.List(out.Out, config); err != nil {
+	case loaded != nil: // there may be no files: every request is OK then
+		if err := checkcmd.List(out.Out, loaded); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server"
@@ -35,7 +35,7 @@ type remote interface {
 }
 
 // openRedis opens the Redis that the variables name: one, or one more for limits per second.
-func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	servers := metrics.Redis()
 	main, mainPool, err := openOne(set, set.RedisConfig(&set.Redis, log), "main", metrics, servers)
 	if err != nil {
@@ -56,7 +56,7 @@ func openRedis(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
-func openOne(set *settings.Settings, c topology.Config, name string, metrics *stats.Metrics, servers *stats.Redis) (
+func openOne(set *config.Settings, c topology.Config, name string, metrics *stats.Metrics, servers *stats.Redis) (
 	one redis.Counters, pool *topology.Connections, err error) {
 	c.Connections = new(topology.Connections)
 	config := redis.Config{

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/hangup"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -31,14 +31,33 @@ DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drai
 once. SIGHUP has the configuration read again at once.`
 }
 
-// Run serves until a signal comes, then drains. Where logs are JSON, so is the line about what ends it.
-func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings.Program, ignored ignoredArguments) error {
-	hangups := awaitHangups(as)
-	set, err := settings.Read(as)
+// Run serves until a signal comes, then drains.
+func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
+	hangups, environment := hangup.Await(), config.Process()
+	set, err := config.Read(environment)
+	return serveLogged(&set, err, environment, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
+}
+
+// serveAsRatelimit serves in the place of envoyproxy/ratelimit, whatever its arguments are.
+func serveAsRatelimit(arguments []string, out terminal.Output) error {
+	ctx, stop := untilSignal(false)
+	defer stop()
+	environment := config.Process()
+	set, err := ratelimit.Read(environment)
+	return serveLogged(&set.Settings, err, environment, out, func(log *slog.Logger) error {
+		set.Warn(arguments, log)
+		return new(serveCommand).serve(ctx, &set.Settings, nil, log)
+	})
+}
+
+// serveLogged serves with settings, unless there is an error with them. Where logs are JSON, so is the line about what ends
+// it.
+func serveLogged(set *config.Settings, err error, environment config.Environment, out terminal.Output,
+	serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
-	settings.WarnOfUnknown(os.Environ(), log) // first: a slip may be why the others are wrong
+	config.WarnOfMisspelt(environment, log) // first: a slip may be why the others are wrong
 	if err == nil {
-		err = c.serve(ctx, &set, as, ignored, hangups, log)
+		err = serve(log)
 	}
 	if _, told := terminal.ExitCode(err); told || !set.LogsJSON() {
 		return err
@@ -47,19 +66,17 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	return terminal.Failed
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as settings.Program, ignored ignoredArguments, hangups hangup.Signals, log *slog.Logger) error {
-	as.Warn(set, ignored, log)
+func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups hangup.Signals, log *slog.Logger) error {
 	secure, err := set.GRPCTLS(log)
 	if err != nil {
 		return err
 	}
 	ports := set.Server()
-	ports.TLS, ports.ListFirst = secure, as.Replaces()
-	decideHistory(as, set, log)
-	set.WarnOfIdle(os.Environ(), log)
+	ports.TLS = secure
+	set.WarnOfIneffective(config.Process(), log)
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
-	source, err := openSource(c.Config, set, as, metrics, log)
+	source, err := openSource(c.Config, set, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -71,7 +88,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	st, err := openStatistics(as, set, metrics, pipeline.recorder, store, log)
+	st, err := openStatistics(set, metrics, pipeline.recorder, store, log)
 	if err != nil {
 		return errors.Join(err, pipeline.close(ctx), store.Close())
 	}
@@ -90,10 +107,10 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 		History:  pipeline.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
 	})
 	if err != nil {
-		return errors.Join(err, st.close(ctx), pipeline.close(ctx), store.Close())
+		return errors.Join(err, pipeline.close(ctx), store.Close())
 	}
 	metrics.Doors(srv.Doors())
-	log.Log(ctx, set.StartLevel(), "weir starts", "version", buildVersion(), "backend", set.BackendType,
+	log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
 		"algorithm", set.Algorithm.String(), "config", source.name)
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -113,14 +130,15 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 	running.Go(func() { pipeline.run(ctx) })
 	running.Go(func() { set.DenialLog(refused, log).Run(ctx) })
 	st.run() // to the end of the drain
-	kill := secondSignal(ctx, as)
+	kill := secondSignal(ctx, hangups != nil)
 	err = srv.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == terminal.No {
 		err = terminal.No // it was logged why
 	}
 	cancel(nil)
 	running.Wait()
-	err = errors.Join(err, st.close(kill), pipeline.close(kill), store.Close())
+	st.close()
+	err = errors.Join(err, pipeline.close(kill), store.Close())
 	if err == nil {
 		log.Info("weir ends")
 	}
@@ -128,7 +146,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, as set
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
 		store, err := openRedis(set, metrics, log)
 		if err != nil {
@@ -151,7 +169,7 @@ func openStore(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger)
 }
 
 // adminGuard decides who may ask the admin port what, and shows in /metrics which tokens it has refused.
-func adminGuard(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) *admin.Guard {
+func adminGuard(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) *admin.Guard {
 	g := set.Guard(log)
 	metrics.RefusedTokens(g.Refused)
 	return g

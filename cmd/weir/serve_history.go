@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -40,7 +38,7 @@ type historyPipeline struct {
 
 // newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
 // without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
-func newHistoryPipeline(set *settings.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
+func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
 	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		p.recorder = hits.New(hits.DefaultValues)
@@ -61,48 +59,6 @@ func newHistoryPipeline(set *settings.Settings, metrics *stats.Metrics, log *slo
 	return p, nil
 }
 
-// decideHistory turns off a history of envoyproxy/ratelimit's replacement that nobody asked for and DATA_DIR cannot hold,
-// and tells in one line where there is one, or how to get one.
-func decideHistory(as settings.Program, set *settings.Settings, log *slog.Logger) {
-	if !as.Replaces() {
-		return
-	}
-	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
-	if set.KeepHistory && !set.HistoryAsked && !set.HistoryInRedis() {
-		if err := tryToWrite(set.DataDir); err != nil {
-			set.KeepHistory = false
-			log.Warn("no history is kept, as DATA_DIR cannot be written; "+how, "error", err)
-			return
-		}
-	}
-	switch {
-	case !set.KeepHistory && set.HistoryAsked:
-		log.Info("no history is kept, as HISTORY says")
-	case !set.KeepHistory:
-		log.Log(context.Background(), set.StartLevel(), "no history is kept, as nobody asked for one; "+how)
-	case set.HistoryVariable() != "":
-		log.Info("a history is kept, in the Redis of " + set.HistoryVariable())
-	case set.HistoryInRedis():
-		log.Info("a history is kept, in the Redis of the counters, as HISTORY says")
-	case set.DataDir != "":
-		log.Info("a history is kept, in DATA_DIR", "folder", set.DataDir)
-	default:
-		log.Info("a history is kept in memory, as HISTORY says; DATA_DIR is not set, so it is lost when this process ends")
-	}
-}
-
-// tryToWrite returns an error if no file can be made in a folder. It makes the folder.
-func tryToWrite(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	trial, err := os.CreateTemp(dir, ".trial-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(trial.Close(), os.Remove(trial.Name()))
-}
-
 // api answers /api/v1/history; nil says that there is none.
 func (p *historyPipeline) api() *query.History {
 	if p.store == nil {
@@ -112,7 +68,7 @@ func (p *historyPipeline) api() *query.History {
 }
 
 // queries answers Prometheus's API; nil says that nothing does.
-func (p *historyPipeline) queries(set *settings.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
+func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
 	if p.store == nil || !set.History.Query {
 		return nil
 	}

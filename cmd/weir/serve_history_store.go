@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
@@ -23,7 +23,7 @@ type servedStore interface {
 
 // openServedHistory opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is
 // in use or damaged is an error: its process may end, and someone may move it.
-func openServedHistory(set *settings.Settings, log *slog.Logger) (servedStore, error) {
+func openServedHistory(set *config.Settings, log *slog.Logger) (servedStore, error) {
 	if set.HistoryInRedis() {
 		return redishistory.Open(set.RedisHistory(log))
 	}

@@ -15,19 +15,16 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/stats"
 )
 
 // settingsOf are those of an environment.
-func settingsOf(t *testing.T, environment map[string]string) *settings.Settings {
+func settingsOf(t *testing.T, environment map[string]string) *config.Settings {
 	t.Helper()
-	for name, value := range environment {
-		t.Setenv(name, value)
-	}
-	set, err := settings.Read("weir")
+	set, err := config.Read(environment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +46,7 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 }
 
 // recordSome records hits, runs what weir serve runs, and ends it as a drain does.
-func recordSome(t *testing.T, set *settings.Settings, log *slog.Logger) *historyPipeline {
+func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPipeline {
 	t.Helper()
 	m, err := newHistoryPipeline(set, stats.New("test"), log)
 	if err != nil {
@@ -177,47 +174,5 @@ func TestHistoryFalseKeepsNone(t *testing.T) {
 	}
 	if totals := m.recorder.Totals(); len(totals) != 2 {
 		t.Errorf("%d totals; want 2: /metrics shows hits without a history too", len(totals))
-	}
-}
-
-func TestInRatelimitsPlaceAHistoryIsToldOfInOneLine(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		environment map[string]string
-		kept        bool
-		want        string
-	}{
-		{nil, false, `level=WARN+1 msg="no history is kept, as nobody asked for one; REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"`},
-		{map[string]string{"DATA_DIR": filepath.Join(t.TempDir(), "new")}, true, "level=INFO msg=\"a history is kept, in DATA_DIR\""},
-		{map[string]string{"DATA_DIR": file}, false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
-		{map[string]string{"DATA_DIR": file, "HISTORY": "true"}, true, "level=INFO"}, // what fails is told when it is opened
-		{map[string]string{"REDIS_HISTORY_URL": "h:1"}, true, "in the Redis of REDIS_HISTORY_URL"},
-		{map[string]string{"REDIS_HISTORY_URL_FILE": "/f"}, true, "in the Redis of REDIS_HISTORY_URL_FILE"},
-		{map[string]string{"HISTORY": "true"}, true, "in the Redis of the counters, as HISTORY says"},
-		{map[string]string{"HISTORY": "true", "BACKEND_TYPE": "memory"}, true, "lost when this process ends"},
-		{map[string]string{"HISTORY": "false"}, false, "level=INFO msg=\"no history is kept, as HISTORY says\""},
-	} {
-		t.Run("", func(t *testing.T) {
-			for name, value := range tc.environment {
-				t.Setenv(name, value)
-			}
-			set, err := settings.Read("ratelimit")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var log strings.Builder
-			decideHistory("ratelimit", &set, slog.New(slog.NewTextHandler(&log, nil)))
-			if set.KeepHistory != tc.kept || !strings.Contains(log.String(), tc.want) || strings.Count(log.String(), "\n") != 1 {
-				t.Errorf("%v: kept: %v, and the log has %q; want %v, and %q on its one line",
-					tc.environment, set.KeepHistory, &log, tc.kept, tc.want)
-			}
-		})
-	}
-	var log strings.Builder
-	if decideHistory("weir", settingsOf(t, nil), slog.New(slog.NewTextHandler(&log, nil))); log.Len() > 0 {
-		t.Errorf("as weir, which keeps one by default, it tells %q", &log)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/xds"
@@ -32,16 +32,16 @@ func ofDir(d *file.Dir, path string, log *slog.Logger) configSource {
 
 // openSource returns the directory that --config names, or else what CONFIG_TYPE says: the flag is nearer to whoever
 // starts weir than the environment. Nothing is read yet but the certificates for a server.
-func openSource(config string, set *settings.Settings, as settings.Program, m *stats.Metrics, log *slog.Logger) (configSource, error) {
+func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
-	case config != "" && set.FromServer():
-		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", config)
+	case flag != "" && set.FromServer():
+		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
 		fallthrough
-	case config != "":
-		d := file.New(config, set.Rules(), log)
-		d.OnError, d.MayBeEmpty = failed, settings.ConfigMayBeEmpty(as)
-		return ofDir(d, config, log), nil
+	case flag != "":
+		d := file.New(flag, set.Rules(), log)
+		d.OnError, d.MayBeEmpty = failed, set.EmptyConfig
+		return ofDir(d, flag, log), nil
 	case set.FromServer():
 		server, err := set.ConfigServer(log)
 		server.OnError = failed
@@ -50,9 +50,9 @@ func openSource(config string, set *settings.Settings, as settings.Program, m *s
 		}
 		return configSource{xds.New(server), server.Server, nothing}, err
 	}
-	dir, prefix := set.ConfigFiles(as)
+	dir, prefix := set.ConfigFiles()
 	d := file.New(dir, set.Rules(), log)
-	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, settings.ConfigMayBeEmpty(as)
+	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, set.EmptyConfig
 	return ofDir(d, dir, log), nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/xds"
@@ -29,15 +28,12 @@ func TestWhereTheConfigurationComesFrom(t *testing.T) {
 			"--config goes before CONFIG_TYPE", "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for name, value := range tc.environment {
-				t.Setenv(name, value)
-			}
-			set, err := settings.Read(settings.Program(tc.as))
+			set, err := settingsAs(tc.as, tc.environment)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var log strings.Builder
-			got, err := openSource(tc.flag, &set, settings.Program(tc.as), stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
+			got, err := openSource(tc.flag, set, stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil || got.name != tc.want {
 				t.Fatalf("the source is %s (%v), want %s", got.name, err, tc.want)
 			}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
@@ -25,11 +27,11 @@ const lastScrape = time.Second
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
 	all     *ratelimit.Statistics
-	counted bool           // hits are, too: by that program's arithmetic
-	metrics *stats.Metrics // weir's own
-	shown   *mapped.Metrics
-	port    *mapped.Port // nil unless Prometheus reads them
-	senders []*statsd.Sender
+	tallies bool                        // hits are counted by that program's arithmetic, too
+	metrics *stats.Metrics              // weir's own
+	port    *server.Port                // nil unless Prometheus reads them
+	took    []func(time.Duration)       // of sinks that are told how long each request took
+	sinks   []func(ctx context.Context) // what runs until close
 	log     *slog.Logger
 
 	stop    context.CancelFunc
@@ -37,49 +39,59 @@ type statistics struct {
 }
 
 // openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
-func openStatistics(as settings.Program, set *settings.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
+func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
 	log *slog.Logger) (*statistics, error) {
-	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(as)}
-	if s.counted {
+	s := &statistics{metrics: metrics, log: log, tallies: set.KeepsTallies(),
+		all: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
+	if s.tallies {
 		recorder.KeepTallies()
 	}
-	s.all = &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}
 	ofStore(s.all, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.all, log
-		s.senders = append(s.senders, statsd.New(c))
+		sender := statsd.New(c)
+		s.took, s.sinks = append(s.took, sender.Took), append(s.sinks, sender.Run)
 	}
 	if set.DisableStats || !set.UsePrometheus {
 		return s, nil
 	}
-	return s, s.showPrometheus(as, set)
+	err := s.openPrometheus(set)
+	if err != nil && set.OptionalSinks {
+		log.Error("Prometheus cannot read the statistics", "error", err)
+		err = nil
+	}
+	return s, err
 }
 
-// showPrometheus opens Prometheus's port. envoyproxy/ratelimit limits on without the port or the mapping that it cannot
-// have: so does who replaces it, and says so.
-func (s *statistics) showPrometheus(as settings.Program, set *settings.Settings) error {
-	config := mapped.Config{Labels: set.ExtraTags, Statistics: s.all, Log: s.log}
+// openPrometheus opens Prometheus's port. Where sinks are optional, the default mapping is good for one that is wrong.
+func (s *statistics) openPrometheus(set *config.Settings) error {
+	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.all, Log: s.log}
+	var shown *mapped.Metrics
 	var err error
-	if config.Mapping, err = set.PrometheusMapping(s.log); err == nil {
-		if s.shown, err = mapped.New(config); err != nil {
+	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
+		if shown, err = mapped.New(c); err != nil {
 			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", set.PrometheusMapper, err)
 		}
 	}
-	if err != nil && as.Replaces() {
+	if err != nil && set.OptionalSinks {
 		s.log.Error("the default mapping of statistics holds", "error", err)
-		config.Mapping = mapped.DefaultMapping(set.PrometheusMilliseconds)
-		s.shown, err = mapped.New(config)
+		c.Mapping = mapped.DefaultMapping(set.PrometheusMilliseconds)
+		shown, err = mapped.New(c)
 	}
 	if err != nil {
 		return err
 	}
-	if s.port, err = mapped.Listen(set.PrometheusAt(), set.PrometheusPath, s.shown.Handler()); err != nil {
-		err = fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
-		if !as.Replaces() {
-			return err
-		}
-		s.log.Error("Prometheus cannot read the statistics", "error", err)
+	mux := http.NewServeMux()
+	mux.Handle("/"+strings.TrimPrefix(set.PrometheusPath, "/"), shown.Handler())
+	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
+		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
 	}
+	s.took, s.sinks = append(s.took, shown.Took), append(s.sinks, func(ctx context.Context) {
+		s.log.Info("listening for Prometheus", "address", s.port.Address())
+		if err := s.port.Run(ctx, lastScrape); err != nil {
+			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
+		}
+	})
 	return nil
 }
 
@@ -109,17 +121,10 @@ func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 
 // observer is told of each request.
 func (s *statistics) observer() rls.Observer {
-	o := timed{Metrics: s.metrics}
-	if s.port != nil {
-		o.took = append(o.took, s.shown.Took)
-	}
-	for _, sender := range s.senders {
-		o.took = append(o.took, sender.Took)
-	}
-	if len(o.took) == 0 {
+	if len(s.took) == 0 {
 		return s.metrics
 	}
-	return o
+	return timed{s.metrics, s.took}
 }
 
 // timed is an observer of requests that times them for sinks as well.
@@ -137,7 +142,7 @@ func (t timed) Observe(o limit.Outcome, took time.Duration) {
 
 // text serves them, a line each; it is nil where hits are not counted as there.
 func (s *statistics) text() http.Handler {
-	if !s.counted {
+	if !s.tallies {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -149,30 +154,15 @@ func (s *statistics) text() http.Handler {
 func (s *statistics) run() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
-	for _, sender := range s.senders {
-		s.running.Go(func() { sender.Run(ctx) })
-	}
-	if s.port != nil {
-		s.log.Info("listening for Prometheus", "address", s.port.Address())
-		s.running.Go(func() {
-			if err := s.port.Serve(); err != nil {
-				s.log.Error("Prometheus cannot read the statistics any more", "error", err)
-			}
-		})
+	for _, sink := range s.sinks {
+		s.running.Go(func() { sink(ctx) })
 	}
 }
 
-// close sends a last time, and closes the port. It comes when nothing is counted any more; the end of kill cuts it short.
-func (s *statistics) close(kill context.Context) error {
+// close sends a last time, and closes the port. It comes when nothing is counted any more.
+func (s *statistics) close() {
 	if s.stop != nil {
 		s.stop()
 	}
-	var err error
-	if s.port != nil {
-		ctx, cancel := context.WithTimeout(kill, lastScrape)
-		defer cancel()
-		err = s.port.Close(ctx)
-	}
 	s.running.Wait()
-	return err
 }

@@ -14,19 +14,27 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openForTest opens the statistics of an environment.
-func openForTest(t *testing.T, as settings.Program, environment map[string]string) (*statistics, *stats.Metrics, error) {
-	t.Helper()
-	for name, value := range environment {
-		t.Setenv(name, value)
+// settingsAs returns those of an environment, of weir or in the place of ratelimit.
+func settingsAs(program string, environment config.Environment) (*config.Settings, error) {
+	if program == ratelimit.Server {
+		set, err := ratelimit.Read(environment)
+		return &set.Settings, err
 	}
-	set, err := settings.Read(as)
+	set, err := config.Read(environment)
+	return &set, err
+}
+
+// openForTest opens the statistics of an environment.
+func openForTest(t *testing.T, as string, environment map[string]string) (*statistics, *stats.Metrics, error) {
+	t.Helper()
+	set, err := settingsAs(as, environment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +48,7 @@ func openForTest(t *testing.T, as settings.Program, environment map[string]strin
 		}
 	})
 	metrics := stats.New("test")
-	s, err := openStatistics(as, &set, metrics, hits.New(0), &counters{Counter: store, Inspector: store}, slog.New(slog.DiscardHandler))
+	s, err := openStatistics(set, metrics, hits.New(0), &counters{Counter: store, Inspector: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
 }
 
@@ -67,9 +75,7 @@ func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
 				t.Fatalf("as ratelimit: %v; want it to start", err)
 			}
 			s.run()
-			if err := s.close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			s.close()
 		})
 	}
 }
@@ -106,9 +112,7 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		}
 	}
 	metrics.Observe(limit.OK, time.Millisecond)
-	if err := s.close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	s.close()
 	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ var limiting = map[string]string{"rate_limit": "write rate_limits: for both", "r
 
 // unlimitedf complains of what was meant as a limit and is none: an error, unless envoyproxy/ratelimit has to take it.
 func (p *parser) unlimitedf(at *yaml.Node, path, format string, args ...any) {
-	if p.options.AsRatelimit {
+	if p.options.Lenient {
 		p.warnf(at, path, format, args...)
 	} else {
 		p.errorf(at, path, format, args...)
@@ -71,7 +71,7 @@ func (p *parser) checkKeys(m *mapping, path string) {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
-		case !slices.Contains(borrowed, name) || m.in == inListItem || limits && !p.options.AsRatelimit:
+		case !slices.Contains(borrowed, name) || m.in == inListItem || limits && !p.options.Lenient:
 			p.errorf(key, path, "%s", misplaced{name, m.in, "does not belong"})
 		default:
 			p.warnf(key, path, "%s", misplaced{name, m.in, "is ignored"})

@@ -25,12 +25,12 @@ type File struct {
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
 	Keys      descriptors.Keys      // of its counters
-	// AsRatelimit takes, with a warning, what envoyproxy/ratelimit takes and weir refuses: names that no header holds, and
+	// Lenient takes, with a warning, what is refused else, and envoyproxy/ratelimit takes: names that no header holds, and
 	// limits that are none, such as a rate_limit that is empty, given twice or in the wrong place.
-	AsRatelimit bool
-	Merge       bool            // files of one domain are as one file, in the order of their names; else an error
-	NoLines     bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
-	Parts       map[string]Part // by their names, those files that are parts of others, as people are to be told
+	Lenient bool
+	Merge   bool            // files of one domain are as one file, in the order of their names; else an error
+	NoLines bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
+	Parts   map[string]Part // by their names, those files that are parts of others, as people are to be told
 }
 
 // Part is where a file that is a part of another, as ConfigMaps have them, really stands.

@@ -89,7 +89,7 @@ descriptors:
 - {key: l, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: "a\r\n~ !"}]}}
 - {key: m, rate_limit: {unlimited: true, name: 'a"\é'}}
 `
-	c, problems := Parse([]File{{"f", []byte(file)}}, Options{AsRatelimit: true})
+	c, problems := Parse([]File{{"f", []byte(file)}}, Options{Lenient: true})
 	if c == nil || len(problems) != 3 {
 		t.Fatalf("got %v, want a configuration and a warning for each of 3 names", problems)
 	}

@@ -233,7 +233,7 @@ func (p *parser) limitName(m mapping, given, path string) string {
 	name := descriptors.HeaderName(given)
 	switch {
 	case name == given:
-	case p.options.AsRatelimit:
+	case p.options.Lenient:
 		p.warnf(m.get("name"), path, "name is sent as %s: %s", descriptors.Shown(name), remedy)
 	default:
 		p.errorf(m.get("name"), path, "name is %s: %s", descriptors.Quoted(given), remedy)

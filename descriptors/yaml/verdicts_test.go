@@ -125,7 +125,7 @@ var lostLimits = []verdict{
 func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
 	for _, v := range lostLimits {
 		for _, asRatelimit := range []bool{false, true} {
-			c, problems := Parse([]File{{"f", []byte(v.text)}}, Options{AsRatelimit: asRatelimit})
+			c, problems := Parse([]File{{"f", []byte(v.text)}}, Options{Lenient: asRatelimit})
 			is := "does not belong"
 			if asRatelimit {
 				is = "is ignored"

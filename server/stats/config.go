@@ -16,44 +16,29 @@ var (
 		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
 )
 
-// configCollector reads the configuration in force at each scrape. Before the first it has no rules, and no hash.
-type configCollector struct{ limiter *limit.Limiter }
-
-func (configCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- configInfo
-	to <- configRules
-	to <- configDomains
-	to <- configBrokenDomains
-}
-
-func (c configCollector) Collect(to chan<- prometheus.Metric) {
-	config := c.limiter.Config()
-	if config == nil {
-		config = new(descriptors.Config)
+// collectConfig sends the configuration in force. Before the first it has no rules, and no hash.
+func collectConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
+	c := l.Config()
+	if c == nil {
+		c = new(descriptors.Config)
 	} else {
-		to <- prometheus.MustNewConstMetric(configInfo, prometheus.GaugeValue, 1, config.Hash())
+		send(to, configInfo, prometheus.GaugeValue, 1, c.Hash())
 	}
-	for desc, n := range map[*prometheus.Desc]int{
-		configRules: len(config.Rules()), configDomains: config.Domains(), configBrokenDomains: len(config.BrokenNames()),
-	} {
-		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
-	}
+	send(to, configRules, prometheus.GaugeValue, float64(len(c.Rules())))
+	send(to, configDomains, prometheus.GaugeValue, float64(c.Domains()))
+	send(to, configBrokenDomains, prometheus.GaugeValue, float64(len(c.BrokenNames())))
 }
 
 var domainRequests = prometheus.NewDesc("weir_domain_requests_total",
 	"Rate-limit requests decided, by domain and outcome. All domains that no file configures are __unknown__; __none__ are "+
 		"requests that name no domain, or came before there was a configuration.", []string{"domain", "outcome"}, nil)
 
-// domainsCollector reads the requests by domain at each scrape.
-type domainsCollector struct{ limiter *limit.Limiter }
-
-func (domainsCollector) Describe(to chan<- *prometheus.Desc) { to <- domainRequests }
-
-func (c domainsCollector) Collect(to chan<- prometheus.Metric) {
-	for _, d := range c.limiter.Requests() {
+// collectDomains sends the requests by domain.
+func collectDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
+	for _, d := range l.Requests() {
 		d.Outcomes[limit.Unavailable] += d.Outcomes[limit.Unconfigured]
 		for _, o := range outcomes {
-			to <- prometheus.MustNewConstMetric(domainRequests, prometheus.CounterValue, float64(d.Outcomes[o]), d.Domain, o.String())
+			send(to, domainRequests, prometheus.CounterValue, float64(d.Outcomes[o]), d.Domain, o.String())
 		}
 	}
 }

@@ -13,7 +13,9 @@ import (
 // Limiter adds the configuration that is in force and its limits, the requests by domain, what the limiter decided while
 // the store was away, and what it gave back.
 func (m *Metrics) Limiter(l *limit.Limiter) {
-	m.registry.MustRegister(degradedCollector{&l.Degraded}, limitsCollector{l}, configCollector{l}, domainsCollector{l})
+	for _, collect := range []func(*limit.Limiter, chan<- prometheus.Metric){collectDegraded, collectLimits, collectConfig, collectDomains} {
+		m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { collect(l, to) }))
+	}
 	const help = "Checks that a refused request charged to descriptors that are not over, by whether they were given back (refund_on_deny)."
 	m.Counter("weir_refunds_on_deny_total", help, map[string]string{"result": "done"},
 		func() float64 { return float64(l.Refunds.Done.Load()) })
@@ -30,40 +32,28 @@ var (
 		"Decisions made while Redis gave no answer, of all rules together, by why it gave none and the failure policy that decided.", []string{"reason", "policy"}, nil)
 )
 
-// degradedCollector reads the totals at each scrape.
-type degradedCollector struct{ degraded *limit.Degraded }
-
-func (degradedCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- degradedTotal
-	to <- degradedSum
-}
-
-func (c degradedCollector) Collect(to chan<- prometheus.Metric) {
+// collectDegraded sends the totals of decisions without a store.
+func collectDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for r := range backend.Reasons {
 		for p := range descriptors.Policies {
 			reason, policy := backend.Reason(r), descriptors.Policy(p)
-			n := c.degraded.Total(reason, policy)
+			n := l.Degraded.Total(reason, policy)
 			if n > 0 || reason != 0 && policy != descriptors.PolicyDefault {
-				to <- prometheus.MustNewConstMetric(degradedSum, prometheus.CounterValue, float64(n), reason.String(), policy.String())
+				send(to, degradedSum, prometheus.CounterValue, float64(n), reason.String(), policy.String())
 			}
 		}
 	}
-	for _, t := range c.degraded.Totals() {
-		to <- prometheus.MustNewConstMetric(degradedTotal, prometheus.CounterValue, float64(t.Decisions), t.Domain, t.Path,
-			t.Reason.String(), t.Policy.String())
+	for _, t := range l.Degraded.Totals() {
+		send(to, degradedTotal, prometheus.CounterValue, float64(t.Decisions), t.Domain, t.Path, t.Reason.String(), t.Policy.String())
 	}
 }
 
 var limitRequests = prometheus.NewDesc("weir_limit_requests",
 	"Requests that a limit of a rule allows, as configured.", []string{"domain", "path", "limit"}, nil)
 
-// limitsCollector reads the configuration at each scrape.
-type limitsCollector struct{ limiter *limit.Limiter }
-
-func (limitsCollector) Describe(to chan<- *prometheus.Desc) { to <- limitRequests }
-
-func (c limitsCollector) Collect(to chan<- prometheus.Metric) {
-	config := c.limiter.Config()
+// collectLimits sends the limits of the configuration in force.
+func collectLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
+	config := limiter.Config()
 	if config == nil {
 		return
 	}
@@ -71,8 +61,7 @@ func (c limitsCollector) Collect(to chan<- prometheus.Metric) {
 		for i, l := range rule.Limits {
 			written := func(other descriptors.Limit) bool { return other.String() == l.String() }
 			if !slices.ContainsFunc(rule.Limits[:i], written) { // two algorithms may have one limit each that reads alike
-				to <- prometheus.MustNewConstMetric(limitRequests, prometheus.GaugeValue, float64(l.Requests), rule.Domain, rule.Path,
-					l.String())
+				send(to, limitRequests, prometheus.GaugeValue, float64(l.Requests), rule.Domain, rule.Path, l.String())
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (m *Metrics) Redis() *Redis {
 		}, []string{"redis", "server"}),
 		measured: make(map[[2]string]int), watched: make(map[string]func(func(string, bool))),
 	}
-	m.registry.MustRegister(r.answer, r.wait, r)
+	m.registry.MustRegister(r.answer, r.wait, collector(r.collect))
 	return r
 }
 
@@ -47,11 +47,8 @@ func (r *Redis) Watch(redis string, servers func(yield func(server string, away 
 	r.watched[redis] = servers
 }
 
-// Describe is Prometheus's.
-func (*Redis) Describe(to chan<- *prometheus.Desc) { to <- breakerOpen }
-
-// Collect is Prometheus's.
-func (r *Redis) Collect(to chan<- prometheus.Metric) {
+// collect sends which servers are away.
+func (r *Redis) collect(to chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for redis, servers := range r.watched {
@@ -63,7 +60,7 @@ func (r *Redis) Collect(to chan<- prometheus.Metric) {
 			}
 		})
 		for server, value := range open {
-			to <- prometheus.MustNewConstMetric(breakerOpen, prometheus.GaugeValue, value, redis, server)
+			send(to, breakerOpen, prometheus.GaugeValue, value, redis, server)
 		}
 	}
 }

@@ -140,6 +140,20 @@ func (p Process) RefusedTokens(total func() uint64) {
 		func() float64 { return float64(total()) })
 }
 
+// collector sends series at each scrape: which there are is not known before.
+type collector func(to chan<- prometheus.Metric)
+
+// Describe is Prometheus's.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is Prometheus's.
+func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
+
+// send sends one series of a metric.
+func send(to chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+}
+
 // Handler serves the metrics in Prometheus's text formats.
 func (p Process) Handler() http.Handler {
 	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
@@ -147,7 +161,9 @@ func (p Process) Handler() http.Handler {
 
 // Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for
 // where it begins, and increase() would not see the first hits. Values are no labels: requests choose them.
-func (m *Metrics) Hits(r *hits.Recorder) { m.registry.MustRegister(hitsCollector{r}) }
+func (m *Metrics) Hits(r *hits.Recorder) {
+	m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { collectHits(r, to) }))
+}
 
 var (
 	hitsTotal = prometheus.NewDesc("weir_hits_total",
@@ -159,19 +175,10 @@ var (
 		"Of the hits over, those that shadow mode let through.", []string{"domain", "path"}, nil)
 )
 
-// hitsCollector reads the recorder at each scrape.
-type hitsCollector struct{ recorder *hits.Recorder }
-
-func (hitsCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- hitsTotal
-	to <- nearTotal
-	to <- shadowTotal
-}
-
-// Collect sends the series of each metric in the order in which they are shown: else sorting them would take the most of
+// collectHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
 // a scrape of many rules.
-func (c hitsCollector) Collect(to chan<- prometheus.Metric) {
-	all := c.recorder.AllTotals()
+func collectHits(r *hits.Recorder, to chan<- prometheus.Metric) {
+	all := r.AllTotals()
 	slices.SortFunc(all, func(a, b hits.Totals) int {
 		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))
 	})
@@ -200,7 +207,7 @@ func sendDomain(to chan<- prometheus.Metric, rules []hits.Totals) {
 	} {
 		for i := range rules {
 			labels := append([]string{rules[i].Domain, rules[i].Path}, one.labels...)
-			to <- prometheus.MustNewConstMetric(one.desc, prometheus.CounterValue, float64(one.total(&rules[i])), labels...)
+			send(to, one.desc, prometheus.CounterValue, float64(one.total(&rules[i])), labels...)
 		}
 	}
 }

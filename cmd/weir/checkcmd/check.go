@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -80,7 +80,7 @@ type checked struct {
 	config   *descriptors.Config // nil if no domain is right
 	problems yaml.Problems
 	leftOut  []string
-	files    settings.Files
+	files    config.Files
 	below    string // the directory that the names of files are relative to; "" if they are paths already
 	unread   bool   // there was nothing to check: the only problem says why
 	right    bool   // the configuration can be used

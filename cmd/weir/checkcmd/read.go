@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/manifest"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -44,7 +46,7 @@ func unread(format string, args ...any) *checked {
 }
 
 func readDir(dir string) (*checked, error) {
-	files, err := settings.ReadFiles("weir", nil)
+	files, err := config.ReadFiles(config.Process())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,15 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if !manifests {
 		m = &manifest.Manifests{Files: []yaml.File{{Name: name, Data: data}}}
 	}
-	files, err := settings.ReadFiles(settings.Program(cmp.Or(m.Program, "weir")), m.Environment)
+	environment, read := config.Environment(maps.Clone(m.Environment)), config.ReadFiles
+	if environment == nil {
+		environment = make(config.Environment)
+	}
+	maps.Copy(environment, config.Process()) // what is set here goes before what is known of another process
+	if m.Program == ratelimit.Server {
+		read = ratelimit.ReadFiles
+	}
+	files, err := read(environment)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/demo"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -31,7 +31,7 @@ The same --until and --days make the same hits. The shop has the rules of k8s/ba
 Exit code: 0, or 2 if it failed.`
 }
 
-func (c *demoCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 	begin := time.Now()
 	until := begin
 	if c.Until != "" {
@@ -46,7 +46,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, as settings.
 	if c.Days < 1 || c.Days > demo.MaxDays {
 		return fmt.Errorf("history: --days must be 1 to %d, not %d", demo.MaxDays, c.Days)
 	}
-	set, err := settings.Read(as)
+	set, err := config.Read(config.Process())
 	if err != nil {
 		return failed(err)
 	}

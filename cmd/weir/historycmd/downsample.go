@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -29,12 +29,12 @@ or was stopped.`
 }
 
 // Run does it once, and reports.
-func (c *Downsample) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if !c.Once {
 		return errors.New("downsample: give --once and run it regularly, from a CronJob; " +
 			"or let weir serve do it all the time, with HISTORY_DOWNSAMPLE=true")
 	}
-	set, err := settings.Read(as)
+	set, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}

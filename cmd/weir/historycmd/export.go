@@ -13,7 +13,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
 )
@@ -48,7 +47,7 @@ An export that fails ends with an exit code of 2, and OpenMetrics then has no # 
 out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an error.`
 }
 
-func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	format, err := transfer.ParseFormat(c.Format)
 	if err != nil {
 		return fmt.Errorf("history: --format: %w", err)
@@ -61,7 +60,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as setting
 		return err
 	}
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
-	done, err := c.export(ctx, as, q, format, buffer)
+	done, err := c.export(ctx, q, format, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
@@ -79,8 +78,8 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output, as setting
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, as settings.Program, q query.Parameters, format transfer.Format, out io.Writer) (query.Exported, error) {
-	store, address, err := c.open(ctx, as)
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (query.Exported, error) {
+	store, address, err := c.open(ctx)
 	if err != nil {
 		return query.Exported{}, err
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -132,13 +132,13 @@ type answer interface{ WriteJSON(io.Writer) error }
 
 // ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
 // an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as settings.Program, q query.Parameters,
+func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, q query.Parameters,
 	path string, show func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	give(q, "domain", c.Domain)
 	give(q, "path", c.Path)
-	store, address, err := c.open(ctx, as)
+	store, address, err := c.open(ctx)
 	var body []byte
 	switch {
 	case err != nil:
@@ -170,16 +170,16 @@ func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, as setting
 
 // open returns the history in the Redis that the environment names, which must be closed, or else the address of the admin
 // port that is to be asked.
-func (c *target) open(ctx context.Context, as settings.Program) (store *redishistory.Store, address string, err error) {
+func (c *target) open(ctx context.Context) (store *redishistory.Store, address string, err error) {
 	if c.Admin != "" {
 		return nil, c.Admin, nil
 	}
-	set, err := settings.Read(as)
+	set, err := config.Read(config.Process())
 	if err != nil {
 		return nil, "", err
 	}
 	if !set.HistoryInRedis() {
-		address, err = settings.AdminAddress()
+		address, err = config.AdminAddress()
 		return nil, address, err
 	}
 	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
@@ -198,7 +198,7 @@ func (c *target) unreached(err error) error {
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
 // openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, set *settings.Settings, log *slog.Logger) (*redishistory.Store, error) {
+func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
 	return openRedisAs(ctx, set.RedisHistory(log))
 }
 

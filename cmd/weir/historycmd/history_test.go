@@ -21,7 +21,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -122,7 +121,7 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 		return "", err
 	}
 	out := new(bytes.Buffer)
-	err = k.Run(terminal.Output{Out: out, Err: io.Discard, Zone: time.UTC}, settings.Program("weir"))
+	err = k.Run(terminal.Output{Out: out, Err: io.Discard, Zone: time.UTC})
 	return out.String(), err
 }
 

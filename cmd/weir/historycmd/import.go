@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -38,9 +38,9 @@ days, by what is in it, so another export of the same history is another file, a
 were refused as their series is full, 2 for an error.`
 }
 
-func (c *importCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	begin := time.Now()
-	set, err := settings.Read(as)
+	set, err := config.Read(config.Process())
 	if err != nil {
 		return failed(err)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -200,7 +199,7 @@ func TestAPathAsItIsShownIsImportedAsItIsStored(t *testing.T) {
 	}
 	var printed, told strings.Builder
 	out := terminal.Output{Out: &printed, Err: &told, Zone: time.UTC}
-	if err := (&importCommand{File: csvFile(t, text)}).Run(t.Context(), out, settings.Program("weir")); err != nil {
+	if err := (&importCommand{File: csvFile(t, text)}).Run(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
 	if want := `path "user/path=/login" is counted as "user/path=%2Flogin", as weir stores it` + "\n" +

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 )
@@ -29,7 +29,7 @@ type loadedConfig struct {
 
 // openRules names the directory, and reads nothing yet. weir serve waits for one that is missing, as it is in the way of
 // what answers Envoy; here that is most likely a slip of whoever starts it.
-func openRules(path string, set *settings.Settings, log *slog.Logger) (*followedRules, error) {
+func openRules(path string, set *config.Settings, log *slog.Logger) (*followedRules, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

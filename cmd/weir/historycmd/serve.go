@@ -11,8 +11,8 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/hangup"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
@@ -51,9 +51,9 @@ const (
 )
 
 // Run serves until a signal comes.
-func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings.Program, version Version) error {
+func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := hangup.Await()
-	set, err := settings.Read(as)
+	set, err := config.Read(config.Process())
 	log := set.Logger(out.Err)
 	if err == nil {
 		err = c.serve(ctx, &set, version, hangups, log)
@@ -64,7 +64,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, as settings
 	return nil
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, version Version, hangups hangup.Signals, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups hangup.Signals, log *slog.Logger) error {
 	if !set.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
@@ -96,7 +96,7 @@ func (c *serveCommand) serve(ctx context.Context, set *settings.Settings, versio
 	})
 	queries.Show(metrics)
 	parts.Query = queries
-	port, err := server.OpenPort(set.Server().DebugAddress, log, admin.Handler(parts))
+	port, err := server.OpenPort("debug", set.Server().DebugAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}

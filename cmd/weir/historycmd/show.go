@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -24,7 +23,7 @@ type showCommand struct {
 	Step    string `placeholder:"WIDTH" xor:"cut" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w."`
 }
 
-func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := query.Parameters{}
 	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "points": c.Points, "step": c.Step} {
 		give(q, name, value)
@@ -32,7 +31,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output, as settings.
 	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, as, q, "", (*query.History).Show)
+	a, err := ask(ctx, &c.shown, out.Out, q, "", (*query.History).Show)
 	switch {
 	case err != nil:
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/settings"
+	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
 // bulkStore is a store that many old hits are to be counted in.
@@ -24,7 +24,7 @@ type bulkStore interface {
 
 // openBulk opens the history that the environment names, Redis or the file in DATA_DIR, and returns how long it keeps
 // what. Series may hold any number of points while it is open, as old minutes are many until they have been rolled.
-func openBulk(ctx context.Context, set *settings.Settings, log *slog.Logger) (bulkStore, history.Keep, error) {
+func openBulk(ctx context.Context, set *config.Settings, log *slog.Logger) (bulkStore, history.Keep, error) {
 	keep := set.History.Keep()
 	roomy := keep
 	roomy.MaxPoints = math.MaxInt32
@@ -53,7 +53,7 @@ func openBulk(ctx context.Context, set *settings.Settings, log *slog.Logger) (bu
 }
 
 // bulkTarget is how hits are counted in such a store. In a Redis, requests may be waiting for their decisions.
-func bulkTarget(set *settings.Settings, store bulkStore) transfer.Target {
+func bulkTarget(set *config.Settings, store bulkStore) transfer.Target {
 	concurrency := 32
 	if set.HistoryInRedis() {
 		concurrency = 2
@@ -62,7 +62,7 @@ func bulkTarget(set *settings.Settings, store bulkStore) transfer.Target {
 }
 
 // where names the store, for people.
-func where(set *settings.Settings) string {
+func where(set *config.Settings) string {
 	if set.HistoryInRedis() {
 		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
 	}

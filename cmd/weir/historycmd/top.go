@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -23,13 +22,13 @@ type topCommand struct {
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
-func (c *topCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
+func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := query.Parameters{"n": {strconv.Itoa(c.N)}}
 	give(q, "by", c.By)
 	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, as, q, "/top", (*query.History).Top)
+	a, err := ask(ctx, &c.shown, out.Out, q, "/top", (*query.History).Top)
 	if err != nil {
 		return err
 	}

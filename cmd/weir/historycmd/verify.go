@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/cmd/weir/settings"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -19,8 +18,8 @@ go on counting meanwhile. A series some of which cannot be read is not exact eit
 the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
-func (c *verifyCommand) Run(ctx context.Context, out terminal.Output, as settings.Program) error {
-	a, err := ask(ctx, &c.shown, out.Out, as, query.Parameters{}, "/verify", (*query.History).Verify)
+func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
+	a, err := ask(ctx, &c.shown, out.Out, query.Parameters{}, "/verify", (*query.History).Verify)
 	switch {
 	case err != nil:
 		return err

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/statsd_exporter/pkg/mapper"
 	"github.com/prometheus/statsd_exporter/pkg/registry"
 
@@ -140,6 +142,18 @@ func (m *Metrics) update() {
 			value, s.total = value-min(value, s.total), value
 		}
 		s.show(float64(value))
+	})
+}
+
+// Handler serves the statistics in Prometheus's text formats, with those of Go and the process.
+func (m *Metrics) Handler() http.Handler {
+	text := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, // one bad series does not take the others away
+		ErrorLog:      slog.NewLogLogger(m.config.Log.Handler(), slog.LevelWarn),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.update()
+		text.ServeHTTP(w, r)
 	})
 }
 

@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"bytes"
@@ -13,35 +13,28 @@ import (
 )
 
 func TestWhereStatisticsGo(t *testing.T) {
-	both := map[string]string{"USE_DOG_STATSD": "true", "STATSD_HOST": "[::1]", "STATSD_PORT": "9125", "EXTRA_TAGS": "team:a",
-		"DD_ENV": "prod", "DD_SERVICE": "rl", "DD_VERSION": "1", "DD_ENTITY_ID": "pod", "USE_DOG_STATSD_MOGRIFIERS": "M",
-		"DOG_STATSD_MOGRIFIER_M_PATTERN": `^ratelimit\.(.*)$`, "DOG_STATSD_MOGRIFIER_M_NAME": "rl", "DOG_STATSD_MOGRIFIER_M_TAGS": "rest:$1"}
+	const both = "USE_STATSD=true USE_DOG_STATSD=true STATSD_HOST=[::1] STATSD_PORT=9125 EXTRA_TAGS=team:a " +
+		"DD_ENV=prod DD_SERVICE=rl DD_VERSION=1 DD_ENTITY_ID=pod USE_DOG_STATSD_MOGRIFIERS=M " +
+		`DOG_STATSD_MOGRIFIER_M_PATTERN=^ratelimit\.(.*)$ DOG_STATSD_MOGRIFIER_M_NAME=rl DOG_STATSD_MOGRIFIER_M_TAGS=rest:$1`
 	for _, tc := range []struct {
-		as          Program
-		environment map[string]string
-		want        string // network and address of each, and how it writes a name
-		counts      bool
+		environment, want string // network and address of each, and how it writes a name
+		keeps             bool
 	}{
-		{"weir", nil, "", false},
-		{"ratelimit", nil, "tcp localhost:8125 ratelimit.x;", true},
-		{"ratelimit", map[string]string{"USE_STATSD": "false"}, "", true},
-		{"ratelimit", map[string]string{"DISABLE_STATS": "true"}, "", false},
-		{"ratelimit", both, "tcp [::1]:9125 ratelimit.x.__team=a;udp [::1]:9125 rl|#env:prod,service:rl,version:1,dd.internal.entity_id:pod,team:a,rest:x;", true},
-		{"weir", map[string]string{"USE_PROMETHEUS": "true"}, "", true},
+		{"", "", false},
+		{"USE_STATSD=true", "tcp localhost:8125 ratelimit.x;", true},
+		{"USE_STATSD=true DISABLE_STATS=true", "", false},
+		{both, "tcp [::1]:9125 ratelimit.x.__team=a;udp [::1]:9125 rl|#env:prod,service:rl,version:1,dd.internal.entity_id:pod,team:a,rest:x;", true},
+		{"USE_PROMETHEUS=true", "", true},
 	} {
 		t.Run("", func(t *testing.T) {
-			set, err := sourceSettings(t, tc.as, tc.environment)
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := mustRead(t, tc.environment)
 			got := ""
 			for _, c := range set.StatsdSinks() {
 				begin, end := c.Form("ratelimit.x")
 				got += c.Network + " " + c.Address + " " + begin + end + ";"
 			}
-			if got != tc.want || set.CountsAsRatelimit(tc.as) != tc.counts {
-				t.Errorf("as %s with %v they go to %q, and are counted: %v; want %q, %v", tc.as, tc.environment, got,
-					set.CountsAsRatelimit(tc.as), tc.want, tc.counts)
+			if got != tc.want || set.KeepsTallies() != tc.keeps {
+				t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.KeepsTallies(), tc.want, tc.keeps)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"cmp"
@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kelseyhightower/envconfig"
-
 	"github.com/weirproxy/weir/server/stats/mapped"
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
@@ -24,13 +22,11 @@ func (s *Statistics) check() error {
 	if !s.anySink() {
 		return nil
 	}
-	_, err := s.mogrifiers()
 	return cmp.Or(
 		require(s.FlushInterval > 0, "STATS_FLUSH_INTERVAL", s.FlushInterval, "use more than 0, as in 10s"),
 		require(!s.UseStatsd || s.network() != "", "STATSD_PROTOCOL", s.StatsdProtocol, "use tcp or udp"),
 		require(!s.UsePrometheus || !strings.ContainsAny(s.PrometheusPath, " \t{}?#"), "PROMETHEUS_PATH", s.PrometheusPath,
 			"use a path, as in /metrics"),
-		err,
 	)
 }
 
@@ -39,22 +35,20 @@ func (s *Statistics) anySink() bool {
 	return !s.DisableStats && (s.UseStatsd || s.UseDogStatsd || s.UsePrometheus)
 }
 
-// CountsAsRatelimit reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats of who
-// has replaced that program.
-func (s *Statistics) CountsAsRatelimit(as Program) bool {
-	return !s.DisableStats && (as == dropIn || s.anySink())
-}
+// KeepsTallies reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
+func (s *Settings) KeepsTallies() bool { return !s.DisableStats && (s.KeepTallies || s.anySink()) }
 
 // network returns the network of statsd, "" if it is none.
 func (s *Statistics) network() string {
-	if name := cmp.Or(s.StatsdProtocol, "tcp"); isStatsdProtocol(name) {
-		return strings.ToLower(name)
+	name := strings.ToLower(s.StatsdProtocol)
+	if slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}, name) {
+		return name
 	}
 	return ""
 }
 
 // StatsdSinks returns where and how statistics are sent: to statsd, DogStatsD, both or neither.
-func (s *Statistics) StatsdSinks() []statsd.Config {
+func (s *Settings) StatsdSinks() []statsd.Config {
 	if s.DisableStats {
 		return nil
 	}
@@ -67,8 +61,7 @@ func (s *Statistics) StatsdSinks() []statsd.Config {
 		all = append(all, to)
 	}
 	if s.UseDogStatsd {
-		mogrifiers, _ := s.mogrifiers() // check has seen its error
-		to.Network, to.Form = "udp", statsd.Tagged(s.dogTags(), mogrifiers)
+		to.Network, to.Form = "udp", statsd.Tagged(s.dogTags(), s.mogrifiers)
 		all = append(all, to)
 	}
 	return all
@@ -89,41 +82,34 @@ func (s *Statistics) dogTags() (tags []string) {
 	return tags
 }
 
-// mogrifiers reads the variables of those that USE_DOG_STATSD_MOGRIFIERS names.
-func (s *Statistics) mogrifiers() (all []statsd.Mogrifier, err error) {
+// readMogrifiers reads the variables of those that USE_DOG_STATSD_MOGRIFIERS names.
+func (s *Settings) readMogrifiers(e Environment) error {
 	if !s.UseDogStatsd || s.DogStatsdPatterns == "" {
-		return nil, nil
+		return nil
 	}
-	for _, name := range strings.Split(s.DogStatsdPatterns, ",") {
-		prefix := "DOG_STATSD_MOGRIFIER_" + strings.ToUpper(strings.TrimSpace(name))
-		var m struct {
-			Pattern string            `envconfig:"PATTERN"`
-			Name    string            `envconfig:"NAME"`
-			Tags    map[string]string `envconfig:"TAGS"`
+	for name := range strings.SplitSeq(s.DogStatsdPatterns, ",") {
+		prefix, tags := "DOG_STATSD_MOGRIFIER_"+strings.ToUpper(strings.TrimSpace(name)), make(map[string]string)
+		for tag := range strings.SplitSeq(e[prefix+"_TAGS"], ",") {
+			key, value, _ := strings.Cut(tag, ":")
+			if tag != "" && (key == "" || value == "") {
+				return require(false, prefix+"_TAGS", e[prefix+"_TAGS"], "use key:value, separated by commas")
+			} else if tag != "" {
+				tags[key] = value
+			}
 		}
-		if err := envconfig.Process(prefix, &m); err != nil {
-			return nil, require(false, prefix+"_TAGS", os.Getenv(prefix+"_TAGS"), "use key:value, separated by commas")
+		for _, part := range []string{prefix + "_PATTERN", prefix + "_NAME"} {
+			if e[part] == "" {
+				return require(false, part, "", "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty")
+			}
 		}
-		const listed = "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty"
-		if err := cmp.Or(
-			require(m.Pattern != "", prefix+"_PATTERN", m.Pattern, listed),
-			require(m.Name != "", prefix+"_NAME", m.Name, listed),
-			require(m.Tags[""] == "" && !slices.Contains(slices.Collect(maps.Values(m.Tags)), ""), prefix+"_TAGS",
-				os.Getenv(prefix+"_TAGS"), "each tag needs a key and a value"),
-		); err != nil {
-			return nil, err
-		}
-		one, err := statsd.NewMogrifier(m.Pattern, m.Name, m.Tags)
+		one, err := statsd.NewMogrifier(e[prefix+"_PATTERN"], e[prefix+"_NAME"], tags)
 		if err != nil {
-			return nil, fmt.Errorf("environment variables %s_PATTERN, _NAME and _TAGS: %w", prefix, err)
+			return fmt.Errorf("environment variables %s_PATTERN, _NAME and _TAGS: %w", prefix, err)
 		}
-		all = append(all, one)
+		s.mogrifiers = append(s.mogrifiers, one)
 	}
-	return all, nil
+	return nil
 }
-
-// PrometheusAt returns the address at which Prometheus reads the statistics.
-func (s *Statistics) PrometheusAt() string { return cmp.Or(s.PrometheusAddress, ":9090") }
 
 // PrometheusMapping returns the mapping by which statistics are shown to Prometheus: that of the file, if it is there.
 func (s *Statistics) PrometheusMapping(log *slog.Logger) (string, error) {

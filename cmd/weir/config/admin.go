@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"cmp"
@@ -13,10 +13,10 @@ import (
 // address. Other variables are not looked at.
 func AdminAddress() (string, error) {
 	var at struct {
-		Host string `envconfig:"DEBUG_HOST" default:"127.0.0.1"`
-		Port uint16 `envconfig:"DEBUG_PORT" default:"6070"`
+		Host string `env:"DEBUG_HOST,default=127.0.0.1"`
+		Port uint16 `env:"DEBUG_PORT,default=6070"`
 	}
-	if err := process("weir", &at); err != nil {
+	if err := Process().fill(&at); err != nil {
 		return "", fmt.Errorf("%w (--admin names a port in any case)", err)
 	}
 	if err := require(at.Port > 0, "DEBUG_PORT", at.Port, "weir serve chose a free port: --admin says which"); err != nil {

@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"cmp"
@@ -68,14 +68,11 @@ func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 }
 
 // ConfigFiles returns the directory that holds the descriptor files, and what the names of those that are meant begin
-// with: their paths below it, with dots for slashes. Only envoyproxy/ratelimit's RUNTIME_WATCH_ROOT makes a difference
-// between them and others.
-func (s *Settings) ConfigFiles(as Program) (dir, prefix string) {
-	if as != dropIn || !s.WatchRoot {
-		return s.ConfigDir(), ""
+// with: their paths below it, with dots for slashes.
+func (s *Settings) ConfigFiles() (dir, prefix string) {
+	dir = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory)
+	if s.FilesByPrefix {
+		return dir, strings.ReplaceAll(s.RuntimeAppdirectory, "/", ".") + "."
 	}
-	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory), strings.ReplaceAll(s.RuntimeAppdirectory, "/", ".") + "."
+	return filepath.Join(dir, s.RuntimeAppdirectory), ""
 }
-
-// ConfigMayBeEmpty reports whether no descriptor files at all are a configuration, under which every request is OK.
-func ConfigMayBeEmpty(as Program) bool { return as == dropIn }

@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"cmp"
@@ -9,16 +9,14 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
-// checkTLS refuses a gRPC port that is meant to be closed and would be open. As ratelimit weir starts anyway, since
-// envoyproxy/ratelimit serves everybody then; WarnOfIdle tells what has no effect.
+// checkTLS refuses a gRPC port that is meant to be closed and would be open.
 func (s *Settings) checkTLS() error {
-	lenient := s.as == dropIn
 	return cmp.Or(
 		require(!s.ServerTLS || s.ServerCert != "" && s.ServerKey != "", "GRPC_SERVER_USE_TLS", s.ServerTLS,
 			"GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY must name the files of the certificate and its key"),
-		require(lenient || s.ServerTLS || s.ClientCA == "", "GRPC_CLIENT_TLS_CACERT", s.ClientCA,
+		require(s.ServerTLS || s.ClientCA == "", "GRPC_CLIENT_TLS_CACERT", s.ClientCA,
 			"clients are asked for a certificate only with GRPC_SERVER_USE_TLS=true"),
-		require(lenient || s.ClientCA != "" || s.ClientSAN == "", "GRPC_CLIENT_TLS_SAN", s.ClientSAN,
+		require(s.ClientCA != "" || s.ClientSAN == "", "GRPC_CLIENT_TLS_SAN", s.ClientSAN,
 			"clients are asked for a certificate only with GRPC_CLIENT_TLS_CACERT"),
 	)
 }

@@ -1,8 +1,9 @@
-package settings
+package config
 
 import (
 	"cmp"
 	"log/slog"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -22,27 +23,25 @@ func (s *Settings) Server() server.Config {
 	if s.GRPCUnix != "" {
 		grpc = "unix:" + s.GRPCUnix // instead of the port
 	}
-	c := server.Config{
-		GRPCAddress: grpc, HTTPAddress: address(s.Host, s.Port), DebugAddress: address(s.DebugHost, s.DebugPort),
-		DrainDelay: s.DrainDelay, DrainTimeout: s.DrainTimeout, Connections: s.MaxConnections,
-		MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
-		Profiles: s.Profiles, TellStart: s.StartLevel(),
-	}
+	c := s.Ports
+	c.TellStart = s.StartLevel
+	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
+	c.DrainDelay, c.DrainTimeout, c.Connections = s.DrainDelay, s.DrainTimeout, s.MaxConnections
+	c.MaxConnectionAge, c.MaxConnectionAgeGrace, c.Profiles = s.MaxConnectionAge, s.MaxConnectionAgeGrace, s.Profiles
 	switch {
 	case s.ServerTLS && s.ClientCA != "":
 		c.NoJSON = "/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."
 	case !s.JSON:
 		c.NoJSON = "/json is not served, as JSON_ENABLED is false."
 	}
-	if s.as == dropIn {
-		c.AnyJSONType, c.ReusePort = true, true
-	}
 	return c
 }
 
 // Health returns what makes weir healthy.
 func (s *Settings) Health() server.HealthRules {
-	return server.HealthRules{AsRatelimit: s.as == dropIn, NeedsDomains: s.NeedsDomains}
+	rules := s.HealthRules
+	rules.NeedsDomains = s.NeedsDomains
+	return rules
 }
 
 // address joins a host, in brackets or not, and a port.
@@ -75,7 +74,7 @@ func (s *Settings) Answers() rls.Options {
 
 // Rules returns how descriptor files are read.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, AsRatelimit: s.AsRatelimit}
+	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, Lenient: s.Lenient}
 }
 
 // Keys returns how the keys of counters are written. In memory nobody else reads them.
@@ -90,7 +89,8 @@ func (s *Settings) Keys() descriptors.Keys {
 // Limits returns what holds for all requests.
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
-		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare, NearRatio: s.NearRatio,
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, Spare: s.Spare,
+		NearRatio: max(s.NearRatio, math.SmallestNonzeroFloat32), // 0 stands for the default there
 	}
 }
 

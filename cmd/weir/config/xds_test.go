@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"bytes"
@@ -14,18 +14,9 @@ import (
 	"github.com/weirproxy/weir/descriptors/xds"
 )
 
-// sourceSettings returns the settings of an environment, and why they are refused.
-func sourceSettings(t *testing.T, as Program, environment map[string]string) (Settings, error) {
-	t.Helper()
-	for name, value := range environment {
-		t.Setenv(name, value)
-	}
-	return Read(as)
-}
-
 func TestTheSourceOfTheConfigurationIsAFileOrAServer(t *testing.T) {
 	for value, server := range map[string]bool{"": false, "FILE": false, "file": false, "GRPC_XDS_SOTW": true, "grpc_xds_sotw": true} {
-		s, err := sourceSettings(t, "weir", map[string]string{"CONFIG_TYPE": value})
+		s, err := Read(Environment{"CONFIG_TYPE": value})
 		if err != nil || s.FromServer() != server {
 			t.Errorf("CONFIG_TYPE=%q is a server: %v (%v), want %v", value, s.FromServer(), err, server)
 		}
@@ -33,7 +24,7 @@ func TestTheSourceOfTheConfigurationIsAFileOrAServer(t *testing.T) {
 }
 
 func TestAllOfTheServerIsPassedOn(t *testing.T) {
-	s, err := sourceSettings(t, dropIn, map[string]string{
+	s, err := Read(Environment{
 		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
 		"CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit", "CONFIG_GRPC_XDS_NODE_METADATA": "a=b,c=d=e,hunter2,",
 		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x-team:edge,x-b:c", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "1000",
@@ -65,7 +56,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 }
 
 func TestTheServerIsAskedOverTLS(t *testing.T) {
-	s, err := sourceSettings(t, dropIn, map[string]string{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "gateway",
+	s, err := Read(Environment{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "gateway",
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": filepath.Join(t.TempDir(), "ca.crt")})
 	if err != nil {
 		t.Fatal(err)
@@ -80,31 +71,5 @@ func TestTheServerIsAskedOverTLS(t *testing.T) {
 	}
 	if c, err := s.ConfigServer(log); err != nil || c.TLS == nil || c.TLS.ServerName != "gateway" {
 		t.Errorf("the server is %+v (%v), want TLS, and the name that its certificate must have", c, err)
-	}
-}
-
-func TestWhichFilesAreTheConfiguration(t *testing.T) {
-	for _, tc := range []struct {
-		as          Program
-		environment map[string]string
-		dir, prefix string
-	}{
-		{"weir", nil, "/srv/runtime_data/current/config", ""},
-		{"weir", map[string]string{"RUNTIME_WATCH_ROOT": "true"}, "/srv/runtime_data/current/config", ""},
-		{dropIn, nil, "/srv/runtime_data/current", "config."},
-		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit"}, "/data/ratelimit", "config."},
-		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_WATCH_ROOT": "false"},
-			"/data/ratelimit/config", ""},
-		{dropIn, map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_APPDIRECTORY": "a/b"}, "/data", "a.b."},
-	} {
-		t.Run(tc.dir, func(t *testing.T) {
-			s, err := sourceSettings(t, tc.as, tc.environment)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if dir, prefix := s.ConfigFiles(tc.as); dir != tc.dir || prefix != tc.prefix {
-				t.Errorf("%s %v: the configuration is %s %q, want %s %q", tc.as, tc.environment, dir, prefix, tc.dir, tc.prefix)
-			}
-		})
 	}
 }

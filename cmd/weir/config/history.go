@@ -1,4 +1,4 @@
-package settings
+package config
 
 import (
 	"cmp"
@@ -9,28 +9,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
-
-// History are the variables that begin with HISTORY_: how the history of hits is kept.
-type History struct {
-	FlushInterval time.Duration `split_words:"true" default:"15s"`
-	Downsample    *bool         `split_words:"true"` // nil: only what is not in Redis
-
-	KeepMinutes     time.Duration `split_words:"true" default:"24h"`
-	KeepFiveMinutes time.Duration `envconfig:"KEEP_5_MINUTES" default:"168h"`
-	KeepHours       time.Duration `split_words:"true" default:"720h"`
-	Retention       time.Duration `split_words:"true" default:"87600h"`
-	MaxPoints       int           `split_words:"true" default:"5000"`
-
-	Query bool `default:"true"`
-	Queries
-}
-
-// Queries are the variables that begin with HISTORY_QUERY_: what queries may take.
-type Queries struct {
-	Concurrency int           `envconfig:"QUERY_CONCURRENCY" default:"0"` // 0 leaves it to who serves
-	MaxSamples  int           `envconfig:"QUERY_MAX_SAMPLES" default:"5000000"`
-	Timeout     time.Duration `envconfig:"QUERY_TIMEOUT" default:"1m"`
-}
 
 // check returns an error that names the variable at fault.
 func (q *Queries) check() error {
@@ -76,10 +54,9 @@ func (s *Settings) HistoryVariable() string {
 	return ""
 }
 
-// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters. As ratelimit a DATA_DIR goes
-// before the latter.
+// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters.
 func (s *Settings) HistoryInRedis() bool {
-	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.as == dropIn && s.DataDir != "")
+	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.HistoryInDataDir && s.DataDir != "")
 }
 
 // RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one.

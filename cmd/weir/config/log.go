@@ -1,0 +1,38 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+func (s *Settings) Logger(to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel), ReplaceAttr: s.RenameLogs}
+	if s.LogsJSON() {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// LogsJSON reports whether each line of the log is an object in JSON. It is right after an error of Read as well.
+func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
+
+func isLogFormat(name string) bool {
+	return strings.EqualFold(name, "text") || strings.EqualFold(name, "json")
+}
+
+type logLevel slog.Level
+
+// EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) EnvDecode(value string) error {
+	level, known := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}[strings.ToLower(value)]
+	if *l = logLevel(level); !known {
+		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+
+	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// namesServers reports whether a variable names the servers of Redis.
+func (s *Redis) namesServers() bool { return s.URL != "" || s.URLFile != "" }
+
+// check checks what the store does not check. The variables begin with prefix.
+func (s *Redis) check(prefix string) error {
+	switch {
+	case !s.namesServers():
+		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
+	case s.PoolSize < 0:
+		return require(false, prefix+"_POOL_SIZE", s.PoolSize, "it cannot be negative")
+	}
+	return notNegative(prefix+"_", durations{"TIMEOUT": s.Timeout})
+}
+
+// checkBackend decides where to count, and checks the variables of Redis if it is there.
+func (s *Settings) checkBackend() error {
+	if s.BackendType == "" && (s.Redis.namesServers() || s.BothRedis.Persecond) {
+		s.BackendType = "redis"
+	}
+	s.BackendType = cmp.Or(s.BackendType, "memory")
+	if s.BackendType != "redis" {
+		return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory or redis")
+	}
+	err := notNegative("REDIS_STARTUP_", durations{"INITIAL_INTERVAL": s.BothRedis.StartupInitialInterval,
+		"MAX_INTERVAL": s.BothRedis.StartupMaxInterval, "MAX_ELAPSED_TIME": s.BothRedis.StartupMaxElapsedTime})
+	if err = cmp.Or(err, s.Redis.check("REDIS")); err != nil || !s.BothRedis.Persecond {
+		return err
+	}
+	return s.PerSecond.check("REDIS_PERSECOND")
+}
+
+// Windows returns how long keys of envoyproxy/ratelimit last, and what a month is.
+func (k *PlainKeys) Windows() incr.Keys {
+	return incr.Keys{Jitter: k.ExpireJitter, CalendarMonths: k.CalendarMonths}
+}
+
+// RedisConfig returns how one of the Redis is reached.
+func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) topology.Config {
+	both, prefix := &s.BothRedis, "REDIS_"
+	if one == &s.PerSecond {
+		prefix = "REDIS_PERSECOND_"
+	}
+	return topology.Config{
+		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
+		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,
+		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: s.NodeLoss,
+		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
+		GiveUp: both.StartupMaxElapsedTime,
+		TLS: topology.TLSConfig{
+			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
+			ServerName: one.TLSServerName, SkipHostnameVerification: both.TLSSkipHostnameVerification,
+		},
+		Log: log, Variables: topology.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
+	}
+}

@@ -1,0 +1,177 @@
+// Package config reads weir's environment, and makes of it the configurations of its parts.
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/stats/statsd"
+)
+
+// Settings are what the environment says.
+type Settings struct {
+	Variables
+	Compatibility
+
+	mogrifiers []statsd.Mogrifier
+}
+
+// Compatibility is what weir does otherwise in the place of another program, and no variable says. Its zero value is weir's
+// own.
+type Compatibility struct {
+	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
+	Ports            server.Config                                // what is the same whatever is set
+	HealthRules      server.HealthRules                           // likewise
+	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
+	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names
+	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
+	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
+	KeepTallies      bool                                         // hits are counted as envoyproxy/ratelimit does even if no sink wants it
+	OptionalSinks    bool                                         // statistics that Prometheus cannot have do not end the process
+}
+
+// Environment is the variables of a process by their names.
+type Environment map[string]string
+
+// Process returns the environment of this process.
+func Process() Environment {
+	e := make(Environment)
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// Read reads an environment. Its error names the variable and what it may hold; LOG_FORMAT is right then, too.
+func Read(e Environment) (Settings, error) {
+	s := Settings{Variables: Variables{LogFormat: e["LOG_FORMAT"]}}
+	if err := e.fill(&s.Variables); err != nil {
+		return s, err
+	}
+	return s, cmp.Or(s.check(), s.readMogrifiers(e))
+}
+
+// fill fills a struct. It puts the library's errors in the words of someone who sets variables.
+func (e Environment) fill(into any) error {
+	asked := lookups{Environment: e}
+	err := asked.fill(into)
+	if err == nil {
+		return nil
+	}
+	name := asked.names[len(asked.names)-1]
+	use, number := "", new(strconv.NumError)
+	switch {
+	case errors.Is(err, envconfig.ErrInvalidMapItem): // of headers, which may be secrets
+		return fmt.Errorf("environment variable %s: use key:value, separated by commas", name)
+	case errors.As(err, &number):
+		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
+		use = cmp.Or(use, "use a number")
+	case strings.Contains(err.Error(), "time: "):
+		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
+	default:
+		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+			use = inner.Error()
+		}
+	}
+	if isLinkValue(e[name]) {
+		use += "; Kubernetes sets this one for a service of that name: set it in the pod, or enableServiceLinks: false"
+	}
+	wrong := require(false, name, e[name], use).(*WrongValue)
+	wrong.Unreadable = true
+	return wrong
+}
+
+// lookups are an environment that notes what it was asked for.
+type lookups struct {
+	Environment
+	names []string
+}
+
+func (l *lookups) fill(into any) error {
+	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
+}
+
+// Lookup returns the value of a variable. What is set to nothing is not set, but where nothing is a value.
+func (l *lookups) Lookup(name string) (value string, set bool) {
+	l.names = append(l.names, name)
+	value, set = l.Environment[name]
+	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
+}
+
+// check returns an error that names the first variable at fault.
+func (s *Settings) check() error {
+	return cmp.Or(
+		s.checkBackend(),
+		s.checkSource(),
+		require(s.ExpireJitter >= 0, "EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter, "it cannot be negative; 0 is none"),
+		s.Guard(nil).Check(),
+		s.checkTLS(),
+		s.History.check(),
+		s.Statistics.check(),
+		s.Denials.check(),
+		require(s.NearRatio >= 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number from 0 to 1"),
+		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
+		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
+		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
+		s.RequestHeaders.check(),
+		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
+		require(s.LocalCacheSize >= 0, "LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize, "it cannot be negative"),
+		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
+		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
+		require(isLogFormat(s.LogFormat), "LOG_FORMAT", s.LogFormat, "use text or json"),
+		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
+		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),
+		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
+			"DATA_SAVE_INTERVAL": s.DataSaveInterval}),
+	)
+}
+
+// require returns nil if a variable's value is right, or else an error with what to use.
+func require(right bool, variable string, value any, use string) error {
+	if right {
+		return nil
+	}
+	if text, isText := value.(string); isText {
+		value = strconv.Quote(text)
+		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
+			value, use = "…", strings.ReplaceAll(use, text, "…")
+		}
+	}
+	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
+}
+
+// WrongValue is a variable that cannot have the value that it has.
+type WrongValue struct {
+	Variable   string
+	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
+	problem    string
+}
+
+// Error names the variable, its value and what to use.
+func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
+
+// durations are values by their variables.
+type durations map[string]time.Duration
+
+// notNegative refuses the first duration, in the order of names, that is below 0. The names begin with prefix.
+func notNegative(prefix string, all durations) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := require(all[name] >= 0, prefix+name, all[name], "it cannot be negative"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package ratelimit
+
+import (
+	"errors"
+	"maps"
+	neturl "net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server"
+)
+
+// defaults are what variables are that nobody has set.
+var defaults = config.Environment{
+	"ALGORITHM": descriptors.FixedWindow.String(), "ON_BACKEND_FAILURE": "error", "BACKEND_TYPE": "redis", "USE_STATSD": "true",
+	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning",
+	// Its file system may be read-only, its Redis is the operator's, and it tells nobody of denials.
+	"DATA_DIR": "", "HISTORY": "false", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
+}
+
+// sockets are where it looks for Redis if nothing else is said.
+var sockets = map[string]string{
+	"REDIS_": "/var/run/nutcracker/ratelimit.sock", "REDIS_PERSECOND_": "/var/run/nutcracker/ratelimitpersecond.sock",
+}
+
+// takesAnyValue reports whether no value of a variable is refused there, as long as it is of the right kind.
+func takesAnyValue(variable string) bool {
+	const prefixes = `NEAR_LIMIT_RATIO LIMIT_ LOCAL_CACHE_SIZE EXPIRATION_JITTER LOG_FORMAT STATSD_PROTOCOL CONFIG_GRPC_XDS_ XDS_CLIENT_
+		GRPC_MAX_CONNECTION_AGE GRPC_CLIENT_TLS_ REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_STARTUP_`
+	return slices.ContainsFunc(strings.Fields(prefixes), func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
+}
+
+// Settings are weir's, and what was found on the way to them.
+type Settings struct {
+	config.Settings
+	refused []string // why weir's defaults hold instead of what variables say
+	asked   bool     // HISTORY is set
+}
+
+// Read makes weir's settings of an environment of envoyproxy/ratelimit. Its error names the variable and what it may hold.
+func Read(given config.Environment) (s Settings, err error) {
+	s.asked = given["HISTORY"] != ""
+	e := translate(given)
+	for {
+		s.Settings, err = config.Read(e)
+		wrong := new(config.WrongValue)
+		if !errors.As(err, &wrong) || wrong.Unreadable || !takesAnyValue(wrong.Variable) || e[wrong.Variable] == "" {
+			break
+		}
+		s.refused = append(s.refused, strings.TrimPrefix(wrong.Error(), "environment variable "))
+		delete(e, wrong.Variable)
+	}
+	s.Lenient = true
+	s.Compatibility = config.Compatibility{
+		Ports:         server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
+		HealthRules:   server.HealthRules{ByStore: true},
+		RenameLogs:    renameLevels,
+		StartLevel:    shownInfo,
+		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true, KeepTallies: true, OptionalSinks: true,
+	}
+	if s.LogsJSON() {
+		s.RenameLogs = renameKeys
+	}
+	if !s.asked {
+		s.KeepHistory = s.HistoryVariable() != "" || s.DataDir != ""
+	}
+	return s, err
+}
+
+// ReadFiles is Read for a tool that reads files and does nothing else.
+func ReadFiles(given config.Environment) (config.Files, error) {
+	files, err := config.ReadFiles(translate(given))
+	files.Lenient, files.FailureAsked = true, given["ON_BACKEND_FAILURE"] != ""
+	return files, err
+}
+
+// translate returns the environment in which weir does what envoyproxy/ratelimit does in the given one.
+func translate(given config.Environment) config.Environment {
+	e := maps.Clone(given)
+	for name, value := range defaults {
+		if e[name] == "" {
+			e[name] = value
+		}
+	}
+	if e["KEY_FORMAT"] == "" && strings.EqualFold(e["ALGORITHM"], descriptors.FixedWindow.String()) {
+		e["KEY_FORMAT"] = descriptors.KeysOfRatelimit.String()
+	}
+	for prefix, socket := range sockets {
+		translateRedis(e, prefix, socket)
+	}
+	if !reachesRedisByTLS(e) { // nobody reads the files there
+		delete(e, "REDIS_TLS_CACERT")
+		delete(e, "REDIS_TLS_CLIENT_CERT")
+	}
+	keepPair(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
+	keepPair(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
+	return e
+}
+
+// reachesRedisByTLS reports whether a Redis is reached by TLS, as far as the environment tells.
+func reachesRedisByTLS(e config.Environment) bool {
+	return slices.ContainsFunc([]string{"REDIS_", "REDIS_PERSECOND_", "REDIS_HISTORY_"}, func(prefix string) bool {
+		on, err := strconv.ParseBool(e[prefix+"TLS"])
+		return err == nil && on || e[prefix+"URL_FILE"] != "" || strings.Contains(strings.ToLower(e[prefix+"URL"]), "rediss:")
+	})
+}
+
+// keepPair drops a certificate without a key, or a key without a certificate.
+func keepPair(e config.Environment, cert, key string) {
+	if e[cert] == "" || e[key] == "" {
+		delete(e, cert)
+		delete(e, key)
+	}
+}
+
+// translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and its credentials
+// what they are there. A URL in a file is weir's own, and left alone.
+func translateRedis(e config.Environment, prefix, socket string) {
+	url, kind := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
+	single := e[prefix+"TYPE"] == "" || strings.EqualFold(e[prefix+"TYPE"], "single")
+	if e[prefix+"URL_FILE"] == "" {
+		if url == "" && kind != "tcp" { // there is no such socket for TCP
+			url = socket
+		}
+		if kind == "" && single && !strings.Contains(url, ":") {
+			kind = "unix"
+		}
+		items, auth := []string{url}, prefix+"AUTH"
+		if !single {
+			items = strings.Split(url, ",")
+		}
+		if strings.EqualFold(e[prefix+"TYPE"], "sentinel") {
+			auth = prefix + "SENTINEL_AUTH"
+		}
+		for i := range items {
+			items[i], e[auth] = moveCredentials(items[i], e[auth])
+		}
+		url = strings.Join(items, ",")
+	}
+	switch {
+	case !single:
+		kind = "" // which is for a single server alone
+	case kind == "tcp4", kind == "tcp6":
+		kind = "tcp"
+	}
+	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, kind
+}
+
+// moveCredentials returns a URL of Redis without the parameters that nobody reads, and without credentials if auth has some:
+// a variable goes before the URL. What the variable lacks is taken from the URL.
+func moveCredentials(url, auth string) (string, string) {
+	u, err := neturl.Parse(url)
+	if err != nil || u.Scheme != "redis" {
+		return url, auth
+	}
+	given, kept := u.Query(), make(neturl.Values)
+	for _, name := range []string{"username", "password", "db"} {
+		if given.Has(name) && (auth == "" || name == "db") {
+			kept.Set(name, given.Get(name))
+		}
+	}
+	if auth != "" {
+		user := u.User.Username()
+		if user == "" {
+			user = given.Get("username")
+		}
+		if user != "" && !strings.Contains(auth, ":") {
+			auth = user + ":" + auth
+		}
+		u.User = nil
+	}
+	u.RawQuery = kept.Encode()
+	return u.String(), auth
+}
