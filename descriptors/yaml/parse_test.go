@@ -23,7 +23,7 @@ func parse(t testing.TB, text string) *descriptors.Config {
 // parseSuspect reads one file that must have no errors, but may have warnings.
 func parseSuspect(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{AsRatelimit: true})
+	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{Lenient: true})
 	if err := problems.Err(); err != nil {
 		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
 	}

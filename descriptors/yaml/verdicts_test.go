@@ -146,7 +146,7 @@ func TestLimitsBehindTheFirstDocumentAreNone(t *testing.T) {
 	for text, line := range map[string]int{" domain: d\n" + rest: 2, "domain: d\n---\n" + rest: 3, "domain: d\n...\n" + rest: 3,
 		"domain: d\n---\n]\n": 3, "domain: d\n---\n---\n" + rest: 4, "domain: d\n---\n# the end\n": 0} {
 		for _, asRatelimit := range []bool{false, true} {
-			_, problems := Parse([]File{{"f", []byte(text)}}, Options{AsRatelimit: asRatelimit})
+			_, problems := Parse([]File{{"f", []byte(text)}}, Options{Lenient: asRatelimit})
 			if line == 0 && len(problems) == 0 {
 				continue
 			}
