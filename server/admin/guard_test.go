@@ -140,6 +140,9 @@ func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
 	if body := ask("/api/v1/history/export"); strings.Contains(body, "hidden-") {
 		t.Errorf("an export has hashes, which mean nothing once weir has ended: %s", body)
 	}
+	if body := ask("/prometheus/api/v1/query?query=sum+by+(value)(weir_hits_total)"); !strings.Contains(body, "ADMIN_READ_TOKEN_FILE") {
+		t.Errorf("PromQL says nothing of hashes for values: %s", body)
+	}
 	for _, path := range []string{"/prometheus/api/v1/query?query=weir_hits_total%7Bvalue=%22" + hash + "%22%7D", "/api/v1/history?value=" + hash} {
 		if body := ask(path); !strings.HasPrefix(hash, "hidden-") || !strings.Contains(body, `"`+hash+`"`) {
 			t.Errorf("%s is answered %s; want what belongs to %q", path, body, hash)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 const (
@@ -98,6 +102,9 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	}
 	if r.parameter("lookback_delta") != "" {
 		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
+	}
+	if history.HidesValues(ctx) && strings.Contains(text, "value") {
+		infos = append(infos, query.Hidden)
 	}
 	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)

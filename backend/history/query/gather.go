@@ -139,7 +139,7 @@ func (h *History) about(ctx context.Context, q *question, g *gathered, personal 
 	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
 	if personal && history.HidesValues(ctx) {
-		a.Warnings = append(a.Warnings, hidden)
+		a.Warnings = append(a.Warnings, Hidden)
 	}
 	if !g.found {
 		meant, err := h.hints(ctx, q)

@@ -85,7 +85,7 @@ func (h *History) hints(ctx context.Context, q *question) ([]string, error) {
 		sentence = fmt.Sprintf("Domain %s has no rule %s; there is one in %s.", *q.Domain, *q.Path, elsewhere.list(*q.Domain))
 	case q.Value == nil || !ruleFound:
 	case history.HidesValues(ctx):
-		sentence = hidden
+		sentence = Hidden
 	case len(values) == 0:
 		sentence = "No values are kept of this: a rule keeps those of its entries with " + keepsValues + "."
 	default:

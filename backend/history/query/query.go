@@ -25,9 +25,9 @@ func New(store history.Store, now func() time.Time) *History {
 	return &History{store: history.Readable(store), now: now}
 }
 
-// hidden tells whoever was shown hashes instead of values how to see them.
-const hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
-	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has neither, come from weir's own host to a loopback address."
+// Hidden tells whoever was shown hashes instead of values how to see them.
+const Hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
+	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
 
 // WriteJSON writes a value as a line of JSON, with <, > and & as they are.
 func WriteJSON(w io.Writer, value any) error {
