@@ -128,7 +128,13 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
 			stop := sync.OnceFunc(keepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
 			defer stop()
+			answered := [2]int64{-1, -1} // at the last flush: on a slow machine the next would meet each try of a call
 			wait(t, "many flushes have met checks by each way", func() bool {
+				now := [2]int64{byFunction.answered.Load(), byScript.answered.Load()}
+				if now[0] == answered[0] || now[1] == answered[1] {
+					return false
+				}
+				answered = now
 				onAll(t, functions, "function", "flush")
 				onAll(t, functions, "script", "flush")
 				return functions.Stats().Resent >= 30 && scripts.Stats().Resent >= 30
