@@ -3,6 +3,7 @@ package rls
 import (
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -110,7 +111,12 @@ type wire struct {
 	text string
 }
 
-func (w wire) utf8() string { return strings.ToValidUTF8(w.text, "\uFFFD") }
+func (w wire) utf8() string {
+	if utf8.ValidString(w.text) { // eight bytes at a time, where ToValidUTF8 goes by runes
+		return w.text
+	}
+	return strings.ToValidUTF8(w.text, "\uFFFD")
+}
 
 func (w *wire) skip(n int) { w.data, w.text = w.data[n:], w.text[n:] }
 
