@@ -51,12 +51,29 @@ func metricsDocument(t *testing.T) map[string]documented {
 		if _, twice := all[name]; twice {
 			t.Errorf("%s stands there twice", name)
 		}
-		all[name] = documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
+		one := documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
+		if len(one.queries) == 0 {
+			one.queries = []string{usualQuery(name, one)}
+		}
+		all[name] = one
 	}
 	if len(all) < 30 {
 		t.Fatalf("server/stats/METRICS.md tells of %d metrics", len(all))
 	}
 	return all
+}
+
+// usualQuery is that of a metric's type, which the document gives above the tables for those without one of their own.
+func usualQuery(name string, of documented) string {
+	by := strings.Join(of.labels, ", ")
+	switch of.kind {
+	case "counter":
+		return fmt.Sprintf("sum by (%s) (increase(%s[15m]))", by, name)
+	case "histogram":
+		by = strings.Join(append([]string{"le"}, of.labels...), ", ")
+		return fmt.Sprintf("histogram_quantile(0.99, sum by (%s) (rate(%s_bucket[5m])))", by, name)
+	}
+	return fmt.Sprintf("max by (%s) (%s)", by, name)
 }
 
 // declared are weir's own metrics in a scrape, with their types and the labels of their series.
@@ -137,9 +154,6 @@ func TestEachMetricIsDocumentedWithAQueryThatFindsSomething(t *testing.T) {
 	for name, one := range document {
 		if _, there := shown[name]; !there {
 			t.Errorf("server/stats/METRICS.md tells of %s, which weir does not show", name)
-		}
-		if len(one.queries) == 0 {
-			t.Errorf("server/stats/METRICS.md has no query for %s", name)
 		}
 		seen := inRedis
 		if _, there := ofRedis[name]; !there {
