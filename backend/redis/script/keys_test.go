@@ -68,6 +68,63 @@ func replay(t *testing.T, client *redis.Client, limits ...descriptors.Limit) str
 	return key
 }
 
+// TestTheTableOfTheReadmeIsReal replays the example that README.md opens with, and compares its table of what Redis
+// holds.
+func TestTheTableOfTheReadmeIsReal(t *testing.T) {
+	client := startRedis(t)
+	limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
+		backendtest.NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingWindow, 0)}
+	key, noon := string(AppendKey(nil, []byte("4:shop4:user3:ann"))), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	hit := func(after time.Duration) {
+		asFunction.ask(t, client, key, noon.Add(after).UnixMicro(), backend.Check{Limits: limits, Hits: 1})
+	}
+	for i := range time.Duration(33) {
+		hit((i - 55) * time.Minute)
+	}
+	for i := range time.Duration(7) {
+		hit((1 + 4*i) * time.Second)
+	}
+	hit(33200 * time.Millisecond)
+
+	fields, err := client.HGetAll(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	minute, hour := headerOf(t, fields["s1os"]), headerOf(t, fields["s2s0m"])
+	clock := func(header [6]int64, number int, width time.Duration, layout string) string {
+		return time.Unix(0, 0).UTC().Add(time.Duration(header[number]) * width).Format(layout)
+	}
+	seconds := func(number int) string { return clock(minute, number, time.Second, time.TimeOnly) }
+	minutes := func(number int) string { return clock(hour, number, time.Minute, "15:04") }
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		fmt.Sprintf("| seconds: %d of a hit each, %s to %s | minutes: %d of a hit each, %s to %s |",
+			minute[0], seconds(1), seconds(2), hour[0], minutes(1), minutes(2)),
+		fmt.Sprintf("| running sum of these | %d | %d |", minute[0], hour[0]),
+		fmt.Sprintf("| live bucket | second %s: %d | minute %s: %d |", seconds(4), minute[5], minutes(4), hour[5]),
+		fmt.Sprintf("| **the window: running sum + live bucket** | **%d** | **%d** |", minute[0]+minute[5], hour[0]+hour[5]),
+	} {
+		if !strings.Contains(string(readme), row) {
+			t.Errorf("README.md does not show what Redis really holds after its example: %s", row)
+		}
+	}
+}
+
+// headerOf reads the six numbers of a sliding window's header.
+func headerOf(t *testing.T, field string) (numbers [6]int64) {
+	t.Helper()
+	if len(field) != 7*len(numbers) {
+		t.Fatalf("a header of %d bytes, want six numbers of seven", len(field))
+	}
+	for i := range numbers {
+		numbers[i] = number56(field[7*i:])
+	}
+	return numbers
+}
+
 func inGuide(t *testing.T, dump string) {
 	t.Helper()
 	guide, err := os.ReadFile("../KEYS.md")
