@@ -30,46 +30,89 @@ func Document(readme, values string) (string, error) {
 	return before + tableBegin + table + tableEnd + after, nil
 }
 
-// valuesTable is a Markdown table of the values: each with its default and the comment above it that begins with --.
+// valuesTable is a Markdown table of the values: each with its default and the comment above it that begins with --. A
+// comment above a mapping is for all that stands below it; one above a line also for the next lines, up to an empty one.
 func valuesTable(values string) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(values), &document); err != nil {
 		return "", fmt.Errorf("reading the values: %w", err)
 	}
+	rows, err := readRows("", document.Content[0])
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	b.WriteString("| value | default | meaning |\n|---|---|---|\n")
-	if err := writeRows(&b, "", document.Content[0]); err != nil {
-		return "", err
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.names, ", "), strings.Join(r.defaults, ", "), r.meaning)
 	}
 	return b.String(), nil
 }
 
-func writeRows(b *strings.Builder, prefix string, mapping *yaml.Node) error {
+// A row holds the values that one comment explains.
+type row struct {
+	names, defaults []string
+	meaning         string
+	line            int // of its last value
+}
+
+// readRows reads the rows of a mapping. Its error names a value that nothing explains.
+func readRows(prefix string, mapping *yaml.Node) ([]*row, error) {
+	var rows []*row
+	var explained *row // the row of the line above
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := prefix + key.Value
 		meaning := explanation(key.HeadComment)
-		if meaning == "" && value.Kind == yaml.MappingNode {
-			if err := writeRows(b, name+".", value); err != nil {
-				return err
+		switch {
+		case meaning != "":
+			explained = &row{meaning: meaning}
+			rows = append(rows, explained)
+		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
+			below, err := readRows(name+".", value)
+			if err != nil {
+				return nil, err
 			}
+			rows, explained = append(rows, below...), nil
 			continue
-		}
-		if meaning == "" {
-			return fmt.Errorf("line %d of the values: %s has no comment that begins with --, so nobody would know what it does",
+		case explained == nil || key.Line != explained.line+1:
+			return nil, fmt.Errorf("line %d of the values: %s has no comment that begins with --, so nobody would know what it does",
 				key.Line, name)
 		}
-		var plain any
-		if err := value.Decode(&plain); err != nil {
-			return err
-		}
-		byDefault, err := json.Marshal(plain)
+		byDefault, err := inOneLine(value)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", name, byDefault, meaning)
+		explained.names = append(explained.names, "`"+name+"`")
+		explained.defaults = append(explained.defaults, byDefault)
+		explained.line = key.Line
 	}
-	return nil
+	return rows, nil
+}
+
+// longestDefault is the most of a default, in bytes, that a row shows.
+const longestDefault = 130
+
+// inOneLine shows a default as one writes it on the command line; one that is too long is a link to the file.
+func inOneLine(value *yaml.Node) (string, error) {
+	text, err := yaml.Marshal(withoutComments(value))
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSuffix(string(text), "\n")
+	if len(line) > longestDefault {
+		return "[values.yaml](values.yaml)", nil
+	}
+	return "`" + strings.ReplaceAll(line, "|", `\|`) + "`", nil
+}
+
+// withoutComments is a copy of a value whose mappings and lists stand in braces and brackets.
+func withoutComments(value *yaml.Node) *yaml.Node {
+	plain := &yaml.Node{Kind: value.Kind, Style: value.Style | yaml.FlowStyle, Tag: value.Tag, Value: value.Value}
+	for _, below := range value.Content {
+		plain.Content = append(plain.Content, withoutComments(below))
+	}
+	return plain
 }
 
 // explanation is the part of a comment from -- on, in one line.

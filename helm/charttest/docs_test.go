@@ -21,6 +21,32 @@ func TestTheTableOfValuesIsCurrent(t *testing.T) {
 	}
 }
 
+// One comment explains the lines below it and a whole mapping; a value that none explains is an error.
+func TestTheTableOfValuesHasARowForEachComment(t *testing.T) {
+	t.Parallel()
+	const values = `# -- Where weir listens.
+host: ""
+port: 8081
+tls:
+  # -- Files of a Secret.
+  files: {cert: tls.crt, key: tls.key}
+# -- The pods'.
+labels:
+  mesh: "false"
+`
+	const want = "| `host`, `port` | `\"\"`, `8081` | Where weir listens. |\n" +
+		"| `tls.files` | `{cert: tls.crt, key: tls.key}` | Files of a Secret. |\n" +
+		"| `labels` | `{mesh: \"false\"}` | The pods'. |\n"
+	if got, err := Document(tableBegin+tableEnd, values); err != nil || !strings.Contains(got, want) {
+		t.Errorf("got %v and\n%s\nwant\n%s", err, got, want)
+	}
+	for _, unexplained := range []string{"a: 1\n", "# -- One.\na: 1\n\nb: 2\n", "# -- One.\na: {}\nb:\n  c: 1\n"} {
+		if got, err := Document(tableBegin+tableEnd, unexplained); err == nil {
+			t.Errorf("nothing explains a value of\n%s\nand the table is\n%s", unexplained, got)
+		}
+	}
+}
+
 func TestTheSchemaOfDescriptorFilesIsCurrent(t *testing.T) {
 	t.Parallel()
 	values := readText(t, filepath.Join(chartDir, "values.schema.json"))
@@ -161,22 +187,20 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 // migration tells how to move from envoyproxy/ratelimit to weir.
 var migration = filepath.Join(root, "cmd", "weir", "MIGRATION.md")
 
-// The values that the documents show to those who come from envoyproxy/ratelimit make a weir in its place.
-func TestTheValuesThatTheDocumentsShowRender(t *testing.T) {
+// The values that the migration guide shows make a weir in the place of envoyproxy/ratelimit.
+func TestTheValuesThatTheMigrationShowsRender(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{filepath.Join(chartDir, "README.md"), migration} {
-		shown := 0
-		for _, m := range fencedYAML.FindAllStringSubmatch(readText(t, name), -1) {
-			if !strings.Contains(m[1], "program: ratelimit") {
-				continue
-			}
-			if d := render(t, "weir", valuesOf(t, m[1])).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
-				t.Errorf("what %s shows starts %v", name, d.Spec.Template.Spec.Containers[0].Command)
-			}
-			shown++
+	shown := 0
+	for _, m := range fencedYAML.FindAllStringSubmatch(readText(t, migration), -1) {
+		if !strings.Contains(m[1], "program: ratelimit") {
+			continue
 		}
-		if shown == 0 {
-			t.Errorf("%s shows no values", name)
+		if d := render(t, "weir", valuesOf(t, m[1])).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
+			t.Errorf("what %s shows starts %v", migration, d.Spec.Template.Spec.Containers[0].Command)
 		}
+		shown++
+	}
+	if shown == 0 {
+		t.Errorf("%s shows no values", migration)
 	}
 }
