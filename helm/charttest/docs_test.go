@@ -167,7 +167,7 @@ func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
 	}
 }
 
-// What documents show is what their APIs take; README.md of the chart shows Envoy Gateway, Istio and a sidecar.
+// What documents show is what their APIs take.
 func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md"), migration} {
