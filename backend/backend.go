@@ -59,10 +59,16 @@ const (
 	FromPolicy
 )
 
+// String returns the source's name in JSON and logs.
+func (s Source) String() string {
+	return [...]string{"store", "deny_cache", "look", "local", "policy"}[min(s, FromPolicy)]
+}
+
 // Degraded reports whether the decision was made without the store while it is away.
 func (s Source) Degraded() bool { return s >= FromLocal }
 
-// Decision is the answer to one check.
+// Decision is the answer to one check, from the arithmetic of package window on: guard and the request path fill in what
+// they know besides, and hits, denials and answers are made of it.
 type Decision struct {
 	Allowed   bool
 	Strictest int    // index of the limit that the other fields speak of
@@ -86,7 +92,7 @@ type Decision struct {
 	Policy descriptors.Policy // that decided then; else 0
 
 	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package guard,
-	// and whether the check was counted is unknown: at most once. Other checks of the call have their own fate.
+	// and whether the check was counted is unknown: at most once. Other checks of the call may have answers.
 	Err error
 }
 

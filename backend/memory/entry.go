@@ -30,7 +30,7 @@ func newEntry(key string, limits int) *entry {
 }
 
 // apply decides a check and brings expires and reopens up to date.
-func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
+func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 	var room [4]window.Count
 	counts := room[:0]
 	for i := range c.Limits {
@@ -42,21 +42,13 @@ func (e *entry) apply(c *backend.Check, now window.Instant) window.Verdict {
 		s.Follow(&c.Limits[i], now)
 		counts = append(counts, s)
 	}
-	var v window.Verdict
-	switch c.Op {
-	case backend.Look:
-		v = window.Look(counts, c.Limits, now)
-	case backend.Refund:
-		v = window.Refund(counts, c.Limits, c.Hits, now)
-	default:
-		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
-	}
+	d := window.Decide(counts, c, now)
 	e.reopens = 0
-	if v.Remaining == 0 {
+	if d.Remaining == 0 {
 		e.reopens = reopening(counts, c.Limits, now)
 	}
 	e.dropExpired(now)
-	return v
+	return d
 }
 
 // state returns the state of limit l, nil if there is none yet.

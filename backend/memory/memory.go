@@ -133,19 +133,17 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 	}
 	for i := range checks {
 		home := s.shardOf(checks[i].Key)
-		v, added, now := s.decideIn(&s.shards[home], &checks[i])
+		added, now := s.decideIn(&s.shards[home], &checks[i], &out[i])
 		if added != nil {
 			s.makeRoom(home, added, now)
 		}
-		out[i] = backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-			ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 	}
 	return nil
 }
 
 // decideIn decides a check in its key's shard. It returns the entry if that is new. The clock is read under the lock:
 // read before it, a goroutine that had to wait would seem to step back, and fold newer hits into an old bucket.
-func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *entry, now window.Instant) {
+func (s *Store) decideIn(sh *shard, c *backend.Check, out *backend.Decision) (added *entry, now window.Instant) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now = s.now()
@@ -154,7 +152,7 @@ func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *
 	if !known {
 		e = newEntry(string(c.Key), len(c.Limits))
 	}
-	v = e.apply(c, now)
+	*out = e.apply(c, now)
 	switch holds := e.expires != 0; {
 	case known && holds:
 		sh.requeue(e)
@@ -166,7 +164,7 @@ func (s *Store) decideIn(sh *shard, c *backend.Check) (v window.Verdict, added *
 		s.keys.Add(1)
 		added = e
 	}
-	return v, added, now
+	return added, now
 }
 
 func (s *Store) shardOf(key []byte) int {

@@ -4,15 +4,13 @@ import (
 	"math"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // MaxCount is the most hits that a state holds; what is charged beyond it is dropped. It is the largest integer up to
 // which a Redis script counts exactly.
 const MaxCount = 1<<53 - 1
-
-// Never is the RetryIn of a check that asks for more hits than a limit ever allows.
-const Never time.Duration = math.MaxInt64
 
 // Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in
 // the future moves to now.
@@ -25,18 +23,20 @@ type Count interface {
 	Until(now Instant, keep uint64) Instant
 }
 
-// Verdict is what the limits of a descriptor decide together. Its fields are those of backend.Decision.
-type Verdict struct {
-	Allowed           bool
-	Strictest         int
-	Before, Remaining uint64
-	ResetIn, RetryIn  time.Duration
-	NextIn            time.Duration
+// Decide rules on a check as its Op says; counts[i] is the state of limit i.
+func Decide(counts []Count, c *backend.Check, now Instant) backend.Decision {
+	switch c.Op {
+	case backend.Look:
+		return Look(counts, c.Limits, now)
+	case backend.Refund:
+		return Refund(counts, c.Limits, c.Hits, now)
+	}
+	return Charge(counts, c.Limits, c.Hits, c.Charge, now)
 }
 
 // Charge asks whether hits more fit every limit; counts[i] is the state of limits[i]. If all admit them, all count
 // them; if not, only the limits that charge always do.
-func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) Verdict {
+func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) backend.Decision {
 	admitted := true
 	for i := range limits {
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())
@@ -50,12 +50,12 @@ func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge desc
 		}
 		s.weigh(i, counts[i], &limits[i], before, hits, now)
 	}
-	return s.Verdict
+	return s.Decision
 }
 
 // Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
 // window, as in envoyproxy/ratelimit, iff the count is above the limit.
-func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
+func Look(counts []Count, limits []descriptors.Limit, now Instant) backend.Decision {
 	passes := true
 	for i := range limits {
 		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Capacity())
@@ -64,31 +64,33 @@ func Look(counts []Count, limits []descriptors.Limit, now Instant) Verdict {
 	for i := range limits {
 		s.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
 	}
-	return s.Verdict
+	return s.Decision
 }
 
 // Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
-func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) Verdict {
+func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) backend.Decision {
 	s := begun(true)
 	for i := range limits {
 		before := counts[i].Sum(now)
 		counts[i].Add(now, -int64(min(hits, MaxCount)))
 		s.weigh(i, counts[i], &limits[i], before, 0, now)
 	}
-	return s.Verdict
+	return s.Decision
 }
 
 // scale weighs the limits of a check, one by one.
 type scale struct {
-	Verdict
+	backend.Decision
 	counts bool          // the check counts hits
 	denial time.Duration // the wait of the strictest limit alone, if it denies
 }
 
 // begun returns a scale that has seen no limit yet.
-func begun(allowed bool) scale { return scale{Verdict: Verdict{Allowed: allowed, Strictest: -1}} }
+func begun(allowed bool) scale {
+	return scale{Decision: backend.Decision{Allowed: allowed, Strictest: -1}}
+}
 
-// weigh takes limit i into the verdict: whether it is the strictest so far, and how long it makes the caller wait.
+// weigh takes limit i into the decision: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
 func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
 	if !s.Allowed {
@@ -116,7 +118,7 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 // weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
 // check all the same and is full now.
 func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
-	retry, reset, capacity := Never, time.Duration(0), l.Capacity()
+	retry, reset, capacity := backend.Never, time.Duration(0), l.Capacity()
 	if size <= capacity {
 		retry = now.until(c.Until(now, capacity-size))
 		reset = retry

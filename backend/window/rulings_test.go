@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -105,7 +106,7 @@ func TestRetryInAndNextInAreExact(t *testing.T) {
 			hits := 1 + r.Uint64N(4)
 			v := Charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
 			wait := max(v.RetryIn, v.NextIn)
-			if wait == 0 || wait == Never {
+			if wait == 0 || wait == backend.Never {
 				continue
 			}
 			after := now.Plus(wait)

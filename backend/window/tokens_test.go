@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -44,7 +45,7 @@ func TestTheBucketOfTheReadme(t *testing.T) {
 		{"11:02:10", 15, 8, 0, 2*time.Minute + 20*time.Second, 2*time.Minute + 20*time.Second},
 	} {
 		v := Charge([]Count{s}, limits, step.hits, descriptors.ChargeByAlgorithm, at("2025-10-09 "+step.at))
-		want := Verdict{Allowed: step.retry == 0, Before: step.before, Remaining: step.remaining, ResetIn: step.resetIn, RetryIn: step.retry}
+		want := backend.Decision{Allowed: step.retry == 0, Before: step.before, Remaining: step.remaining, ResetIn: step.resetIn, RetryIn: step.retry}
 		if v != want {
 			t.Fatalf("%d hits at %s:\ngot  %+v\nwant %+v", step.hits, step.at, v, want)
 		}

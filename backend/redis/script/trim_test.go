@@ -189,7 +189,7 @@ func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit,
 			c = 1
 		}
 		check := backend.Check{Limits: change[c], Hits: 1 + r.Uint64N(3)}
-		if got, want := h.do(check), decided(counts[c], &check, window.At(h.now)); got != want {
+		if got, want := h.do(check), window.Decide(counts[c], &check, window.At(h.now)); got != want {
 			t.Fatalf("round %d, step %d, under %v: %+v; alone it would be %+v", round, step, change[c], got, want)
 		}
 		_, whole := longest(change[r.IntN(2)])

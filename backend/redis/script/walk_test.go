@@ -102,7 +102,7 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), string(AppendKey(nil, fmt.Append(nil, hour)))
 		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
 			c := backend.Check{Limits: limits, Op: op, Hits: uint64(2 + i)}
-			want := decided(counts, &c, now)
+			want := window.Decide(counts, &c, now)
 			if d := asFunction.ask(t, client, key, int64(now), c); d.Before != want.Before || d.Remaining != want.Remaining {
 				t.Fatalf("begun in hour %d, check %d: %+v; want %+v", hour, i+1, d, want)
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/window"
 )
 
 // way is how a call goes to a server.
@@ -51,21 +50,6 @@ func (w way) ends(t testing.TB, c redis.Cmdable, key string, now int64, check ba
 	if err := w.call(t.Context(), c, []string{key}, now, &check).Err(); err != nil {
 		t.Fatalf("%+v failed as a whole, or did not end: %v", check, err)
 	}
-}
-
-// decided is what package window decides.
-func decided(counts []window.Count, c *backend.Check, now window.Instant) backend.Decision {
-	var v window.Verdict
-	switch c.Op {
-	case backend.Look:
-		v = window.Look(counts, c.Limits, now)
-	case backend.Refund:
-		v = window.Refund(counts, c.Limits, c.Hits, now)
-	default:
-		v = window.Charge(counts, c.Limits, c.Hits, c.Charge, now)
-	}
-	return backend.Decision{Allowed: v.Allowed, Strictest: v.Strictest, Before: v.Before, Remaining: v.Remaining,
-		ResetIn: v.ResetIn, RetryIn: v.RetryIn, NextIn: v.NextIn}
 }
 
 // arguments lists each question once.
