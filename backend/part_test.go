@@ -79,19 +79,3 @@ func TestAnEmptiedPartHoldsNothingOfTheCall(t *testing.T) {
 		}
 	}
 }
-
-func TestAReusedPartAllocatesNothing(t *testing.T) {
-	checks, out := callOf(10), make([]backend.Decision, 10)
-	var p backend.Part
-	allocs := testing.AllocsPerRun(100, func() {
-		for i := range checks {
-			p.Add(checks, i)
-		}
-		decide(&p)
-		p.HandOver(out)
-		p.Reset()
-	})
-	if allocs > 0 {
-		t.Errorf("splitting a call allocates %v times; it is on the path of every request", allocs)
-	}
-}

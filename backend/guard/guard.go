@@ -23,14 +23,13 @@ type Store interface {
 
 // Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
 type Guard struct {
-	store   Store
-	policy  descriptors.Policy
-	denials denials
-	local   local
-	calls   sync.Pool // of *call
+	store  Store
+	policy descriptors.Policy
+	denied denyCache
+	local  local
+	calls  sync.Pool // of *call
 
-	spared atomic.Uint64 // checks that were denied without the store
-	looked atomic.Uint64 // checks that could have been
+	lookups, hits atomic.Uint64 // of the deny cache
 }
 
 var _ Store = (*Guard)(nil)
@@ -59,8 +58,8 @@ func New(store Store, c Config) *Guard {
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}
-	g := &Guard{store: store, policy: c.Policy, local: local{replicas: c.Replicas, make: c.Local}}
-	g.denials.init(c.FixedWindowBytes)
+	g := &Guard{store: store, policy: c.Policy, local: local{replicas: c.Replicas, open: sync.OnceValues(c.Local)}}
+	g.denied.init(c.FixedWindowBytes)
 	g.calls.New = func() any { return new(call) }
 	return g
 }
@@ -91,11 +90,11 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	case known < len(checks):
 		err = g.askRest(ctx, c, checks, out, refused)
 	}
-	if err == nil {
-		g.learn(c, checks, out, now)
+	if err == nil && g.learn(c, checks, out, now) {
 		g.degrade(ctx, c, checks, out)
 	}
-	c.reset()
+	clear(c.recalls)
+	c.recalls = c.recalls[:0]
 	g.calls.Put(c)
 	return err
 }
@@ -109,7 +108,7 @@ func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, 
 		refunds = refunds || checks[i].Op == backend.Refund
 	}
 	for i := range checks {
-		r := g.denials.recall(&checks[i], now)
+		r := g.denied.recall(&checks[i], now)
 		if r.known = r.known && !refunds; r.known {
 			out[i] = r.decision
 			known++
@@ -120,8 +119,8 @@ func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, 
 		}
 		c.recalls = append(c.recalls, r)
 	}
-	g.spared.Add(uint64(known))
-	g.looked.Add(uint64(able))
+	g.hits.Add(uint64(known))
+	g.lookups.Add(uint64(able))
 	return known, refused
 }
 
@@ -136,6 +135,7 @@ func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, ou
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	c.part.HandOver(out)
+	c.part.Reset()
 	for i := range checks {
 		if d := &out[i]; c.recalls[i].look && err == nil && d.Err == nil {
 			d.Source = backend.FromLook
@@ -165,23 +165,20 @@ func settle(d *backend.Decision, check *backend.Check) {
 	}
 }
 
-// learn remembers the denials that the store gave when it was asked, and forgets what a refund may have changed.
-func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, asked time.Time) {
+// learn remembers the denials that the store gave when it was asked, and forgets what a refund may have changed. It
+// reports whether the store gave a check no answer.
+func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, asked time.Time) (away bool) {
 	for i := range checks {
-		switch check := &checks[i]; {
+		check, d := &checks[i], &out[i]
+		away = away || d.Err != nil
+		switch {
 		case check.Op == backend.Refund:
-			g.denials.forget(check.Key)
-		case !c.recalls[i].known && !out[i].Allowed && out[i].Err == nil && out[i].Source == backend.FromStore:
-			g.denials.remember(check, &out[i], &c.recalls[i], asked)
+			g.denied.forget(check.Key)
+		case !c.recalls[i].known && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
+			g.denied.remember(check, d, &c.recalls[i], asked)
 		}
 	}
-}
-
-// reset empties the call and keeps its room.
-func (c *call) reset() {
-	clear(c.recalls)
-	c.recalls = c.recalls[:0]
-	c.part.Reset()
+	return away
 }
 
 // chargesAlways reports whether a check is counted under one of its limits even if it is denied.
@@ -217,7 +214,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 // Reset has the store forget a key, and forgets that it was denied.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
-	g.denials.forget(key)
+	g.denied.forget(key)
 	return err
 }
 
@@ -231,13 +228,13 @@ func (g *Guard) Close() error {
 
 // Stats are totals since the start, but for Keys and LastLocal.
 type Stats struct {
-	Spared    uint64    // checks that were denied without the store, as it had denied them just before
-	Looked    uint64    // checks whose denial could have been known, the spared ones among them
-	Keys      int       // whose denial is known
-	LastLocal time.Time // when the last check was counted in this process; zero: never
+	DenyCacheHits    uint64    // checks that were denied without the store, as it had denied them just before
+	DenyCacheLookups uint64    // checks whose denial could have been known, the hits among them
+	Keys             int       // in the deny cache
+	LastLocal        time.Time // when the last check was counted in this process; zero: never
 }
 
-// Stats returns what the guard has spared the store.
+// Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
-	return Stats{Spared: g.spared.Load(), Looked: g.looked.Load(), Keys: g.denials.keys(), LastLocal: g.local.last()}
+	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(), LastLocal: g.local.last()}
 }

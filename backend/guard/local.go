@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,12 +15,8 @@ import (
 // buys nobody a fresh count each time.
 type local struct {
 	replicas func() int
-	make     func() (backend.Counter, error)
-	used     atomic.Int64 // Unix nanoseconds; 0: never
-
-	mu     sync.Mutex
-	store  backend.Counter // nil until it is needed
-	closed bool
+	open     func() (backend.Counter, error) // the same store each time; it is made when it is needed
+	used     atomic.Int64                    // Unix nanoseconds; 0: never
 }
 
 // decide decides the checks of a part.
@@ -30,11 +25,11 @@ func (l *local) decide(ctx context.Context, p *backend.Part) {
 	for i := range p.Checks {
 		p.Checks[i].Limits = shares(p.Checks[i].Limits, replicas)
 	}
+	l.used.Store(time.Now().UnixNano())
 	store, err := l.open()
 	if err == nil {
 		err = store.Decide(ctx, p.Checks, p.Out)
 	}
-	l.used.Store(time.Now().UnixNano())
 	for i := range p.Out {
 		if p.Out[i].Source = backend.FromLocal; err != nil {
 			p.Out[i] = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
@@ -60,29 +55,15 @@ func share(n, replicas uint64) uint64 {
 	return max(1, n/replicas)
 }
 
-// open returns the store in this process, and makes it if there is none.
-func (l *local) open() (backend.Counter, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, backend.ErrClosed
-	}
-	if l.store != nil {
-		return l.store, nil
-	}
-	var err error
-	l.store, err = l.make()
-	return l.store, err
-}
-
 func (l *local) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.store == nil {
+	if l.used.Load() == 0 {
 		return nil
 	}
-	return l.store.Close()
+	store, err := l.open()
+	if err != nil {
+		return nil // none was made, which each decision told
+	}
+	return store.Close()
 }
 
 // last returns when a check was last decided here, the zero time for never.

@@ -98,64 +98,6 @@ func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
 	})
 }
 
-func TestWhatTheStoreHasCountedHoldsAgainOnceItIsBack(t *testing.T) {
-	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
-		check := count("k", limitOf(t, 2, descriptors.Hour, descriptors.SlidingWindow), 2)
-		if d := ask(t, g, check); !d.Allowed || d.Source != backend.FromStore {
-			t.Fatalf("the first 2 of 2 hits got %+v", d)
-		}
-		store.away.Store(true)
-		if d := ask(t, g, check); !d.Allowed || d.Source != backend.FromPolicy {
-			t.Errorf("while the store is gone hits got %+v, want them allowed by the policy", d)
-		}
-		store.away.Store(false)
-		if d := ask(t, g, check); d.Allowed || d.Source != backend.FromStore || d.Before != 2 {
-			t.Errorf("the store is back and answers %+v; want denied, with the 2 hits from before and none of what the policy "+
-				"let pass", d)
-		}
-	})
-}
-
-func TestAResetAndAGrantElsewhereAreHeardOfWithinASecond(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, elsewhere *Guard, check backend.Check) error{
-		"reset": func(t *testing.T, elsewhere *Guard, check backend.Check) error {
-			return elsewhere.Reset(t.Context(), check.Key)
-		},
-		"grant": func(t *testing.T, elsewhere *Guard, check backend.Check) error {
-			check.Op, check.Hits = backend.Refund, 5
-			return backend.DecideAll(t.Context(), elsewhere, []backend.Check{check}, make([]backend.Decision, 1))
-		},
-	} {
-		guarded(t, Config{}, func(t *testing.T, here *Guard, store *asked) {
-			check := count("k", hasDenied(t, here, "k", 10, 1), 1)
-			if err := change(t, New(store, Config{}), check); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(longestDenial)
-			if d := ask(t, here, check); !d.Allowed || longestDenial > time.Second {
-				t.Errorf("%v after a %s by another replica a hit got %+v; want it to pass within a second", longestDenial, name, d)
-			}
-		})
-	}
-}
-
-func TestADeniedHotKeyHardlyAsksTheStore(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		hot, admitted := count("hot", limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow), 1), 0
-		const asks, pause = 3000, time.Millisecond
-		for range asks {
-			if ask(t, g, hot).Allowed {
-				admitted++
-			}
-			time.Sleep(pause)
-		}
-		if n := store.checks.Load(); admitted != 10 || n != 10+asks*int64(pause)/int64(longestDenial) {
-			t.Errorf("of %d hits in 3 s %d were admitted and the store was asked %d times; want 10, and once more each second",
-				asks, admitted, n)
-		}
-	})
-}
-
 func TestADeniedKeyIsRefusedWhileTheStoreIsGoneForAsLongAsThatIsKnown(t *testing.T) {
 	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
 		denied := count("k", hasDenied(t, g, "k", 10, 1), 1)

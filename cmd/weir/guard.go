@@ -7,6 +7,8 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/redis"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
@@ -15,17 +17,19 @@ import (
 // maxLocalKeys is how many keys are counted in this process at most while Redis is away: some 27 MB.
 const maxLocalKeys = 100_000
 
-// guarded puts a guard before counters that may be away.
-func (c *counters) guarded(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) *counters {
+// guarded puts a guard before a store that may be away.
+func guarded(store redis.Counters, pools map[string]*topology.Connections, set *config.Settings, metrics *stats.Metrics,
+	log *slog.Logger) *counters {
+	c := &counters{Lister: store, remote: store, pools: pools}
 	replicas := func() int { return c.replicas(set.Replicas) }
-	g := guard.New(c, guard.Config{
+	g := guard.New(store, guard.Config{
 		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
 		Local: func() (backend.Counter, error) {
 			return memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log})
 		},
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking Redis, which had denied them within the last second.",
-		nil, func() float64 { return float64(g.Stats().Spared) })
+		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
 	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.", nil,
 		func() float64 { return float64(g.Stats().Keys) })
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
@@ -37,7 +41,8 @@ func (c *counters) guarded(set *config.Settings, metrics *stats.Metrics, log *sl
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, Lister: c.Lister, remote: c.remote, pools: c.pools}
+	c.Counter, c.Inspector = g, g
+	return c
 }
 
 // replicas returns how many processes share the counters: by their heartbeats or, until all had the time to send one, as

@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// counters are where weir counts.
+// counters are where weir counts. What decides many requests asks the Counter, without a step in between.
 type counters struct {
 	backend.Counter
 	backend.Inspector
@@ -34,7 +34,7 @@ type remote interface {
 	backend.Losses
 }
 
-// openRedis opens the Redis that the variables name: one, or one more for limits per second.
+// openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	servers := metrics.Redis()
 	main, mainPool, err := openOne(set, set.RedisConfig(&set.Redis, log), "main", metrics, servers)
@@ -43,7 +43,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
 	if !set.BothRedis.Persecond {
-		return &counters{main, main, main, main, pools}, nil
+		return guarded(main, pools, set, metrics, log), nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
 	perSecond, pool, err := openOne(set, set.RedisConfig(&set.PerSecond, log), "per_second", metrics, servers)
@@ -51,8 +51,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
 	pools["redis_per_second_pool"] = pool
-	both := redis.PerSecond(main, perSecond)
-	return &counters{both, both, both, both, pools}, nil
+	return guarded(redis.PerSecond(main, perSecond), pools, set, metrics, log), nil
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.

@@ -95,7 +95,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	began, refused := time.Now(), denials.New()
 	limits, answers := set.Limits(), set.Answers()
 	limits.Log, limits.Denials, answers.Log = log, refused, log
-	limiter := limit.New(store, limits, pipeline.recorder)
+	limiter := limit.New(store.Counter, limits, pipeline.recorder)
 	metrics.Limiter(limiter)
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
@@ -148,11 +148,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 // openStore opens the store that BACKEND_TYPE names.
 func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	if set.BackendType == "redis" {
-		store, err := openRedis(set, metrics, log)
-		if err != nil {
-			return nil, err
-		}
-		return store.guarded(set, metrics, log), nil
+		return openRedis(set, metrics, log)
 	}
 	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	if err != nil {

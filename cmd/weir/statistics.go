@@ -111,11 +111,11 @@ func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 	}
 	const cache = "ratelimit.localcache."
 	c.Gauges[cache+"entryCount"] = func() uint64 { return uint64(g.Stats().Keys) }
-	c.Gauges[cache+"lookupCount"] = func() uint64 { return g.Stats().Looked }
-	c.Gauges[cache+"hitCount"] = func() uint64 { return g.Stats().Spared }
+	c.Gauges[cache+"lookupCount"] = func() uint64 { return g.Stats().DenyCacheLookups }
+	c.Gauges[cache+"hitCount"] = func() uint64 { return g.Stats().DenyCacheHits }
 	c.Gauges[cache+"missCount"] = func() uint64 {
 		st := g.Stats()
-		return st.Looked - min(st.Looked, st.Spared)
+		return st.DenyCacheLookups - min(st.DenyCacheLookups, st.DenyCacheHits)
 	}
 }
 

@@ -23,9 +23,9 @@ const (
 	bytesADenial = 320
 )
 
-// denials are what the store has just denied. A denial of h hits holds for counts of h hits and more of the same key
+// denyCache holds what the store has just denied. A denial of h hits holds for counts of h hits and more of the same key
 // under the same limits: fewer may fit, and other limits are another question.
-type denials struct {
+type denyCache struct {
 	seed   maphash.Seed
 	fixed  bool // those of fixed windows that count what they deny are kept, until the window ends
 	most   int  // how many keys a shard holds
@@ -61,7 +61,7 @@ type recall struct {
 }
 
 // init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
-func (d *denials) init(bytes int64) {
+func (d *denyCache) init(bytes int64) {
 	d.seed, d.fixed = maphash.MakeSeed(), bytes > 0
 	d.most = max(minDenials, int(bytes/bytesADenial/denialShards))
 	for i := range d.shards {
@@ -69,13 +69,13 @@ func (d *denials) init(bytes int64) {
 	}
 }
 
-func (d *denials) shard(key []byte) *denialShard {
+func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
 // recall returns what is known of a check now. Looks and refunds have to ask the store, and so has what charges denied
 // hits, unless that is for fixed windows, and these are kept.
-func (d *denials) recall(c *backend.Check, now time.Time) recall {
+func (d *denyCache) recall(c *backend.Check, now time.Time) recall {
 	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || chargesAlways(c) && !(d.fixed && countsInFixed(c)) {
 		return recall{}
 	}
@@ -111,7 +111,7 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
 // full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
-func (d *denials) remember(c *backend.Check, given *backend.Decision, r *recall, asked time.Time) {
+func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recall, asked time.Time) {
 	if !r.able {
 		return
 	}
@@ -166,7 +166,7 @@ func (sh *denialShard) makeRoom(now time.Time, most int) {
 }
 
 // forget lets go of what is known of a key, also of what is just being found out.
-func (d *denials) forget(key []byte) {
+func (d *denyCache) forget(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -176,7 +176,7 @@ func (d *denials) forget(key []byte) {
 }
 
 // keys returns how many keys a denial is kept of, whether it still holds or not.
-func (d *denials) keys() int {
+func (d *denyCache) keys() int {
 	n := 0
 	for i := range d.shards {
 		n += int(d.shards[i].size.Load())
