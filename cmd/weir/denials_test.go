@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
@@ -53,9 +54,9 @@ type inForce struct{ config *descriptors.Config }
 
 func (f inForce) Config() *descriptors.Config { return f.config }
 
-func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, by denials.Decider, d ...descriptors.Entry) {
+func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, by backend.Source, d ...descriptors.Entry) {
 	rule := w.config.Match("shop", d).Rule
-	w.table.Note(rule, "shop", shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, By: by}, d)
+	w.table.Note(rule, "shop", shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
 }
 
 // run asks the port and returns what is printed.
@@ -73,10 +74,10 @@ func TestDenialsAreATableForPeople(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
 	for range 1234 {
-		w.deny(12*time.Second, 68*time.Second, 1, false, denials.ByDenyCache, user, pay)
+		w.deny(12*time.Second, 68*time.Second, 1, false, backend.FromDenyCache, user, pay)
 	}
-	w.deny(90*time.Second, time.Second, 1, false, denials.ByPolicy, user)
-	w.deny(5*time.Minute, denials.Never, 8192, true, denials.ByStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
+	w.deny(90*time.Second, time.Second, 1, false, backend.FromPolicy, user)
+	w.deny(5*time.Minute, backend.Never, 8192, true, backend.FromStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
 	const want = `when        domain  rule            limit            denied              still
 12s ago     shop    user/path=/pay  5/minute         1,234               56s
 1m 30s ago  shop    user            1000/hour users  1                   -       store away: failure policy deny
@@ -105,12 +106,12 @@ Denied since 2026-11-22 11:13:00; each replica keeps its own.
 func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
-	w.deny(20*time.Minute, time.Second, 1, false, denials.ByPolicy, user)
-	w.deny(10*time.Minute, time.Second, 1, false, denials.ByStore, user, pay)
+	w.deny(20*time.Minute, time.Second, 1, false, backend.FromPolicy, user)
+	w.deny(10*time.Minute, time.Second, 1, false, backend.FromStore, user, pay)
 	for i := range 30 {
-		w.deny(10*time.Minute-time.Duration(i)*time.Second, time.Second, 1, false, denials.ByDenyCache, user, pay)
+		w.deny(10*time.Minute-time.Duration(i)*time.Second, time.Second, 1, false, backend.FromDenyCache, user, pay)
 	}
-	w.deny(5*time.Minute, denials.Never, 8192, true, denials.ByStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
+	w.deny(5*time.Minute, backend.Never, 8192, true, backend.FromStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
 	ann := descriptors.Descriptor{user}.String()
 	for _, c := range []struct {
 		promise string

@@ -71,7 +71,7 @@ func (o *outages) look(now time.Time, servers []string) {
 
 // end ends an outage, if there is one that was told.
 func (o *outages) end(message string) {
-	decided := o.limiter.Degraded.ByPolicy()
+	decided := o.limiter.DegradedByPolicy()
 	if o.told {
 		about := []any{"after", (o.seen.Sub(o.began) + outageLook).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {

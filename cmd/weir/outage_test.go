@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -29,11 +30,14 @@ descriptors:
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	o := outages{limiter: limit.New(nil, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}
+	store := new(byPolicy)
+	o := outages{limiter: limit.New(store, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}
 	o.limiter.Apply(config)
 	decide := func(p descriptors.Policy, n int) {
 		for range n {
-			o.limiter.Degraded.Count("shop", nil, p, backend.Down)
+			*store = byPolicy(p)
+			_ = o.limiter.Decide(t.Context(), &limit.Call{Request: limit.Request{Domain: "shop",
+				Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "a"}}}}}})
 		}
 	}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -77,3 +81,15 @@ descriptors:
 	o.end("weir ends")
 	wants("the end of weir ends it", log.String(), `msg="weir ends" after=500ms allow=7`)
 }
+
+// byPolicy is a store that is away, and what a policy decides in its place.
+type byPolicy descriptors.Policy
+
+func (p *byPolicy) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		out[i] = backend.Decision{Source: backend.FromPolicy, Reason: backend.Down, Policy: descriptors.Policy(*p)}
+	}
+	return nil
+}
+
+func (*byPolicy) Close() error { return nil }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
@@ -18,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -61,9 +63,12 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { m.run(ctx) })
-	d := descriptors.Descriptor{{Key: "user", Value: "ann"}}
-	table.Counter(c.Match("shop", d).Rule, "shop", d).Admit(5, 1)
-	table.Counter(nil, "nowhere", d).Deny(2, false)
+	d, modes := descriptors.Descriptor{{Key: "user", Value: "ann"}}, hits.Modes{Near: hits.DefaultNear}
+	check := func(n uint64) *backend.Check {
+		return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
+	}
+	table.Counter(c.Match("shop", d).Rule, "shop", d).Record(check(5), &backend.Decision{Allowed: true, Before: 4}, modes)
+	table.Counter(nil, "nowhere", d).Record(check(2), new(backend.Decision), modes)
 	stop()
 	running.Wait()
 	if err := m.close(t.Context()); err != nil {

@@ -27,7 +27,7 @@ const lastScrape = time.Second
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
 	all     *ratelimit.Statistics
-	tallies bool                        // hits are counted by that program's arithmetic, too
+	counted bool                        // hits are counted by that program's arithmetic, too
 	metrics *stats.Metrics              // weir's own
 	port    *server.Port                // nil unless Prometheus reads them
 	took    []func(time.Duration)       // of sinks that are told how long each request took
@@ -41,10 +41,10 @@ type statistics struct {
 // openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
 func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
 	log *slog.Logger) (*statistics, error) {
-	s := &statistics{metrics: metrics, log: log, tallies: set.KeepsTallies(),
+	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
 		all: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
-	if s.tallies {
-		recorder.KeepTallies()
+	if s.counted {
+		recorder.CountAsRatelimit()
 	}
 	ofStore(s.all, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
@@ -133,8 +133,8 @@ type timed struct {
 	took []func(time.Duration)
 }
 
-func (t timed) Observe(o limit.Outcome, took time.Duration) {
-	t.Metrics.Observe(o, took)
+func (t timed) Observe(r limit.Result, took time.Duration) {
+	t.Metrics.Observe(r, took)
 	for _, note := range t.took {
 		note(took)
 	}
@@ -142,7 +142,7 @@ func (t timed) Observe(o limit.Outcome, took time.Duration) {
 
 // text serves them, a line each; it is nil where hits are not counted as there.
 func (s *statistics) text() http.Handler {
-	if !s.tallies {
+	if !s.counted {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
@@ -144,22 +146,15 @@ func (d *Denials) known(q denials.Question) error {
 		return nil
 	}
 	names := config.DomainNames()
-	for _, name := range names {
-		if q.Domain == "" || q.Domain == name {
-			names = nil
-			break
-		}
+	if q.Domain != "" && !slices.Contains(names, q.Domain) {
+		return refuse(http.StatusNotFound, "No file configures domain %s; configured are %s.", descriptors.Shown(q.Domain),
+			descriptors.Listed(names))
 	}
-	if names != nil {
-		return refuse(http.StatusNotFound, "No file configures domain %s; configured are %s.", descriptors.Shown(q.Domain), descriptors.Listed(names))
+	asked := func(r *descriptors.Rule) bool {
+		return (q.Domain == "" || q.Domain == r.Domain) && descriptors.SamePath(r.Path, q.Path)
 	}
-	for _, rule := range config.Rules() {
-		if (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path)) {
-			return nil
-		}
-	}
-	if q.Path == "" {
-		return nil // a domain without rules
+	if q.Path == "" || slices.ContainsFunc(config.Rules(), asked) {
+		return nil
 	}
 	return refuse(http.StatusNotFound, "%s", config.MissingPath(q.Domain, q.Path))
 }
@@ -168,15 +163,15 @@ func describeDenial(k *denials.Kept, now time.Time) DenialAnswer {
 	last := &k.Last
 	a := DenialAnswer{
 		At: seconds(last.At), Domain: k.Domain, Path: k.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
-		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.By.String(),
+		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
 		Shadow: k.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: k.Requests, DeniedHits: k.Hits,
 		Descriptor: k.Descriptor,
 	}
 	if !k.First.IsZero() {
 		a.First = seconds(k.First)
 	}
-	if left := last.LeftAt(now); left != denials.Never {
-		whole := int64(denials.Seconds(left) / time.Second)
+	if wait := last.RetryAfter(now); wait != backend.Never {
+		whole := int64(denials.Seconds(wait) / time.Second)
 		a.RetrySeconds = &whole
 	}
 	return a

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/denials"
@@ -35,7 +36,7 @@ func denialsPort(t testing.TB, user string) http.Handler {
 	pay := descriptors.Descriptor{{Key: "user", Value: user}, {Key: "path", Value: "/pay"}}
 	note(30*time.Second, time.Minute, 1, false, pay)
 	note(20*time.Second, 40500*time.Millisecond, 2, false, pay)
-	note(10*time.Second, denials.Never, 99, true, pay[:1])
+	note(10*time.Second, backend.Never, 99, true, pay[:1])
 	p := Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Denials: &Denials{
 		Recorder: recorder, Rules: inForce{config}, Since: noon.Add(-time.Hour), Now: func() time.Time { return noon }}}
 	return Handler(p)

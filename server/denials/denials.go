@@ -9,31 +9,11 @@
 package denials
 
 import (
-	"math"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
-
-// Never is the RetryIn of a denial that no wait ends: more hits were asked than the limit ever allows.
-const Never time.Duration = math.MaxInt64
-
-// Decider is who decided that a request is refused.
-type Decider uint8
-
-// Who decides.
-const (
-	ByStore     Decider = iota // it counted
-	ByDenyCache                // this process knew the store's denial, which still held
-	ByLook                     // the store looked and did not count, as the request was refused for another descriptor
-	ByLocal                    // this process counted by itself, as the store was away
-	ByPolicy                   // nobody counted: the store was away, and the failure policy is to deny
-)
-
-// String returns the decider's name in JSON and logs.
-func (d Decider) String() string {
-	return [...]string{"store", "deny_cache", "look", "local", "policy"}[min(d, ByPolicy)]
-}
 
 // Denial is one descriptor of a request that was refused, under the limit that refused it.
 type Denial struct {
@@ -43,14 +23,14 @@ type Denial struct {
 	Quota    bool              // refused together with all other quotas of the request
 	Hits     uint64            // asked for; 0 of one that only looked
 	Count    uint64            // hits that counted under the limit just before; 0 if nobody counted
-	RetryIn  time.Duration     // from At, until a check of this size would pass, or Never
-	By       Decider
+	RetryIn  time.Duration     // from At, until a check of this size would pass, or backend.Never
+	Source   backend.Source    // who decided
 }
 
-// LeftAt returns how long, from now, the denied check would still be refused: Never, or at least 0.
-func (d *Denial) LeftAt(now time.Time) time.Duration {
-	if d.RetryIn == Never {
-		return Never
+// RetryAfter returns how long, from now, the denied check would still be refused: backend.Never, or at least 0.
+func (d *Denial) RetryAfter(now time.Time) time.Duration {
+	if d.RetryIn == backend.Never {
+		return backend.Never
 	}
 	return max(0, d.RetryIn-max(0, now.Sub(d.At)))
 }

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -105,134 +105,6 @@ func TestAnUnknownDomainKeepsNothing(t *testing.T) {
 	}
 }
 
-// The oracle counts by itself. Whatever is kept as the last is one that there was, whole.
-func TestConcurrentDenialsAreCountedExactlyAndNeverTorn(t *testing.T) {
-	w := newWorld(t, shop)
-	const goroutines, each = 8, 5000
-	var want [3]struct{ hits, requests atomic.Uint64 }
-	keys := []string{"user", "tenant", "nothing"}
-	var running sync.WaitGroup
-	for g := range goroutines {
-		running.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(g), 1))
-			for range each {
-				k, hits := random.IntN(len(keys)), 1+random.Uint64N(500)
-				// Limit, RetryIn and descriptor all say how many hits it had, so a mixture of two denials shows.
-				denial := Denial{At: noon.Add(time.Duration(random.IntN(1000)) * keepEvery), Hits: hits, Count: hits, RetryIn: time.Duration(hits),
-					Limit: descriptors.Limit{Requests: hits}}
-				d := entry(keys[k], strings.Repeat("x", int(hits)))
-				w.table.Note(w.config.Match("shop", d).Rule, "shop", false, &denial, d)
-				want[k].hits.Add(hits)
-				want[k].requests.Add(1)
-			}
-		})
-	}
-	whole := func() {
-		for _, k := range w.recorder.List(Question{Values: true}) {
-			n := k.Last.Hits
-			_, value, _ := strings.Cut(k.Descriptor, "=")
-			torn := k.Last.Count != n || k.Last.Limit.Requests != n || k.Last.RetryIn != time.Duration(n)
-			if torn || n <= MaxDescriptor-20 && uint64(len(value)) != n {
-				t.Fatalf("%s keeps %+v of %q; want one denial, not parts of two", k.Path, k.Last, k.Descriptor)
-			}
-		}
-	}
-	done := make(chan struct{})
-	go func() { running.Wait(); close(done) }()
-	for reading := true; reading; {
-		select {
-		case <-done:
-			reading = false
-		default:
-		}
-		whole()
-	}
-	for _, k := range w.recorder.List(Question{}) {
-		i := map[string]int{"user": 0, "tenant": 1, history.Unmatched: 2}[k.Path]
-		if h, r := want[i].hits.Load(), want[i].requests.Load(); k.Hits != h || k.Requests != r {
-			t.Errorf("%s counts %d hits in %d requests; want %d in %d: each denial once", k.Path, k.Hits, k.Requests, h, r)
-		}
-	}
-}
-
-func TestAReloadKeepsWhatStaysAndForgetsWhatIsGoneAfterTenMinutes(t *testing.T) {
-	w := newWorld(t, shop)
-	w.deny(noon, 1, false, entry("user", "ann"))
-	w.deny(noon, 1, false, entry("tenant", "a"))
-	w.apply(t, moved)
-	w.deny(noon.Add(time.Second), 2, false, entry("user", "bob"))
-	has := func(path string) bool { return len(w.recorder.List(Question{Path: path})) == 1 }
-	w.recorder.Sweep(noon)
-	w.recorder.Sweep(noon.Add(grace - time.Second))
-	if !has("tenant") {
-		t.Error("the denial of a rule that went some minutes ago is forgotten; a reload must not hide why something was denied")
-	}
-	w.recorder.Sweep(noon.Add(grace))
-	if has("tenant") {
-		t.Error("the denial of a rule that is gone for ten minutes is kept; reloads would fill memory")
-	}
-	w.recorder.Sweep(noon.Add(1000 * time.Hour))
-	all := w.recorder.List(Question{})
-	if len(all) != 1 || all[0].Requests != 2 || all[0].Hits != 3 {
-		t.Errorf("after a reload %+v is kept; want user alone, with both of its denials", all)
-	}
-}
-
-func TestARuleThatComesBackIsNotForgotten(t *testing.T) {
-	w := newWorld(t, shop)
-	w.deny(noon, 1, false, entry("tenant", "a"))
-	w.apply(t, moved)
-	w.recorder.Sweep(noon)
-	w.apply(t, shop)
-	w.recorder.Sweep(noon.Add(grace))
-	w.apply(t, moved)
-	w.recorder.Sweep(noon.Add(grace + time.Second))
-	if len(w.recorder.List(Question{Path: "tenant"})) != 1 {
-		t.Error("a rule that came back and went again is forgotten at once; its ten minutes begin anew")
-	}
-}
-
-// A request that began before a reload may be the first that a rule refuses, after the new table has looked for such rules.
-func TestARuleInForceIsKeptWhateverTableFirstDeniedIt(t *testing.T) {
-	w := newWorld(t, shop)
-	before := w.table
-	w.apply(t, shop)
-	d := entry("tenant", "a")
-	before.Note(w.config.Match("shop", d).Rule, "shop", false, &Denial{At: noon, Hits: 1}, d)
-	before.Note(nil, "shop", true, &Denial{At: noon, Hits: 1}, entry("nothing", "x"))
-	w.recorder.Sweep(noon)
-	w.recorder.Sweep(noon.Add(grace))
-	if n := len(w.recorder.List(Question{})); n != 2 {
-		t.Errorf("of two rules in force that denied in the moment of a reload, %d are kept after ten minutes; want both", n)
-	}
-}
-
-func TestRulesThatAreGoneAreBoundedInNumber(t *testing.T) {
-	w := newWorld(t, shop)
-	for i := range 3 {
-		var text strings.Builder
-		text.WriteString("domain: shop\ndescriptors:\n")
-		for j := range 800 {
-			fmt.Fprintf(&text, "- {key: user, value: u%d-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i, j)
-		}
-		w.apply(t, text.String())
-		for j := range 800 {
-			w.deny(noon, 1, false, entry("user", fmt.Sprintf("u%d-%d", i, j)))
-		}
-		w.recorder.Sweep(noon.Add(time.Duration(i) * time.Second))
-	}
-	if n := len(w.recorder.slots); n != maxGone+800 {
-		t.Errorf("%d rules are kept; want the 800 in force and %d that are gone", n, maxGone)
-	}
-	kept := make(map[string]int) // by the configuration that went
-	for _, k := range w.recorder.List(Question{}) {
-		kept[strings.SplitN(k.Path, "-", 2)[0]]++
-	}
-	if kept["user=u1"] != 800 || kept["user=u0"] != maxGone-800 {
-		t.Errorf("kept are %v; want all 800 that went last, u1, and the rest of those that went first, u0", kept)
-	}
-}
-
 func TestAKnownRuleAllocatesNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	d := entry("user", strings.Repeat("v", 2*MaxDescriptor))
@@ -270,16 +142,16 @@ func TestNoDenialIsAMillisecondNewerThanTheOneThatIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfADenialIsCountedDown(t *testing.T) {
+func TestTheWaitAfterADenialIsCountedDown(t *testing.T) {
 	d := Denial{At: noon, RetryIn: 56 * time.Second}
 	for after, want := range map[time.Duration]time.Duration{
 		0: 56 * time.Second, 6 * time.Second: 50 * time.Second, time.Hour: 0, -time.Hour: 56 * time.Second, // a clock that was set back
 	} {
-		if got := d.LeftAt(noon.Add(after)); got != want {
-			t.Errorf("after %v, %v are left; want %v", after, got, want)
+		if got := d.RetryAfter(noon.Add(after)); got != want {
+			t.Errorf("after %v it holds for %v; want %v", after, got, want)
 		}
 	}
-	if d.RetryIn = Never; d.LeftAt(noon.Add(time.Hour)) != Never {
+	if d.RetryIn = backend.Never; d.RetryAfter(noon.Add(time.Hour)) != backend.Never {
 		t.Error("a denial that no wait ends has an end")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -66,7 +67,7 @@ type due struct {
 // tell writes the lines that are due: first of the rules that refused the most. What there is no room for stays due.
 func (l *Log) tell(ctx context.Context, now time.Time) {
 	var all []due
-	for _, s := range l.Recorder.all() {
+	for _, s := range l.Recorder.slots() {
 		requests, hits := s.requests.Load(), s.hits.Load()
 		if requests > s.told.requests && (s.told.at.IsZero() || now.Sub(s.told.at) >= l.Every) {
 			all = append(all, due{s, requests - s.told.requests, hits - min(hits, s.told.hits)})
@@ -75,7 +76,7 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 	room := maxLines
 	if len(all) > maxLines {
 		slices.SortFunc(all, func(a, b due) int {
-			return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.slot.name.path, b.slot.name.path))
+			return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.slot.rule.Path, b.slot.rule.Path))
 		})
 		room-- // for the line about the others
 	}
@@ -97,7 +98,7 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 // line tells of one rule.
 func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	s := d.slot
-	k, ok := s.kept(&s.tally, l.Values)
+	k, ok := s.kept(&s.denied, l.Values)
 	if !ok {
 		return
 	}
@@ -105,7 +106,7 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	switch {
 	case k.Shadow:
 		message = "requests would be denied, were it not for shadow mode: a limit is reached"
-	case k.Last.By == ByPolicy:
+	case k.Last.Source == backend.FromPolicy:
 		message, level = "requests are denied: the store is away, and the failure policy is deny", slog.LevelWarn
 	}
 	attrs := []slog.Attr{slog.String("domain", k.Domain), slog.String("rule", descriptors.ReadablePath(k.Path)),
@@ -117,7 +118,7 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	if !s.told.at.IsZero() {
 		attrs = append(attrs, slog.String("within", now.Sub(s.told.at).Round(time.Second).String()))
 	}
-	attrs = append(attrs, slog.String("again_in", againIn(k.Last.LeftAt(now))), slog.String("decided_by", k.Last.By.String()))
+	attrs = append(attrs, slog.String("again_in", againIn(k.Last.RetryAfter(now))), slog.String("decided_by", k.Last.Source.String()))
 	if k.Last.Override {
 		attrs = append(attrs, slog.Bool("override", true))
 	}
@@ -129,14 +130,14 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 }
 
 // againIn writes how long a denial still holds.
-func againIn(left time.Duration) string {
-	switch left {
-	case Never:
+func againIn(wait time.Duration) string {
+	switch wait {
+	case backend.Never:
 		return "never"
 	case 0: // the line came later than the wait was
 		return "now"
 	}
-	return Seconds(left).String()
+	return Seconds(wait).String()
 }
 
 // Seconds rounds a wait up to whole seconds, as whoever waits that long does not come too early.

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/server/byrule"
 )
 
 // logged runs a log in a bubble with a clock of its own while do denies, and returns its lines.
@@ -61,13 +64,13 @@ func TestALineSaysWhoseFaultADenialIsAndValuesOnlyOnRequest(t *testing.T) {
 		`name=burst denied_requests=1 denied_hits=1 again_in=never decided_by=store descriptor="user=ann\nlevel=ERROR \x1b[2J"`
 	const away = `level=WARN msg="requests are denied: the store is away, and the failure policy is deny" domain=shop rule=user limit=10/minute ` +
 		`name=burst denied_requests=1 denied_hits=1 again_in=never decided_by=policy`
-	for want, denial := range map[string]Denial{shadowed: {By: ByStore}, away: {By: ByPolicy}} {
+	for want, denial := range map[string]Denial{shadowed: {}, away: {Source: backend.FromPolicy}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, shop)
 			lines := logged(t, w, Log{Every: time.Minute, Values: want == shadowed}, func() {
 				d := entry("user", "ann\nlevel=ERROR \x1b[2J")
 				rule := w.config.Match("shop", d).Rule
-				denial.At, denial.RetryIn, denial.Limit, denial.Hits = time.Now(), Never, rule.Limits[0], 1
+				denial.At, denial.RetryIn, denial.Limit, denial.Hits = time.Now(), backend.Never, rule.Limits[0], 1
 				w.table.Note(rule, "shop", want == shadowed, &denial, d)
 				time.Sleep(2 * time.Second)
 			})
@@ -128,7 +131,7 @@ func TestAnIntervalOfZeroLogsNothingAndStillForgets(t *testing.T) {
 		lines := logged(t, w, Log{}, func() {
 			w.deny(time.Now(), 1, false, entry("tenant", "a"))
 			w.apply(t, moved)
-			time.Sleep(grace + time.Minute)
+			time.Sleep(byrule.Grace + time.Minute)
 		})
 		if lines[0] != "" {
 			t.Errorf("logged is %q; want nothing", lines)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -29,7 +30,7 @@ type recent struct {
 
 // streak is the denials of one descriptor by one limit of a rule within a minute of the clock.
 type streak struct {
-	tally
+	denied
 	of      *slot
 	minute  int64
 	hash    uint64       // of the descriptor, and of who decided
@@ -43,7 +44,7 @@ type streak struct {
 func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute := r.hashes(room[:0], of), d.At.Unix()/60
-	hash := uint64(max(d.By, ByLook)) // a store's denials are of one streak, whoever remembers them
+	hash := uint64(max(d.Source, backend.FromLook)) // a store's denials are of one streak, whoever remembers them
 	for _, entry := range entries {
 		hash = (hash ^ entry) * 0x9e3779b97f4a7c15
 	}
@@ -64,7 +65,7 @@ func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 		}
 		k := &streak{of: s, minute: minute, hash: hash, entries: slices.Clone(entries), cell: cell}
 		k.first.Store(d.At.UnixNano())
-		k.tally.note(d, of)
+		k.denied.note(d, of)
 		if cell.CompareAndSwap(before, k) {
 			r.keep(k)
 			return
@@ -120,10 +121,10 @@ func (r *Recorder) Recent(q Question, n int) (all []Kept, more int, since time.T
 	for next, i := r.recent.next.Load(), uint64(1); i <= places; i++ {
 		k := r.recent.kept[(next-i)%places].Load()
 		lacked := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.means(k.of.name) || slices.ContainsFunc(asked, lacked) {
+		if k == nil || !q.means(k.of.rule) || slices.ContainsFunc(asked, lacked) {
 			continue
 		}
-		kept, _ := k.of.kept(&k.tally, q.Values)
+		kept, _ := k.of.kept(&k.denied, q.Values)
 		kept.First = time.Unix(0, k.first.Load())
 		switch {
 		case !q.To.IsZero() && !kept.First.Before(q.To), k.minute < q.From.Unix()/60, !kept.Last.At.Add(keepEvery).After(q.From):

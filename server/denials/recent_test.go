@@ -213,6 +213,9 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 			}
 		}
 	}
+	if all := w.recorder.List(Question{Path: "user"}); all[0].Requests != goroutines*each || all[0].Hits != goroutines*each {
+		t.Errorf("the rule counts %d requests, want each of %d once", all[0].Requests, goroutines*each)
+	}
 	_, _, since := w.recorder.Recent(Question{}, 0)
 	for minute := range want {
 		for user := range want[minute] {

@@ -3,137 +3,108 @@ package denials
 import (
 	"cmp"
 	"hash/maphash"
-	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-)
-
-const (
-	// grace is how long the denials of a rule that is gone are kept.
-	grace = 10 * time.Minute
-	// maxGone is of how many such rules they are kept.
-	maxGone = 1000
+	"github.com/weirproxy/weir/server/byrule"
 )
 
 // Recorder keeps denials by rule, whatever configuration is in force. Its methods may be called by any number of
 // goroutines.
 type Recorder struct {
-	mu     sync.Mutex // a rule's first denial may wait for it, so it is never held for long
-	slots  map[ruleName]*slot
-	latest *Table // nil before the first
+	rules  *byrule.Registry[ruleDenials]
 	recent recent
 }
 
-// ruleName is what a slot is found by.
-type ruleName struct {
-	domain, path string
-	shadow       bool
+// ruleDenials are those of a rule: what was refused, and what shadow mode let through.
+type ruleDenials [2]slot
+
+// slot keeps the last denial of a rule.
+type slot struct {
+	denied
+	rule   byrule.Name
+	shadow bool
+	told   told // for the one that logs
 }
+
+// denied counts denials, and keeps the last.
+type denied struct {
+	requests, hits atomic.Uint64
+	last           atomic.Pointer[lastDenial] // nil before the first
+}
+
+// lastDenial is a denial that is kept. It never changes.
+type lastDenial struct {
+	Denial
+	descriptor string
+}
+
+// keepEvery is how much later than the one that is kept a denial must be to take its place: a rule that denies thousands
+// of requests a second pays for counting them, and for writing down one in a while.
+const keepEvery = time.Millisecond
 
 // New makes a recorder.
 func New() *Recorder {
-	return &Recorder{slots: make(map[ruleName]*slot), recent: recent{seed: maphash.MakeSeed()}}
+	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
+		e.Kept[0].rule, e.Kept[1].rule, e.Kept[1].shadow = e.Name, e.Name, true
+	})
+	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed()}}
 }
 
-// Table makes the table of a configuration that is about to be put in force. Rules that it does not have are forgotten
-// by [Recorder.Sweep].
-func (r *Recorder) Table(c *descriptors.Config) *Table {
-	t := &Table{recorder: r, config: c, number: 1, domains: make(map[string]*domainTable, c.Domains())}
-	for _, name := range c.DomainNames() {
-		t.domains[name] = &domainTable{name: name}
-	}
-	for _, rule := range c.Rules() {
-		t.domains[rule.Domain].rules = append(t.domains[rule.Domain].rules, pair{})
-	}
-	r.mu.Lock()
-	if r.latest != nil {
-		t.number = r.latest.number + 1
-	}
-	r.latest = t
-	r.mu.Unlock()
-	t.adopt()
-	return t
+// Table keeps the denials of one configuration. Tables before and after it keep them in the same place. Its methods may
+// be called by any number of goroutines.
+type Table struct {
+	recorder *Recorder
+	rules    *byrule.Table[ruleDenials]
 }
 
-// adopt marks the rules that have slots and that the table has. The others are found by their first denial.
-func (t *Table) adopt() {
-	known := make(map[ruleName]*slot)
-	for _, s := range t.recorder.all() {
-		known[s.name] = s
+// Table makes the table of a configuration that is about to be put in force.
+func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
+
+// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the rule,
+// and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept is never a
+// millisecond older than the newest. Note waits only for a rule's first denial, and allocates only for those that it keeps.
+func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, of descriptors.Descriptor) {
+	e, known := t.rules.Of(rule, domain)
+	if !known {
+		return // nothing is limited there
 	}
-	if len(known) == 0 {
-		return
+	s := &e.Kept[0]
+	if shadow {
+		s = &e.Kept[1]
 	}
-	mark := func(p *pair, domain, path string) {
-		for _, shadow := range []bool{false, true} {
-			if name := (ruleName{domain, path, shadow}); known[name] != nil {
-				p.of(shadow).Store(t.recorder.add(name, t.number))
-			}
-		}
-	}
-	for name, in := range t.domains {
-		mark(&in.unmatched, name, history.Unmatched)
-	}
-	for _, rule := range t.config.Rules() {
-		mark(&t.domains[rule.Domain].rules[rule.Number], rule.Domain, rule.Path)
-	}
+	s.note(d, of)
+	t.recorder.recent.note(s, d, of)
 }
 
-// add returns the slot of a rule that a table has, made if it has none.
-func (r *Recorder) add(name ruleName, table uint64) *slot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.slots[name]
-	if s == nil {
-		s = &slot{name: name}
-		r.slots[name] = s
+func (t *denied) note(d *Denial, of descriptors.Descriptor) {
+	var next *lastDenial
+	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepEvery; last = t.last.Load() {
+		if next == nil {
+			var room [MaxDescriptor]byte // on the stack
+			next = &lastDenial{*d, string(of.AppendShort(room[:0], MaxDescriptor))}
+		}
+		if t.last.CompareAndSwap(last, next) {
+			break
+		}
 	}
-	s.table = max(s.table, table)
-	return s
+	t.hits.Add(d.Hits)
+	t.requests.Add(1)
 }
 
-// all returns the slots that there are.
-func (r *Recorder) all() []*slot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.AppendSeq(make([]*slot, 0, len(r.slots)), maps.Values(r.slots))
+// slots returns those of all rules.
+func (r *Recorder) slots() (all []*slot) {
+	for _, e := range r.rules.All() {
+		all = append(all, &e.Kept[0], &e.Kept[1])
+	}
+	return all
 }
 
-// Sweep forgets rules that the latest configuration does not have: ten minutes after a sweep first found them gone, and at
-// once those that are longest gone, if there are more than a thousand.
-func (r *Recorder) Sweep(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var gone []*slot
-	inForce := sync.OnceValue(r.latest.names) // only what seems to have gone since the last sweep is looked for
-	for name, s := range r.slots {
-		if s.table != r.latest.number && s.gone.IsZero() && inForce()[ruleName{name.domain, name.path, false}] {
-			s.table = r.latest.number // an earlier table, whose requests still ran, had its first denial
-		}
-		switch {
-		case s.table == r.latest.number:
-			s.gone = time.Time{}
-			continue
-		case s.gone.IsZero():
-			s.gone = now
-		}
-		if now.Sub(s.gone) >= grace {
-			delete(r.slots, name)
-			continue
-		}
-		gone = append(gone, s)
-	}
-	if len(gone) > maxGone {
-		slices.SortFunc(gone, func(a, b *slot) int { return a.gone.Compare(b.gone) })
-		for _, s := range gone[:len(gone)-maxGone] {
-			delete(r.slots, s.name)
-		}
-	}
-}
+// Sweep forgets rules that the latest configuration does not have, some minutes after they went. It is called again and
+// again.
+func (r *Recorder) Sweep(now time.Time) { r.rules.Sweep(now) }
 
 // Question says which denials are asked for. Its zero value asks for all, without their descriptors.
 type Question struct {
@@ -147,18 +118,18 @@ type Question struct {
 	From, To   time.Time
 }
 
-func (q *Question) means(rule ruleName) bool {
-	return (q.Domain == "" || q.Domain == rule.domain) && (q.Path == "" || descriptors.SamePath(rule.path, q.Path))
+func (q *Question) means(rule byrule.Name) bool {
+	return (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path))
 }
 
 // List returns what is kept about each rule that a question means, the newest denial first.
 func (r *Recorder) List(q Question) []Kept {
 	var all []Kept
-	for _, s := range r.all() {
-		if !q.means(s.name) {
+	for _, s := range r.slots() {
+		if !q.means(s.rule) {
 			continue
 		}
-		if k, ok := s.kept(&s.tally, q.Values); ok {
+		if k, ok := s.kept(&s.denied, q.Values); ok {
 			all = append(all, k)
 		}
 	}
@@ -166,4 +137,18 @@ func (r *Recorder) List(q Question) []Kept {
 		return cmp.Or(b.Last.At.Compare(a.Last.At), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
 	})
 	return all
+}
+
+// kept returns what is kept of denials by the rule, and false before its first denial is there.
+func (s *slot) kept(t *denied, values bool) (k Kept, ok bool) {
+	requests := t.requests.Load()
+	last := t.last.Load()
+	if requests == 0 || last == nil {
+		return Kept{}, false
+	}
+	k = Kept{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests, Hits: t.hits.Load()}
+	if values {
+		k.Descriptor = last.descriptor
+	}
+	return k, true
 }

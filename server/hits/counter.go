@@ -3,6 +3,7 @@ package hits
 import (
 	"sync/atomic"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -12,79 +13,78 @@ import (
 const MaxHits = 1 << 40
 
 // Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor
-// allocate, and may be called by any number of goroutines. A nil Counter counts nothing: that is where looks and
-// refunds go.
+// allocate, and may be called by any number of goroutines.
 //
-// Admitted, denied and degraded hits add up to all hits. Those that were near the limit are a part of the admitted ones,
-// those that shadow mode let through a part of the denied ones; the whole is added before its part, and read after it,
-// so that no reader sees a part that is larger than its whole.
+// Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the first,
+// those that shadow mode let through a part of the second; the whole is added before its part, and read after it, so that
+// no reader sees a part that is larger than its whole.
 type Counter struct {
-	totals  [history.Outcomes]atomic.Uint64
-	drained [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
-	tally   *Tally                   // nil unless the recorder keeps tallies
+	totals    [history.Outcomes]atomic.Uint64
+	drained   [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
+	ratelimit *Ratelimit               // nil unless the recorder counts as envoyproxy/ratelimit does
 }
 
-// Tally returns where the same hits are counted as envoyproxy/ratelimit does, nil where they are not.
-func (c *Counter) Tally() *Tally {
-	if c == nil {
-		return nil
-	}
-	return c.tally
+// Pass counts hits that pass without a limit.
+func (c *Counter) Pass(hits uint64) { c.add(history.Within, hits) }
+
+// Modes are how a limiter lets pass what is over, and what it takes for near.
+type Modes struct {
+	Near      float32 // the share of a limit above which hits are near it
+	Shadow    bool    // the rule is in shadow mode
+	ShadowAll bool    // everything is
 }
 
-// Admit counts hits that passed, of which so many were near the limit; see [Near].
-func (c *Counter) Admit(hits, near uint64) {
-	c.add(history.Within, hits)
-	c.add(history.Near, min(near, hits))
-}
-
-// Deny counts hits that were over a limit, those included that shadow mode let through.
-func (c *Counter) Deny(hits uint64, shadow bool) {
-	c.add(history.Over, hits)
-	if shadow {
-		c.add(history.Shadow, hits)
-	}
-}
-
-// Degrade counts hits that no store decided.
-func (c *Counter) Degrade(hits uint64) { c.add(history.Degraded, hits) }
-
-// Verdict is what became of the hits of a check under one limit.
-type Verdict struct {
-	Requests, Before, Hits uint64 // of the limit; that counted already; of the check
-	NearRatio              float32
-	Allowed                bool
-	Always                 bool // the hits are charged even if they are denied
-	Remembered             bool // the denial was known, without asking the store
-	Shadow                 bool // a denial lets pass, as the rule is in shadow mode
-	ShadowAll              bool // it lets pass, as everything is in shadow mode
-}
-
-// Record counts what a store has decided.
-func (c *Counter) Record(v Verdict) {
-	if c == nil {
+// Record counts what was decided about a check that counts or gives back.
+func (c *Counter) Record(check *backend.Check, d *backend.Decision, m Modes) {
+	if check.Op == backend.Refund {
+		c.ratelimit.add(TotalNegativeHits, check.Hits)
 		return
 	}
-	fit, near := v.split()
-	c.Admit(fit, near)
-	c.Deny(v.Hits-fit, v.Shadow || v.ShadowAll)
-	c.tally.count(&v, near, v.Hits-fit)
+	c.ratelimit.add(TotalHits, check.Hits)
+	if d.Err != nil || d.Source.Degraded() {
+		c.add(history.Degraded, check.Hits)
+		return
+	}
+	fit, near := split(check, d, m.Near)
+	over := check.Hits - fit
+	c.add(history.Within, fit)
+	c.add(history.Near, near)
+	c.add(history.Over, over)
+	if m.Shadow || m.ShadowAll {
+		c.add(history.Shadow, over)
+	}
+	if c.ratelimit == nil {
+		return
+	}
+	if d.Allowed { // else nothing is within: the part of a charge that fits is near or nowhere
+		c.ratelimit.add(WithinLimit, check.Hits)
+	}
+	c.ratelimit.add(NearLimit, near)
+	c.ratelimit.add(OverLimit, over)
+	if d.Source == backend.FromDenyCache {
+		c.ratelimit.add(OverLimitWithLocalCache, over)
+	}
+	if m.Shadow {
+		c.ratelimit.add(ShadowMode, over)
+	}
 }
 
-// split returns how many hits fit, and how many of these are near the limit. A charge that is made whatever the verdict
-// may straddle the limit: what it took of the room that was left fits.
-func (v *Verdict) split() (fit, near uint64) {
+// split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is made
+// whatever is decided may straddle the limit: what it took of the room that was there fits.
+func split(check *backend.Check, d *backend.Decision, share float32) (fit, near uint64) {
+	limit := &check.Limits[d.Strictest]
+	requests := limit.Capacity()
 	switch {
-	case v.Allowed:
-		fit = v.Hits
-	case v.Always && !v.Remembered:
-		fit = min(v.Hits, v.Requests-min(v.Requests, v.Before))
+	case d.Allowed:
+		fit = check.Hits
+	case check.Charge.Always(limit) && d.Source != backend.FromDenyCache:
+		fit = min(check.Hits, requests-min(requests, d.Before))
 	}
-	return fit, Near(v.Requests, v.Before, fit, v.NearRatio)
+	return fit, Near(requests, d.Before, fit, share)
 }
 
 func (c *Counter) add(o history.Outcome, hits uint64) {
-	if c != nil && hits > 0 {
+	if hits > 0 {
 		c.totals[o].Add(min(hits, MaxHits))
 	}
 }
@@ -106,17 +106,16 @@ func Near(requests, before, hits uint64, share float32) uint64 {
 	}
 }
 
-// drain hands out what has been counted since it last did, and reports whether there was anything.
-func (c *Counter) drain(id history.ID, hand func(history.ID, uint64)) (found bool) {
+// drain hands out what has been counted since it last did.
+func (c *Counter) drain(id history.ID, hand func(history.ID, uint64)) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()
 		if more := total - c.drained[o]; more > 0 {
 			id.Outcome = history.Outcome(o)
 			hand(id, more)
-			c.drained[o], found = total, true
+			c.drained[o] = total
 		}
 	}
-	return found
 }
 
 // addTo adds the totals to t.

@@ -1,7 +1,6 @@
 package hits
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -11,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/byrule"
 )
 
 const shop = `
@@ -46,6 +47,20 @@ func at(table *Table, c *descriptors.Config, domain, key, value string) *Counter
 	return table.Counter(c.Match(domain, d).Rule, domain, d)
 }
 
+// ten is a check of so many hits under a limit of ten, which charges what it admits.
+func ten(hits uint64) *backend.Check {
+	return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: hits, Charge: descriptors.ChargeAdmitted}
+}
+
+// What becomes of it.
+var (
+	within   = &backend.Decision{Allowed: true}
+	nearTwo  = &backend.Decision{Allowed: true, Before: 5} // of five hits
+	over     = &backend.Decision{}
+	degraded = &backend.Decision{Allowed: true, Source: backend.FromPolicy}
+	modes    = Modes{Near: DefaultNear}
+)
+
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // drained returns what a drain hands out.
@@ -71,13 +86,13 @@ func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64)
 func TestEachHitIsHandedOutOnce(t *testing.T) {
 	r, c := New(DefaultValues), parse(t, shop)
 	table := r.Table(c)
-	at(table, c, "shop", "user", "ann").Admit(5, 2)
-	at(table, c, "shop", "user", "bob").Deny(3, false)
-	at(table, c, "shop", "tenant", "a/b").Deny(4, true)
-	at(table, c, "shop", "nothing", "").Admit(6, 0)
-	at(table, c, "nowhere", "user", "ann").Admit(7, 0)
-	at(table, c, "elsewhere", "user", "ann").Admit(1, 0)
-	at(table, c, "shop", "user", "eve").Degrade(8)
+	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
+	at(table, c, "shop", "user", "bob").Record(ten(3), over, modes)
+	at(table, c, "shop", "tenant", "a/b").Record(ten(4), over, Modes{ShadowAll: true})
+	at(table, c, "shop", "nothing", "").Pass(6)
+	at(table, c, "nowhere", "user", "ann").Pass(7)
+	at(table, c, "elsewhere", "user", "ann").Pass(1)
+	at(table, c, "shop", "user", "eve").Record(ten(8), degraded, modes)
 	want := map[history.ID]uint64{
 		{Domain: "shop", Path: "user", Outcome: history.Within}:                           5,
 		{Domain: "shop", Path: "user", Outcome: history.Near}:                             2,
@@ -90,8 +105,8 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 	}
 	expect(t, drained(t, r, noon), want)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{})
-	at(table, c, "shop", "user", "ann").Admit(1, 0)
-	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").Admit(2, 0) }) // comes meanwhile
+	at(table, c, "shop", "user", "ann").Pass(1)
+	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").Pass(2) }) // comes meanwhile
 	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 2})
 }
 
@@ -99,11 +114,11 @@ func TestTotalsGoOnWhatIsDrained(t *testing.T) {
 	r, c := New(DefaultValues), parse(t, shop)
 	table := r.Table(c)
 	for _, value := range []string{"a", "b"} {
-		at(table, c, "shop", "tenant", value).Admit(5, 1)
-		at(table, c, "shop", "tenant", value).Deny(2, true)
+		at(table, c, "shop", "tenant", value).Record(ten(5), nearTwo, modes)
+		at(table, c, "shop", "tenant", value).Record(ten(2), over, Modes{Shadow: true})
 		drained(t, r, noon)
 	}
-	want := []Totals{{Domain: "shop", Path: "tenant", Within: 10, Near: 2, Over: 4, Shadow: 4}}
+	want := []Totals{{Domain: "shop", Path: "tenant", Within: 10, Near: 4, Over: 4, Shadow: 4}}
 	if got := r.Totals(); !slices.Equal(got, want) {
 		t.Errorf("totals are %+v; want %+v: they never go down, and values are one there", got, want)
 	}
@@ -119,7 +134,7 @@ func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 	var admitted uint64
 	running.Go(func() {
 		for ; !stop.Load(); admitted++ {
-			counter.Admit(1, 1)
+			counter.Record(ten(1), &backend.Decision{Allowed: true, Before: 8}, modes)
 		}
 	})
 	var within, near uint64
@@ -144,96 +159,18 @@ func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 	}
 }
 
-func TestARuleThatIsGoneStaysUntilItIsDrainedAndIdle(t *testing.T) {
-	r := New(DefaultValues)
-	old := parse(t, shop)
-	late := at(r.Table(old), old, "shop", "tenant", "a") // held by a request in flight
-	late.Admit(1, 0)
-	now := noon
-	expect(t, drained(t, r, now), map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 1})
+// What is kept by rule, and for how long, is tested in package byrule.
+func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
+	r, c := New(DefaultValues), parse(t, shop)
+	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
 	r.Table(parse(t, moved))
-	late.Admit(2, 0)
-	known := func() bool {
-		return slices.ContainsFunc(r.Totals(), func(t Totals) bool { return t.Path == "tenant" })
-	}
-	for range 12 { // the first of them finds the two hits
-		now = now.Add(10 * time.Second)
-		drained(t, r, now)
-	}
-	if !known() {
-		t.Fatal("the rule is forgotten within two minutes of its last hit; a request may still count there")
-	}
-	late.Admit(4, 0)
-	now = now.Add(time.Hour)
-	expect(t, drained(t, r, now), map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 4})
-	if !known() {
-		t.Fatal("the rule is forgotten in the drain that found hits there")
-	}
-	now = now.Add(time.Hour)
-	if drained(t, r, now); !known() {
-		t.Fatal("the rule is forgotten in the first drain after an hour; if the process stood still, so did the request")
-	}
-	if drained(t, r, now.Add(10*time.Second)); known() {
-		t.Error("the rule is still known an hour after its last hit; reloads would fill memory")
-	}
-	if again := at(r.Table(old), old, "shop", "tenant", "a"); again == late {
-		t.Error("the rule came back with its old counters")
-	}
-}
-
-// A reload overtakes a rule's first request: the new table looked for its counters before that request made them.
-func TestARuleWhoseFirstHitWasOvertakenByAReloadIsNotForgotten(t *testing.T) {
-	r := New(0)
-	c := parse(t, shop)
-	before, after := r.Table(c), r.Table(c)
-	at(before, c, "shop", "user", "").Admit(3, 0)
-	at(before, c, "nowhere", "user", "").Admit(2, 0)
-	for i := range 10 {
-		drained(t, r, noon.Add(time.Duration(i)*time.Minute))
-	}
-	at(after, c, "shop", "user", "").Admit(1, 0)
-	got := make(map[string]uint64)
-	for _, one := range r.Totals() {
-		got[one.Domain+" "+one.Path] = one.Within
-	}
-	if got["shop user"] != 4 || got["__unknown__ __unmatched__"] != 2 {
-		t.Errorf("the totals are %v, want 4 and 2: what Prometheus was shown of a rule goes down only if the rule goes", got)
-	}
-}
-
-func TestARuleThatIsThereIsNeverForgotten(t *testing.T) {
-	r := New(0)
-	c := parse(t, shop)
-	counter := at(r.Table(c), c, "shop", "user", "")
-	counter.Admit(1, 0)
-	now := noon
-	for range 100 { // reloads, none of which is followed by a hit
-		r.Table(c)
-		for range 5 {
-			now = now.Add(time.Minute)
-			drained(t, r, now)
+	for i := range 4 {
+		late.Pass(4)
+		want := map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 4}
+		if i == 3 {
+			want = map[history.ID]uint64{} // it is forgotten by now
 		}
-	}
-	if want := []Totals{{Domain: "shop", Path: "user", Within: 1}}; !slices.Equal(r.Totals(), want) {
-		t.Errorf("totals are %+v, want %+v: a rule's totals never go down while it is there", r.Totals(), want)
-	}
-	if at(r.Table(c), c, "shop", "user", "") != counter {
-		t.Error("the rule has other counters than before; it goes on where it was")
-	}
-}
-
-func TestRulesWithoutHitsTakeNoCounters(t *testing.T) {
-	r := New(DefaultValues)
-	var text strings.Builder
-	text.WriteString("domain: shop\ndescriptors:\n")
-	for i := range 100 {
-		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
-	}
-	c := parse(t, text.String())
-	table := r.Table(c)
-	at(table, c, "shop", "user", "u7").Admit(1, 0)
-	if n := len(r.rules); n != 1 {
-		t.Errorf("%d of 100 rules have counters, though one was hit; reloads of many rules would fill memory", n)
+		expect(t, drained(t, r, noon.Add(time.Duration(i)*byrule.Grace)), want)
 	}
 }
 
@@ -241,9 +178,9 @@ func TestValuesBeyondTheCapAreOther(t *testing.T) {
 	r, c := New(2), parse(t, shop)
 	table := r.Table(c)
 	for _, value := range []string{"a", "b", "c", "d", "a", "c"} {
-		at(table, c, "shop", "tenant", value).Admit(1, 0)
+		at(table, c, "shop", "tenant", value).Pass(1)
 	}
-	at(table, c, "shop", "tenant", "b").Admit(1, 0)
+	at(table, c, "shop", "tenant", "b").Pass(1)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{
 		{Domain: "shop", Path: "tenant", Value: "tenant=a"}:         2,
 		{Domain: "shop", Path: "tenant", Value: "tenant=b"}:         2,
@@ -256,7 +193,7 @@ func TestALongValueIsOther(t *testing.T) {
 	table := r.Table(c)
 	longest := strings.Repeat("v", maxValue-len("tenant="))
 	for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
-		at(table, c, "shop", "tenant", value).Admit(1, 0)
+		at(table, c, "shop", "tenant", value).Pass(1)
 	}
 	expect(t, drained(t, r, noon), map[history.ID]uint64{
 		{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1,
@@ -267,8 +204,8 @@ func TestALongValueIsOther(t *testing.T) {
 func TestWithoutValuesARuleIsOneSeries(t *testing.T) {
 	r, c := New(0), parse(t, shop)
 	table := r.Table(c)
-	at(table, c, "shop", "tenant", "a").Admit(1, 0)
-	at(table, c, "shop", "tenant", "b").Admit(1, 0)
+	at(table, c, "shop", "tenant", "a").Pass(1)
+	at(table, c, "shop", "tenant", "b").Pass(1)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "tenant"}: 2})
 }
 
@@ -276,30 +213,12 @@ func TestHugeHitsDoNotWrap(t *testing.T) {
 	r, c := New(0), parse(t, shop)
 	counter := at(r.Table(c), c, "shop", "user", "")
 	for range 1000 {
-		counter.Deny(math.MaxUint64, false)
-		counter.Admit(math.MaxUint64, math.MaxUint64)
+		counter.Record(ten(math.MaxUint64), over, modes)
+		counter.Record(&backend.Check{Limits: []descriptors.Limit{{Requests: math.MaxUint64}}, Hits: math.MaxUint64}, within, modes)
 	}
 	expect(t, drained(t, r, noon), map[history.ID]uint64{
 		{Domain: "shop", Path: "user", Outcome: history.Over}:   1000 * MaxHits,
 		{Domain: "shop", Path: "user", Outcome: history.Within}: 1000 * MaxHits,
 		{Domain: "shop", Path: "user", Outcome: history.Near}:   1000 * MaxHits,
 	})
-}
-
-// The vectors of envoyproxy/ratelimit's own test, as far as they are admitted.
-func TestNear(t *testing.T) {
-	for _, tc := range []struct {
-		requests, before, hits uint64
-		share                  float32
-		want                   uint64
-	}{
-		{15, 10, 1, 0.8, 0}, {15, 12, 1, 0.8, 1}, {20, 2, 3, 0.8, 0}, {8, 5, 2, 0.8, 1}, {20, 16, 3, 0.8, 3}, {15, 11, 1, 0.8, 0},
-		{10, 0, 10, 0.8, 2}, {0, 0, 0, 0.8, 0}, {1, 0, 1, 0.8, 1}, {math.MaxUint32, 0, 1000, 0.8, 0},
-		{10, 4, 2, 0.5, 1}, {10, 0, 10, 1, 0}, {10, 0, 10, 0.05, 10},
-	} {
-		if got := Near(tc.requests, tc.before, tc.hits, tc.share); got != tc.want {
-			t.Errorf("%d hits after %d, of %d: %d are above %v of the limit; want %d",
-				tc.hits, tc.before, tc.requests, got, tc.share, tc.want)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -19,29 +20,32 @@ type values struct {
 	adding sync.Mutex
 }
 
-// counter returns where a descriptor's hits are counted. The first values, at most so many, have one each. Finding a
-// known value takes no lock and no allocation.
-func (v *values) counter(r *descriptors.Rule, d descriptors.Descriptor, most int) *Counter {
+// apart returns where the hits of a descriptor are counted by its value. The first values, at most so many, have a
+// counter each. Finding a known value takes no lock and no allocation.
+func (r *Recorder) apart(of *ruleHits, rule *descriptors.Rule, d descriptors.Descriptor) *Counter {
+	v := of.values.Load()
+	if v == nil {
+		first := new(values)
+		first.other.ratelimit = r.ratelimit.of(rule.Metric(nil, history.OtherValue))
+		of.values.CompareAndSwap(nil, first)
+		v = of.values.Load()
+	}
 	length := 0
-	for _, entry := range r.Values {
+	for _, entry := range rule.Values {
 		length += len(d[entry].Key) + len(d[entry].Value) + len("=,")
 	}
 	if length-1 > maxValue {
 		return &v.other
 	}
 	var room [maxValue]byte
-	text := r.AppendValue(room[:0], d)
-	if c, known := v.find(text, most); known {
+	text := rule.AppendValue(room[:0], d)
+	if c, known := v.find(text, r.maxValues); known {
 		return c
 	}
 	if len(text) > maxValue {
 		return &v.other
 	}
-	var tally *Tally
-	if v.other.tally != nil {
-		tally = &Tally{name: r.Metric(d, "")}
-	}
-	return v.add(string(text), tally, most)
+	return v.add(text, &Counter{ratelimit: r.ratelimit.of(rule.Metric(d, ""))}, r.maxValues)
 }
 
 // find returns the counter of a value, and reports whether that is final: the value is known, or comes too late.
@@ -56,19 +60,17 @@ func (v *values) find(text []byte, most int) (c *Counter, known bool) {
 	return &v.other, len(*all) >= most
 }
 
-// add makes a counter for a value, if there is none yet, with a tally for its hits, or nil.
-func (v *values) add(text string, tally *Tally, most int) *Counter {
+// add lets a value have a counter, if it has none yet.
+func (v *values) add(text []byte, c *Counter, most int) *Counter {
 	v.adding.Lock()
 	defer v.adding.Unlock()
-	if c, known := v.find([]byte(text), most); known {
-		return c
+	if before, known := v.find(text, most); known {
+		return before
 	}
-	grown := make(map[string]*Counter)
+	grown := map[string]*Counter{string(text): c}
 	if all := v.known.Load(); all != nil {
 		maps.Copy(grown, *all)
 	}
-	c := &Counter{tally: tally}
-	grown[text] = c
 	v.known.Store(&grown)
 	return c
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -30,11 +31,9 @@ type Call struct {
 // pending is what check i must know when its decision comes back.
 type pending struct {
 	descriptor int
-	shadow     bool
-	override   bool          // the request brings the limit with it
-	spared     bool          // not counted, since the request is refused for another check
-	hits       *hits.Counter // where its hits are recorded; nil for looks and refunds
-	tally      *hits.Tally   // likewise as envoyproxy/ratelimit does, refunds too; nil for looks
+	shadow     bool          // the limit is that of a rule in shadow mode
+	uncharged  bool          // not counted, since the request is refused for another check
+	hits       *hits.Counter // where it is recorded; nil for looks, and for refunds where those are not
 }
 
 // Request is RateLimitRequest in weir's own types.
@@ -76,42 +75,36 @@ type Verdict struct {
 	UnknownDomain bool
 }
 
-// Status is the answer for one descriptor.
+// Status is the answer for one descriptor: what was decided about it, and by what rule.
 type Status struct {
-	Over      bool
+	backend.Decision // zero where nothing was to be decided; NextIn is 0 of a rule in shadow mode, which lets nobody wait
+
+	Rule      *descriptors.Rule  // that matched, nil if none did
+	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
+	Over      bool               // it refuses the request, unless it is a quota
 	Shadow    bool               // over, were it not that its rule is in shadow mode: it refuses nothing
 	Unlimited bool               // a rule lets everything pass, uncounted
-	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
-	Remaining uint64
-	ResetIn   time.Duration  // not rounded; may be 0
-	RetryIn   time.Duration  // if Over or Shadow: when one check of this size would pass, or backend.Never
-	FullFor   time.Duration  // if not Over: until a limit that this request itself has filled has room again; else 0
-	Quota     bool           // over, it refuses the request only if all quotas of the request are
-	Metadata  map[string]any // of the rule that limits it, for whom it lets pass; shared by all requests
-
-	// Why the store did not decide, and the failure policy that did in its place; zero if the store decided.
-	Reason backend.Reason
-	Policy descriptors.Policy
-
-	rule *descriptors.Rule // that matched, nil if none did
+	Override  bool               // the request brings the limit with it
+	Quota     bool               // over, it refuses the request only if all quotas of the request are
+	Metadata  map[string]any     // of the rule that limits it, for whom it lets pass; shared by all requests
 }
 
 // Path returns the path of the rule that matched, history.Unmatched if none did.
 func (s *Status) Path() string {
-	if s.rule == nil {
+	if s.Rule == nil {
 		return history.Unmatched
 	}
-	return s.rule.Path
+	return s.Rule.Path
 }
 
 // Lasting reports whether the limit is one of a rule's, which stays as and where it is, as the rule does; a limit that a
-// request brings with it, or that is left of several, does not outlive the call.
+// request brings with it, or that remains of several, does not outlive the call.
 func (s *Status) Lasting() bool {
-	if s.rule == nil || s.Limit == nil {
+	if s.Rule == nil || s.Limit == nil {
 		return false
 	}
-	for i := range s.rule.Limits {
-		if &s.rule.Limits[i] == s.Limit {
+	for i := range s.Rule.Limits {
+		if &s.Rule.Limits[i] == s.Limit {
 			return true
 		}
 	}
@@ -171,4 +164,40 @@ func (c *Call) Reset() {
 		overrides: c.overrides[:0],
 		replaced:  c.replaced[:0],
 	}
+}
+
+// Result is how a request ended, for the statistics.
+type Result uint8
+
+// The results of a request.
+const (
+	OK Result = iota
+	OverLimit
+	Invalid      // the request itself is wrong
+	Unavailable  // no verdict could be given
+	Shadowed     // over a limit, and let through as everything is
+	Unconfigured // no verdict could be given, for want of a configuration
+	Results      = int(Unconfigured) + 1
+)
+
+// Result returns how the call ended, given what Decide returned for it.
+func (c *Call) Result(err error) Result {
+	switch {
+	case err == nil && c.Over:
+		return OverLimit
+	case err == nil && c.Shadowed:
+		return Shadowed
+	case err == nil:
+		return OK
+	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors), errors.Is(err, ErrTooMany):
+		return Invalid
+	case errors.Is(err, ErrNoConfig), errors.Is(err, ErrBrokenDomain):
+		return Unconfigured
+	}
+	return Unavailable
+}
+
+// String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.
+func (r Result) String() string {
+	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "unavailable"}[r]
 }

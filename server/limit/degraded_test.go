@@ -97,7 +97,7 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 		t.Errorf("a request with a rule whose policy is error got %v; want the store's error", err)
 	}
 	total := make(map[string]uint64)
-	for _, d := range l.Degraded.Totals() {
+	for _, d := range l.Degraded() {
 		total[d.Domain+" "+d.Path+" "+d.Policy.String()] += d.Decisions
 		if d.Reason == 0 {
 			t.Errorf("%+v has no reason", d)
@@ -133,7 +133,7 @@ func TestARequestWithTooManyDescriptorsCountsNothing(t *testing.T) {
 		c.Descriptors = append(c.Descriptors, one("open", "x"))
 	}
 	err := l.Decide(t.Context(), c)
-	if !errors.Is(err, limit.ErrTooMany) || !strings.Contains(err.Error(), "500") || c.Outcome(err) != limit.Invalid {
+	if !errors.Is(err, limit.ErrTooMany) || !strings.Contains(err.Error(), "500") || c.Result(err) != limit.Invalid {
 		t.Errorf("%d descriptors got %v; want an error with the bound, and the request to blame", len(c.Descriptors), err)
 	}
 	if s := ask(t, l, "shop", 1, one("open", "x")).Statuses[0]; s.Remaining != 9 {
@@ -173,7 +173,7 @@ func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T
 		}
 	}
 	c := ask(t, l, "shop", 1, all...)
-	if got := c.Statuses[5]; got.Over || got.FullFor != 0 {
+	if got := c.Statuses[5]; got.Over || got.NextIn != 0 {
 		t.Errorf("a shadow rule is %+v, want it to refuse nothing, and to let nobody wait", got)
 	}
 	if got := left(c); got[3] != 10-6 || got[4] != 0 {

@@ -45,7 +45,7 @@ func (k *keeping) list() string {
 	for _, d := range k.kept.List(denials.Question{Values: true}) {
 		l := &d.Last
 		line := fmt.Sprintf("%s %s %d of %d hits denied", d.Path, l.Limit.String(), l.Hits, d.Hits)
-		for what, is := range map[string]bool{"shadow": d.Shadow, "quota": l.Quota, "override": l.Override, "by " + l.By.String(): l.By != denials.ByStore} {
+		for what, is := range map[string]bool{"shadow": d.Shadow, "quota": l.Quota, "override": l.Override, "by " + l.Source.String(): l.Source != backend.FromStore} {
 			if is {
 				line += " " + what
 			}
@@ -98,7 +98,7 @@ func TestWhatIsRefusedIsKept(t *testing.T) {
 			"user 2/hour 9 of 9 hits denied override: user=ann"},
 		{"one without a rule", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(one("none", "n"), override(2, descriptors.Hour, 5))) },
 			history.Unmatched + " 2/5hour 9 of 9 hits denied override: none=n"},
-		{"spared descriptors are not kept", limit.Options{Spare: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
+		{"what is not charged is not kept", limit.Options{LookFirst: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
 			"closed 0/minute 1 of 1 hits denied: closed=c"},
 	} {
 		t.Run(tc.promise, func(t *testing.T) {
@@ -120,17 +120,14 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 	if len(all) != 1 || !all[0].Last.At.Equal(k.clock.now()) || all[0].Last.Count != 3 {
 		t.Fatalf("kept is %+v; want the denial of now, with the 3 hits that count", all)
 	}
-	left := all[0].Last.LeftAt(k.clock.now())
-	k.clock.nanos.Add(int64(left))
+	wait := all[0].Last.RetryAfter(k.clock.now())
+	k.clock.nanos.Add(int64(wait))
 	if c := k.ask(t, 1, one("user", "ann")); c.Over {
-		t.Errorf("it said that %v are left, and a request that waited so long is refused", left)
+		t.Errorf("it said %v, and a request that waited so long is refused", wait)
 	}
 	k.ask(t, 1, one("closed", "c"))
-	if last := k.kept.List(denials.Question{Path: "closed"})[0].Last; last.LeftAt(k.clock.now()) != denials.Never {
+	if last := k.kept.List(denials.Question{Path: "closed"})[0].Last; last.RetryAfter(k.clock.now()) != backend.Never {
 		t.Errorf("what never passes is said to pass in %v", last.RetryIn)
-	}
-	if denials.Never != backend.Never {
-		t.Error("never is not what it is for stores")
 	}
 }
 

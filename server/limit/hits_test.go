@@ -14,11 +14,11 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// totals are what the history keeps, by domain and path; tallied the numbers of envoyproxy/ratelimit's statistics, by the
+// totals are what the history keeps, by domain and path; ratelimit are the numbers of envoyproxy/ratelimit's statistics, by the
 // rule's name.
 type (
-	totals  = map[string]hits.Totals
-	tallied = map[string][hits.Kinds]uint64
+	totals    = map[string]hits.Totals
+	ratelimit = map[string][hits.Kinds]uint64
 )
 
 // recorded returns what the recorder has, by domain and path.
@@ -32,87 +32,85 @@ func recorded(r *hits.Recorder) totals {
 	return all
 }
 
-// tallies are those that have hits.
-func tallies(r *hits.Recorder) tallied {
-	all := r.Tallies()
-	maps.DeleteFunc(all, func(_ string, sum [hits.Kinds]uint64) bool { return sum == [hits.Kinds]uint64{} })
-	return all
+// ratelimitTotals are those that have hits.
+func ratelimitTotals(r *hits.Recorder) ratelimit {
+	return r.RatelimitTotals()
 }
 
-func tally(total, within, near, over uint64) [hits.Kinds]uint64 {
+func ratelimitOf(total, within, near, over uint64) [hits.Kinds]uint64 {
 	return [hits.Kinds]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
 }
 
 // The history and envoyproxy/ratelimit's statistics differ in a charge that straddles the limit, and in what no rule has.
-func TestWhatBecomesOfHitsIsRecordedAndTallied(t *testing.T) {
-	shadowed := tally(2, 1, 1, 1)
+func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
+	shadowed := ratelimitOf(2, 1, 1, 1)
 	shadowed[hits.ShadowMode] = 1
 	many := make([]limit.Descriptor, 300)
-	others := tallied{"shop.tenant___other__": tally(200, 200, 0, 0)}
+	others := ratelimit{"shop.tenant___other__": ratelimitOf(200, 200, 0, 0)}
 	for i := range many {
 		many[i] = one("tenant", fmt.Sprint("t", i))
 		if i < hits.DefaultValues {
-			others[fmt.Sprint("shop.tenant_t", i)] = tally(1, 1, 0, 0)
+			others[fmt.Sprint("shop.tenant_t", i)] = ratelimitOf(1, 1, 0, 0)
 		}
 	}
 	ann, minutely := one("user", "ann"), override(3, descriptors.Minute, 1)
 	annPays := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
 	for _, tc := range []struct {
-		name    string
-		domain  string
-		addend  uint32
-		asks    []limit.Descriptor // one request each
-		totals  totals
-		tallied tallied
+		name      string
+		domain    string
+		addend    uint32
+		asks      []limit.Descriptor // one request each
+		totals    totals
+		ratelimit ratelimit
 	}{
-		{"admitted", "shop", 3, []limit.Descriptor{ann}, totals{"shop user": {Within: 3}}, tallied{"shop.user": tally(3, 3, 0, 0)}},
+		{"admitted", "shop", 3, []limit.Descriptor{ann}, totals{"shop user": {Within: 3}}, ratelimit{"shop.user": ratelimitOf(3, 3, 0, 0)}},
 		{"a request without an addend is a hit", "shop", 0, []limit.Descriptor{ann},
-			totals{"shop user": {Within: 1}}, tallied{"shop.user": tally(1, 1, 0, 0)}},
+			totals{"shop user": {Within: 1}}, ratelimit{"shop.user": ratelimitOf(1, 1, 0, 0)}},
 		{"near is above 8 of 10", "shop", 5, []limit.Descriptor{ann, ann},
-			totals{"shop user": {Within: 10, Near: 2}}, tallied{"shop.user": tally(10, 10, 2, 0)}},
+			totals{"shop user": {Within: 10, Near: 2}}, ratelimit{"shop.user": ratelimitOf(10, 10, 2, 0)}},
 		{"denied as a whole, and not charged", "shop", 6, []limit.Descriptor{ann, ann},
-			totals{"shop user": {Within: 6, Over: 6}}, tallied{"shop.user": tally(12, 6, 0, 6)}},
+			totals{"shop user": {Within: 6, Over: 6}}, ratelimit{"shop.user": ratelimitOf(12, 6, 0, 6)}},
 		{"denied, though charged", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500)), one("bytes", "")},
-			totals{"shop bytes": {Within: 1000, Near: 200, Over: 501}}, tallied{"shop.bytes": tally(1501, 0, 200, 501)}},
+			totals{"shop bytes": {Within: 1000, Near: 200, Over: 501}}, ratelimit{"shop.bytes": ratelimitOf(1501, 0, 200, 501)}},
 		{"a fixed window", "shop", 3, []limit.Descriptor{one("epoch", ""), one("epoch", "")},
-			totals{"shop epoch": {Within: 2, Near: 1, Over: 4}}, tallied{"shop.epoch": tally(6, 0, 1, 4)}},
+			totals{"shop epoch": {Within: 2, Near: 1, Over: 4}}, ratelimit{"shop.epoch": ratelimitOf(6, 0, 1, 4)}},
 		{"near is above 8 of a burst of 10", "shop", 9, []limit.Descriptor{one("bucket", "")},
-			totals{"shop bucket": {Within: 9, Near: 1}}, tallied{"shop.bucket": tally(9, 9, 1, 0)}},
+			totals{"shop bucket": {Within: 9, Near: 1}}, ratelimit{"shop.bucket": ratelimitOf(9, 9, 1, 0)}},
 		{"denied, though charged, up to the burst", "shop", 1, []limit.Descriptor{with(one("bucket", ""), own(15))},
-			totals{"shop bucket": {Within: 10, Near: 2, Over: 5}}, tallied{"shop.bucket": tally(15, 0, 2, 5)}},
+			totals{"shop bucket": {Within: 10, Near: 2, Over: 5}}, ratelimit{"shop.bucket": ratelimitOf(15, 0, 2, 5)}},
 		{"a rule of two levels", "shop", 1, []limit.Descriptor{annPays},
-			totals{"shop user/path=%2Fpay": {Within: 1}}, tallied{"shop.user.path_/pay": tally(1, 1, 0, 0)}},
+			totals{"shop user/path=%2Fpay": {Within: 1}}, ratelimit{"shop.user.path_/pay": ratelimitOf(1, 1, 0, 0)}},
 		{"a shadow rule that is over", "shop", 1, []limit.Descriptor{one("shadow", ""), one("shadow", "")},
-			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}, tallied{"shop.shadow": shadowed}},
-		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}, tallied{}},
+			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}, ratelimit{"shop.shadow": shadowed}},
+		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}, ratelimit{}},
 		{"no rule", "shop", 4, []limit.Descriptor{one("nobody", ""), one("trusted", "yes"), {}, one("", "x")},
-			totals{"shop __unmatched__": {Within: 16}}, tallied{}},
-		{"no domain", "nowhere", 4, []limit.Descriptor{ann, {}}, totals{"__unknown__ __unmatched__": {Within: 8}}, tallied{}},
+			totals{"shop __unmatched__": {Within: 16}}, ratelimit{}},
+		{"no domain", "nowhere", 4, []limit.Descriptor{ann, {}}, totals{"__unknown__ __unmatched__": {Within: 8}}, ratelimit{}},
 		{"an override of a rule", "shop", 2, []limit.Descriptor{with(ann, minutely), with(ann, minutely)},
-			totals{"shop user": {Within: 2, Over: 2}}, tallied{"shop.user": tally(4, 2, 0, 2)}},
+			totals{"shop user": {Within: 2, Over: 2}}, ratelimit{"shop.user": ratelimitOf(4, 2, 0, 2)}},
 		{"an override without a rule", "shop", 2, []limit.Descriptor{with(one("no", ""), minutely), with(one("no", ""), minutely)},
-			totals{"shop __unmatched__": {Within: 2, Over: 2}}, tallied{"shop.__unmatched__": tally(4, 2, 0, 2)}},
+			totals{"shop __unmatched__": {Within: 2, Over: 2}}, ratelimit{"shop.__unmatched__": ratelimitOf(4, 2, 0, 2)}},
 		{"an override without a domain", "nowhere", 2, []limit.Descriptor{with(ann, minutely)},
-			totals{"__unknown__ __unmatched__": {Within: 2}}, tallied{}},
+			totals{"__unknown__ __unmatched__": {Within: 2}}, ratelimit{}},
 		{"an override of a shadow rule is none", "shop", 1, []limit.Descriptor{with(one("shadow", ""), override(0, descriptors.Day, 1))},
-			totals{"shop shadow": {Over: 1}}, tallied{"shop.shadow": tally(1, 0, 0, 1)}},
+			totals{"shop shadow": {Over: 1}}, ratelimit{"shop.shadow": ratelimitOf(1, 0, 0, 1)}},
 		{"a look", "shop", 1, []limit.Descriptor{with(ann, own(0)), with(one("free", ""), own(0)), with(one("no", ""), own(0))},
-			totals{}, tallied{}},
+			totals{}, ratelimit{}},
 		{"a refund", "shop", 1, []limit.Descriptor{with(ann, refund(3)), with(one("free", ""), refund(3)), with(one("no", ""), refund(1))},
-			totals{}, tallied{"shop.user": {hits.TotalNegativeHits: 3}}},
-		{"values are one to the totals, and told apart by tallies", "shop", 1, many, totals{"shop tenant": {Within: 300}}, others},
+			totals{}, ratelimit{"shop.user": {hits.TotalNegativeHits: 3}}},
+		{"values are one to the totals, and told apart by ratelimit", "shop", 1, many, totals{"shop tenant": {Within: 300}}, others},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
-			recorder.KeepTallies()
+			recorder.CountAsRatelimit()
 			for _, d := range tc.asks {
 				ask(t, l, tc.domain, tc.addend, d)
 			}
 			if got := recorded(recorder); !maps.Equal(got, tc.totals) {
 				t.Errorf("recorded %+v; want %+v", got, tc.totals)
 			}
-			if got := tallies(recorder); !maps.Equal(got, tc.tallied) {
-				t.Errorf("tallied %v; want %v", got, tc.tallied)
+			if got := ratelimitTotals(recorder); !maps.Equal(got, tc.ratelimit) {
+				t.Errorf("as ratelimit %v; want %v", got, tc.ratelimit)
 			}
 			unknown := uint64(0)
 			if tc.domain == "nowhere" {
@@ -136,23 +134,23 @@ func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
 
 func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
-	recorder.KeepTallies()
+	recorder.CountAsRatelimit()
 	for range 2 {
 		if c := ask(t, l, "shop", 6, one("user", "ann")); c.Over {
 			t.Error("a request is refused in shadow mode")
 		}
 	}
 	c := ask(t, l, "shop", 6, one("user", "ann"))
-	if got := c.Outcome(nil); got != limit.Shadowed || !c.Statuses[0].Over {
-		t.Errorf("the outcome is %v with %+v; want it to be told that the request would be refused", got, c.Statuses[0])
+	if got := c.Result(nil); got != limit.Shadowed || !c.Statuses[0].Over {
+		t.Errorf("the result is %v with %+v; want it to be told that the request would be refused", got, c.Statuses[0])
 	}
-	want, wantTallied := totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}, tallied{"shop.user": tally(18, 6, 0, 12)}
-	if got, gotTallied := recorded(recorder), tallies(recorder); !maps.Equal(got, want) || !maps.Equal(gotTallied, wantTallied) {
-		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotTallied, want, wantTallied)
+	want, wantRatelimit := totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
+	if got, gotRatelimit := recorded(recorder), ratelimitTotals(recorder); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
+		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotRatelimit, want, wantRatelimit)
 	}
 }
 
-// Whatever no store has decided is degraded; what needs no store is decided all the same. What was asked is in the total:
+// Whatever no store has decided is degraded; what needs no store is decided all the same. What wasked is in the total:
 // envoyproxy/ratelimit counts it before it asks.
 func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 	for policy, kept := range map[descriptors.Policy]totals{
@@ -160,7 +158,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 		descriptors.PolicyDeny:  {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
 	} {
 		l, recorder := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, shop)
-		recorder.KeepTallies()
+		recorder.CountAsRatelimit()
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
 			one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
 		}}}
@@ -170,24 +168,24 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 		if got := recorded(recorder); !maps.Equal(got, kept) {
 			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
 		}
-		want := tallied{"shop.user": {hits.TotalHits: 2}, "shop.closed": {hits.TotalHits: 2}, "shop.shadow": {hits.TotalNegativeHits: 1}}
-		if got := tallies(recorder); !maps.Equal(got, want) {
-			t.Errorf("by policy %s: tallied %v; want %v", policy, got, want)
+		want := ratelimit{"shop.user": {hits.TotalHits: 2}, "shop.closed": {hits.TotalHits: 2}, "shop.shadow": {hits.TotalNegativeHits: 1}}
+		if got := ratelimitTotals(recorder); !maps.Equal(got, want) {
+			t.Errorf("by policy %s: as ratelimit %v; want %v", policy, got, want)
 		}
 	}
 }
 
-func TestADenialThatIsRememberedIsTalliedAsSuch(t *testing.T) {
+func TestADenialThatIsRememberedIsCountedAsSuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a denial is remembered for a second, which never passes here
 		store, _ := newStore(t)
 		l, recorder := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyError}), limit.Options{}, shop)
-		recorder.KeepTallies()
+		recorder.CountAsRatelimit()
 		l.Apply(l.Config())
 		for range 3 { // the first is denied by the store
 			ask(t, l, "shop", 11, one("user", "ann"))
 		}
-		want := tallied{"shop.user": {hits.TotalHits: 33, hits.OverLimit: 33, hits.OverLimitWithLocalCache: 22}}
-		if got := tallies(recorder); !maps.Equal(got, want) {
+		want := ratelimit{"shop.user": {hits.TotalHits: 33, hits.OverLimit: 33, hits.OverLimitWithLocalCache: 22}}
+		if got := ratelimitTotals(recorder); !maps.Equal(got, want) {
 			t.Errorf("%v; want %v", got, want)
 		}
 	})

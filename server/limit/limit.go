@@ -11,9 +11,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/byrule"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -42,11 +44,11 @@ type Limiter struct {
 	recorder *hits.Recorder
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
-	domains  domains
+	counts   *byrule.Registry[counts]
+	none     requests // of no domain, or before the first configuration
+	degraded degraded // of all rules
 	unknown  unknownDomains
 
-	// Degraded counts decisions that were made while the store is away.
-	Degraded Degraded
 	// Refunds counts what refund_on_deny gave back.
 	Refunds Refunds
 }
@@ -59,9 +61,9 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// Spare counts a request that is refused only where it is over: its other descriptors keep what they have left. It
-	// asks the store twice where a request has several checks.
-	Spare bool
+	// LookFirst counts a request that is refused only where it is over: its other descriptors are not charged. It asks the
+	// store twice where a request has several checks.
+	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
@@ -70,19 +72,20 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// rules are a configuration, and where the hits of each rule are recorded.
+// rules are a configuration, and where is kept what becomes of each rule's requests.
 type rules struct {
 	config    *descriptors.Config
 	hits      *hits.Table
 	denials   *denials.Table // nil if nobody keeps denials
-	domains   map[string]*domainRequests
+	counts    *byrule.Table[counts]
 	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	return &Limiter{counter: counter, options: o, recorder: recorder, unknown: unknownDomains{log: o.Log}}
+	return &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil),
+		unknown: unknownDomains{log: o.Log}}
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
@@ -90,11 +93,12 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applying.Lock()
 	defer l.applying.Unlock()
 	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
-	r := &rules{config: c, hits: l.recorder.Table(c), domains: l.domains.apply(c), replacing: replacing}
+	r := &rules{config: c, hits: l.recorder.Table(c), counts: l.counts.Table(c), replacing: replacing}
 	if l.options.Denials != nil {
 		r.denials = l.options.Denials.Table(c)
 	}
 	l.inForce.Store(r)
+	l.counts.Sweep(time.Now())
 	l.unknown.applied(c)
 }
 
@@ -110,12 +114,15 @@ func (l *Limiter) Config() *descriptors.Config {
 // then.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
+	counted := &l.none
+	if c.Domain != "" && r != nil {
+		of, known := r.counts.Of(nil, c.Domain)
+		counted, c.UnknownDomain = &of.Kept.requests, !known
+	}
 	err := l.decide(ctx, r, c)
-	counted := l.domains.of(c.Domain, r)
-	counted[c.Outcome(err)].Add(1)
-	if counted == &l.domains.unknown {
+	counted[c.Result(err)].Add(1)
+	if c.UnknownDomain {
 		l.unknown.asked(c.Domain, r.config)
-		c.UnknownDomain = true
 	}
 	return err
 }
@@ -157,7 +164,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
 	switch {
-	case l.options.Spare && !l.options.Shadow && c.needsLook():
+	case l.options.LookFirst && !l.options.Shadow && c.needsLook():
 		l.askInRounds(ctx, c)
 	case len(c.checks) > 0:
 		l.ask(ctx, c.checks, c.decisions)
@@ -193,10 +200,10 @@ func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []b
 
 // conclude makes the answer for the whole request from those for its descriptors.
 func (l *Limiter) conclude(c *Call) {
-	refused, allSpent := l.refused(c.Statuses)
+	refused, allQuotas := l.refused(c.Statuses)
 	for i := range c.Statuses {
-		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.rule != nil && (allSpent || !s.Quota) {
-			c.Message = s.rule.Message
+		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.Rule != nil && (allQuotas || !s.Quota) {
+			c.Message = s.Rule.Message
 		}
 	}
 	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
@@ -205,14 +212,14 @@ func (l *Limiter) conclude(c *Call) {
 // refused reports whether descriptors with these statuses are refused together, were it not for Options.Shadow, and
 // whether all that are quotas are over. One that is over refuses the request, unless it is a quota: of those all must
 // be.
-func (l *Limiter) refused(statuses []Status) (refused, allSpent bool) {
-	quotas, spent := 0, 0
+func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
+	quotas, over := 0, 0
 	for i := range statuses {
 		s := &statuses[i]
 		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
 		switch {
 		case s.Quota && s.Over:
-			spent++
+			over++
 			fallthrough
 		case s.Quota:
 			quotas++
@@ -220,8 +227,8 @@ func (l *Limiter) refused(statuses []Status) (refused, allSpent bool) {
 			refused = true
 		}
 	}
-	allSpent = quotas > 0 && spent == quotas
-	return refused || allSpent, allSpent
+	allQuotas = quotas > 0 && over == quotas
+	return refused || allQuotas, allQuotas
 }
 
 // replace collects the names that the rules of the request's descriptors replace.
@@ -229,7 +236,7 @@ func (l *Limiter) replace(r *rules, c *Call) {
 	for i := range c.Descriptors {
 		d := &c.Descriptors[i]
 		rule := r.find(c.Domain, d.Entries).Rule
-		if rule == nil || len(rule.Replaces) == 0 || l.override(c, d) != nil {
+		if rule == nil || len(rule.Replaces) == 0 || d.HasOverride && l.override(c, d) != nil {
 			continue
 		}
 		for _, name := range rule.Replaces {
@@ -243,9 +250,6 @@ func (l *Limiter) replace(r *rules, c *Call) {
 
 // unreplaced returns those of some limits that no name replaces.
 func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
-	if len(c.replaced) == 0 {
-		return limits
-	}
 	n := len(c.overrides)
 	for i := range limits {
 		if !limits[i].ReplacedBy(c.replaced) {
@@ -257,46 +261,47 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
 func (l *Limiter) match(r *rules, c *Call, i int) {
-	d := &c.Descriptors[i]
+	d, s := &c.Descriptors[i], &c.Statuses[i]
 	m := r.find(c.Domain, d.Entries)
 	var limits []descriptors.Limit
-	if m.Found != descriptors.UnknownDomain {
+	if d.HasOverride && m.Found != descriptors.UnknownDomain {
 		limits = l.override(c, d)
 	}
-	if m.Found == descriptors.UnknownDomain {
-		r.hits.Missed(c.Domain)
+	if c.UnknownDomain {
+		r.hits.Missed()
 	}
-	if limits == nil && m.Rule != nil && m.Rule.ReplacedBy(c.replaced) {
+	s.Override = limits != nil
+	replaced := !s.Override && len(c.replaced) > 0 && m.Rule != nil
+	if replaced && m.Rule.ReplacedBy(c.replaced) {
 		return
 	}
-	op, n := operation(d, c.Hits)
-	c.Statuses[i].rule = m.Rule
+	s.Rule = m.Rule
 	p := pending{descriptor: i}
-	switch {
-	case op == backend.Count:
+	op, n := operation(d, c.Hits)
+	if op == backend.Count || op == backend.Refund && r.hits.CountsRefunds() {
 		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
-		p.tally = p.hits.Tally()
-	case op == backend.Refund && r.hits.Tallies():
-		p.tally = r.hits.Counter(m.Rule, c.Domain, d.Entries).Tally()
 	}
 	charge, key := charge(m.Rule, d), m
-	if limits != nil {
-		p.override = true
+	switch {
+	case s.Override:
 		key = m.Apart(&limits[0], charge)
-	} else {
-		if m.Rule == nil || m.Rule.Unlimited {
-			c.Statuses[i].Unlimited = m.Rule != nil
-			p.hits.Admit(n, 0)
-			return
+	case m.Rule == nil || m.Rule.Unlimited:
+		if s.Unlimited = m.Rule != nil; op == backend.Count {
+			p.hits.Pass(n)
 		}
-		limits, p.shadow = c.unreplaced(m.Rule.Limits), m.Rule.Shadow
-		c.Statuses[i].Quota, c.Statuses[i].Metadata = m.Rule.Quota, m.Rule.Metadata
+		return
+	default:
+		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		s.Quota, s.Metadata = m.Rule.Quota, m.Rule.Metadata
+	}
+	if replaced { // in part
+		limits = c.unreplaced(limits)
 	}
 	begin := len(c.keys)
 	c.keys = key.AppendKey(c.keys, c.Domain, d.Entries)
 	c.checks = append(c.checks, backend.Check{
 		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
-		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !c.Statuses[i].Quota && !l.options.Quota,
+		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
 	})
 	c.pending = append(c.pending, p)
 }
@@ -316,9 +321,6 @@ func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match 
 
 // override returns the limit that the descriptor brings with it, nil if it brings none that makes sense.
 func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
-	if !d.HasOverride {
-		return nil
-	}
 	multiplier := uint32(1)
 	if d.Override.HasMultiplier {
 		multiplier = d.Override.Multiplier

@@ -243,7 +243,7 @@ func TestBadRequests(t *testing.T) {
 		l       *limit.Limiter
 		request limit.Request
 		want    error
-		outcome limit.Outcome
+		result  limit.Result
 	}{
 		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
 		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
@@ -252,27 +252,27 @@ func TestBadRequests(t *testing.T) {
 		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unconfigured},
 	} {
 		c := &limit.Call{Request: tc.request}
-		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Outcome(err) != tc.outcome {
-			t.Errorf("%+v: %v, %v; want %v, %v", tc.request, err, c.Outcome(err), tc.want, tc.outcome)
+		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Result(err) != tc.result {
+			t.Errorf("%+v: %v, %v; want %v, %v", tc.request, err, c.Result(err), tc.want, tc.result)
 		}
 	}
 }
 
 func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 	for name, tc := range map[string]struct {
-		tallies bool
-		options limit.Options
-		keys    []string
+		ratelimit bool
+		options   limit.Options
+		keys      []string
 	}{
 		"one check":     {keys: []string{"user"}},
 		"an epoch":      {keys: []string{"epoch"}},
 		"a bucket":      {keys: []string{"bucket"}},
-		"tallies":       {tallies: true, keys: []string{"user", "epoch", "tenant", "nobody"}},
-		"in two rounds": {options: limit.Options{Spare: true}, keys: []string{"epoch", "user"}},
+		"ratelimit":     {ratelimit: true, keys: []string{"user", "epoch", "tenant", "nobody"}},
+		"in two rounds": {options: limit.Options{LookFirst: true}, keys: []string{"epoch", "user"}},
 	} {
 		l, _, recorder := newLimiterWith(t, tc.options, shop)
-		if tc.tallies {
-			recorder.KeepTallies()
+		if tc.ratelimit {
+			recorder.CountAsRatelimit()
 		}
 		c := new(limit.Call)
 		decide := func() {
@@ -291,8 +291,8 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, decide); n != 0 {
 			t.Errorf("%s: a request for known keys allocates %v times; want none: the request path must not feed the collector", name, n)
 		}
-		if spared := tc.options.Spare; spared && !c.Over {
-			t.Error("the requests passed, so that nothing was spared")
+		if first := tc.options.LookFirst; first && !c.Over {
+			t.Error("the requests passed, so that everything was charged")
 		}
 	}
 }

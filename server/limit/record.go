@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 )
 
@@ -14,39 +15,43 @@ import (
 func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
-	degraded := d.Err != nil || d.Source.Degraded()
-	if check.Op == backend.Refund {
-		p.tally.GiveBack(check.Hits)
-	} else {
-		p.tally.Ask(check.Hits)
+	if d.Err != nil {
+		d.Policy = cmp.Or(d.Policy, descriptors.PolicyError)
 	}
-	if degraded {
+	if d.Err != nil || d.Source.Degraded() {
 		c.Degraded = true
-		s.Policy, s.Reason = cmp.Or(d.Policy, descriptors.PolicyError), d.Reason
-		l.Degraded.Count(c.Domain, s.rule, s.Policy, s.Reason)
-		p.hits.Degrade(check.Hits)
+		of, _ := c.rules.counts.Of(s.Rule, c.Domain)
+		of.Kept.degraded[d.Reason][d.Policy].Add(1)
+		l.degraded[d.Reason][d.Policy].Add(1)
 	}
+	if p.hits != nil {
+		p.hits.Record(check, d, hits.Modes{Near: l.options.NearRatio, Shadow: p.shadow, ShadowAll: l.options.Shadow})
+	}
+	s.Decision = *d
 	if d.Err != nil {
 		return
 	}
 	s.Limit = &check.Limits[d.Strictest]
-	s.Over, s.Remaining, s.ResetIn = false, d.Remaining, d.ResetIn // a look may have found it over
-	switch {
-	case p.shadow: // it refuses nothing, and makes nobody wait
-		if !d.Allowed {
-			s.Shadow, s.RetryIn, c.ShadowOver = true, d.RetryIn, true
-		}
-	case d.Allowed:
-		s.FullFor = d.NextIn
-	default:
-		s.Over, s.RetryIn = true, d.RetryIn
+	s.Over = !d.Allowed && !p.shadow // a look may have found it over
+	if p.shadow {
+		s.Shadow, s.NextIn = !d.Allowed, 0
+		c.ShadowOver = c.ShadowOver || s.Shadow
 	}
-	if !degraded {
-		p.hits.Record(hits.Verdict{
-			Requests: s.Limit.Capacity(), Before: d.Before, Hits: check.Hits, NearRatio: l.options.NearRatio, Allowed: d.Allowed,
-			Always: check.Charge.Always(s.Limit), Remembered: d.Source == backend.FromDenyCache,
-			Shadow: p.shadow, ShadowAll: l.options.Shadow,
-		})
+}
+
+// noteDenials keeps, of a request that is refused, each check that refuses it, and of any request each that would, were
+// it not for shadow mode. A quota that is over refuses only if the request is refused.
+func (c *Call) noteDenials() {
+	for i := range c.checks {
+		of := &c.Descriptors[c.pending[i].descriptor]
+		s := &c.Statuses[c.pending[i].descriptor]
+		if s.Err != nil || !s.Shadow && !(s.Over && (c.Over || c.Shadowed)) {
+			continue
+		}
+		c.rules.denials.Note(s.Rule, c.Domain, s.Shadow || c.Shadowed, &denials.Denial{
+			At: c.At, Limit: *s.Limit, Override: s.Override, Quota: s.Quota, Hits: c.checks[i].Hits, Count: s.Before,
+			RetryIn: s.RetryIn, Source: s.Source,
+		}, of.Entries)
 	}
 }
 
@@ -62,7 +67,7 @@ func (l *Limiter) giveBack(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.decisions[i]
-		charged := check.Op == backend.Count && d.Allowed && d.Source == backend.FromStore && !c.pending[i].spared
+		charged := check.Op == backend.Count && d.Allowed && d.Source == backend.FromStore && !c.pending[i].uncharged
 		if charged && check.Charge != descriptors.ChargeAlways {
 			c.round.Add(c.checks, i)
 			c.round.Checks[len(c.round.Checks)-1].Op = backend.Refund
@@ -73,17 +78,13 @@ func (l *Limiter) giveBack(ctx context.Context, c *Call) {
 		return
 	}
 	l.ask(ctx, c.round.Checks, c.round.Out)
-	for i := range c.round.Out {
-		if c.round.Out[i].Err != nil {
-			l.Refunds.Failed.Add(1)
-		} else {
-			l.Refunds.Done.Add(1)
-		}
-	}
 	c.round.Each(func(check int, d *backend.Decision) {
-		if s := &c.Statuses[c.pending[check].descriptor]; d.Err == nil {
-			s.Limit = &c.checks[check].Limits[d.Strictest]
-			s.Remaining, s.ResetIn, s.FullFor = d.Remaining, d.ResetIn, 0
+		if d.Err != nil {
+			l.Refunds.Failed.Add(1)
+			return
 		}
+		l.Refunds.Done.Add(1)
+		s := &c.Statuses[c.pending[check].descriptor]
+		s.Decision, s.Limit = *d, &c.checks[check].Limits[d.Strictest]
 	})
 }

@@ -22,7 +22,7 @@ func (c *Call) needsLook() bool {
 }
 
 // askInRounds has the checks decided so that a refused request counts only where it is over: it looks first. If that
-// would refuse the request, the checks that fit are spared: they keep the answer of the look, and all others are asked.
+// would refuse the request, the checks that fit stay uncharged, with the answer of the look, and all others are asked.
 // Hits come and go between two rounds, and the later answer holds: a request that it does not refuse counts everywhere.
 //
 // A check that the look has no answer for leaves the whole request without one, and nothing of it is counted.
@@ -38,12 +38,12 @@ func (l *Limiter) askInRounds(ctx context.Context, c *Call) {
 		return
 	}
 	for i := range c.checks {
-		c.pending[i].spared = c.checks[i].Op == backend.Count && c.decisions[i].Allowed
+		c.pending[i].uncharged = c.checks[i].Op == backend.Count && c.decisions[i].Allowed
 	}
 	if err := l.askAgain(ctx, c, false); err == nil && !l.wouldRefuse(c) {
 		_ = l.askAgain(ctx, c, true) // the decisions hold its error
 		for i := range c.pending {
-			c.pending[i].spared = false
+			c.pending[i].uncharged = false
 		}
 	}
 }
@@ -61,17 +61,17 @@ func (l *Limiter) look(ctx context.Context, c *Call) error {
 	err := l.askRound(ctx, c)
 	for i := range c.checks {
 		if d := &c.decisions[i]; c.checks[i].Op == backend.Count {
-			d.Allowed = d.Allowed && c.checks[i].Hits <= d.Remaining // Remaining is that of the limit with the least left
+			d.Allowed = d.Allowed && c.checks[i].Hits <= d.Remaining // Remaining is that of the limit with the least room
 		}
 	}
 	return err
 }
 
-// askAgain asks the checks that are spared, or those that are not.
-func (l *Limiter) askAgain(ctx context.Context, c *Call, spared bool) error {
+// askAgain asks the checks that stay uncharged, or those that do not.
+func (l *Limiter) askAgain(ctx context.Context, c *Call, uncharged bool) error {
 	c.round.Reset()
 	for i := range c.checks {
-		if c.pending[i].spared == spared {
+		if c.pending[i].uncharged == uncharged {
 			c.round.Add(c.checks, i)
 		}
 	}

@@ -2,12 +2,9 @@ package limit_test
 
 import (
 	"maps"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -15,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-const sparing = `
+const looking = `
 domain: shop
 descriptors:
   - {key: two, rate_limit: {requests_per_unit: 2, unit: minute}}
@@ -64,13 +61,13 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 		last    seen // of the last descriptor, the third time
 		want    counts
 	}{
-		{"the other descriptor is spared", limit.Options{}, each("two", "other"), true, seen{false, "10/minute", 8}, counts{"two": 2, "other": 2}},
+		{"the other descriptor is not charged", limit.Options{}, each("two", "other"), true, seen{false, "10/minute", 8}, counts{"two": 2, "other": 2}},
 		{"whatever the order", limit.Options{}, each("other", "two"), true, seen{true, "2/minute", 0}, counts{"two": 2, "other": 2}},
 		{"all that are over are asked", limit.Options{}, each("two", "always", "other"), true, seen{false, "10/minute", 8},
 			counts{"two": 2, "always": 3, "other": 2}},
 		{"what is over in a fixed window counts on", limit.Options{}, each("epoch", "steady"), true, seen{false, "10/minute", 8},
 			counts{"epoch": 3, "steady": 2}},
-		{"what charges always and is not over is spared", limit.Options{}, append(each("two"), with(one("other", ""), own(1))), true,
+		{"what charges always and is not over is not charged", limit.Options{}, append(each("two"), with(one("other", ""), own(1))), true,
 			seen{false, "10/minute", 8}, counts{"two": 2, "other": 2}},
 		{"a log", limit.Options{}, each("log", "other"), true, seen{false, "10/minute", 8}, counts{"log": 2, "other": 2}},
 		{"several limits, of which the strictest is shown", limit.Options{}, each("two", "both"), true, seen{false, "3/hour", 1}, counts{"two": 2, "both": 2}},
@@ -78,10 +75,10 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 		{"alone it is as ever", limit.Options{}, each("always"), true, seen{true, "2/minute", 0}, counts{"always": 3}},
 		{"beside what is not counted as well", limit.Options{}, each("always", "free"), true, seen{false, "unlimited", 0}, counts{"always": 3}},
 
-		{"a shadow rule spares nothing", limit.Options{}, each("shadow", "other"), false, seen{false, "10/minute", 7}, counts{"shadow": 3, "other": 3}},
+		{"a shadow rule changes nothing", limit.Options{}, each("shadow", "other"), false, seen{false, "10/minute", 7}, counts{"shadow": 3, "other": 3}},
 		{"a shadow rule that is over is asked", limit.Options{}, each("two", "shadow"), true, seen{false, "2/minute", 0}, counts{"two": 2, "shadow": 3}},
-		{"in shadow mode nothing is spared", limit.Options{Shadow: true}, each("two", "other"), false, seen{false, "10/minute", 7}, counts{"two": 2, "other": 3}},
-		{"a quota that does not refuse spares nothing", limit.Options{}, each("quota", "large"), false, seen{false, "10/minute", 7}, counts{"quota": 3, "large": 3}},
+		{"in shadow mode all is charged", limit.Options{Shadow: true}, each("two", "other"), false, seen{false, "10/minute", 7}, counts{"two": 2, "other": 3}},
+		{"a quota that does not refuse changes nothing", limit.Options{}, each("quota", "large"), false, seen{false, "10/minute", 7}, counts{"quota": 3, "large": 3}},
 		{"all quotas are over", limit.Options{}, each("quota", "other"), true, seen{false, "10/minute", 8}, counts{"quota": 3, "other": 2}},
 		{"quotas beside what is over", limit.Options{}, each("two", "quota", "large"), true, seen{false, "10/minute", 8}, counts{"two": 2, "quota": 3, "large": 2}},
 		{"in quota mode", limit.Options{Quota: true}, each("always", "other"), false, seen{false, "10/minute", 7}, counts{"always": 3, "other": 3}},
@@ -89,8 +86,8 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store, _ := newStore(t)
-			tc.options.Spare = true
-			l, _ := newLimiterOn(t, store, tc.options, sparing)
+			tc.options.LookFirst = true
+			l, _ := newLimiterOn(t, store, tc.options, looking)
 			for range 2 {
 				if ask(t, l, "shop", 1, tc.ask...).Over {
 					t.Fatal("one of the first two requests is refused")
@@ -111,78 +108,14 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 	}
 }
 
-func TestSparedHitsAreRecordedAsWithin(t *testing.T) {
-	l, _, recorder := newLimiterWith(t, limit.Options{Spare: true}, sparing)
+func TestHitsThatAreNotChargedAreRecordedAsWithin(t *testing.T) {
+	l, _, recorder := newLimiterWith(t, limit.Options{LookFirst: true}, looking)
 	ask(t, l, "shop", 2, each("two", "other")...)
 	ask(t, l, "shop", 7, each("two", "other")...)
 	want := map[string]hits.Totals{"shop two": {Within: 2, Near: 1, Over: 7}, "shop other": {Within: 9, Near: 1}}
 	if got := recorded(recorder); !maps.Equal(got, want) {
-		t.Errorf("recorded %+v; want %+v, as if nothing were spared", got, want)
+		t.Errorf("recorded %+v; want %+v, as if all were charged", got, want)
 	}
-}
-
-// The oracle asks a limiter that spares nothing, and takes back at the same instant what it should have spared.
-func TestSparingIsNotHavingCounted(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 11))
-	// A shadow rule is not among them: its status does not say whether it took the hits.
-	keys := []string{"two", "other", "both", "epoch", "steady", "log", "always", "quota", "large", "free", "nobody"}
-	rounds := 20
-	if testing.Short() {
-		rounds = 8
-	}
-	for round := range rounds {
-		l, clk, _ := newLimiterWith(t, limit.Options{Spare: true}, sparing)
-		oracle, oracleClock, _ := newLimiterWith(t, limit.Options{}, sparing)
-		for range 150 {
-			rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-			var request []limit.Descriptor
-			for _, key := range keys[:1+rng.IntN(4)] {
-				d := one(key, "")
-				switch rng.IntN(8) {
-				case 0:
-					d = with(d, own(0))
-				case 1:
-					d = with(d, refund(1))
-				case 2:
-					d = with(d, own(uint64(1+rng.IntN(3))))
-				}
-				request = append(request, d)
-			}
-			want, got := ask(t, oracle, "shop", 1, request...), ask(t, l, "shop", 1, request...)
-			if want.Over {
-				spare(t, oracle, want)
-			}
-			if got.Over != want.Over || !slices.EqualFunc(got.Statuses, want.Statuses, sameAnswer) {
-				t.Fatalf("round %d, %+v:\n got %v %+v\nwant %v %+v", round, request, got.Over, got.Statuses, want.Over, want.Statuses)
-			}
-			step := int64(rng.IntN(8_000)) * int64(time.Millisecond)
-			clk.nanos.Add(step)
-			oracleClock.nanos.Add(step)
-		}
-	}
-}
-
-// spare takes back what fitted in a refused request, and lets its statuses say so.
-func spare(t *testing.T, l *limit.Limiter, c *limit.Call) {
-	t.Helper()
-	for i, d := range c.Descriptors {
-		s := &c.Statuses[i]
-		counts := !d.Refund && (!d.HasHits || d.Hits > 0) && s.Limit != nil
-		if !counts || s.Over {
-			continue
-		}
-		n := uint64(1)
-		if d.HasHits {
-			n = d.Hits
-		}
-		ask(t, l, "shop", 1, with(one(d.Entries[0].Key, ""), refund(n)))
-		*s = ask(t, l, "shop", 1, with(one(d.Entries[0].Key, ""), own(0))).Statuses[0]
-	}
-}
-
-// sameAnswer reports whether two statuses say the same.
-func sameAnswer(a, b limit.Status) bool {
-	return see(a) == see(b) && a.ResetIn == b.ResetIn && a.RetryIn == b.RetryIn && a.Quota == b.Quota
 }
 
 // Requests race for the last hits of one key while others give them back, so that the rounds of one request see
@@ -195,7 +128,7 @@ descriptors:
   - {key: tight, rate_limit: {requests_per_unit: 1, unit: hour}}
   - {key: wide, rate_limit: {requests_per_unit: 1000000, unit: hour}}
 `
-	l, _ := newLimiterOn(t, store, limit.Options{Spare: true}, file)
+	l, _ := newLimiterOn(t, store, limit.Options{LookFirst: true}, file)
 	var passed, asked atomic.Uint64
 	var all sync.WaitGroup
 	for range 4 {
@@ -225,11 +158,11 @@ descriptors:
 	memory, _ := newStore(t)
 	gone := false // the server of limits per second
 	store := partly{memory, func(c *backend.Check) bool { return gone && c.Limits[0].Unit == descriptors.Second }}
-	l, recorder := newLimiterOn(t, store, limit.Options{Spare: true}, file)
+	l, recorder := newLimiterOn(t, store, limit.Options{LookFirst: true}, file)
 	ask(t, l, "shop", 1, each("slow", "fast")...)
 	gone = true
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: each("slow", "fast")}}
-	if err := l.Decide(t.Context(), c); c.Outcome(err) != limit.Unavailable {
+	if err := l.Decide(t.Context(), c); c.Result(err) != limit.Unavailable {
 		t.Errorf("with one of two servers gone: %v; want no verdict", err)
 	}
 	if n := counted(t, store, l, one("slow", "")); n != 1 {

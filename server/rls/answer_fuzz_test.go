@@ -26,9 +26,9 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Whatever bytes come as a request, under whatever settings, they get an answer that follows from it by the rules of
-// FORMAT.md and ENVIRONMENT.md, or an error that is theirs. Each message comes three times, so that limits are reached,
-// and seconds pass in between. The same message as protobuf writes it gets the same answer, byte for byte.
+// Whatever bytes come as a request, under whatever settings, they get an answer that Envoy can use, or an error that is
+// theirs. Each message comes three times, so that limits are reached, and seconds pass in between. The same message as
+// protobuf writes it gets the same answer, byte for byte. What an answer is to be is tested in package limit.
 func FuzzAnswer(f *testing.F) {
 	rules, err := os.ReadFile("testdata/everything.yaml") // one of each kind
 	if err != nil {
@@ -40,11 +40,11 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, s := range []byte{0, sparing, sparing | quotas | withHeaders, shadowed | withMetadata,
-			sparing | inPieces | withHeaders | withRetryAfter | withMetadata} {
+		for _, s := range []byte{0, lookFirst, lookFirst | quotas | withHeaders, shadowed | withMetadata,
+			lookFirst | inPieces | withHeaders | withRetryAfter | withMetadata} {
 			f.Add(s, byte(1), data)
 		}
-		f.Add(byte(sparing), byte(60), data[:len(data)*2/3])
+		f.Add(byte(lookFirst), byte(60), data[:len(data)*2/3])
 	}
 	f.Fuzz(func(t *testing.T, s, seconds byte, data []byte) {
 		var request ratelimit.RateLimitRequest
@@ -58,14 +58,23 @@ func FuzzAnswer(f *testing.F) {
 		if readable && err != nil {
 			t.Fatal(err)
 		}
-		rules := newRulebook(config, settings(s), &request)
+		want := codes.OK
+		switch {
+		case !readable:
+			want = codes.Internal
+		case request.Domain == "", len(request.Descriptors) == 0:
+			want = codes.InvalidArgument
+		}
 		asked, canonical := newWorld(t, config, settings(s)), newWorld(t, config, settings(s))
 		for range 3 {
 			answer, err := asked.ask(t.Context(), data)
-			if !rules.answered(t, readable, err) {
+			if status.Code(err) != want {
+				t.Fatalf("%v (readable: %v) is answered %v; want %v", &request, readable, err, want)
+			}
+			if err != nil {
 				continue
 			}
-			rules.check(t, answer)
+			check(t, &request, answer)
 			if again, err := canonical.ask(t.Context(), rewritten); err != nil || !bytes.Equal(again, answer) {
 				t.Fatalf("%v is answered\n%x as it came, and\n%x (%v) as protobuf writes it", &request, answer, again, err)
 			}
@@ -75,11 +84,34 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
+// check fails if an answer is none that Envoy can use.
+func check(t *testing.T, request *ratelimit.RateLimitRequest, answer []byte) {
+	t.Helper()
+	var got ratelimit.RateLimitResponse
+	if err := proto.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%x is no answer: %v", answer, err)
+	}
+	if err := got.ValidateAll(); err != nil || got.OverallCode == 0 || len(got.ProtoReflect().GetUnknown()) > 0 {
+		t.Fatalf("%v is not valid: %v", &got, err)
+	}
+	if len(got.Statuses) != len(request.Descriptors) {
+		t.Fatalf("%d statuses for %d descriptors; Envoy relies on one each", len(got.Statuses), len(request.Descriptors))
+	}
+	for i, s := range got.Statuses {
+		over := s.Code == ratelimit.RateLimitResponse_OVER_LIMIT
+		if s.Code == 0 || over && (s.CurrentLimit == nil || s.LimitRemaining > 0) ||
+			s.CurrentLimit != nil && s.DurationUntilReset.GetSeconds() < 1 {
+			t.Fatalf("status %d of %v is %v; want a code, a limit of which nothing remains where it is over, and a time to wait",
+				i, request, s)
+		}
+	}
+}
+
 // settings are what a byte switches on.
 type settings byte
 
 const (
-	sparing = 1 << iota
+	lookFirst = 1 << iota
 	shadowed
 	quotas
 	withHeaders
@@ -168,7 +200,7 @@ func newWorld(t *testing.T, config *descriptors.Config, s settings) *world {
 	t.Helper()
 	clock := new(atomic.Int64)
 	clock.Store(time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC).Unix())
-	l := deciding(t, config, limit.Options{Algorithm: s.algorithm(), Spare: s.has(sparing), Shadow: s.has(shadowed), Quota: s.has(quotas)},
+	l := deciding(t, config, limit.Options{Algorithm: s.algorithm(), LookFirst: s.has(lookFirst), Shadow: s.has(shadowed), Quota: s.has(quotas)},
 		func() time.Time { return time.Unix(clock.Load(), 0) })
 	headers := Headers{RetryAfter: s.has(withRetryAfter)}
 	if s.has(withHeaders) {

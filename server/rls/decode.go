@@ -118,8 +118,6 @@ func (w wire) utf8() string {
 	return strings.ToValidUTF8(w.text, "\uFFFD")
 }
 
-func (w *wire) skip(n int) { w.data, w.text = w.data[n:], w.text[n:] }
-
 // fields reads the fields of a message one by one; an error, of its own or of who reads a field, ends it.
 type fields struct {
 	rest wire
@@ -140,27 +138,27 @@ func (f *fields) next() bool {
 	if f.err != nil || len(f.rest.data) == 0 {
 		return false
 	}
-	var n int
-	if f.number, f.typ, n = protowire.ConsumeTag(f.rest.data); n < 0 || f.number > protowire.MaxValidNumber {
+	var tag, n int
+	if f.number, f.typ, tag = protowire.ConsumeTag(f.rest.data); tag < 0 || f.number > protowire.MaxValidNumber {
 		f.err = errMalformed
 		return false
 	}
-	f.rest.skip(n)
+	data := f.rest.data[tag:]
 	switch f.typ {
 	case protowire.VarintType:
-		f.value, n = protowire.ConsumeVarint(f.rest.data)
+		f.value, n = protowire.ConsumeVarint(data)
 	case protowire.BytesType:
 		var body []byte
-		if body, n = protowire.ConsumeBytes(f.rest.data); n >= 0 {
-			f.body = wire{body, f.rest.text[n-len(body) : n]}
+		if body, n = protowire.ConsumeBytes(data); n >= 0 {
+			f.body = wire{body, f.rest.text[tag+n-len(body) : tag+n]}
 		}
 	default:
-		n = protowire.ConsumeFieldValue(f.number, f.typ, f.rest.data)
+		n = protowire.ConsumeFieldValue(f.number, f.typ, data)
 	}
 	if n < 0 {
 		f.err = errMalformed
 		return false
 	}
-	f.rest.skip(n)
+	f.rest = wire{data[n:], f.rest.text[tag+n:]}
 	return true
 }

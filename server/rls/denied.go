@@ -26,12 +26,6 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// tells reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode, or that
-// there is no rule, as the domain is unknown.
-func (o *Options) tells(v *limit.Verdict) bool {
-	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
-}
-
 // unknownDomain is the entry of the Struct about an unknown domain. What the client called it is not repeated.
 var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
@@ -91,24 +85,16 @@ func denying(v *limit.Verdict) *limit.Status {
 // appendDenial writes one entry: what does not change about the rule and its limit, and the whole seconds after which it
 // lets pass, unless it never does.
 func appendDenial(dst []byte, name string, about []byte, wait time.Duration) []byte {
-	size := len(about)
-	if wait != backend.Never {
-		size += waitSize
-	}
-	value := sizeOf(size)
-	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
-	dst = appendHead(dst, entryValue, value)
-	dst = appendHead(dst, valueStruct, size)
+	dst, value := openMessage(dst, entryValue)
+	dst, denial := openMessage(dst, valueStruct)
 	dst = append(dst, about...)
 	if wait != backend.Never {
 		dst = appendNumber(dst, "retry_after", float64(wholeSeconds(wait)))
 	}
-	return dst
+	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
-
-// waitSize is the size of a retry_after, whatever its number.
-var waitSize = len(appendNumber(nil, "retry_after", 0))
 
 // about has the fields that say which rule and limit refused a request, written once for each limit of a configuration.
 // The zero value is ready. It may be used by any number of goroutines.
@@ -150,31 +136,24 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 	return dst
 }
 
-// appendField writes an entry whose value is a text. Lengths come before what they measure, from the inside out.
+// appendField writes an entry whose value is a text.
 func appendField(dst []byte, name, text string) []byte {
-	value := sizeOf(len(text))
-	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
-	dst = appendHead(dst, entryValue, value)
-	return appendText(dst, valueString, text)
+	dst, value := openMessage(dst, entryValue)
+	dst = appendText(dst, valueString, text)
+	return closeMessage(closeMessage(dst, value), entry)
 }
 
 // appendNumber writes an entry whose value is a number.
 func appendNumber(dst []byte, name string, n float64) []byte {
-	const value = 1 + 8
-	dst = appendHead(dst, structFields, 1+protowire.SizeBytes(len(name))+sizeOf(value))
+	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
-	dst = appendHead(dst, entryValue, value)
+	dst, value := openMessage(dst, entryValue)
 	dst = protowire.AppendTag(dst, valueNumber, protowire.Fixed64Type)
-	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(n))
+	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(n))
+	return closeMessage(closeMessage(dst, value), entry)
 }
-
-// appendHead begins a field of so many bytes; sizeOf returns how many bytes all of the field has. Each tag here is of one.
-func appendHead(dst []byte, number protowire.Number, size int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.BytesType), uint64(size))
-}
-
-func sizeOf(size int) int { return 1 + protowire.SizeBytes(size) }
 
 func appendText(dst []byte, number protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, number, protowire.BytesType), text)

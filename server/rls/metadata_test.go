@@ -26,7 +26,8 @@ func TestDynamicMetadataTellOfTheRequest(t *testing.T) {
 
 func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
 	c := &limit.Call{Verdict: limit.Verdict{Degraded: true, Statuses: []limit.Status{
-		{}, {Policy: descriptors.PolicyDeny, Reason: backend.Down}, {Policy: descriptors.PolicyLocal, Reason: backend.Late}}}}
+		{}, {Decision: backend.Decision{Policy: descriptors.PolicyDeny, Reason: backend.Down}},
+		{Decision: backend.Decision{Policy: descriptors.PolicyLocal, Reason: backend.Late}}}}}
 	c.Domain = "shop"
 	want := `{"degraded":[` +
 		`{"descriptor":1,"path":"__unmatched__","policy":"deny","reason":"down"},` +

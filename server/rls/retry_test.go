@@ -129,19 +129,3 @@ func (w *waiter) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, ea
 	}
 	return after > longest
 }
-
-// Each refused descriptor tells its own wait: asked alone after it, the descriptor admits.
-func TestDurationUntilResetIsTheWaitOfItsDescriptor(t *testing.T) {
-	for _, key := range []string{"window", "brief", "fixed", "log", "several", "mixed"} {
-		w := newWaiter(t)
-		answer := w.ask(t, "ann", 1, key)
-		for answer.OverallCode == ratelimit.RateLimitResponse_OK {
-			w.micros.Add(300_000)
-			answer = w.ask(t, "ann", 1, key)
-		}
-		w.micros.Add(answer.Statuses[0].DurationUntilReset.Seconds * 1e6)
-		if again := w.ask(t, "ann", 1, key); again.OverallCode != ratelimit.RateLimitResponse_OK {
-			t.Errorf("%s: refused again after the %v that its status told", key, answer.Statuses[0].DurationUntilReset)
-		}
-	}
-}

@@ -4,12 +4,16 @@ package rls
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that all other messages go through
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	// The descriptor of the service, for reflection, and the messages that /json reads and writes.
@@ -26,7 +30,7 @@ const method = "/" + ServiceName + "/ShouldRateLimit"
 
 // Observer is told of every request that was answered. It is called on the request path, by many goroutines.
 type Observer interface {
-	Observe(o limit.Outcome, took time.Duration)
+	Observe(r limit.Result, took time.Duration)
 }
 
 // Service answers rate-limit requests.
@@ -91,29 +95,68 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
 	var out reply
-	outcome := c.Outcome(err)
+	result := c.Result(err)
 	switch {
 	case err == nil:
 		out = s.encode(c)
-	case outcome == limit.Invalid:
+	case result == limit.Invalid:
 		err = status.Error(codes.InvalidArgument, err.Error())
 	default:
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observer.Observe(outcome, took)
+	s.observer.Observe(result, took)
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
-		s.logWay(ctx, c, err, took)
+		s.logTrace(ctx, c, err, took)
 	}
 	return out, err
 }
 
-// logWay logs how a request came to its answer. Of an error it has the text that the caller gets.
-func (s *Service) logWay(ctx context.Context, c *limit.Call, err error, took time.Duration) {
-	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Outcome(err).String()),
-		slog.String("took", took.String()), slog.String("way", string(c.AppendWay(nil)))}
+// logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
+func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
+	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Result(err).String()),
+		slog.String("took", took.String()), slog.String("trace", string(c.AppendTrace(nil)))}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
 	s.options.Log.LogAttrs(ctx, slog.LevelDebug, "request", attrs...)
+}
+
+// reply is an encoded RateLimitResponse.
+type reply []byte
+
+// Codec is the codec for a gRPC server that offers the rate-limit service. It reads and writes that service's messages
+// without reflection, which saves a tenth of a request's cost, and leaves all others to protobuf's own.
+type Codec struct{ proto encoding.CodecV2 }
+
+// NewCodec makes the codec, for grpc.ForceServerCodecV2.
+func NewCodec() Codec { return Codec{encoding.GetCodecV2("proto")} }
+
+// Name is protobuf's: the bytes are the same.
+func (c Codec) Name() string { return c.proto.Name() }
+
+// Marshal encodes a message.
+func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
+	if r, ok := v.(reply); ok {
+		return mem.BufferSlice{mem.SliceBuffer(r)}, nil
+	}
+	return c.proto.Marshal(v)
+}
+
+// Unmarshal decodes a message into v.
+func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	call, ok := v.(*limit.Call)
+	if !ok {
+		return c.proto.Unmarshal(data, v)
+	}
+	var err error
+	if len(data) == 1 {
+		err = decode(data[0].ReadOnlyData(), call)
+	} else {
+		err = decode(data.Materialize(), call)
+	}
+	if err != nil {
+		return fmt.Errorf("RateLimitRequest: %w", err)
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 type nobody struct{}
 
-func (nobody) Observe(limit.Outcome, time.Duration) {}
+func (nobody) Observe(limit.Result, time.Duration) {}
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {

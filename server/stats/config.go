@@ -36,12 +36,12 @@ var domainRequests = prometheus.NewDesc("weir_domain_requests_total",
 // collectDomains sends the requests by domain.
 func collectDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, d := range l.Requests() {
-		d.Outcomes[limit.Unavailable] += d.Outcomes[limit.Unconfigured]
+		d.Results[limit.Unavailable] += d.Results[limit.Unconfigured]
 		for _, o := range outcomes {
-			send(to, domainRequests, prometheus.CounterValue, float64(d.Outcomes[o]), d.Domain, o.String())
+			send(to, domainRequests, prometheus.CounterValue, float64(d.Results[o]), d.Domain, o.String())
 		}
 	}
 }
 
-// outcomes are those that have a name of their own; [limit.Unconfigured] is counted under that of Unavailable.
-var outcomes = []limit.Outcome{limit.OK, limit.OverLimit, limit.Invalid, limit.Unavailable, limit.Shadowed}
+// outcomes are the results that have a name of their own; [limit.Unconfigured] is counted under that of Unavailable.
+var outcomes = []limit.Result{limit.OK, limit.OverLimit, limit.Invalid, limit.Unavailable, limit.Shadowed}

@@ -97,10 +97,29 @@ func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
 	}
 }
 
+// counting is a store that decides each check in its way.
+type counting func(*backend.Decision)
+
+func (c counting) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		c(&out[i])
+	}
+	return nil
+}
+
+func (counting) Close() error { return nil }
+
 func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
-	m, l := New("test"), limit.New(nil, limit.Options{}, hits.New(0))
+	late := counting(func(d *backend.Decision) {
+		*d = backend.Decision{Source: backend.FromPolicy, Reason: backend.Late, Policy: descriptors.PolicyDeny}
+	})
+	m, l := New("test"), limit.New(late, limit.Options{}, hits.New(0))
 	m.Limiter(l)
-	l.Degraded.Count("shop", nil, descriptors.PolicyDeny, backend.Late)
+	l.Apply(parse(t, "domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"))
+	c := limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user"}}}}}}
+	if err := l.Decide(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
 	got := m.shows("weir_degraded_total{")
 	if len(got) != 16 || !slices.Contains(got, `weir_degraded_total{policy="deny",reason="late"} 1`) ||
 		!slices.Contains(got, `weir_degraded_total{policy="local",reason="refused"} 0`) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -17,10 +18,14 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	table := recorder.Table(c)
 	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
 	counter := table.Counter(c.Match("shop", d).Rule, "shop", d)
-	counter.Admit(5, 2)
-	counter.Deny(3, true)
-	counter.Degrade(1)
-	table.Counter(nil, "nowhere", d).Admit(7, 0)
+	record := func(n uint64, d backend.Decision) {
+		check := backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
+		counter.Record(&check, &d, hits.Modes{Near: hits.DefaultNear, Shadow: true})
+	}
+	record(5, backend.Decision{Allowed: true, Before: 5})
+	record(3, backend.Decision{})
+	record(1, backend.Decision{Source: backend.FromPolicy})
+	table.Counter(nil, "nowhere", d).Pass(7)
 
 	got := m.shows("weir_hits_total{", "weir_near_hits_total{", "weir_shadow_hits_total{")
 	want := []string{

@@ -37,13 +37,13 @@ func collectDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for r := range backend.Reasons {
 		for p := range descriptors.Policies {
 			reason, policy := backend.Reason(r), descriptors.Policy(p)
-			n := l.Degraded.Total(reason, policy)
+			n := l.DegradedTotal(reason, policy)
 			if n > 0 || reason != 0 && policy != descriptors.PolicyDefault {
 				send(to, degradedSum, prometheus.CounterValue, float64(n), reason.String(), policy.String())
 			}
 		}
 	}
-	for _, t := range l.Degraded.Totals() {
+	for _, t := range l.Degraded() {
 		send(to, degradedTotal, prometheus.CounterValue, float64(t.Decisions), t.Domain, t.Path, t.Reason.String(), t.Policy.String())
 	}
 }

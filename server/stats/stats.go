@@ -22,7 +22,7 @@ import (
 // Metrics is the process's metrics. All its methods may be called by any number of goroutines.
 type Metrics struct {
 	Process
-	requests [limit.Outcomes]atomic.Uint64
+	requests [limit.Results]atomic.Uint64
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
 	loads    [2]atomic.Uint64 // rejected, applied
@@ -77,22 +77,22 @@ func NewProcess(version string) Process {
 }
 
 // Observe counts a request; it makes Metrics an rls.Observer.
-func (m *Metrics) Observe(o limit.Outcome, took time.Duration) {
-	m.requests[o].Add(1)
+func (m *Metrics) Observe(r limit.Result, took time.Duration) {
+	m.requests[r].Add(1)
 	m.seconds.Observe(took.Seconds())
 }
 
-// answered returns how many requests have had an outcome of that name.
-func (m *Metrics) answered(o limit.Outcome) uint64 {
-	n := m.requests[o].Load()
-	if o == limit.Unavailable {
+// answered returns how many requests have had a result of that name.
+func (m *Metrics) answered(r limit.Result) uint64 {
+	n := m.requests[r].Load()
+	if r == limit.Unavailable {
 		n += m.requests[limit.Unconfigured].Load()
 	}
 	return n
 }
 
-// Requests returns how many requests have had each outcome.
-func (m *Metrics) Requests() (n [limit.Outcomes]uint64) {
+// Requests returns how many requests have had each result.
+func (m *Metrics) Requests() (n [limit.Results]uint64) {
 	for o := range n {
 		n[o] = m.requests[o].Load()
 	}

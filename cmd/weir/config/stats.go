@@ -35,8 +35,10 @@ func (s *Statistics) anySink() bool {
 	return !s.DisableStats && (s.UseStatsd || s.UseDogStatsd || s.UsePrometheus)
 }
 
-// KeepsTallies reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
-func (s *Settings) KeepsTallies() bool { return !s.DisableStats && (s.KeepTallies || s.anySink()) }
+// CountsAsRatelimit reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
+func (s *Settings) CountsAsRatelimit() bool {
+	return !s.DisableStats && (s.CountAsRatelimit || s.anySink())
+}
 
 // network returns the network of statsd, "" if it is none.
 func (s *Statistics) network() string {

@@ -33,8 +33,8 @@ func TestWhereStatisticsGo(t *testing.T) {
 				begin, end := c.Form("ratelimit.x")
 				got += c.Network + " " + c.Address + " " + begin + end + ";"
 			}
-			if got != tc.want || set.KeepsTallies() != tc.keeps {
-				t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.KeepsTallies(), tc.want, tc.keeps)
+			if got != tc.want || set.CountsAsRatelimit() != tc.keeps {
+				t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.CountsAsRatelimit(), tc.want, tc.keeps)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ type Variables struct {
 	NearRatio  float32 `env:"NEAR_LIMIT_RATIO,default=0.8"`
 	ShadowMode bool    `env:"SHADOW_MODE,default=false"`
 	QuotaMode  bool    `env:"QUOTA_MODE,default=false"`
-	Spare      bool    `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT,default=false"`
+	LookFirst  bool    `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT,default=false"`
 
 	LimitHeaders    bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED,default=false"`
 	LimitHeader     string `env:"LIMIT_LIMIT_HEADER,default=RateLimit-Limit"`

@@ -29,8 +29,8 @@ const rules = "ratelimit.service.rate_limit."
 
 // Statistics reads all statistics but the timer. Its methods may be called by any number of goroutines.
 type Statistics struct {
-	Recorder    *hits.Recorder                    // of the rules' hits; keeps tallies, or there is nothing by rule
-	Requests    func() [limit.Outcomes]uint64     // by outcome
+	Recorder    *hits.Recorder                    // of the rules' hits; it counts as ratelimit, or there is nothing by rule
+	Requests    func() [limit.Results]uint64      // by result
 	ConfigLoads func() (applied, rejected uint64) // configurations
 	Gauges      map[string]func() (value uint64)  // more gauges, by name
 	Counters    map[string]func() (total uint64)  // more counters, by name
@@ -44,7 +44,7 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 			do(name, Counter, value)
 		}
 	}
-	for rule, totals := range s.Recorder.Tallies() {
+	for rule, totals := range s.Recorder.RatelimitTotals() {
 		for kind, total := range totals {
 			if total > 0 {
 				do(rules+rule+"."+hits.Kind(kind).String(), Counter, total)

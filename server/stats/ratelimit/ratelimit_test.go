@@ -52,7 +52,7 @@ ratelimit_server.ShouldRateLimit.total_requests: 8
 	}
 }
 
-func TestWithoutTalliesThereIsOnlyWhatIsCountedAnyway(t *testing.T) {
+func TestUncountedAsRatelimitThereIsOnlyWhatIsCountedAnyway(t *testing.T) {
 	w := newWorld(t, false)
 	w.ask(t, 1, "user=ann")
 	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})

@@ -47,7 +47,7 @@ func newWorld(t testing.TB, tallies bool) *world {
 	t.Helper()
 	w := &world{recorder: hits.New(0), metrics: stats.New("test")}
 	if tallies {
-		w.recorder.KeepTallies()
+		w.recorder.CountAsRatelimit()
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
@@ -105,7 +105,7 @@ func (w *world) decide(t testing.TB, r limit.Request) {
 	if err != nil && !errors.Is(err, limit.ErrNoDescriptors) {
 		t.Error(err)
 	}
-	w.metrics.Observe(c.Outcome(err), time.Millisecond)
+	w.metrics.Observe(c.Result(err), time.Millisecond)
 }
 
 // value returns a value of that number.

@@ -23,12 +23,12 @@ import (
 
 // counted are statistics of so many requests of each of many gauges.
 type counted struct {
-	requests [limit.Outcomes]uint64
+	requests [limit.Results]uint64
 	loads    uint64
 }
 
 func (c *counted) statistics() *ratelimit.Statistics {
-	return &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+	return &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Results]uint64 { return c.requests },
 		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
 }
 
@@ -214,7 +214,7 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 	} {
 		c := &counted{loads: 3}
 		c.requests[limit.OK] = 2
-		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Outcomes]uint64 { return c.requests },
+		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Results]uint64 { return c.requests },
 			ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 },
 			Gauges:      map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}}
 		s := New(Config{Network: tc.network, Address: "127.0.0.1:1", Form: tc.form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
@@ -233,7 +233,7 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, sums := new(packets), make(map[string]uint64)
 		var loads atomic.Uint64
-		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Outcomes]uint64) { return none },
+		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Results]uint64) { return none },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
 		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: statistics,
 			Log: slog.New(slog.DiscardHandler)})

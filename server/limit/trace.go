@@ -9,22 +9,22 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What a way shows at most, in bytes: of a descriptor or a key, and altogether.
-const maxWayPart, maxWay = 200, 4 << 10
+// What a trace shows at most, in bytes: of a descriptor or a key, and altogether.
+const maxTracePart, maxTrace = 200, 4 << 10
 
-// AppendWay appends how the call came to its verdict, for a log: of each descriptor the rule that it found, or why it
+// AppendTrace appends how the call came to its verdict, for a log: of each descriptor the rule that it found, or why it
 // found none, the key under which it is counted, the verdict, and who decided it. It has the values of descriptors. Long
 // texts are cut, and of many descriptors the first are shown. It comes after Decide and before Reset.
-func (c *Call) AppendWay(dst []byte) []byte {
+func (c *Call) AppendTrace(dst []byte) []byte {
 	begin, check := len(dst), 0
 	for i := range c.Descriptors {
-		if len(dst)-begin > maxWay {
+		if len(dst)-begin > maxTrace {
 			return append(strconv.AppendInt(append(dst, "; and "...), int64(len(c.Descriptors)-i), 10), " more"...)
 		}
 		if i > 0 {
 			dst = append(dst, "; "...)
 		}
-		dst = c.Descriptors[i].Entries.AppendShort(dst, maxWayPart)
+		dst = c.Descriptors[i].Entries.AppendShort(dst, maxTracePart)
 		dst = append(dst, " -> "...)
 		dst = c.appendRule(dst, i)
 		for ; check < len(c.pending) && c.pending[check].descriptor == i; check++ {
@@ -40,11 +40,11 @@ func (c *Call) appendRule(dst []byte, i int) []byte {
 		return append(dst, "not decided"...)
 	}
 	s, entries := &c.Statuses[i], c.Descriptors[i].Entries
-	if s.rule == nil {
+	if s.Rule == nil {
 		return c.appendMiss(dst, entries)
 	}
-	dst = descriptors.AppendReadablePath(append(dst, "rule "...), s.rule.Path)
-	dst = append(append(append(dst, " ("...), s.rule.Where...), ')')
+	dst = descriptors.AppendReadablePath(append(dst, "rule "...), s.Rule.Path)
+	dst = append(append(append(dst, " ("...), s.Rule.Where...), ')')
 	if s.Unlimited {
 		dst = append(dst, ", unlimited"...)
 	}
@@ -66,27 +66,27 @@ func (c *Call) appendMiss(dst []byte, entries descriptors.Descriptor) []byte {
 	case m.Found == descriptors.UnknownDomain:
 		return append(dst, "no rule: no file configures the domain"...)
 	case fitting < len(entries):
-		return entries[fitting:fitting+1].AppendShort(append(dst, "no rule: nothing fits "...), maxWayPart)
+		return entries[fitting:fitting+1].AppendShort(append(dst, "no rule: nothing fits "...), maxTracePart)
 	}
 	return append(dst, "no rule: what it ends on has no limit"...)
 }
 
 // appendCheck appends what became of a check.
 func (c *Call) appendCheck(dst []byte, check int) []byte {
-	p, k, d := &c.pending[check], &c.checks[check], &c.decisions[check]
+	k, d, s := &c.checks[check], &c.decisions[check], &c.Statuses[c.pending[check].descriptor]
 	key := k.Key
 	if stem, plain := descriptors.PlainStem(key); plain {
 		key = stem
 	}
-	if p.override {
+	if s.Override {
 		dst = append(dst, ", the limit is the request's own"...)
 	}
-	dst = descriptors.AppendCut(append(dst, ", key "...), key, maxWayPart)
+	dst = descriptors.AppendCut(append(dst, ", key "...), key, maxTracePart)
 	dst = strconv.AppendUint(append(append(append(dst, ", "...), operations[k.Op]...), ' '), k.Hits, 10)
 	if d.Err != nil {
 		return append(append(dst, ": no decision: "...), d.Err.Error()...)
 	}
-	l, s := &k.Limits[d.Strictest], &c.Statuses[p.descriptor]
+	l := &k.Limits[d.Strictest]
 	dst = append(dst, ": "...)
 	switch {
 	case d.Allowed:
@@ -104,7 +104,7 @@ func (c *Call) appendCheck(dst []byte, check int) []byte {
 	if !d.Allowed {
 		dst = appendWait(append(dst, ", again in "...), d.RetryIn)
 	}
-	dst = append(append(dst, ", decided by "...), deciders[d.Source].String()...)
+	dst = append(append(dst, ", decided by "...), d.Source.String()...)
 	if d.Source.Degraded() {
 		dst = append(append(append(append(dst, " ("...), d.Policy.String()...), ", as the store is "...), d.Reason.String()...)
 		dst = append(dst, ')')

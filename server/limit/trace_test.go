@@ -27,7 +27,7 @@ descriptors:
   - {key: long, descriptors: [{key: two, rate_limit: {requests_per_unit: 50, unit: minute}}]}
 `
 
-func TestAWayTellsRuleKeyVerdictAndWhoDecided(t *testing.T) {
+func TestATraceTellsRuleKeyVerdictAndWhoDecided(t *testing.T) {
 	k := newKeeping(t, limit.Options{}, travelled)
 	k.clock.nanos.Add(int64(500 * time.Millisecond))
 	pay := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}}
@@ -57,28 +57,28 @@ func TestAWayTellsRuleKeyVerdictAndWhoDecided(t *testing.T) {
 			"gives back 1: OK 3/minute, remaining 3, resets in 0s, decided by store; user=w -> rule user (shop.yaml:4), key 4:shop4:user1:w, " +
 			"looks for 0: OK 3/minute, remaining 3, resets in 0s, decided by store"},
 	} {
-		if got := string(k.ask(t, 1, tc.ask...).AppendWay(nil)); got != tc.want {
-			t.Errorf("the way is\n%s\nwant\n%s", got, tc.want)
+		if got := string(k.ask(t, 1, tc.ask...).AppendTrace(nil)); got != tc.want {
+			t.Errorf("the trace is\n%s\nwant\n%s", got, tc.want)
 		}
 	}
 	noKey := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Value: "/pay"}}}
-	if got, want := string(k.ask(t, 1, noKey).AppendWay(nil)), "user=ann,=/pay -> no rule: an entry has no key"; got != want {
-		t.Errorf("the way is %q, want %q: the domain is configured", got, want)
+	if got, want := string(k.ask(t, 1, noKey).AppendTrace(nil)), "user=ann,=/pay -> no rule: an entry has no key"; got != want {
+		t.Errorf("the trace is %q, want %q: the domain is configured", got, want)
 	}
 	unknown := &limit.Call{Request: limit.Request{Domain: "bank", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 	if err := k.limiter.Decide(t.Context(), unknown); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(unknown.AppendWay(nil)), "user=ann -> no rule: no file configures the domain"; got != want {
-		t.Errorf("the way is %q, want %q", got, want)
+	if got, want := string(unknown.AppendTrace(nil)), "user=ann -> no rule: no file configures the domain"; got != want {
+		t.Errorf("the trace is %q, want %q", got, want)
 	}
 	undecided := &limit.Call{Request: limit.Request{Descriptors: []limit.Descriptor{one("user", "ann")}}}
-	if err := k.limiter.Decide(t.Context(), undecided); err == nil || string(undecided.AppendWay(nil)) != "user=ann -> not decided" {
-		t.Errorf("without a domain (%v) the way is %q", err, undecided.AppendWay(nil))
+	if err := k.limiter.Decide(t.Context(), undecided); err == nil || string(undecided.AppendTrace(nil)) != "user=ann -> not decided" {
+		t.Errorf("without a domain (%v) the trace is %q", err, undecided.AppendTrace(nil))
 	}
 }
 
-func TestAWayTellsWhatTheFailurePolicyDecided(t *testing.T) {
+func TestATraceTellsWhatTheFailurePolicyDecided(t *testing.T) {
 	for policy, want := range map[descriptors.Policy]string{
 		descriptors.PolicyDeny:  "OVER 3/minute, remaining 0, resets in 1s, again in 1s, decided by policy (deny, as the store is down)",
 		descriptors.PolicyAllow: "OK 3/minute, remaining 2, resets in 0s, decided by policy (allow, as the store is down)",
@@ -87,14 +87,14 @@ func TestAWayTellsWhatTheFailurePolicyDecided(t *testing.T) {
 		l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, travelled)
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 		_ = l.Decide(t.Context(), c) // an error by the last policy
-		if _, got, _ := strings.Cut(string(c.AppendWay(nil)), "hits 1: "); got != want {
-			t.Errorf("by policy %s the way ends in\n%s\nwant\n%s", policy, got, want)
+		if _, got, _ := strings.Cut(string(c.AppendTrace(nil)), "hits 1: "); got != want {
+			t.Errorf("by policy %s the trace ends in\n%s\nwant\n%s", policy, got, want)
 		}
 	}
 }
 
 // Whoever sends requests does not decide how long a line of the log is.
-func TestAWayIsBounded(t *testing.T) {
+func TestATraceIsBounded(t *testing.T) {
 	k := newKeeping(t, limit.Options{}, travelled)
 	long := strings.Repeat("é", 100_000)
 	var ds []limit.Descriptor
@@ -102,9 +102,9 @@ func TestAWayIsBounded(t *testing.T) {
 		ds = append(ds, one("user", long), one("nothing", long))
 	}
 	c := k.ask(t, 1, ds[:limit.MaxDescriptors]...)
-	way := string(c.AppendWay([]byte("before ")))
-	if len(way) > 6<<10 || !strings.HasPrefix(way, "before user=éé") || !strings.HasSuffix(way, " more") || !utf8.ValidString(way) {
-		t.Errorf("the way of a long request has %d bytes and ends in %q; want some 4 KiB that say how many descriptors were left out",
-			len(way), way[len(way)-40:])
+	trace := string(c.AppendTrace([]byte("before ")))
+	if len(trace) > 6<<10 || !strings.HasPrefix(trace, "before user=éé") || !strings.HasSuffix(trace, " more") || !utf8.ValidString(trace) {
+		t.Errorf("the trace of a long request has %d bytes and ends in %q; want some 4 KiB that say how many descriptors were left out",
+			len(trace), trace[len(trace)-40:])
 	}
 }

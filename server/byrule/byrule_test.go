@@ -1,0 +1,176 @@
+package byrule_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/byrule"
+)
+
+const shop = `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: tenant, rate_limit: {requests_per_unit: 10, unit: minute}}
+`
+
+// moved has a rule in front, so that all others have other numbers than in shop, and no tenants.
+const moved = `
+domain: shop
+descriptors:
+  - {key: path, rate_limit: {requests_per_unit: 10, unit: minute}}
+  - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
+`
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func parse(t testing.TB, text string) *descriptors.Config {
+	t.Helper()
+	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type (
+	registry = byrule.Registry[atomic.Int64]
+	entry    = byrule.Entry[atomic.Int64]
+)
+
+// world is a configuration in force.
+type world struct {
+	*registry
+	config *descriptors.Config
+	table  *byrule.Table[atomic.Int64]
+}
+
+func newWorld(t testing.TB, text string) *world {
+	w := &world{registry: byrule.New[atomic.Int64](nil)}
+	w.apply(t, text)
+	return w
+}
+
+func (w *world) apply(t testing.TB, text string) {
+	w.config = parse(t, text)
+	w.table = w.Table(w.config)
+}
+
+// use adds one to what a descriptor of the domain shop, of one entry, leads to.
+func (w *world) use(key string) *entry {
+	e, _ := w.table.Of(w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule, "shop")
+	e.Kept.Add(1)
+	return e
+}
+
+// kept are the entries that there are, and what is in them.
+func (w *world) kept() string {
+	var all []string
+	for _, e := range w.All() {
+		all = append(all, fmt.Sprint(e.Domain, " ", e.Path, "=", e.Kept.Load()))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func (w *world) expect(t *testing.T, want, why string) {
+	t.Helper()
+	if got := w.kept(); got != want {
+		t.Errorf("kept is %q, want %q: %s", got, want, why)
+	}
+}
+
+func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
+	w := newWorld(t, shop)
+	w.expect(t, "", "what is not used takes no room")
+	w.use("user")
+	w.use("nothing")
+	w.apply(t, moved)
+	w.use("user")
+	w.use("path")
+	w.expect(t, "shop __unmatched__=1, shop path=1, shop user=2", "a rule goes on where it was")
+	for i := range 1000 {
+		if e, known := w.table.Of(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: history.UnknownDomain, Path: history.Unmatched}) {
+			t.Fatalf("an unknown domain has the entry %v, known: %v", e.Name, known)
+		}
+	}
+	if n := len(w.All()); n != 4 {
+		t.Errorf("%d entries are kept, want one more: requests choose the names of unknown domains", n)
+	}
+	user := w.config.Match("shop", descriptors.Descriptor{{Key: "user"}}).Rule
+	if n := testing.AllocsPerRun(100, func() { w.table.Of(user, "shop"); w.table.Of(nil, "unknown") }); n != 0 {
+		t.Errorf("an entry that is there takes %v allocations to find; the request path pays for each", n)
+	}
+}
+
+func TestADomainThatIsBrokenIsKnown(t *testing.T) {
+	w := newWorld(t, shop)
+	w.table = w.Table(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"bank"}))
+	if e, known := w.table.Of(nil, "bank"); !known || e.Domain != "bank" {
+		t.Errorf("a broken domain has the entry %v, known: %v; files name it", e.Name, known)
+	}
+	if got := fmt.Sprint(w.Names()); got != "[{__unknown__ __unmatched__} {bank __unmatched__}]" {
+		t.Errorf("the names are %s; want those of the latest table, used or not", got)
+	}
+}
+
+func TestARuleThatIsGoneStaysUntilNoRequestCanUseIt(t *testing.T) {
+	w := newWorld(t, shop)
+	late := w.use("tenant") // held by a request in flight
+	w.use("user")
+	w.apply(t, moved)
+	w.Sweep(noon)
+	w.Sweep(noon.Add(byrule.Grace - time.Second))
+	late.Kept.Add(1)
+	w.expect(t, "shop tenant=2, shop user=1", "a rule that went some minutes ago may still be used")
+	w.Sweep(noon.Add(time.Hour))
+	w.expect(t, "shop tenant=2, shop user=1", "if the process stood still for an hour, so did the request")
+	w.Sweep(noon.Add(time.Hour + time.Second))
+	w.expect(t, "shop user=1", "reloads would fill memory")
+	w.Sweep(noon.Add(1000 * time.Hour))
+	w.Sweep(noon.Add(2000 * time.Hour))
+	w.expect(t, "shop user=1", "a rule in force is never forgotten, used or not")
+	w.apply(t, shop)
+	if w.use("tenant") == late {
+		t.Error("a rule that was forgotten came back with what it had")
+	}
+}
+
+func TestARuleThatComesBackBeginsItsGraceAnew(t *testing.T) {
+	w := newWorld(t, shop)
+	w.use("tenant")
+	for i := range 4 {
+		w.apply(t, moved)
+		w.Sweep(noon.Add(time.Duration(i) * byrule.Grace))
+		w.apply(t, shop)
+		w.Sweep(noon.Add(time.Duration(i)*byrule.Grace + time.Minute))
+	}
+	w.expect(t, "shop tenant=1", "it was never gone for ten minutes")
+}
+
+// A request that began before a reload may be the first to use a rule, after the new table has looked for it.
+func TestARuleInForceIsKeptWhateverTableFirstUsedIt(t *testing.T) {
+	w := newWorld(t, shop)
+	before, config := w.table, w.config
+	w.apply(t, shop)
+	tenant := config.Match("shop", descriptors.Descriptor{{Key: "tenant"}}).Rule
+	for _, first := range []struct {
+		rule   *descriptors.Rule
+		domain string
+	}{{tenant, "shop"}, {nil, "shop"}, {nil, "nowhere"}} {
+		e, _ := before.Of(first.rule, first.domain)
+		e.Kept.Add(1)
+	}
+	for i := range 10 {
+		w.Sweep(noon.Add(time.Duration(i) * byrule.Grace))
+	}
+	w.use("tenant")
+	w.expect(t, "__unknown__ __unmatched__=1, shop __unmatched__=1, shop tenant=2", "it is one entry, and in force")
+}

@@ -1,0 +1,84 @@
+package hits
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Kind is one of the numbers that envoyproxy/ratelimit counts for each rule.
+type Kind uint8
+
+// The kinds. They do not add up: TotalHits are all hits that were asked about, also where no store answered; of a charge
+// that straddles a limit one part is over it, and the other near it or nowhere.
+const (
+	TotalHits Kind = iota
+	OverLimit
+	NearLimit
+	OverLimitWithLocalCache // part of OverLimit
+	WithinLimit
+	ShadowMode // part of OverLimit
+	TotalNegativeHits
+	Kinds = int(TotalNegativeHits) + 1
+)
+
+// String returns the kind's name in envoyproxy/ratelimit's statistics.
+func (k Kind) String() string {
+	return [Kinds]string{"total_hits", "over_limit", "near_limit", "over_limit_with_local_cache", "within_limit",
+		"shadow_mode", "total_negative_hits"}[k]
+}
+
+// Ratelimit counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be called
+// by any number of goroutines. A nil Ratelimit counts nothing: that is what there is while nobody reads these statistics.
+type Ratelimit struct{ totals [Kinds]atomic.Uint64 }
+
+func (t *Ratelimit) add(k Kind, hits uint64) {
+	if t != nil && hits > 0 {
+		t.totals[k].Add(min(hits, MaxHits))
+	}
+}
+
+// maxNames is how many names are counted by themselves, so that configurations that come and go do not fill memory:
+// some 50 MB.
+const maxNames = 1 << 18
+
+// ratelimitTotals hold the counters by name, also of rules that are gone: what was counted under a name never goes down.
+type ratelimitTotals struct {
+	mu     sync.Mutex
+	byName map[string]*Ratelimit // nil if nothing is counted so
+}
+
+// of returns the counters under a name, made if there are none, nil if nothing is counted so. Once there are too many
+// names, more go under that of all others.
+func (t *ratelimitTotals) of(name string) *Ratelimit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byName == nil {
+		return nil
+	}
+	if t.byName[name] == nil && len(t.byName) >= maxNames {
+		name = history.OtherValue + "." + history.OtherValue
+	}
+	if t.byName[name] == nil {
+		t.byName[name] = new(Ratelimit)
+	}
+	return t.byName[name]
+}
+
+// RatelimitTotals returns the totals since the start by name, without what is all zero. A total never goes down.
+func (r *Recorder) RatelimitTotals() map[string][Kinds]uint64 {
+	r.ratelimit.mu.Lock()
+	defer r.ratelimit.mu.Unlock()
+	all := make(map[string][Kinds]uint64, len(r.ratelimit.byName))
+	for name, counted := range r.ratelimit.byName {
+		var totals [Kinds]uint64
+		for k := range totals {
+			totals[k] = counted.totals[k].Load()
+		}
+		if totals != [Kinds]uint64{} {
+			all[name] = totals
+		}
+	}
+	return all
+}
