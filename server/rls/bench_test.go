@@ -1,0 +1,71 @@
+package rls
+
+import (
+	"log/slog"
+	"testing"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirproxy/weir/backend/guard"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// BenchmarkRequest is a request from its bytes to those of its answer, but for grpc-go, with the memory store behind a
+// guard.
+func BenchmarkRequest(b *testing.B) {
+	const rules = `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {requests_per_unit: 4000000000, unit: hour}}
+  - {key: both, rate_limits: [{requests_per_unit: 4000000000, unit: minute}, {requests_per_unit: 4000000000, unit: hour}]}
+  - {key: closed, rate_limit: {requests_per_unit: 0, unit: hour}}
+`
+	for _, bench := range []struct {
+		name    string
+		options Options
+		keys    []string
+	}{
+		{"one descriptor", Options{}, []string{"user"}}, {"two descriptors of three limits", Options{}, []string{"user", "both"}},
+		{"no rule", Options{}, []string{"nobody"}}, {"denied by the deny cache", Options{}, []string{"closed"}},
+		{"denied, and told why", Options{DeniedMetadata: true}, []string{"closed"}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			recorder := hits.New(hits.DefaultValues)
+			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
+			l.Apply(configured(b, rules))
+			s, codec := New(l, bench.options, nobody{}), NewCodec()
+			request := &ratelimit.RateLimitRequest{Domain: "shop"}
+			for _, key := range bench.keys {
+				request.Descriptors = append(request.Descriptors, &common.RateLimitDescriptor{
+					Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: "ann"}}})
+			}
+			data, err := proto.Marshal(request)
+			if err != nil {
+				b.Fatal(err)
+			}
+			in, ctx := mem.BufferSlice{mem.SliceBuffer(data)}, b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				out, err := shouldRateLimit(s, ctx, func(call any) error { return codec.Unmarshal(in, call) }, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := codec.Marshal(out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
