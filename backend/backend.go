@@ -67,8 +67,8 @@ func (s Source) String() string {
 // Degraded reports whether the decision was made without the store while it is away.
 func (s Source) Degraded() bool { return s >= FromLocal }
 
-// Decision is the answer to one check, from the arithmetic of package window on: guard and the request path fill in what
-// they know besides, and hits, denials and answers are made of it.
+// Decision is the answer to one check, from the arithmetic of package window on: guard and the request path fill in
+// what they know besides, and hits, denials and answers are made of it.
 type Decision struct {
 	Allowed   bool
 	Strictest int    // index of the limit that the other fields speak of
@@ -91,8 +91,8 @@ type Decision struct {
 	Reason Reason             // why Source is degraded, or Err is there; else 0
 	Policy descriptors.Policy // that decided then; else 0
 
-	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package guard,
-	// and whether the check was counted is unknown: at most once. Other checks of the call may have answers.
+	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package
+	// guard, and whether the check was counted is unknown: at most once. Other checks of the call may have answers.
 	Err error
 }
 

@@ -23,8 +23,8 @@ const (
 	bytesADenial = 320
 )
 
-// denyCache holds what the store has just denied. A denial of h hits holds for counts of h hits and more of the same key
-// under the same limits: fewer may fit, and other limits are another question.
+// denyCache holds what the store has just denied. A denial of h hits holds for counts of h hits and more of the same
+// key under the same limits: fewer may fit, and other limits are another question.
 type denyCache struct {
 	seed   maphash.Seed
 	fixed  bool // those of fixed windows that count what they deny are kept, until the window ends

@@ -38,12 +38,13 @@ var _ Store = (*Guard)(nil)
 type Config struct {
 	// Policy is for checks that have none of their own; the zero value is descriptors.PolicyError.
 	Policy descriptors.Policy
-	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means that this one
-	// is alone. It is asked for each call that is decided so, and must not wait.
+	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means that this
+	// one is alone. It is asked for each call that is decided so, and must not wait.
 	Replicas func() int
-	// FixedWindowBytes, above 0, keeps denials of rules with one fixed window until that ends, as envoyproxy/ratelimit's local
-	// cache does: what is denied so is not counted. There is room for 65,536 keys at least, and for one more for each 320
-	// bytes above 20 MiB. A reset or refund by another replica goes unnoticed until the window ends.
+	// FixedWindowBytes, above 0, keeps denials of rules with one fixed window until that ends, as
+	// envoyproxy/ratelimit's local cache does: what is denied so is not counted. There is room for 65,536 keys at
+	// least, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
+	// until the window ends.
 	FixedWindowBytes int64
 	// Local opens the store that counts in this process by descriptors.PolicyLocal. It is called when the first check
 	// needs that; the guard closes what it gives. It has to be there unless no check can have that policy.
@@ -74,8 +75,8 @@ type call struct {
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
 // store gives no answer to. Only checks whose policy is error have an Err then.
 //
-// A count that a known denial covers is denied without the store. If such a denial refuses the whole request, the call's
-// other counts are looked at and not counted, but for those that charge whatever the verdict.
+// A count that a known denial covers is denied without the store. If such a denial refuses the whole request, the
+// call's other counts are looked at and not counted, but for those that charge whatever the verdict.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
 		return backend.Valid(checks, out)
@@ -124,7 +125,8 @@ func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, 
 	return known, refused
 }
 
-// askRest has the store decide the checks that are not denied yet. If the request is refused anyway, counts become looks.
+// askRest has the store decide the checks that are not denied yet. If the request is refused anyway, counts become
+// looks.
 func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool) error {
 	for i := range checks {
 		if c.recalls[i].known {
@@ -236,5 +238,6 @@ type Stats struct {
 
 // Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
-	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(), LastLocal: g.local.last()}
+	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(),
+		LastLocal: g.local.last()}
 }

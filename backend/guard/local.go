@@ -37,8 +37,8 @@ func (l *local) decide(ctx context.Context, p *backend.Part) {
 	}
 }
 
-// shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where the
-// limit admits any.
+// shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where
+// the limit admits any.
 func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
 	all := make([]descriptors.Limit, len(limits))
 	for i, l := range limits {

@@ -36,7 +36,8 @@ func Decide(counts []Count, c *backend.Check, now Instant) backend.Decision {
 
 // Charge asks whether hits more fit every limit; counts[i] is the state of limits[i]. If all admit them, all count
 // them; if not, only the limits that charge always do.
-func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) backend.Decision {
+func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) (
+	d backend.Decision) {
 	admitted := true
 	for i := range limits {
 		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())

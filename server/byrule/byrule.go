@@ -1,7 +1,7 @@
-// Package byrule keeps something for each rule that needs it, whatever configuration is in force. A rule that is there
-// before and after a reload keeps what it has; one that is gone is forgotten ten minutes later. Nothing is made before
-// it is used, so that what is kept grows with the rules that are hit, not with those that are configured, and never with
-// the names that requests bring.
+// Package byrule keeps something for each rule that needs it, whatever configuration is in force. A rule that is
+// there before and after a reload keeps what it has; one that is gone is forgotten ten minutes later. Nothing is made
+// before it is used, so that what is kept grows with the rules that are hit, not with those that are configured, and
+// never with the names that requests bring.
 package byrule
 
 import (
@@ -108,7 +108,8 @@ func (r *Registry[T]) adopt(at *place[T], name Name) {
 }
 
 // Of returns the entry for a descriptor, given the rule of the table's configuration that matches it, or nil if none
-// does, and reports whether the configuration has the domain. It neither waits nor allocates, but at a rule's first use.
+// does, and reports whether the configuration has the domain. It neither waits nor allocates, but at a rule's first
+// use.
 func (t *Table[T]) Of(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
 	in, known := t.domains[domain]
 	at := &t.unknown

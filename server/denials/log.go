@@ -118,7 +118,8 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	if !s.told.at.IsZero() {
 		attrs = append(attrs, slog.String("within", now.Sub(s.told.at).Round(time.Second).String()))
 	}
-	attrs = append(attrs, slog.String("again_in", againIn(k.Last.RetryAfter(now))), slog.String("decided_by", k.Last.Source.String()))
+	attrs = append(attrs, slog.String("again_in", againIn(k.Last.RetryAfter(now))),
+		slog.String("decided_by", k.Last.Source.String()))
 	if k.Last.Override {
 		attrs = append(attrs, slog.Bool("override", true))
 	}

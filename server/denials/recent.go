@@ -10,7 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What is kept of late is at most 8,192 streaks in 3 MiB, as each takes a place for every 384 bytes. Tables take 192 KiB.
+// What is kept of late is at most 8,192 streaks in 3 MiB, as each takes a place for every 384 bytes. Tables take 192
+// KiB.
 const (
 	places      = 8 << 10
 	placeBytes  = 384
@@ -40,7 +41,8 @@ type streak struct {
 	gone    atomic.Bool // no longer kept
 }
 
-// note adds a denial to its streak, or begins one: a key that is denied thousands of times a second takes the room of one.
+// note adds a denial to its streak, or begins one: a key that is denied thousands of times a second takes the room of
+// one.
 func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute := r.hashes(room[:0], of), d.At.Unix()/60
@@ -58,7 +60,8 @@ func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 			if k != nil && k.hash == hash && k.minute == minute && k.of == s && k.last.Load().Limit == d.Limit && k.add(d, of) {
 				return
 			}
-			// Of eight that are all in use the first has to end: that many at once push each other out of the ring anyway.
+			// Of eight that are all in use the first has to end: that many at once push each other out of the ring
+			// anyway.
 			if over := k == nil || k.minute < minute-1 || k.minute > minute+1; i == 0 || over && !free {
 				cell, before, free = c, k, over
 			}
@@ -113,9 +116,9 @@ func (r *recent) hashes(to []uint64, of descriptors.Descriptor) []uint64 {
 	return to
 }
 
-// Recent returns what was denied of late that a question means: for each minute, limit and descriptor what List returns for
-// a rule, those that began last first, at most n. It counts the others, and returns since when all denials are kept; zero
-// if none is forgotten.
+// Recent returns what was denied of late that a question means: for each minute, limit and descriptor what List
+// returns for a rule, those that began last first, at most n. It counts the others, and returns since when all
+// denials are kept; zero if none is forgotten.
 func (r *Recorder) Recent(q Question, n int) (all []Kept, more int, since time.Time) {
 	asked := r.recent.hashes(nil, q.Descriptor)
 	for next, i := r.recent.next.Load(), uint64(1); i <= places; i++ {

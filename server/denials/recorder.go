@@ -41,8 +41,8 @@ type lastDenial struct {
 	descriptor string
 }
 
-// keepEvery is how much later than the one that is kept a denial must be to take its place: a rule that denies thousands
-// of requests a second pays for counting them, and for writing down one in a while.
+// keepEvery is how much later than the one that is kept a denial must be to take its place: a rule that denies
+// thousands of requests a second pays for counting them, and for writing down one in a while.
 const keepEvery = time.Millisecond
 
 // New makes a recorder.
@@ -63,9 +63,10 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the rule,
-// and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept is never a
-// millisecond older than the newest. Note waits only for a rule's first denial, and allocates only for those that it keeps.
+// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the
+// rule, and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept
+// is never a millisecond older than the newest. Note waits only for a rule's first denial, and allocates only for
+// those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, of descriptors.Descriptor) {
 	e, known := t.rules.Of(rule, domain)
 	if !known {
@@ -112,8 +113,8 @@ type Question struct {
 	Path   string // as it is stored or as people are shown it; "" for all
 	Values bool   // hand out descriptors
 
-	// Of Recent alone: only of descriptors that have each of these entries, and denied from From until before To; the zero
-	// value of each for all.
+	// Of Recent alone: only of descriptors that have each of these entries, and denied from From until before To; the
+	// zero value of each for all.
 	Descriptor descriptors.Descriptor
 	From, To   time.Time
 }
@@ -146,7 +147,8 @@ func (s *slot) kept(t *denied, values bool) (k Kept, ok bool) {
 	if requests == 0 || last == nil {
 		return Kept{}, false
 	}
-	k = Kept{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests, Hits: t.hits.Load()}
+	k = Kept{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
+		Hits: t.hits.Load()}
 	if values {
 		k.Descriptor = last.descriptor
 	}

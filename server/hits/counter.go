@@ -15,9 +15,9 @@ const MaxHits = 1 << 40
 // Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor
 // allocate, and may be called by any number of goroutines.
 //
-// Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the first,
-// those that shadow mode let through a part of the second; the whole is added before its part, and read after it, so that
-// no reader sees a part that is larger than its whole.
+// Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the
+// first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
+// it, so that no reader sees a part that is larger than its whole.
 type Counter struct {
 	totals    [history.Outcomes]atomic.Uint64
 	drained   [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
@@ -69,8 +69,8 @@ func (c *Counter) Record(check *backend.Check, d *backend.Decision, m Modes) {
 	}
 }
 
-// split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is made
-// whatever is decided may straddle the limit: what it took of the room that was there fits.
+// split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is
+// made whatever is decided may straddle the limit: what it took of the room that was there fits.
 func split(check *backend.Check, d *backend.Decision, share float32) (fit, near uint64) {
 	limit := &check.Limits[d.Strictest]
 	requests := limit.Capacity()

@@ -10,8 +10,8 @@ import (
 // Kind is one of the numbers that envoyproxy/ratelimit counts for each rule.
 type Kind uint8
 
-// The kinds. They do not add up: TotalHits are all hits that were asked about, also where no store answered; of a charge
-// that straddles a limit one part is over it, and the other near it or nowhere.
+// The kinds. They do not add up: TotalHits are all hits that were asked about, also where no store answered; of a
+// charge that straddles a limit one part is over it, and the other near it or nowhere.
 const (
 	TotalHits Kind = iota
 	OverLimit
@@ -29,8 +29,9 @@ func (k Kind) String() string {
 		"shadow_mode", "total_negative_hits"}[k]
 }
 
-// Ratelimit counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be called
-// by any number of goroutines. A nil Ratelimit counts nothing: that is what there is while nobody reads these statistics.
+// Ratelimit counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be
+// called by any number of goroutines. A nil Ratelimit counts nothing: that is what there is while nobody reads these
+// statistics.
 type Ratelimit struct{ totals [Kinds]atomic.Uint64 }
 
 func (t *Ratelimit) add(k Kind, hits uint64) {
@@ -43,7 +44,8 @@ func (t *Ratelimit) add(k Kind, hits uint64) {
 // some 50 MB.
 const maxNames = 1 << 18
 
-// ratelimitTotals hold the counters by name, also of rules that are gone: what was counted under a name never goes down.
+// ratelimitTotals hold the counters by name, also of rules that are gone: what was counted under a name never goes
+// down.
 type ratelimitTotals struct {
 	mu     sync.Mutex
 	byName map[string]*Ratelimit // nil if nothing is counted so

@@ -22,7 +22,7 @@ type Recorder struct {
 	maxValues int
 	rules     *byrule.Registry[ruleHits]
 	ratelimit ratelimitTotals
-	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if they are counted as by envoyproxy/ratelimit
+	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
 	draining sync.Mutex // one drain at a time
 }
@@ -129,8 +129,8 @@ func (r *Recorder) Totals() []Totals {
 	return all
 }
 
-// AllTotals returns the totals as Totals does, and zeros for each rule of the latest table that has had no hits, and for
-// what no rule matches in its domains and in none.
+// AllTotals returns the totals as Totals does, and zeros for each rule of the latest table that has had no hits, and
+// for what no rule matches in its domains and in none.
 func (r *Recorder) AllTotals() []Totals {
 	all := r.Totals()
 	there := make(map[byrule.Name]bool, len(all))

@@ -97,8 +97,8 @@ func (s *Status) Path() string {
 	return s.Rule.Path
 }
 
-// Lasting reports whether the limit is one of a rule's, which stays as and where it is, as the rule does; a limit that a
-// request brings with it, or that remains of several, does not outlive the call.
+// Lasting reports whether the limit is one of a rule's, which stays as and where it is, as the rule does; a limit
+// that a request brings with it, or that remains of several, does not outlive the call.
 func (s *Status) Lasting() bool {
 	if s.Rule == nil || s.Limit == nil {
 		return false

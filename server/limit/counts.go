@@ -33,9 +33,9 @@ type DomainRequests struct {
 	Results [Results]uint64
 }
 
-// Requests returns the requests of each domain that is configured, broken ones too, or was until some minutes ago, and of
-// what no configuration has, in no particular order. Each result is there, and never goes down while the domain is
-// configured.
+// Requests returns the requests of each domain that is configured, broken ones too, or was until some minutes ago,
+// and of what no configuration has, in no particular order. Each result is there, and never goes down while the
+// domain is configured.
 func (l *Limiter) Requests() []DomainRequests {
 	l.counts.Sweep(time.Now())           // where nothing is reloaded any more, somebody scrapes
 	sums := map[string]*DomainRequests{} // a file may name NoDomain, too
@@ -70,8 +70,8 @@ type Degraded struct {
 	Decisions    uint64
 }
 
-// Degraded returns the decisions about each rule of each kind that there was, in order. They never go down while the rule
-// is configured.
+// Degraded returns the decisions about each rule of each kind that there was, in order. They never go down while the
+// rule is configured.
 func (l *Limiter) Degraded() (all []Degraded) {
 	for _, e := range l.counts.All() {
 		for reason := range e.Kept.degraded {

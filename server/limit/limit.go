@@ -26,12 +26,13 @@ var (
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 	ErrTooMany       = errors.New("rate limit descriptor list is too long")
 	ErrNoConfig      = errors.New("no rate limit configuration loaded")
-	// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits are.
+	// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits
+	// are.
 	ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 )
 
-// MaxDescriptors is how many descriptors a request may have, so that all are asked of their servers at once, and answered
-// before Envoy's usual 20 ms are over. Nothing of a request that has more is counted.
+// MaxDescriptors is how many descriptors a request may have, so that all are asked of their servers at once, and
+// answered before Envoy's usual 20 ms are over. Nothing of a request that has more is counted.
 const MaxDescriptors = 500
 
 // MaxEntries is how many entries a descriptor may have: rules are no deeper.
@@ -61,8 +62,8 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// LookFirst counts a request that is refused only where it is over: its other descriptors are not charged. It asks the
-	// store twice where a request has several checks.
+	// LookFirst counts a request that is refused only where it is over: its other descriptors are not charged. It
+	// asks the store twice where a request has several checks.
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32

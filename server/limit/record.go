@@ -61,8 +61,8 @@ type Refunds struct {
 }
 
 // giveBack refunds what a refused request has charged to those of its descriptors that are not over. It does so once,
-// within the request's deadline; what that does not reach stays charged, and is counted. Hits that the descriptor or the
-// rule charges whatever the verdict are a cost that is there: they stay.
+// within the request's deadline; what that does not reach stays charged, and is counted. Hits that the descriptor or
+// the rule charges whatever the verdict are a cost that is there: they stay.
 func (l *Limiter) giveBack(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {

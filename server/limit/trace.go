@@ -12,9 +12,10 @@ import (
 // What a trace shows at most, in bytes: of a descriptor or a key, and altogether.
 const maxTracePart, maxTrace = 200, 4 << 10
 
-// AppendTrace appends how the call came to its verdict, for a log: of each descriptor the rule that it found, or why it
-// found none, the key under which it is counted, the verdict, and who decided it. It has the values of descriptors. Long
-// texts are cut, and of many descriptors the first are shown. It comes after Decide and before Reset.
+// AppendTrace appends how the call came to its verdict, for a log: of each descriptor the rule that it found, or why
+// it found none, the key under which it is counted, the verdict, and who decided it. It has the values of
+// descriptors. Long texts are cut, and of many descriptors the first are shown. It comes after Decide and before
+// Reset.
 func (c *Call) AppendTrace(dst []byte) []byte {
 	begin, check := len(dst), 0
 	for i := range c.Descriptors {

@@ -17,8 +17,9 @@ var errMalformed = errors.New("malformed protobuf message")
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
 // messages merge. What is beyond the most that a request may have is passed over. All strings share one allocation.
 //
-// Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have them, and
-// with failure_mode_deny unset, a request that is an error for one header would pass all limits of its others.
+// Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
+// them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
+// others.
 func decode(data []byte, c *limit.Call) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {

@@ -33,8 +33,9 @@ var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*struct
 // deniedSize is the room for an entry with names and paths of the usual length: a longer one grows the answer.
 const deniedSize = 176
 
-// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied, each a
-// Struct of the rule and the limit. They are written by hand, as a refusal must stay as cheap as what it refuses is not.
+// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied,
+// each a Struct of the rule and the limit. They are written by hand, as a refusal must stay as cheap as what it
+// refuses is not.
 func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
 		return append(dst, unknownDomain...)
@@ -57,9 +58,9 @@ func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
 	return dst
 }
 
-// denying returns the status that refuses the request, were it not for shadow mode: of those that are over the one that
-// makes wait longest; only quotas that are over, of which any one is enough, the one that makes wait shortest. It is nil
-// if none refuses it.
+// denying returns the status that refuses the request, were it not for shadow mode: of those that are over the one
+// that makes wait longest; only quotas that are over, of which any one is enough, the one that makes wait shortest.
+// It is nil if none refuses it.
 func denying(v *limit.Verdict) *limit.Status {
 	if !v.Over && !v.Shadowed {
 		return nil
@@ -82,8 +83,8 @@ func denying(v *limit.Verdict) *limit.Status {
 	return longest
 }
 
-// appendDenial writes one entry: what does not change about the rule and its limit, and the whole seconds after which it
-// lets pass, unless it never does.
+// appendDenial writes one entry: what does not change about the rule and its limit, and the whole seconds after which
+// it lets pass, unless it never does.
 func appendDenial(dst []byte, name string, about []byte, wait time.Duration) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
@@ -123,8 +124,8 @@ func (a *about) of(c *limit.Call, s *limit.Status) []byte {
 	return written.([]byte)
 }
 
-// appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name if it
-// has one.
+// appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
+// if it has one.
 func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 	dst = appendField(dst, "domain", domain)
 	dst = appendField(dst, "path", s.Path())
