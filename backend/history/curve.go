@@ -63,12 +63,24 @@ func (c *Cut) Equal(other *Cut) bool {
 	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
 }
 
-// Cut cuts a range, widened, into as many buckets of one width as there can be, at most n, which is at least 1. The width is
-// a multiple of that of the coarsest tier met, so that no stored bucket is split. They begin where the range does.
-func (m *Met) Cut(r Range, n int) Cut {
+// roundSteps are the widths that buckets get where only their number is asked for, in seconds.
+var roundSteps = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute, hour, 2 * hour, 3 * hour,
+	6 * hour, 12 * hour, day, 2 * day, week, 2 * week, 4 * week, 13 * week, 52 * week}
+
+// Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
+// least 1. If no width is wide enough, it is one bucket.
+func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 	coarsest := m.Coarsest().Width()
+	for _, step := range roundSteps {
+		if step%coarsest != 0 || r.Length()/step > int64(n) {
+			continue
+		}
+		if cut := m.Step(r, step, zone); len(cut.Borders)-1 <= n {
+			return cut
+		}
+	}
 	r = r.widen(coarsest)
-	return even(r, ceilDiv(r.Length()/coarsest, int64(n))*coarsest)
+	return Cut{Borders: []int64{r.From, r.To}}
 }
 
 // StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of

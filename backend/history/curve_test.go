@@ -114,7 +114,7 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 			series = append(series, randomPoints(r, asked.From-2*day, asked.To+2*day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
-		how := func(m *Met) Cut { return m.Cut(asked, n) }
+		how := func(m *Met) Cut { return m.Cut(asked, n, zone) }
 		if r.IntN(3) == 0 {
 			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * minute
 			n = int((asked.Length()+shorter)/step) + 2
@@ -149,31 +149,28 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 	}
 }
 
-// most is how many buckets of one width a range can be cut into at best, n at most, if what is stored has units of a
-// width in it: found by trying all widths.
-func most(units, n int64) int64 {
-	best := int64(0)
-	for width := int64(1); width <= units; width++ {
-		if buckets := (units + width - 1) / width; buckets <= n {
-			best = max(best, buckets)
-		}
-	}
-	return best
-}
-
-func TestACutHasAsManyBucketsAsWereAskedForIfItCan(t *testing.T) {
-	r := rand.New(rand.NewPCG(*seed, 1))
-	for range rounds(5000) {
-		from := unix(t, "2026-01-01T00:00:00Z") + r.Int64N(365*day)
-		asked := Range{from, from + 1 + r.Int64N([]int64{hour, day, 40 * day}[r.IntN(3)])}
-		tier, n := Tier(r.IntN(Tiers)), 1+r.Int64N([]int64{5, 50, 1500}[r.IntN(3)])
+func TestACutIntoSomeBucketsHasTheNarrowestRoundWidth(t *testing.T) {
+	const noon = 1_800_000_000 / day * day
+	for _, c := range []struct {
+		length, width int64 // of the range, and of what is stored in it
+		n             int
+		want          []int64 // where the first bucket begins and ends, after noon
+	}{
+		{hour, minute, 67, []int64{0, minute}},
+		{2 * day, minute, 67, []int64{0, hour}},
+		{30 * day, hour, 67, []int64{0, 12 * hour}},
+		{hour, 5 * minute, 67, []int64{0, 5 * minute}},
+		{hour, day, 67, []int64{0, day}},
+		{3650 * day, minute, 1, []int64{0, 3650 * day}},
+	} {
 		m := Met{}
-		m.Add([]Point{{Start: floorDiv(asked.To, tier.Width()) * tier.Width(), Tier: tier, Sum: 1}})
-		cut := m.Cut(asked, int(n))
-		got, want := int64(len(cut.Borders)-1), most(asked.widen(tier.Width()).Length()/tier.Width(), n)
-		if got != want || cut.Borders[0] != floorDiv(from, tier.Width())*tier.Width() {
-			t.Fatalf("-seed %d: %d to %d, stored by %v, cut into %d has %d buckets from %d, though %d of one width fit", *seed,
-				asked.From, asked.To, tier, n, got, cut.Borders[0], want)
+		for t := range tiers {
+			if tiers[t].width == c.width {
+				m.Add([]Point{{Start: noon, Tier: Tier(t), Sum: 1}})
+			}
+		}
+		if got := m.Cut(Range{noon, noon + c.length}, c.n, time.UTC).Borders[:2]; got[0] != noon+c.want[0] || got[1] != noon+c.want[1] {
+			t.Errorf("%d seconds, stored by %d, in %d buckets: the first is %v, want %v after noon", c.length, c.width, c.n, got, c.want)
 		}
 	}
 }
@@ -232,7 +229,7 @@ func TestPeaksSurviveEveryCut(t *testing.T) {
 	points := []Point{{0, Minutes, 5, 5}, {60, Minutes, 7, 7}, {300, FiveMinutes, 9, 4}}
 	var m Met
 	m.Add(points)
-	c := m.Cut(Range{0, 600}, 1)
+	c := m.Cut(Range{0, 600}, 1, time.UTC)
 	if got, want := c.Fill(points), (Bucket{0, 600, 21, 7, FiveMinutes}); len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v: spikes must not vanish in the average", got, want)
 	}

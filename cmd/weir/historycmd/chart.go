@@ -1,100 +1,211 @@
 package historycmd
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// chart is a curve on an axis of time. As buckets have different widths, what is drawn is the rate.
-type chart struct {
-	begin, end float64 // Unix seconds
-	from       float64 // where the first column would begin if it were as long as the others
-	column     float64 // seconds
-	// By column: the mean in hits a second; the largest minute that began in it or in the bucket that it is a part of,
-	// in the same unit; whether it is not over yet.
-	rates, peaks []float64
-	partial      []bool
-	highest      float64 // of the rates
-}
+const (
+	hour   = 60 * 60
+	day    = 24 * hour
+	monday = (4 - 364) * day // one before the beginning of Unix time: weeks are counted from it
+)
 
 const (
 	chartMargin = 12 // left of the axis, for a rate: "  9,999/min"
 	minColumns  = 10 // are drawn however narrow the terminal is
 )
 
-// newChart spreads points over a width in characters. A column is a round number of the finest buckets, or a part of
-// one, so that none shows half of one such bucket and half of the next.
-func newChart(from, to int64, points []query.PointAnswer, width int) *chart {
-	most := int64(max(width-chartMargin-1, minColumns))
-	finest, phase := to-from, from
-	for _, p := range points {
-		if p.Width < finest {
-			finest, phase = p.Width, p.Start
-		}
+// columnsOf returns how many columns a curve has on a terminal of a width.
+func columnsOf(width int) int { return max(width-chartMargin-1, minColumns) }
+
+// eighths fill a character from below.
+var eighths = []rune(" ▁▂▃▄▅▆▇█")
+
+const (
+	peakMark   = '·' // where the largest minute of a bucket would reach to
+	beyondMark = '↑' // it would be beyond the chart
+)
+
+// chart is buckets on an axis of time, each a bar as high as its mean.
+type chart struct {
+	points []query.PointAnswer
+	wide   int     // columns of a bar
+	rows   int     // at least 2
+	top    float64 // the rate at the upper end of the uppermost row, in hits a second
+	beyond bool    // some peaks are above it: the uppermost row is for their marks alone
+	zone   *time.Location
+}
+
+// newChart returns a chart that shows all peaks, unless the means beside them would be too flat to be seen.
+func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) *chart {
+	const flat = 3 // times the highest mean
+	points = fitting(points, columnsOf(width))
+	highest, largest := 0., 0.
+	for i := range points {
+		mean, peak := ratesOf(&points[i])
+		highest, largest = max(highest, mean), max(largest, peak)
 	}
-	c := &chart{begin: float64(from), end: float64(to)}
-	columns := int64(0)
-	if begin := phase - ceilDiv(phase-from, finest)*finest; ceilDiv(to-begin, finest) <= most {
-		buckets := ceilDiv(to-begin, finest)
-		c.from, c.column = float64(begin), float64(finest)/float64(most/buckets)
-		columns = buckets * (most / buckets)
-	} else {
-		column := roundColumn(to-from, finest, most)
-		// A short column at an end would show noise beside means of hours: the next one absorbs it.
-		first := (from + column/2) / column * column
-		c.from, c.column = float64(first), float64(column)
-		columns = (to - first + column/2) / column
+	c := &chart{points: points, wide: max(columnsOf(width)/len(points), 1), rows: rows, top: max(highest, largest), zone: zone}
+	if c.beyond = largest > flat*highest; c.beyond {
+		c.top = highest * float64(rows) / float64(rows-1)
 	}
-	c.rates, c.peaks, c.partial = make([]float64, columns), make([]float64, columns), make([]bool, columns)
-	for _, p := range points {
-		c.spread(p)
-	}
-	c.highest = slices.Max(c.rates)
 	return c
 }
 
-// roundColumn returns the shortest round time, in seconds, that divides a range into at most that many columns.
-func roundColumn(length, finest, most int64) int64 {
-	const minute = 60
-	for _, round := range []int64{2 * minute, 3 * minute, 4 * minute, 5 * minute, 6 * minute, 10 * minute, 12 * minute,
-		15 * minute, 20 * minute, 30 * minute, hour, 2 * hour, 3 * hour, 4 * hour, 6 * hour, 8 * hour, 12 * hour,
-		day, 2 * day, 3 * day, 4 * day, 5 * day, 6 * day, 7 * day, 10 * day, 14 * day, 21 * day, 28 * day, 56 * day} {
-		if round%finest == 0 && ceilDiv(length, round)+1 <= most {
-			return round
+// fitting returns buckets of which as many neighbours are added up as leave no more than so many.
+func fitting(points []query.PointAnswer, most int) (fit []query.PointAnswer) {
+	for some := range slices.Chunk(points, (len(points)+most-1)/most) {
+		sum := some[0]
+		for _, p := range some[1:] {
+			sum.Width, sum.Sum, sum.Peak = sum.Width+p.Width, sum.Sum+p.Sum, max(sum.Peak, p.Peak)
 		}
+		fit = append(fit, sum)
 	}
-	return ceilDiv(length, (most-1)*finest) * finest
+	return fit
 }
 
-// ceilDiv returns a/b rounded up. Neither is negative.
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
-
-// span returns where a column begins and ends, in Unix seconds. The first and the last go to the ends of the range.
-func (c *chart) span(i int) (begin, end float64) {
-	begin, end = c.from+float64(i)*c.column, c.from+float64(i+1)*c.column
-	if i == 0 {
-		begin = c.begin
-	}
-	if i == len(c.rates)-1 {
-		end = c.end
-	}
-	return begin, end
+// ratesOf returns a bucket's mean and its largest minute, in hits a second.
+func ratesOf(p *query.PointAnswer) (mean, peak float64) {
+	return float64(p.Sum) / float64(p.Width), float64(p.Peak) / 60
 }
 
-// spread adds a bucket's hits to the columns that it overlaps, evenly over its time.
-func (c *chart) spread(p query.PointAnswer) {
-	begin, end := float64(p.Start), float64(p.Start+p.Width)
-	for i := c.at(begin); i < len(c.rates); i++ {
-		left, right := c.span(i)
-		if left >= end {
-			return
+// draw appends the curve with its axes, and what its marks mean.
+func (c *chart) draw(b *strings.Builder, colour, faint func(string) string) {
+	var marks string
+	for row := c.rows - 1; row >= 0; row-- {
+		var line strings.Builder
+		for i := range c.points {
+			line.WriteString(strings.Repeat(string(c.cell(&c.points[i], row)), c.wide))
 		}
-		const rounding = 1e-3 // seconds: a bucket that ends where a column begins is not in it
-		if overlap := min(end, right) - max(begin, left); overlap > rounding {
-			c.rates[i] += float64(p.Sum) / (end - begin) * overlap / (right - left)
-			c.peaks[i] = max(c.peaks[i], float64(p.Peak)/60)
-			c.partial[i] = c.partial[i] || p.Partial
+		label := ""
+		switch {
+		case c.beyond && row == c.rows-2:
+			label = describeRate(c.top * float64(c.rows-1) / float64(c.rows))
+		case !c.beyond && row == c.rows-1:
+			label = describeRate(c.top)
+		}
+		marks += line.String()
+		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, label, colour(strings.TrimRight(line.String(), " ")))
+	}
+	axis, labels := c.axis()
+	fmt.Fprintf(b, "%*s └%s\n%*s%s\n", chartMargin-2, "0", axis, chartMargin, "", labels)
+	legend := "█ mean"
+	if strings.ContainsRune(marks, peakMark) {
+		legend += "   · largest minute"
+	}
+	if strings.ContainsRune(marks, beyondMark) {
+		legend += "   ↑ largest minute, beyond the chart"
+	}
+	if legend != "█ mean" {
+		fmt.Fprintf(b, "  %s\n", faint(legend))
+	}
+}
+
+// cell returns what stands in a row of a bucket's bar: a part of the bar, or above it the mark of its largest minute.
+func (c *chart) cell(p *query.PointAnswer, row int) rune {
+	level := func(rate float64) int { // in eighths of a row; only 0 is nothing
+		return max(int(math.Round(rate/c.top*float64(8*c.rows))), int(math.Ceil(min(rate, 1))))
+	}
+	mean, peak := ratesOf(p)
+	filled := min(max(level(mean)-8*row, 0), 8)
+	marked := min((level(peak)-1)/8, c.rows-1) // the row of the largest minute
+	switch {
+	case filled > 0 || peak == 0 || marked != row:
+		return eighths[filled]
+	case level(peak) > 8*c.rows:
+		return beyondMark
+	}
+	return peakMark
+}
+
+// Steps between the times on an axis, in seconds.
+var axisSteps = []int64{60, 300, 600, 900, 1800, hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour,
+	day, 2 * day, 7 * day, 14 * day, 28 * day, 91 * day, 364 * day}
+
+// axis returns the axis of time and the line below it: round local times, each where its bucket begins, with room
+// between them. Neither is longer than the bars are.
+func (c *chart) axis() (axis, labels string) {
+	const room = 12 // columns, for a label of 10
+	coarse, width := len(axisSteps)-1, c.points[0].Width
+	for coarse > 0 && axisSteps[coarse-1] >= max(width, room*width/int64(c.wide)) {
+		coarse--
+	}
+	// Where no label of that step fits, as none stands near the beginning of few columns, a finer one may.
+	for i := coarse; i >= 0 && axisSteps[i] >= width; i-- {
+		if axis, labels = c.labelled(axisSteps[i]); labels != "" {
+			break
 		}
 	}
+	return axis, labels
+}
+
+// labelled labels each bucket in which the clock of the zone comes to a multiple of a step, weeks counted from Monday. A
+// time that the clock skips, or shows for the second time, has no label.
+func (c *chart) labelled(step int64) (axis, labels string) {
+	columns, last := len(c.points)*c.wide, c.points[len(c.points)-1]
+	line, text := []rune(strings.Repeat("─", columns)), []rune{}
+	years := twoYears(c.points[0].Start, last.Start+last.Width, c.zone)
+	shows := func(at int64) int64 {
+		_, offset := time.Unix(at, 0).In(c.zone).Zone()
+		return at + int64(offset) - monday
+	}
+	for i, p := range c.points {
+		column, round := i*c.wide, shows(p.Start+p.Width-1)/step*step
+		label := axisLabel(round+monday, step, years)
+		skipped := round%day > 0 && round < shows(p.Start)
+		crowded := len(text) > 0 && len(text) > column-2 || column+len(label) > columns
+		if skipped || crowded || round <= shows(p.Start-1) {
+			continue
+		}
+		line[column] = '┬'
+		text = append(text, []rune(strings.Repeat(" ", column-len(text))+label)...)
+	}
+	return string(line), string(text)
+}
+
+// axisLabel writes what a clock shows, in seconds since 1970. The day is told by the date at its beginning, with its year if
+// there are several.
+func axisLabel(shown, step int64, years bool) string {
+	at := time.Unix(shown, 0).UTC()
+	switch {
+	case shown%day > 0:
+		return at.Format("15:04")
+	case years || step > 28*day:
+		return at.Format(time.DateOnly)
+	}
+	return at.Format("Mon 02 Jan")
+}
+
+// twoYears reports whether a range has dates of two years, so that one without its year could be either.
+func twoYears(from, to int64, zone *time.Location) bool {
+	return time.Unix(from, 0).In(zone).Year() != time.Unix(to-1, 0).In(zone).Year()
+}
+
+// describeRate writes hits a second by the minute, or by the hour or the day if they are few.
+func describeRate(rate float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"min", 60}, {"h", 3600}, {"day", 86400}} {
+		hits := rate * unit.seconds
+		switch {
+		case hits < 1 && unit.name != "day":
+		case hits < 9.95 && math.Abs(hits-math.Round(hits)) >= 0.05:
+			return fmt.Sprintf("%.1f/%s", hits, unit.name)
+		case hits < 99_999.5:
+			return fmt.Sprintf("%s/%s", terminal.Thousands(uint64(math.Round(hits))), unit.name)
+		case hits < 999_500:
+			return fmt.Sprintf("%.0fk/%s", hits/1e3, unit.name)
+		default:
+			return fmt.Sprintf("%.3gM/%s", hits/1e6, unit.name)
+		}
+	}
+	return ""
 }

@@ -1,57 +1,117 @@
 package historycmd
 
 import (
-	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
 )
 
-func TestTheSameTrafficIsDrawnEquallyHighInBucketsOfAllWidths(t *testing.T) {
-	const perMinute = 30
-	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Unix()
-	to := time.Date(2026, 11, 21, 12, 34, 0, 0, time.UTC).Unix()
-	var points []query.PointAnswer
-	for at := from; at < to; {
-		width := int64(60)
-		switch age := to - at; {
-		case age > 10*86400:
-			width = 86400
-		case age > 7*86400:
-			width = 3600
-		case age > 86400:
-			width = 300
-		}
-		points = append(points, query.PointAnswer{Start: at, Width: width, Sum: uint64(perMinute * width / 60)})
-		at += width
+func zoneOf(t *testing.T, name string) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for width := range 300 {
-		c := newChart(from, to, points, width)
-		if len(c.rates) > max(width-chartMargin-1, minColumns) {
-			t.Fatalf("%d columns on a terminal of %d: lines would wrap", len(c.rates), width)
+	return zone
+}
+
+func plain(s string) string { return s }
+
+// pictureOf draws points on 36 columns, 4 rows high, in plain text.
+func pictureOf(points []query.PointAnswer) string {
+	var b strings.Builder
+	newChart(points, 36, 4, time.UTC).draw(&b, plain, plain)
+	return "\n" + b.String()
+}
+
+// hourly is an hour a point, with means by the minute and peaks as given.
+func hourly(meansAndPeaks ...uint64) (points []query.PointAnswer) {
+	for i := 0; i < len(meansAndPeaks); i += 2 {
+		points = append(points, query.PointAnswer{Start: int64(i/2) * hour, Width: hour, Sum: 60 * meansAndPeaks[i], Peak: meansAndPeaks[i+1], Tier: "1h"})
+	}
+	return points
+}
+
+func TestTheLargestMinuteIsMarkedAboveTheMean(t *testing.T) {
+	const want = `
+    80/min ┤         ······
+           ┤
+           ┤···      ██████▄▄▄
+           ┤▄▄▄███   █████████
+         0 └┬─────────────────
+            Thu 01 Jan
+  █ mean   · largest minute
+`
+	if got := pictureOf(hourly(10, 40, 20, 20, 0, 0, 40, 80, 40, 70, 30, 39)); got != want {
+		t.Errorf("got%swant%sA spike must be seen that its mean hides.", got, want)
+	}
+}
+
+func TestPeaksThatWouldFlattenTheMeansAreToldInstead(t *testing.T) {
+	const want = `
+           ┤↑↑↑↑↑↑↑       ·······
+    30/min ┤       ·······███████
+           ┤       ██████████████
+           ┤█████████████████████
+         0 └┬─────────────┬──────
+            Thu 01 Jan    02:00
+  █ mean   · largest minute   ↑ largest minute, beyond the chart
+`
+	if got := pictureOf(hourly(10, 1000, 20, 21, 30, 40)); got != want {
+		t.Errorf("got%swant%s", got, want)
+	}
+}
+
+func TestBucketsThatDoNotFitAreAddedUp(t *testing.T) {
+	var many []uint64
+	for range 100 {
+		many = append(many, 30, 30)
+	}
+	for width := range 200 {
+		c := newChart(hourly(many...), width, 4, time.UTC)
+		if len(c.points)*c.wide > columnsOf(width) {
+			t.Fatalf("%d columns on a terminal of %d: lines would wrap", len(c.points)*c.wide, width)
 		}
-		for i, r := range c.rates {
-			if math.Abs(r*60-perMinute) > 0.001 {
-				t.Fatalf("on %d columns, column %d of %d shows %.3f a minute, want %d: a border between tiers must not look like "+
-					"a change of traffic", width, i, len(c.rates), r*60, perMinute)
-			}
+		hits := uint64(0)
+		for i := range c.points {
+			hits += c.points[i].Sum
+		}
+		if hits != 100*60*30 {
+			t.Fatalf("on a terminal of %d the curve has %d hits, want %d", width, hits, 100*60*30)
 		}
 	}
 }
 
-func TestEveryHitIsInTheCurve(t *testing.T) {
-	points := []query.PointAnswer{{Start: 300, Width: 300, Sum: 50}, {Start: 660, Width: 60, Sum: 7}, {Start: 720, Width: 60, Sum: 1},
-		{Start: 3600, Width: 3600, Sum: 120}}
-	for width := range 200 {
-		c := newChart(300, 7200, points, width)
-		var hits float64
-		for i, r := range c.rates {
-			begin, end := c.span(i)
-			hits += r * (end - begin)
+func TestTimesOnTheAxisAreRoundAndLocal(t *testing.T) {
+	berlin, newYork, kolkata := zoneOf(t, "Europe/Berlin"), zoneOf(t, "America/New_York"), zoneOf(t, "Asia/Kolkata")
+	for _, c := range []struct {
+		promise  string
+		from, to time.Time
+		width    int64
+		want     string // the labels, without the spaces between them
+	}{
+		{"an hour comes twice", time.Date(2026, 10, 25, 0, 0, 0, 0, berlin), time.Date(2026, 10, 25, 4, 0, 0, 0, berlin), 300,
+			"Sun 25 Oct 01:00 02:00 03:00"},
+		{"an hour is left out", time.Date(2026, 3, 8, 0, 0, 0, 0, newYork), time.Date(2026, 3, 8, 4, 0, 0, 0, newYork), 300,
+			"Sun 08 Mar 01:00 03:00"},
+		{"days of 25 hours do not move the days after them", time.Date(2026, 10, 23, 0, 0, 0, 0, berlin), time.Date(2026, 10, 28, 0, 0, 0, 0, berlin), 2 * hour,
+			"Fri 23 Oct Sat 24 Oct Sun 25 Oct Mon 26 Oct Tue 27 Oct"},
+		{"hours of a zone at half past", time.Date(2026, 11, 20, 20, 0, 0, 0, kolkata), time.Date(2026, 11, 21, 4, 0, 0, 0, kolkata), 600,
+			"20:00 22:00 Sat 21 Nov 02:00"},
+		{"weeks begin on Monday", time.Date(2026, 10, 1, 0, 0, 0, 0, berlin), time.Date(2026, 10, 31, 0, 0, 0, 0, berlin), 12 * hour,
+			"Mon 05 Oct Mon 12 Oct Mon 19 Oct Mon 26 Oct"},
+		{"years are told where there are two", time.Date(2025, 12, 20, 0, 0, 0, 0, berlin), time.Date(2026, 1, 19, 0, 0, 0, 0, berlin), 12 * hour,
+			"2025-12-22 2025-12-29 2026-01-05 2026-01-12"},
+	} {
+		var points []query.PointAnswer
+		for at := c.from.Unix(); at < c.to.Unix(); at += c.width {
+			points = append(points, query.PointAnswer{Start: at, Width: c.width, Sum: 1})
 		}
-		if math.Abs(hits-178) > 0.001 {
-			t.Fatalf("a curve of %d columns holds %.3f hits of 178", width, hits)
+		axis, labels := newChart(points, 80, 4, c.from.Location()).axis()
+		if got := strings.Join(strings.Fields(labels), " "); got != c.want || len([]rune(labels)) > len([]rune(axis)) {
+			t.Errorf("%s: got %q, want %q\n%s\n%s", c.promise, got, c.want, axis, labels)
 		}
 	}
 }

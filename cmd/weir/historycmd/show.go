@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
@@ -19,14 +19,17 @@ type showCommand struct {
 	period
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	Points  string `placeholder:"N" xor:"cut" help:"Cut the range into at most N buckets; unless given, they are shown as stored."`
-	Step    string `placeholder:"WIDTH" xor:"cut" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w."`
+	Step    string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := query.Parameters{}
-	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "points": c.Points, "step": c.Step} {
+	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step} {
 		give(q, name, value)
+	}
+	width := terminal.Width(out.Out)
+	if c.Step == "" && !c.JSON {
+		give(q, "points", strconv.Itoa(columnsOf(width)))
 	}
 	if err := c.ask(q, &out); err != nil {
 		return err
@@ -39,7 +42,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	case len(a.Series) == 0 && a.Unreadable == 0:
 		return c.nothing(a.Warnings, "outcome", c.Outcome, "value", c.Value)
 	default:
-		v := showView{answer: &a, zone: out.Zone, width: terminal.Width(out.Out), paint: terminal.PaintFor(out.Out)}
+		v := showView{answer: &a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		if _, err := io.WriteString(out.Out, v.String()); err != nil {
 			return err
 		}
@@ -56,7 +59,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 //	         ┤      ▂▄█████▃
 //	       0 └─────────┬─────────┬────
 //	                   11:20     11:40
-//	  total 1,234   lifetime 56,789   peak 42 in the minute of 11:21   stored by 1m
+//	  total 1,234   lifetime 56,789   peak 42/min at 11:21
+//	  stored by 1m
 type showView struct {
 	answer *query.HistoryAnswer
 	zone   *time.Location
@@ -126,59 +130,13 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 		colour = v.paint.Yellow
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
-	chart := newChart(v.answer.From, v.answer.To, s.Points, v.width)
-	if legend := chart.draw(b, rows, v.zone, colour, v.paint.Dim); legend != "" {
-		fmt.Fprintf(b, "  %s\n", v.paint.Dim(legend))
+	drawn, rest := s.Points, ""
+	if first := slices.IndexFunc(drawn, func(p query.PointAnswer) bool { return p.Partial }); first > 0 { // it would look like a drop
+		drawn, rest = drawn[:first], "   what is not over, from "+v.stamp(drawn[first].Start)+" on, is not drawn"
 	}
-	v.wrapped(b, "total "+terminal.Thousands(s.Total), "lifetime "+terminal.Thousands(s.Lifetime), v.peak(s.Points),
-		v.stored(s.Points), v.unfinished(s.Points))
-}
-
-// wrapped appends facts, as many on a line as there is room for. Where one is longer than a line, it is broken at commas.
-func (v *showView) wrapped(b *strings.Builder, facts ...string) {
-	column := 0
-	put := func(text, apart, indent string) {
-		length := utf8.RuneCountInString(text)
-		if column > 0 && column+len(apart)+length > v.width {
-			b.WriteByte('\n')
-			column = 0
-		}
-		if column == 0 {
-			apart = indent
-		}
-		b.WriteString(apart + text)
-		column += len(apart) + length
-	}
-	for _, fact := range facts {
-		if fact == "" {
-			continue
-		}
-		if utf8.RuneCountInString(fact)+2 <= v.width {
-			put(fact, "   ", "  ")
-			continue
-		}
-		apart, indent := "   ", "  "
-		for part := range strings.SplitAfterSeq(fact, ", ") {
-			put(strings.TrimSuffix(part, " "), apart, indent)
-			apart, indent = " ", "    "
-		}
-	}
-	b.WriteByte('\n')
-}
-
-// unfinished tells which buckets are not over, "" if all are.
-func (v *showView) unfinished(points []query.PointAnswer) string {
-	first := slices.IndexFunc(points, func(p query.PointAnswer) bool { return p.Partial })
-	switch p := len(points) - 1; {
-	case first < 0:
-		return ""
-	case first < p:
-		return "from " + v.stamp(points[first].Start) + " on nothing is over"
-	case points[p].Width == history.Minutes.Width():
-		return "the last minute is not over"
-	default:
-		return "the last bucket (" + terminal.Span(points[p].Width) + ") is not over"
-	}
+	newChart(drawn, v.width, rows, v.zone).draw(b, colour, v.paint.Dim)
+	fmt.Fprintf(b, "  total %s   lifetime %s   %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime), v.peak(s.Points))
+	fmt.Fprintf(b, "  %s%s\n", v.stored(s.Points), rest)
 }
 
 // stamp writes a moment as briefly as the range allows: its day is clear within one, and its year within one.
