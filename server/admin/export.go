@@ -17,7 +17,7 @@ const maxExports = 1
 
 var errExporting = refuse(http.StatusServiceUnavailable, "Another export of the history is being read: ask again once it is.")
 
-// ExportTrailer is the HTTP trailer that ends an export: a [query.Exported] in JSON, percent-escaped. An export without
+// ExportTrailer is the HTTP trailer that ends an export: a [transfer.Exported] in JSON, percent-escaped. An export without
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
@@ -56,7 +56,7 @@ func registerExport(mux *http.ServeMux, h *query.History) {
 func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters, format transfer.Format) {
 	out := &patient{w: w, control: http.NewResponseController(w)}
 	out.wait()
-	done, err := h.Export(r.Context(), values, format, out)
+	done, err := transfer.Export(r.Context(), h, values, format, out)
 	switch {
 	case err == nil:
 		text, _ := json.Marshal(done) // of numbers and strings

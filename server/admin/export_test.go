@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/backend/history/transfer"
 )
 
 // exported asks for an export of an admin port that listens.
@@ -63,7 +64,7 @@ func TestAnExportIsWhatIsStored(t *testing.T) {
 		if err != nil || response.StatusCode != 200 || sorted(body) != sorted(c.want) {
 			t.Errorf("the export of %s is %s (%v)\n%swant\n%s", c.query, response.Status, err, body, c.want)
 		}
-		var done query.Exported
+		var done transfer.Exported
 		text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 		if err := json.Unmarshal([]byte(text), &done); err != nil || done.LeftOut != 0 || done.To == 0 {
 			t.Errorf("the export of %s ends with %q, want that it is whole", c.query, text)

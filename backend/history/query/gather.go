@@ -19,19 +19,19 @@ type shape struct {
 }
 
 // shape returns how the question is answered if the stored buckets are those met.
-func (q *question) shape(met *history.Met) shape {
+func (q *Question) shape(met *history.Met) shape {
 	var cut history.Cut
 	step := int64(0)
 	switch {
 	case q.step > 0:
-		if step = met.StepWidth(q.step); steps(q.wanted, step) > maxPoints {
-			return shape{Range: met.Widen(q.wanted), step: step}
+		if step = met.StepWidth(q.step); steps(q.Wanted, step) > maxPoints {
+			return shape{Range: met.Widen(q.Wanted), step: step}
 		}
-		cut = met.Step(q.wanted, step, q.zone)
+		cut = met.Step(q.Wanted, step, q.zone)
 	case q.points > 0:
-		cut = met.Cut(q.wanted, q.points)
+		cut = met.Cut(q.Wanted, q.points, q.zone)
 	default:
-		return shape{Range: met.Widen(q.wanted)}
+		return shape{Range: met.Widen(q.Wanted)}
 	}
 	return shape{cut.Range(), &cut, step}
 }
@@ -57,10 +57,10 @@ type gathered struct {
 // gather asks the store for all series of a question in one shape, and shows those that can be read. What is stored decides
 // which shapes are possible, so the first one is a guess, and begin is called anew for each further one: what its visitor
 // was shown before is void.
-func (h *History) gather(ctx context.Context, q *question, begin func(shape) func(history.Series) error) (gathered, error) {
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
 	var g gathered
 	for range maxRounds {
-		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: maxUnreadable}
+		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: MaxUnreadable}
 		visit := begin(g.shape)
 		var err error
 		g.found, err = h.look(ctx, q, g.Range, &g.met, func(s history.Series) error {
@@ -80,10 +80,15 @@ func (h *History) gather(ctx context.Context, q *question, begin func(shape) fun
 	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
+// Each calls visit with each series of a question, in a range, and reports whether there were any with a name.
+func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit func(history.Series) error) (found bool, err error) {
+	return h.look(ctx, q, in, new(history.Met), visit)
+}
+
 // look shows the visitor all series of a question, remembers what it met, and reports whether there were any with a name.
 // If no path and value are as asked for, they are understood as people are shown them, which is not escaped. A series
 // without a name is shown once.
-func (h *History) look(ctx context.Context, q *question, in history.Range, met *history.Met,
+func (h *History) look(ctx context.Context, q *Question, in history.Range, met *history.Met,
 	visit func(history.Series) error) (found bool, err error) {
 	query := q.Query
 	query.From, query.To = in.From, in.To
@@ -135,14 +140,14 @@ type About struct {
 
 // about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some, or what
 // was perhaps meant.
-func (h *History) about(ctx context.Context, q *question, g *gathered, personal bool, warnings ...string) (About, error) {
+func (h *History) about(ctx context.Context, q *Question, g *gathered, personal bool, warnings ...string) (About, error) {
 	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
 	if personal && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, Hidden)
 	}
 	if !g.found {
-		meant, err := h.hints(ctx, q)
+		meant, err := h.Hints(ctx, q)
 		a.Warnings = append(a.Warnings, meant...)
 		return a, err
 	}
@@ -153,7 +158,7 @@ func (h *History) about(ctx context.Context, q *question, g *gathered, personal 
 
 // stored returns from where to where there are stored buckets of what is asked for: of the range if it has any, else of all
 // time. It is empty if nothing is stored, or too much to look at.
-func (h *History) stored(ctx context.Context, q *question, g *gathered) (history.Range, error) {
+func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history.Range, error) {
 	if in, some := g.met.Range(); some {
 		return in, nil
 	}

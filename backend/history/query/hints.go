@@ -47,8 +47,8 @@ func (n names) list(asked string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:maxHints], ", "), len(all)-maxHints)
 }
 
-// hints returns a sentence that says which name of a question that finds nothing is unknown, and which are near.
-func (h *History) hints(ctx context.Context, q *question) ([]string, error) {
+// Hints returns a sentence that says which name of a question that finds nothing is unknown, and which are near.
+func (h *History) Hints(ctx context.Context, q *Question) ([]string, error) {
 	if q.Domain == nil && q.Path == nil && q.Value == nil {
 		return nil, nil
 	}

@@ -41,21 +41,21 @@ const (
 	maxRows   = 1000   // how many rows of a ranking may be asked for
 )
 
-// question is what people ask about the history.
-type question struct {
+// Question is what people ask about the history.
+type Question struct {
 	history.Query               // without its range
-	wanted        history.Range // as asked for
+	Wanted        history.Range // as asked for
 	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
 	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
 	merged        bool          // the values of a rule as one
 	by            string        // what to rank by: hits, or an outcome
 	rows          int           // how many to rank
 	zone          *time.Location
-	now           int64 // Unix seconds
+	Now           int64 // Unix seconds
 }
 
-// read reads a question from parameters of these names.
-func (h *History) read(p Parameters, names ...string) (*question, error) {
+// Read reads a question from parameters, which may have these names. Its error is a [Refusal].
+func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	if err := p.Check(names...); err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 	if points > 0 && step > 0 {
 		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
 	}
-	return &question{
+	return &Question{
 		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
-		wanted: wanted, points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, now: now.Unix(),
+		Wanted: wanted, points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, Now: now.Unix(),
 	}, nil
 }
 

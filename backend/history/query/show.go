@@ -58,7 +58,7 @@ func nameOf(id history.ID) SeriesName {
 
 // Show answers how many hits there were over time.
 func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error) {
-	q, err := h.read(p, "domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz")
+	q, err := h.Read(p, "domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz")
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
@@ -85,7 +85,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 				}
 			}
 			if a != nil {
-				a.add(&s, as.buckets(&s), q.now)
+				a.add(&s, as.buckets(&s), q.Now)
 			}
 			return nil
 		}
@@ -94,7 +94,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case err != nil:
 		return HistoryAnswer{}, err
 	case used.step > 0 && used.cut == nil && series > 0:
-		return HistoryAnswer{}, tooFine(q.wanted, used.step)
+		return HistoryAnswer{}, tooFine(q.Wanted, used.step)
 	case holds > maxHeld:
 		return HistoryAnswer{}, tooLarge(series)
 	}
@@ -187,7 +187,7 @@ func stepName(step int64) string {
 }
 
 // widened returns a sentence if the step in force is not that asked for.
-func (q *question) widened(used *gathered) []string {
+func (q *Question) widened(used *gathered) []string {
 	if used.step == q.step {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (a TopAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
-	q, err := h.read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
+	q, err := h.Read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
 	switch {
 	case err != nil:
 		return TopAnswer{}, err
@@ -93,7 +93,7 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	return a, err
 }
 
-func (q *question) rank(rows map[history.ID]*TopRow) TopAnswer {
+func (q *Question) rank(rows map[history.ID]*TopRow) TopAnswer {
 	a := TopAnswer{By: q.by, Top: []TopRow{}}
 	var ranked []*TopRow
 	for _, row := range rows {

@@ -8,7 +8,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const maxUnreadable = 20 // series that cannot be read are named; further ones are only counted
+// MaxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
+const MaxUnreadable = 20
 
 // Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
 type Unreadable struct {

@@ -49,12 +49,12 @@ func (a VerifyAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
-	q, err := h.read(p, "domain", "path", "outcome", "value")
+	q, err := h.Read(p, "domain", "path", "outcome", "value")
 	if err != nil {
 		return VerifyAnswer{}, err
 	}
 	a := VerifyAnswer{Named: []BrokenSeries{}}
-	found, err := h.look(ctx, q, history.Always(), new(history.Met), func(s history.Series) error {
+	found, err := h.Each(ctx, q, history.Always(), func(s history.Series) error {
 		a.Series++
 		a.Points += len(s.Points)
 		if s.Exact() {
@@ -70,7 +70,7 @@ func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error
 	}
 	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
 	if !found {
-		a.Warnings, err = h.hints(ctx, q)
+		a.Warnings, err = h.Hints(ctx, q)
 	}
 	return a, err
 }

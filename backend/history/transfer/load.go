@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -24,13 +25,13 @@ type Target struct {
 	// transaction, so many are good; to what else asks a server, each is another quarter of a millisecond to wait.
 	Concurrency int
 	Now         func() time.Time // whose clock says what is old
-	// Retention is after what time the store drops days; 0 does not ask. An import refuses rows that are older by more
-	// than [history.ForgetAfter].
-	Retention time.Duration
+	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
 }
 
-// rollEvery is after how many minutes what is old is moved to coarser buckets: so many points are some 10 MB of Redis.
-const rollEvery = 500_000
+const (
+	rollEvery  = 500_000 // minutes are counted before what is old is moved to coarser buckets: some 10 MB of Redis
+	maxWaiting = 256     // batches wait before they are sent
+)
 
 // ErrForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run
 // counts what is missing.
@@ -44,8 +45,6 @@ type Loaded struct {
 	New     uint64 // batches that no earlier run had counted
 	Clamped uint64 // hits counted in an earlier minute than their own, as the store's clock is behind
 	Refused uint64 // hits that were not counted, as their series is full
-
-	Warnings []string // of an import: sentences about rows that were counted, but perhaps not as they were meant
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches, so
@@ -55,54 +54,41 @@ type Loaded struct {
 // The store should be opened with a Keep that allows any number of points: old minutes are many, for the moment, and
 // rolling a series early with each of them would take long.
 type Loader struct {
-	to      Target
-	writer  string
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	running sync.WaitGroup
-
+	ctx       context.Context
+	to        Target
+	writer    string
 	pending   [history.Partitions]pending
-	queues    []chan batch
+	waiting   int // batches that are full
 	untilRoll int // minutes
-
-	mu  sync.Mutex
-	did Loaded
+	did       Loaded
 }
 
-// pending is a partition's increments that wait to be a batch.
+// pending is what waits of a partition: full batches, and increments that are to be the next.
 type pending struct {
 	seq        uint64
+	full       []history.Batch
 	increments []history.Increment
 	minutes    map[history.Increment]bool // which of them are there, without their hits
 }
 
-// batch is one on its way.
-type batch struct {
-	partition history.Partition
-	history.Batch
-}
-
-// NewLoader returns a loader for a writer, named for the rows. It ends with ctx. Close must be called.
+// NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
 func NewLoader(ctx context.Context, to Target, writer string) *Loader {
-	l := &Loader{to: to, writer: writer, queues: make([]chan batch, max(1, to.Concurrency)), untilRoll: rollEvery}
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	for i := range l.queues {
-		l.queues[i] = make(chan batch, 2)
-		l.running.Go(func() { l.send(l.queues[i]) })
-	}
-	return l
+	return &Loader{ctx: ctx, to: to, writer: writer, untilRoll: rollEvery}
 }
 
-// Add counts a row, which must be sound. Its error is that of a store which failed at any row before.
+// Add counts a row, which must be sound. After an error nothing more is to be added.
 func (l *Loader) Add(r Row) error {
+	l.did.Rows++
+	l.did.Hits += wholeHits(r.ID, r.Sum)
 	for minute, hits := range r.Minutes() {
 		l.untilRoll--
 		l.add(r.ID.Partition(), history.Increment{ID: r.ID, Minute: minute, Hits: hits})
 	}
-	l.mu.Lock()
-	l.did.Rows++
-	l.did.Hits += wholeHits(r.ID, r.Sum)
-	l.mu.Unlock()
+	if l.waiting >= maxWaiting {
+		if err := l.send(); err != nil {
+			return err
+		}
+	}
 	if l.untilRoll <= 0 {
 		l.untilRoll = rollEvery
 		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody else
@@ -125,7 +111,7 @@ func (l *Loader) add(p history.Partition, i history.Increment) {
 	next := &l.pending[p]
 	minute := history.Increment{ID: i.ID, Minute: i.Minute}
 	if next.minutes[minute] || len(next.increments) == history.MaxBatch {
-		l.dispatch(p)
+		l.fill(next)
 	}
 	if next.minutes == nil {
 		next.minutes = make(map[history.Increment]bool, history.MaxBatch)
@@ -134,49 +120,61 @@ func (l *Loader) add(p history.Partition, i history.Increment) {
 	next.increments = append(next.increments, i)
 }
 
-// dispatch sends what waits of a partition on its way, after its earlier batches.
-func (l *Loader) dispatch(p history.Partition) {
-	next := &l.pending[p]
+// fill makes a batch of what waits of a partition.
+func (l *Loader) fill(next *pending) {
 	if len(next.increments) == 0 {
 		return
 	}
 	next.seq++
-	b := history.Batch{Writer: l.writer, Seq: next.seq, After: next.seq - 1, Increments: slices.Clone(next.increments)}
-	next.increments = next.increments[:0]
+	l.waiting++
+	next.full = append(next.full, history.Batch{Writer: l.writer, Seq: next.seq, After: next.seq - 1, Increments: next.increments})
+	next.increments = nil
 	clear(next.minutes)
-	select {
-	case l.queues[int(p)%len(l.queues)] <- batch{p, b}:
-	case <-l.ctx.Done():
-	}
 }
 
-// send brings batches to the store, in their order, until there are no more or one fails.
-func (l *Loader) send(queue <-chan batch) {
-	for b := range queue {
-		if l.ctx.Err() != nil {
-			continue // so that nobody waits for the queue
-		}
-		r, err := l.to.Store.Apply(l.ctx, b.partition, b.Batch)
-		if err == nil && r.Status == history.Gap {
-			err = ErrForgotten
-		}
-		if err != nil {
-			l.cancel(err)
+// send brings all full batches to the store, those of a partition in their order.
+func (l *Loader) send() error {
+	var mu sync.Mutex
+	sending, ctx := errgroup.WithContext(l.ctx)
+	sending.SetLimit(max(1, l.to.Concurrency))
+	for p := range l.pending {
+		batches := l.pending[p].full
+		l.pending[p].full = nil
+		if len(batches) == 0 {
 			continue
 		}
-		l.mu.Lock()
-		l.did.Clamped += r.Clamped
-		if r.Last == b.Seq {
-			l.did.Refused += r.Refused // an earlier batch's are no longer known
-		}
-		if r.Status == history.Applied {
-			l.did.New++
-		} else {
-			for _, i := range b.Increments {
-				l.did.Known += wholeHits(i.ID, i.Hits)
+		sending.Go(func() error {
+			for i := range batches {
+				r, err := l.to.Store.Apply(ctx, history.Partition(p), batches[i])
+				if err == nil && r.Status == history.Gap {
+					err = ErrForgotten
+				}
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				l.did.count(&batches[i], r)
+				mu.Unlock()
 			}
-		}
-		l.mu.Unlock()
+			return nil
+		})
+	}
+	l.waiting = 0
+	return sending.Wait()
+}
+
+// count adds what the store answered to a batch.
+func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
+	l.Clamped += r.Clamped
+	if r.Last == b.Seq {
+		l.Refused += r.Refused // an earlier batch's are no longer known
+	}
+	if r.Status == history.Applied {
+		l.New++
+		return
+	}
+	for _, i := range b.Increments {
+		l.Known += wholeHits(i.ID, i.Hits)
 	}
 }
 
@@ -186,33 +184,20 @@ func (l *Loader) roll() error {
 	return err
 }
 
-// Did returns what has been done so far. What the store says of batches that are on their way is not there yet.
-func (l *Loader) Did() Loaded {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.did
-}
+// Did returns what has been done so far. What the store says of batches that wait is not there yet.
+func (l *Loader) Did() Loaded { return l.did }
 
-// Close waits until the store has everything, and moves what is old to coarser buckets, unless counting has failed:
-// failed is why, or nil. It returns that, or the store's error.
-func (l *Loader) Close(failed error) (Loaded, error) {
-	if failed != nil {
-		l.cancel(failed)
+// Close brings everything to the store, and moves what is old to coarser buckets.
+func (l *Loader) Close() (Loaded, error) {
+	for p := range l.pending {
+		l.fill(&l.pending[p])
 	}
-	for p := range history.Partitions {
-		l.dispatch(history.Partition(p))
-	}
-	for _, queue := range l.queues {
-		close(queue)
-	}
-	l.running.Wait()
-	err := context.Cause(l.ctx)
+	err := l.send()
 	if err == nil {
 		if err = l.roll(); err != nil {
 			err = fmt.Errorf("everything is counted, but not all that is old was moved to coarser buckets, which weir serve or "+
 				"weir downsample does as well: %w", err)
 		}
 	}
-	l.cancel(nil)
-	return l.Did(), err
+	return l.did, err
 }

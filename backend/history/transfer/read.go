@@ -20,24 +20,22 @@ const maxLine = 256 << 10
 // Reader reads rows of CSV, whose first line names the columns in any order; value and peak may be missing. It takes no
 // more memory than a row has, however large what is read is.
 type Reader struct {
-	now     time.Time
-	in      *bounded
-	csv     *csv.Reader
-	columns []string // as the first line names them
-	line    int      // of the row that was read last
+	now       time.Time
+	retention time.Duration
+	in        *bounded
+	csv       *csv.Reader
+	columns   []string // as the first line names them
+	line      int      // of the row that was read last
 }
 
-// Mistake is what is wrong with one row, and what would be right. The rows behind it can be read.
-type Mistake struct{ error }
-
-// NewReader reads the names of the columns. Rows may not begin after now.
-func NewReader(r io.Reader, now time.Time) (*Reader, error) {
+// NewReader reads the names of the columns. Rows are checked as [Row.Check] does.
+func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, error) {
 	start := bufio.NewReader(r)
 	if mark, _ := start.Peek(3); string(mark) == "\uFEFF" {
 		_, _ = start.Discard(3) // Excel begins so
 	}
 	in := &bounded{r: start, left: maxLine}
-	reader := &Reader{now: now, in: in, csv: csv.NewReader(in), line: 1}
+	reader := &Reader{now: now, retention: retention, in: in, csv: csv.NewReader(in), line: 1}
 	reader.csv.ReuseRecord = true
 	first, err := reader.csv.Read()
 	if err == io.EOF {
@@ -63,15 +61,14 @@ func NewReader(r io.Reader, now time.Time) (*Reader, error) {
 	return reader, nil
 }
 
-// Next returns the next row. Its errors are io.EOF, or name the line at fault and, if it is one, the column. After a
-// [Mistake] it can be called again.
+// Next returns the next row. Its errors are io.EOF, or name the line at fault and, if it is one, the column.
 func (r *Reader) Next() (row Row, err error) {
 	r.in.left = maxLine
 	record, err := r.csv.Read()
 	var syntax *csv.ParseError
 	switch {
 	case errors.As(err, &syntax):
-		return row, Mistake{err} // which names the line
+		return row, err // which names the line
 	case err == io.EOF && r.in.last != '\n':
 		return row, fmt.Errorf("after line %d: the last line has no end, so the file may have been cut off; if it is whole, "+
 			"add a newline", r.line)
@@ -82,16 +79,13 @@ func (r *Reader) Next() (row Row, err error) {
 	}
 	r.line, _ = r.csv.FieldPos(0)
 	if row, err = r.parse(record); err == nil {
-		err = row.Check(r.now)
+		err = row.Check(r.now, r.retention)
 	}
 	if err != nil {
-		return row, r.mistake(err)
+		return row, fmt.Errorf("line %d: %w", r.line, err)
 	}
 	return row, nil
 }
-
-// mistake returns an error of the row that was read last.
-func (r *Reader) mistake(err error) Mistake { return Mistake{fmt.Errorf("line %d: %w", r.line, err)} }
 
 // parse reads the columns of a row.
 func (r *Reader) parse(record []string) (row Row, err error) {

@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func readAll(text string) (rows []Row, err error) {
-	r, err := NewReader(strings.NewReader(text), noon)
+	r, err := NewReader(strings.NewReader(text), noon, 0)
 	for err == nil {
 		var row Row
 		if row, err = r.Next(); err == nil {
@@ -65,6 +65,7 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 		header + "shop,user,denied,,1795219200,3600,7,3\n":                      `column outcome: "denied" is not an outcome: use one of within, over`,
 		header + ",user,over,,1795219200,3600,7,3\n":                            "column domain: it is empty",
 		header + "shop,,over,,1795219200,3600,7,3\n":                            "column path: it is empty",
+		header + "shop,user/path=/login,over,,1795219200,3600,7,3\n":             `column path: "user/path=/login" is no path as weir stores it, user/path=%2Flogin: write`,
 		header + "shop,us\xffer,over,,1795219200,3600,7,3\n":                    "column path: \"us\\xffer\" is not UTF-8",
 		header + "shop,\"user,over\n\n,,1795219200,3600,7,3\n":                  "record on line 3; parse error on line 5",
 		header + "shop,us\"er,over,,1795219200,3600,7,3\n":                      "parse error on line 3, column 8: bare",
@@ -91,7 +92,7 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 		{Start: 86400, Width: 86400, Sum: history.MaxTotal}, {Start: 900, Width: 900, Sum: 77, Peak: 6},
 	} {
 		r.ID = history.ID{Domain: "d", Path: "p"}
-		if err := r.Check(noon); err != nil {
+		if err := r.Check(noon, 0); err != nil {
 			t.Errorf("%+v: %v", r, err)
 			continue
 		}

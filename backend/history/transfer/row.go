@@ -6,6 +6,8 @@ package transfer
 import (
 	"fmt"
 	"iter"
+	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -39,9 +41,13 @@ func wrong(column, format string, args ...any) error {
 // maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
 const maxName = 16 << 10
 
+// storedPath is what a rule's path is made of, see descriptors.PathSegment.
+var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
+	"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
+
 // Check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
-// moment. Nothing may begin after that moment.
-func (r *Row) Check(now time.Time) error {
+// moment, in a store that drops days after a retention; 0 does not ask. Nothing may begin after that moment.
+func (r *Row) Check(now time.Time, retention time.Duration) error {
 	for _, name := range [...]struct{ column, text string }{
 		{"domain", r.ID.Domain}, {"path", r.ID.Path}, {"value", r.ID.Value}} {
 		switch {
@@ -57,6 +63,9 @@ func (r *Row) Check(now time.Time) error {
 		return wrong("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
 	case r.ID.Path == "":
 		return wrong("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
+	case !storedPath.MatchString(r.ID.Path):
+		return wrong("path", "%q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as %%2F %%3D %%25",
+			r.ID.Path)
 	case r.Width < minute || r.Width > day || r.Width%minute != 0:
 		return wrong("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
 			r.Width, day)
@@ -64,6 +73,9 @@ func (r *Row) Check(now time.Time) error {
 		return wrong("start", "%d does not begin a minute: use Unix seconds, a multiple of 60 from 0", r.Start)
 	case r.Start > now.Unix():
 		return wrong("start", "%s is in the future: it is %s", moment(r.Start), moment(now.Unix()))
+	case retention > 0 && r.Start-r.Start%day+day+int64(retention/time.Second) <= now.Unix():
+		return wrong("start", "%s is older than HISTORY_RETENTION, %v, and would be lost at once: set that higher here and in "+
+			"weir serve, or leave it out", moment(r.Start), retention)
 	case r.Sum == 0 || r.Sum > history.MaxTotal:
 		return wrong("sum", "%d hits: 1 to %d are allowed; leave buckets without hits out", r.Sum, uint64(history.MaxTotal))
 	case r.Peak > r.Sum:

@@ -76,10 +76,14 @@ func (c *demoCommand) fill(ctx context.Context, store history.Store, to transfer
 		return transfer.Loaded{}, err
 	}
 	l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
-	return l.Close(demo.Buckets(until, c.Days, keep, func(id history.ID, bucket history.Point) error {
+	err := demo.Buckets(until, c.Days, keep, func(id history.ID, bucket history.Point) error {
 		p.show(func() string { return describeRows(l.Did()) })
 		return l.Add(transfer.RowOf(id, bucket))
-	}))
+	})
+	if err != nil {
+		return l.Did(), err
+	}
+	return l.Close()
 }
 
 // checkEmpty returns an error that names a series of the store, if it has any.

@@ -78,20 +78,20 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (query.Exported, error) {
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (transfer.Exported, error) {
 	store, address, err := c.open(ctx)
 	if err != nil {
-		return query.Exported{}, err
+		return transfer.Exported{}, err
 	}
 	if store == nil {
 		return c.stream(ctx, address, q, format, out)
 	}
-	done, err := query.New(store, time.Now).Export(ctx, q, format, out)
+	done, err := transfer.Export(ctx, query.New(store, time.Now), q, format, out)
 	return done, errors.Join(err, store.Close())
 }
 
 // stream copies an export of an admin port.
-func (c *exportCommand) stream(ctx context.Context, address string, q query.Parameters, format transfer.Format, out io.Writer) (done query.Exported, err error) {
+func (c *exportCommand) stream(ctx context.Context, address string, q query.Parameters, format transfer.Format, out io.Writer) (done transfer.Exported, err error) {
 	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
 	give(q, "format", string(format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)

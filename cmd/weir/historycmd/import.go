@@ -26,15 +26,14 @@ file in DATA_DIR, while no weir serve has it.
     weir history export --admin 127.0.0.1:6070 > history.csv && REDIS_HISTORY_URL=redis:6379 weir history import history.csv
 
 The first line names the columns, in any order: domain, path, outcome, value, start, width, sum, peak. value and peak may
-be missing. Paths are as an export has them (user/path=%2Fpay), or as they are shown (user/path=/pay), where that can
-mean only one; a warning tells what each was counted as. A row is the hits of one bucket: it begins at start (Unix seconds, on a whole minute), is width seconds wide
-(whole minutes, at most a day), has sum hits, and peak of them in its largest minute. Without a peak, its hits are
-spread over all its minutes. Near hits are a part of within, and shadow hits of over. Rows older than HISTORY_RETENTION
-by more than a week are refused: they would be lost at once.
+be missing. Paths are as an export has them, with / = % of keys and values escaped (user/path=%2Fpay). A row is the hits
+of one bucket: it begins at start (Unix seconds, on a whole minute), is width seconds wide (whole minutes, at most a
+day), has sum hits, and peak of them in its largest minute. Without a peak, its hits are spread over all its minutes. Near
+hits are a part of within, and shadow hits of over. Rows older than HISTORY_RETENTION are refused: they would be lost at
+once.
 
-All rows are checked before the first is counted; the first ten that are wrong are told with their lines. A file counts
-once: after an interruption, run the same command again, and what is missing is added. This is known of a file for 7
-days, by what is in it, so another export of the same history is another file, and counts again. Exit code: 0, 1 if hits
+All rows are checked before the first is counted; the first that is wrong is told with its line. A file counts once:
+after an interruption, run the same command again, and what is missing is added. This is known of a file for 7 days, by what is in it, so another export of the same history is another file, and counts again. Exit code: 0, 1 if hits
 were refused as their series is full, 2 for an error.`
 }
 
@@ -59,17 +58,11 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	})
 	p.end()
 	if err = errors.Join(err, store.Close()); err != nil {
-		if mistakes := (*transfer.Mistakes)(nil); errors.As(err, &mistakes) {
-			return fmt.Errorf("history: %s: %w", terminal.Printable(c.File), mistakes) // whose lines quote what they name
-		}
 		if did.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
 				"each counts once)", err, terminal.Thousands(did.Rows))
 		}
 		return failed(fmt.Errorf("%s: %w", c.File, err))
-	}
-	for _, warning := range did.Warnings {
-		fmt.Fprintln(out.Err, terminal.Printable(warning))
 	}
 	if _, err := io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
 		return err

@@ -1,19 +1,17 @@
-package query
+package transfer
 
 import (
 	"context"
 	"errors"
 	"io"
 	"maps"
-	"strconv"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
-// Live is how far back Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into that.
-const Live = 3 * time.Hour
+// live is since when Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into that.
+const live = "-3h"
 
 var errHidden = errors.New("its value is shown to whoever brings the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
 	"(--token-file)")
@@ -28,25 +26,24 @@ type Exported struct {
 	Found    bool     `json:"found"`              // a series was found, if only with hits at other times
 }
 
-// Export writes what is stored as transfer.Writer does, a series at a time. Without from it begins with the first hit;
-// without to it ends now, and, of OpenMetrics, [Live] before now. It begins to write once nothing is wrong with the
+// Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the first hit;
+// without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with the
 // question. After an error, what was written is not whole, and has no end.
-func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (done Exported, err error) {
-	now := h.now()
-	asked := Parameters{}
+func Export(ctx context.Context, h *query.History, p query.Parameters, format Format, w io.Writer) (done Exported, err error) {
+	asked := query.Parameters{}
 	maps.Copy(asked, p)
 	if p.Get("from") == "" {
 		asked["from"] = []string{"0"}
 	}
-	if p.Get("to") == "" && format == transfer.OpenMetrics {
-		asked["to"] = []string{strconv.FormatInt(now.Add(-Live).Unix(), 10)}
+	if p.Get("to") == "" && format == OpenMetrics {
+		asked["to"] = []string{live}
 	}
-	q, err := h.read(asked, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.Read(asked, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
 		return done, err
 	}
-	done.To = q.wanted.To
-	out, left := transfer.NewWriter(w, format, q.wanted, now.Unix()), Unreadable{Most: maxUnreadable}
+	done.To = q.Wanted.To
+	out, left := NewWriter(w, format, q.Wanted, q.Now), query.Unreadable{Most: query.MaxUnreadable}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
@@ -68,14 +65,14 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	}
 	for _, outcomes := range format.Passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.look(ctx, q, format.From(q.wanted), new(history.Met), write)
+		found, err := h.Each(ctx, q, format.From(q.Wanted), write)
 		if err != nil {
 			return done, err
 		}
 		done.Found = done.Found || found
 	}
 	if !done.Found {
-		if done.Warnings, err = h.hints(ctx, q); err != nil {
+		if done.Warnings, err = h.Hints(ctx, q); err != nil {
 			return done, err
 		}
 	}
