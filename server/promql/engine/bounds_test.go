@@ -168,7 +168,7 @@ func TestNamesThatAreMadeAreBoundedAsSamplesAre(t *testing.T) {
 }
 
 func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
-	e := newPast(t, inMemory, history.DefaultKeep()).engine()
+	e := newPast(t, history.DefaultKeep()).engine()
 	for _, text := range []string{"1" + strings.Repeat("+1", 500_000), strings.Repeat("-", 1_000_000) + "1",
 		strings.Repeat("abs(", 300_000) + "x" + strings.Repeat(")", 300_000), strings.Repeat("(", 300_000)} {
 		if _, err := e.Instant(t.Context(), text, someday); err == nil || !strings.Contains(err.Error(), "tokens") {

@@ -111,10 +111,10 @@ func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
 }
 
 func TestBeforeTheFirstHitAndInTheFutureThereIsNothing(t *testing.T) {
-	p := newPast(t, inMemory, history.DefaultKeep())
+	p := newPast(t, history.DefaultKeep())
 	now := p.clock.Load()
 	first := now/minute - 40
-	p.land(history.Increment{ID: busy, Minute: first, Hits: 5}, history.Increment{ID: busy, Minute: first + 10, Hits: 6})
+	p.count(history.Increment{ID: busy, Minute: first, Hits: 5}, history.Increment{ID: busy, Minute: first + 10, Hits: 6})
 	e, s := p.engine(), selectorOf(busy)
 	for _, c := range []struct {
 		text string

@@ -27,9 +27,9 @@ func FuzzQuery(f *testing.F) {
 		}
 		f.Add(text, int64(4000), int64(1000), int64(1000))
 	}
-	p := newPast(f, inMemory, history.DefaultKeep())
+	p := newPast(f, history.DefaultKeep())
 	r := dice(f)
-	p.land(p.scatter(r, 300, 100)...)
+	p.count(p.scatter(r, 300, 100)...)
 	p.roll()
 	var log bytes.Buffer
 	e := p.engine(func(c *Config) {

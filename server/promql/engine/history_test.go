@@ -3,21 +3,15 @@ package engine
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"math"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/redishistory"
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 const (
@@ -29,8 +23,7 @@ const (
 // past is a history under test, its clock, and all that it was told, by the minute.
 type past struct {
 	t     testing.TB
-	clock atomic.Int64                 // Unix seconds
-	step  atomic.Pointer[func(string)] // what the store calls at each step
+	clock atomic.Int64 // Unix seconds
 	store history.Store
 	seqs  map[history.Partition]uint64
 	hits  map[history.ID]map[int64]uint64
@@ -45,50 +38,18 @@ func forever() history.Keep {
 	return history.Keep{Ages: [history.Tiers]time.Duration{ages, ages, ages, ages}, MaxPoints: math.MaxInt32}
 }
 
-// opener opens an empty store for a past.
-type opener func(p *past, keep history.Keep) (history.Store, error)
-
-func inMemory(p *past, keep history.Keep) (history.Store, error) {
-	return filehistory.InMemory(filehistory.Config{Keep: keep, Now: p.now, Step: p.steps})
-}
-
-func inFile(p *past, keep history.Keep) (history.Store, error) {
-	return filehistory.Open(filehistory.Config{Dir: p.t.TempDir(), Keep: keep, Now: p.now, Step: p.steps})
-}
-
-// inRedis starts a server of its own.
-func inRedis(p *past, keep history.Keep) (history.Store, error) {
-	server := redistest.Single(p.t)
-	log := slog.New(slog.DiscardHandler)
-	return redishistory.Open(redishistory.Config{Redis: topology.Config{URL: server.Addr, Timeout: time.Minute, Log: log}, Pace: 1, Keep: keep,
-		Step: p.steps, Now: func() string { return strconv.FormatInt(p.now().UnixMicro(), 10) }})
-}
-
 // newPast returns an empty history.
-func newPast(t testing.TB, open opener, keep history.Keep) *past {
+func newPast(t testing.TB, keep history.Keep) *past {
 	p := &past{t: t, seqs: make(map[history.Partition]uint64), hits: make(map[history.ID]map[int64]uint64)}
 	p.clock.Store(someday.Unix())
-	s, err := open(p, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, is := s.(io.Closer); is {
-		t.Cleanup(func() { _ = c.Close() })
-	}
-	p.store = s
+	p.store = historytest.NewLedgers(historytest.Options{Keep: keep, Now: p.now, Step: func(string) {}})
 	return p
 }
 
 func (p *past) now() time.Time { return time.Unix(p.clock.Load(), 0).UTC() }
 
-func (p *past) steps(name string) {
-	if f := p.step.Load(); f != nil {
-		(*f)(name)
-	}
-}
-
-// land tells the history, and remembers.
-func (p *past) land(increments ...history.Increment) {
+// count tells the history, and remembers.
+func (p *past) count(increments ...history.Increment) {
 	p.t.Helper()
 	batches := make(map[history.Partition][]history.Increment)
 	flush := func(to history.Partition) {
@@ -210,7 +171,7 @@ var (
 
 // seventyDays is a history of a busy and of a sparse series.
 func seventyDays(t testing.TB, keep history.Keep) *past {
-	p := newPast(t, inMemory, keep)
+	p := newPast(t, keep)
 	last := p.clock.Load() / minute
 	var all []history.Increment
 	for m := last - 70*day/minute; m <= last; m++ {
@@ -221,7 +182,7 @@ func seventyDays(t testing.TB, keep history.Keep) *past {
 			all = append(all, history.Increment{ID: sparse, Minute: m, Hits: 2})
 		}
 	}
-	p.land(all...)
+	p.count(all...)
 	p.roll()
 	return p
 }

@@ -22,13 +22,13 @@ func rules() []*descriptors.Rule {
 
 // few is a small history of all metrics.
 func few(t testing.TB) (*past, *Engine) {
-	p := newPast(t, inMemory, history.DefaultKeep())
+	p := newPast(t, history.DefaultKeep())
 	m := p.clock.Load()/minute - 10
 	for n, id := range []history.ID{{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Outcome: history.Over},
 		{Domain: "shop", Path: "user", Outcome: history.Near}, {Domain: "shop", Path: "user", Outcome: history.Shadow},
 		{Domain: "shop", Path: "user", Outcome: history.Degraded, Value: "ann"}, {Domain: "mail", Path: "path=%2F", Value: "{x=\"y\"}\n"},
 		{Domain: "", Path: ""}} {
-		p.land(history.Increment{ID: id, Minute: m, Hits: uint64(n) + 1}, history.Increment{ID: id, Minute: m + 2, Hits: 1})
+		p.count(history.Increment{ID: id, Minute: m, Hits: uint64(n) + 1}, history.Increment{ID: id, Minute: m + 2, Hits: 1})
 	}
 	return p, p.engine(func(c *Config) { c.Rules = rules })
 }
@@ -81,10 +81,10 @@ func TestSelectorsFindWhatTheyName(t *testing.T) {
 
 // A peak holds for all of its bucket, and is 0 where there is no bucket, so that no window over it is empty.
 func TestPeaksAreStepsWithoutGaps(t *testing.T) {
-	p := newPast(t, inMemory, history.DefaultKeep())
+	p := newPast(t, history.DefaultKeep())
 	now := p.clock.Load()
 	old := now/day*day - 40*day
-	p.land(history.Increment{ID: busy, Minute: old/minute + 7, Hits: 20}, history.Increment{ID: busy, Minute: old/minute + 900, Hits: 30},
+	p.count(history.Increment{ID: busy, Minute: old/minute + 7, Hits: 20}, history.Increment{ID: busy, Minute: old/minute + 900, Hits: 30},
 		history.Increment{ID: busy, Minute: old/minute + 3*1440, Hits: 5})
 	p.roll()
 	e := p.engine()
@@ -111,9 +111,9 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 func TestPeaksEndNow(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1
-	p := newPast(t, inMemory, keep)
+	p := newPast(t, keep)
 	now := p.clock.Load()
-	p.land(history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7}, history.Increment{ID: busy, Minute: now / minute, Hits: 9})
+	p.count(history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7}, history.Increment{ID: busy, Minute: now / minute, Hits: 9})
 	e := p.engine()
 	for text, want := range map[string]int{"weir_hits_peak": 1, "max_over_time(weir_hits_peak[5m])": 1, "weir_hits_peak offset -5m": 0,
 		"max_over_time(weir_hits_peak[5m] offset -10m)": 0, "max_over_time(weir_hits_peak[5m] offset -1d)": 0} {

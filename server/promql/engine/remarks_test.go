@@ -25,13 +25,26 @@ func told(t testing.TB, e *Engine, text string, at int64) (warnings, infos []str
 	return warnings, infos
 }
 
+// inFile returns what a file in a directory holds.
+func inFile(t testing.TB, dir string) *past {
+	t.Helper()
+	p := newPast(t, history.DefaultKeep())
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: p.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	p.store = store
+	return p
+}
+
 func TestWhatLiesInsideABucketSaysByHowMuchItMayBeOff(t *testing.T) {
-	p := newPast(t, inMemory, history.DefaultKeep())
+	p := newPast(t, history.DefaultKeep())
 	now := p.clock.Load()
 	midnight := now / day * day
 	old, recent := midnight-40*day, midnight-10*day // kept by the day and by the hour
 	for n := range int64(20) {
-		p.land(history.Increment{ID: busy, Minute: old/minute + 60*n, Hits: 10},
+		p.count(history.Increment{ID: busy, Minute: old/minute + 60*n, Hits: 10},
 			history.Increment{ID: busy, Minute: recent/minute + 60*n, Hits: uint64(100 * (n + 1))},
 			history.Increment{ID: busy, Minute: now/minute - 1 - n, Hits: 3})
 	}
@@ -79,8 +92,8 @@ func TestWhatLiesInsideABucketSaysByHowMuchItMayBeOff(t *testing.T) {
 // What is said is true: no answer is further off than its remark, and one without a remark is exact.
 func TestNoAnswerIsFurtherOffThanItSays(t *testing.T) {
 	r := dice(t)
-	p := newPast(t, inMemory, history.DefaultKeep())
-	p.land(p.scatter(r, 3000, 60)...)
+	p := newPast(t, history.DefaultKeep())
+	p.count(p.scatter(r, 3000, 60)...)
 	p.roll()
 	e, now := p.engine(), p.clock.Load()
 	for range 400 {
@@ -110,12 +123,12 @@ func TestNoAnswerIsFurtherOffThanItSays(t *testing.T) {
 }
 
 func TestCountsBeyondFloatsWarn(t *testing.T) {
-	p := newPast(t, inMemory, history.DefaultKeep())
-	p.land(history.Increment{ID: busy, Minute: p.clock.Load()/minute - 5, Hits: exactly})
+	p := newPast(t, history.DefaultKeep())
+	p.count(history.Increment{ID: busy, Minute: p.clock.Load()/minute - 5, Hits: exactly})
 	if warnings, _ := told(t, p.engine(), selectorOf(busy), p.clock.Load()); len(warnings) > 0 {
 		t.Errorf("2^53 is exact, and there is a warning: %q", warnings)
 	}
-	p.land(history.Increment{ID: busy, Minute: p.clock.Load()/minute - 5, Hits: 1})
+	p.count(history.Increment{ID: busy, Minute: p.clock.Load()/minute - 5, Hits: 1})
 	if warnings, _ := told(t, p.engine(), selectorOf(busy), p.clock.Load()); len(warnings) != 1 || !strings.Contains(warnings[0], "2^53") {
 		t.Errorf("above 2^53 the warnings are %q, want one", warnings)
 	}
@@ -124,9 +137,9 @@ func TestCountsBeyondFloatsWarn(t *testing.T) {
 func TestHitsOlderThanWhatIsKeptAreToldOf(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.Ages[history.Days] = 50 * 24 * time.Hour
-	p := newPast(t, inMemory, keep)
+	p := newPast(t, keep)
 	now := p.clock.Load()
-	p.land(history.Increment{ID: busy, Minute: now/minute - 1440*70, Hits: 5}, history.Increment{ID: busy, Minute: now/minute - 1440*40, Hits: 6})
+	p.count(history.Increment{ID: busy, Minute: now/minute - 1440*70, Hits: 5}, history.Increment{ID: busy, Minute: now/minute - 1440*40, Hits: 6})
 	p.roll()
 	e := p.engine()
 	exact(t, "the counter", one(t, e, selectorOf(busy), now), 11)
@@ -144,22 +157,15 @@ func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
 		"a chunk": historytest.SpoilChunk, "a name": historytest.SpoilSeries} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p := newPast(t, func(p *past, keep history.Keep) (history.Store, error) {
-				return filehistory.Open(filehistory.Config{Dir: dir, Keep: keep, Now: p.now})
-			}, history.DefaultKeep())
+			p := inFile(t, dir)
 			for n := range 3 {
-				p.land(history.Increment{ID: history.ID{Domain: "shop", Path: fmt.Sprint(n)}, Minute: p.clock.Load()/minute - 5, Hits: 7})
+				p.count(history.Increment{ID: history.ID{Domain: "shop", Path: fmt.Sprint(n)}, Minute: p.clock.Load()/minute - 5, Hits: 7})
 			}
 			if err := p.store.(*filehistory.Store).Close(); err != nil {
 				t.Fatal(err)
 			}
 			key := spoil(t, dir+"/"+filehistory.Name)
-			store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: p.now})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = store.Close() }()
-			p.store = store
+			p.store = inFile(t, dir).store
 			e := p.engine()
 			exact(t, "the sum of the sound ones", one(t, e, "sum(weir_hits_total)", p.clock.Load()), 14)
 			if warnings, _ := told(t, e, "weir_hits_total", p.clock.Load()); len(warnings) != 1 || !strings.Contains(warnings[0], key) {

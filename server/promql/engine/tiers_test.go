@@ -1,14 +1,10 @@
 package engine
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -17,21 +13,6 @@ var (
 	seed   = flag.Uint64("seed", 16, "seed of the random histories")
 	rounds = flag.Int("rounds", 3, "how often hits land, a job runs and queries are compared")
 )
-
-// kind is a store that a history can be kept in.
-type kind struct {
-	open opener
-	odds int // one of how many steps of a job is looked at: jobs take a server thousands
-}
-
-// stores are all kinds; in make test the file, whose steps are fewer.
-func stores() map[string]kind {
-	all := map[string]kind{"file": {inFile, 4}}
-	if !testing.Short() {
-		all["redis"] = kind{inRedis, 200}
-	}
-	return all
-}
 
 // dice returns the random numbers of a test, and tells their seed.
 func dice(t testing.TB) *rand.Rand {
@@ -69,124 +50,37 @@ func (p *past) aligned(r *rand.Rand, days int64) int64 {
 
 // The same engine over minutes that are kept for ever and over tiers: the same integers, and what was counted.
 func TestTiersAnswerAsMinutesDo(t *testing.T) {
-	for name, store := range stores() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := dice(t)
-			const days = 100
-			minutes, tiers := newPast(t, inMemory, forever()), newPast(t, store.open, history.DefaultKeep())
-			for range *rounds {
-				some := minutes.scatter(r, 1000, days)
-				minutes.land(some...)
-				tiers.land(some...)
-				tiers.roll()
-				for range 20 {
-					id := someIDs[r.IntN(len(someIDs))]
-					from, to := tiers.aligned(r, days), tiers.aligned(r, days)
-					if from > to {
-						from, to = to, from
-					}
-					if from == to || len(tiers.hits[id]) == 0 {
-						continue
-					}
-					for _, text := range []string{"sum(increase(%s[%ds])) or vector(0)", "sum(increase(%s[%ds] anchored)) or vector(0)",
-						"round(sum(rate(%s[%ds])) * %[2]d) or vector(0)"} {
-						text := fmt.Sprintf(text, selectorOf(id), to-from)
-						fine, coarse := one(t, minutes.engine(), text, to), one(t, tiers.engine(), text, to)
-						want := float64(tiers.between(id, from, to))
-						if fine != want || coarse != want {
-							t.Errorf("%s at %d: %v over minutes and %v over tiers, want %v", text, to, fine, coarse, want)
-						}
-					}
-				}
-				wait := r.Int64N(3 * day)
-				minutes.clock.Add(wait)
-				tiers.clock.Add(wait)
+	t.Parallel()
+	r := dice(t)
+	const days = 100
+	minutes, tiers := newPast(t, forever()), newPast(t, history.DefaultKeep())
+	for range *rounds {
+		some := minutes.scatter(r, 1000, days)
+		minutes.count(some...)
+		tiers.count(some...)
+		tiers.roll()
+		for range 20 {
+			id := someIDs[r.IntN(len(someIDs))]
+			from, to := tiers.aligned(r, days), tiers.aligned(r, days)
+			if from > to {
+				from, to = to, from
 			}
-		})
-	}
-}
-
-// conserved wants the windows of a random partition of all time to add up to all hits of each series.
-func (p *past) conserved(r *rand.Rand, during string) error {
-	e, now := p.engine(), p.clock.Load()
-	for _, id := range someIDs {
-		want := float64(p.between(id, 0, now+minute))
-		if want == 0 {
-			continue
+			if from == to || len(tiers.hits[id]) == 0 {
+				continue
+			}
+			for _, text := range []string{"sum(increase(%s[%ds])) or vector(0)", "sum(increase(%s[%ds] anchored)) or vector(0)",
+				"round(sum(rate(%s[%ds])) * %[2]d) or vector(0)"} {
+				text := fmt.Sprintf(text, selectorOf(id), to-from)
+				fine, coarse := one(t, minutes.engine(), text, to), one(t, tiers.engine(), text, to)
+				want := float64(tiers.between(id, from, to))
+				if fine != want || coarse != want {
+					t.Errorf("%s at %d: %v over minutes and %v over tiers, want %v", text, to, fine, coarse, want)
+				}
+			}
 		}
-		days := 1 + r.Int64N(40)
-		border := now / (days * day) * days * day
-		text := fmt.Sprintf("(sum(sum_over_time(increase(%[1]s[%[2]dd])[%[3]dd:%[2]dd] @ %[4]d)) or vector(0)) + (sum(increase(%[1]s[%[5]ds])) or vector(0))",
-			selectorOf(id), days, 400/days*days, border, now-border)
-		q, err := e.Instant(context.Background(), text, time.Unix(now, 0))
-		if err != nil {
-			return err
-		}
-		v, err := q.Exec(context.Background()).Vector()
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", during, text, err)
-		}
-		if len(v) != 1 || v[0].F != want {
-			return fmt.Errorf("%s: %s is %v, want %v: no hit may be missing or counted twice", during, text, v, want)
-		}
-		q.Close()
-	}
-	return nil
-}
-
-// A job moves a history of 100 days. At its steps, beside it, and after it was killed at any of them, what is asked adds up.
-func TestPartitionsAreConservedInTheMiddleOfARoll(t *testing.T) {
-	for name, store := range stores() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := dice(t)
-			p := newPast(t, store.open, history.DefaultKeep())
-			p.land(p.scatter(r, 4000, 100)...)
-			looks := 0
-			look := func(step string) {
-				if r.IntN(store.odds) > 0 {
-					return
-				}
-				looks++
-				if err := p.conserved(r, "at "+step); err != nil {
-					t.Error(err)
-				}
-				if r.IntN(6) == 0 {
-					runtime.Goexit() // as a killed job does no more
-				}
-			}
-			p.step.Store(&look)
-			for done := false; !done; {
-				var job sync.WaitGroup
-				job.Go(func() {
-					p.roll()
-					done = true
-				})
-				job.Wait()
-				if err := p.conserved(r, "after a killed job"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p.step.Store(nil)
-			t.Logf("looked at %d steps", looks)
-
-			p.clock.Add(3 * day)
-			var beside sync.WaitGroup
-			for range 2 {
-				beside.Go(func() {
-					if _, err := p.store.Roll(context.Background(), history.Job{Now: p.now()}); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			for range 10 {
-				if err := p.conserved(r, "beside two jobs"); err != nil {
-					t.Error(err)
-				}
-			}
-			beside.Wait()
-		})
+		wait := r.Int64N(3 * day)
+		minutes.clock.Add(wait)
+		tiers.clock.Add(wait)
 	}
 }
 
@@ -194,10 +88,10 @@ func TestPartitionsAreConservedInTheMiddleOfARoll(t *testing.T) {
 func TestWhatWasRolledEarlyHasNoGap(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1
-	p := newPast(t, inMemory, keep)
+	p := newPast(t, keep)
 	now := p.clock.Load()
 	midnight := now / day * day
-	p.land(history.Increment{ID: busy, Minute: midnight/minute - 8*60, Hits: 240}, history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7},
+	p.count(history.Increment{ID: busy, Minute: midnight/minute - 8*60, Hits: 240}, history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7},
 		history.Increment{ID: busy, Minute: now / minute, Hits: 9})
 	p.roll()
 	e := p.engine()
