@@ -21,6 +21,23 @@ type Chunks interface {
 	Fine() ([]Chunk, error)
 }
 
+// Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
+// many points: it calls moved after each chunk. It adds to r what was clamped or refused.
+func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult, moved func()) error {
+	minutes := min(i.Minute, now/minute)
+	fit, err := t.Count(in, minutes, i.Hits)
+	switch {
+	case err != nil:
+		return err
+	case !fit:
+		r.Refused += i.Hits
+		return nil
+	case minutes < i.Minute:
+		r.Clamped += i.Hits
+	}
+	return t.shrink(in, k, now, moved)
+}
+
 // Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
 func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err error) {
 	if hits > MaxTotal-min(t.Lifetime, MaxTotal) {
@@ -65,8 +82,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	return in.SetCells(c, stay)
 }
 
-// Shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
-func (t *Totals) Shrink(in Chunks, k *Keep, now int64, moved func()) error {
+// shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
+func (t *Totals) shrink(in Chunks, k *Keep, now int64, moved func()) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}

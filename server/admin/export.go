@@ -54,8 +54,10 @@ func registerExport(mux *http.ServeMux, h *query.History) {
 // writeExport writes an export for as long as its reader reads. One that fails once something has been sent is cut off,
 // so that nobody takes it for whole.
 func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters, format transfer.Format) {
-	out := &patient{w: w, control: http.NewResponseController(w)}
-	out.wait()
+	// The server's own bound began with the request. A server that cannot be told keeps it.
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
+	out := &deadlineWriter{w: w, control: control}
 	done, err := transfer.Export(r.Context(), h, values, format, out)
 	switch {
 	case err == nil:
@@ -70,36 +72,19 @@ func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, value
 	}
 }
 
-// patient gives the reader of a long answer time for each part of it, which the server's own bound would not.
-type patient struct {
+// deadlineWriter gives the reader of a long answer time for each part of it, which the server's own bound would not.
+type deadlineWriter struct {
 	w       io.Writer
 	control *http.ResponseController
 	begun   bool
-	until   time.Time
 }
 
-func (p *patient) Write(text []byte) (int, error) {
-	p.begun = true
-	p.wait()
-	n, err := p.w.Write(text)
+func (d *deadlineWriter) Write(text []byte) (int, error) {
+	d.begun = true
+	_ = d.control.SetWriteDeadline(time.Now().Add(maxReadingTime)) // while the store reads, there is none
+	n, err := d.w.Write(text)
 	if err != nil {
 		return n, fmt.Errorf("the reader is gone, or too slow: %w", err)
 	}
 	return n, nil
-}
-
-// wait begins the time of the next part, where that of the last is half over. The first part is given as long as a
-// question may take to be answered.
-func (p *patient) wait() {
-	left := maxReadingTime
-	if !p.begun {
-		left = maxQuestionTime
-	}
-	now := time.Now()
-	if p.begun && p.until.Sub(now) > left/2 && p.until.Sub(now) <= left {
-		return
-	}
-	p.until = now.Add(left)
-	// A server that cannot be told keeps its own bound. One for reading would end the request while the store reads.
-	_ = p.control.SetWriteDeadline(p.until)
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -199,27 +198,12 @@ func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) s
 	return k, key
 }
 
-func TestVerifyNamesWhatWasDamagedBehindItsBack(t *testing.T) {
-	lose := func(t testing.TB, path string) string {
-		historytest.LoseChunk(t, path)
-		return ""
-	}
-	k, _ := damagedBehindItsBack(t, lose, hit{annWithin, noon.Unix(), 7}, hit{annWithin, noon.Unix() - 60, 3})
-	const want = `{"series":1,"points":1,"broken":1,"named":[{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"",` +
-		`"stored":7,"expired":0,"lifetime":10}]}`
-	if code, body := k.get("/api/v1/history/verify"); code != 200 || body != want {
-		t.Errorf("got %d %s, want %s: a loss must not go unseen", code, body, want)
-	}
-}
-
 func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	k, key := damagedBehindItsBack(t, historytest.SpoilChunk, hit{bobWithin, noon.Unix(), 7},
 		hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
 	var v query.VerifyAnswer
-	code, body := k.get("/api/v1/history/verify")
-	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 200 || v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 ||
-		!strings.Contains(v.Named[0].Error, key) {
-		t.Fatalf("verify gives %d %s (%v), want one of 3 series broken, and %s in its error", code, body, err, key)
+	if k.ask(t, "/verify", &v); v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 || !strings.Contains(v.Named[0].Error, key) {
+		t.Fatalf("verify gives %+v, want one of 3 series broken, and %s in its error", v, key)
 	}
 	victim := v.Named[0].SeriesName
 	of := "&domain=" + victim.Domain + "&path=" + url.QueryEscape(victim.Path)
@@ -230,9 +214,8 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 			Unreadable int
 			Warnings   []string
 		}
-		code, body := k.get("/api/v1/history" + question)
-		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || len(a.Series)+len(a.Top) != found {
-			t.Errorf("%s gives %d %s, want %d series or rules: those that can be read", question, code, body, found)
+		if k.ask(t, question, &a); len(a.Series)+len(a.Top) != found {
+			t.Errorf("%s gives %+v, want %d series or rules: those that can be read", question, a, found)
 		}
 		if a.Unreadable != 1 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], " is left out, as it cannot be read: ") ||
 			!strings.HasPrefix(a.Warnings[0], victim.Domain+" ") || !strings.Contains(a.Warnings[0], key) {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -26,11 +25,8 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 		{"minutes are stored", "from=-1h&step=1m", 60, ""},
 		{"weeks of days", "from=-80d&step=1w", 7 * 86400, ""},
 	} {
-		code, body := k.get("/api/v1/history?domain=shop&" + c.query)
 		var a query.HistoryAnswer
-		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
-			t.Fatalf("%s: %d %s", c.promise, code, body)
-		}
+		k.ask(t, "?domain=shop&"+c.query, &a)
 		if got := strings.Join(a.Warnings, " "); a.Step != c.step || got != c.warning {
 			t.Errorf("%s: steps of %d with the warning %q, want %d and %q", c.promise, a.Step, got, c.step, c.warning)
 		}
@@ -54,27 +50,16 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
 	k := threeMonths(t)
 	for query, want := range map[string]int64{
-		"from=2026-11-21":                                     1795219200,
-		"from=2026-11-21&tz=Europe/Berlin":                    1795215600,
-		"from=2026-11-20&to=2026-11-21&outcome=over&points=1": 1795132800,
+		"?from=2026-11-21":                                     1795219200,
+		"?from=2026-11-21&tz=Europe/Berlin":                    1795215600,
+		"?from=2026-11-20&to=2026-11-21&outcome=over&points=1": 1795132800,
+		"/top?from=2026-11-21&tz=Asia/Kolkata":                 1795199400,
 	} {
-		if a := k.answer(t, mustQuery(t, query)); a.From != want {
+		var a struct{ From int64 }
+		if k.ask(t, query, &a); a.From != want {
 			t.Errorf("%s begins at %d, want %d", query, a.From, want)
 		}
 	}
-	var top query.TopAnswer
-	if code, body := k.get("/api/v1/history/top?from=2026-11-21&tz=Asia/Kolkata"); code != 200 || json.Unmarshal([]byte(body), &top) != nil || top.From != 1795199400 {
-		t.Errorf("top from a day in Kolkata gave %d %s, want it from 1795199400", code, body)
-	}
-}
-
-func mustQuery(t *testing.T, query string) url.Values {
-	t.Helper()
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values
 }
 
 func TestANameThatIsUnknownIsAnsweredWithThoseNearIt(t *testing.T) {
@@ -98,11 +83,8 @@ func TestANameThatIsUnknownIsAnsweredWithThoseNearIt(t *testing.T) {
 			"tenant=/n3 and 4 more."},
 	} {
 		for _, path := range []string{"", "/top", "/verify"} {
-			code, body := k.get("/api/v1/history" + path + "?" + c.query)
 			var a struct{ Warnings []string }
-			if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
-				t.Fatalf("%s: %d %s", c.promise, code, body)
-			}
+			k.ask(t, path+"?"+c.query, &a)
 			if got := strings.Join(a.Warnings, " "); got != c.want {
 				t.Errorf("%s, of %s: got %q, want %q", c.promise, path, got, c.want)
 			}
@@ -117,9 +99,8 @@ func TestARangeWithoutHitsSaysWhereThereAreSome(t *testing.T) {
 	k := threeMonths(t)
 	since, until := noon.Truncate(24*time.Hour).Add(-80*24*time.Hour).Unix(), noon.Unix()/60*60+60
 	var top query.TopAnswer
-	code, body := k.get("/api/v1/history/top?from=2020-01-01&to=2020-02-01")
-	if err := json.Unmarshal([]byte(body), &top); err != nil || code != 200 || top.Since != since || top.Until != until {
-		t.Errorf("top of a month long before gave %d %s, want since %d until %d", code, body, since, until)
+	if k.ask(t, "/top?from=2020-01-01&to=2020-02-01", &top); top.Since != since || top.Until != until {
+		t.Errorf("top of a month long before gave %+v, want since %d until %d", top, since, until)
 	}
 	a := k.answer(t, url.Values{"from": {"2020-01-01"}, "to": {"2020-02-01"}, "domain": {"mail"}})
 	if a.Since != noon.Truncate(24*time.Hour).Add(-40*24*time.Hour).Unix() || a.Until != until-120 {

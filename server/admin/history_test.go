@@ -85,14 +85,19 @@ func (k *kept) get(target string) (int, string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// answer asks for a query.HistoryAnswer.
-func (k *kept) answer(t *testing.T, parameters url.Values) query.HistoryAnswer {
+// ask reads the answer to a question, below /api/v1/history.
+func (k *kept) ask(t *testing.T, question string, answer any) {
 	t.Helper()
-	code, body := k.get("/api/v1/history?" + parameters.Encode())
-	var a query.HistoryAnswer
-	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
-		t.Fatalf("%s gave %d %s (%v)", parameters.Encode(), code, body, err)
+	code, body := k.get("/api/v1/history" + question)
+	if err := json.Unmarshal([]byte(body), answer); err != nil || code != 200 {
+		t.Fatalf("%s gave %d %s (%v)", question, code, body, err)
 	}
+}
+
+// answer asks for a query.HistoryAnswer.
+func (k *kept) answer(t *testing.T, parameters url.Values) (a query.HistoryAnswer) {
+	t.Helper()
+	k.ask(t, "?"+parameters.Encode(), &a)
 	return a
 }
 

@@ -3,9 +3,6 @@ package promql_test
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,38 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 )
-
-// prometheus starts Debian's Prometheus over the same counts, a sample at the end of each minute, and returns its address.
-func prometheus(t *testing.T, all []history.Increment) string {
-	t.Helper()
-	dir := t.TempDir()
-	exported, data := filepath.Join(dir, "metrics"), filepath.Join(dir, "data")
-	if err := os.WriteFile(exported, []byte(openMetrics(all)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(process.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", exported, data).CombinedOutput(); err != nil {
-		t.Fatalf("promtool takes no blocks from the counts: %v\n%s", err, out)
-	}
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	at := process.Addr(t)
-	p := process.Start(t, "prometheus", nil, process.Tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
-		"--storage.tsdb.retention.time=100y", "--web.listen-address="+at)
-	p.AwaitReady(t, func() error {
-		response, err := http.Get("http://" + at + "/-/ready")
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("it is not ready: %s", response.Status)
-		}
-		return nil
-	})
-	return "http://" + at
-}
 
 // openMetrics writes the counts of the series within and over, at the beginning of each minute that has a hit in some
 // series, and after the last one.
@@ -77,7 +42,7 @@ func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
 			all = append(all, i)
 		}
 	}
-	real, w := prometheus(t, all), serve(t, keeping(t, all))
+	real, w := process.Prometheus(t, openMetrics(all)), serve(t, keeping(t, all))
 	border := someday.Unix() / minute * minute
 	at, span := formatted(border-hour), []string{"start", formatted(border - 3*hour), "end", formatted(border - hour)}
 	both := func(path string, parameters ...string) {

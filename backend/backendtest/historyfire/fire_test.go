@@ -68,7 +68,7 @@ type fire struct {
 	writers []*running // of this round
 	// forgets is set if a server may forget what it has acknowledged: who was killed then cannot send it again.
 	forgets bool
-	landed  [seriesCount]uint64
+	counted [seriesCount]uint64
 	batches int
 	gone    int // answers of which a writer heard that a server has forgotten something
 }
@@ -218,9 +218,9 @@ func (f *fire) exact() {
 			return s.Err
 		})
 	})
-	for n, want := range f.landed {
+	for n, want := range f.counted {
 		if got := found[n]; got != want {
-			f.t.Errorf("-seed %d: %+v has a lifetime of %d hits, and %d landed: P2 is broken by %d", *seed, seriesOf(n), got, want,
+			f.t.Errorf("-seed %d: %+v has a lifetime of %d hits, and %d were counted: P2 is broken by %d", *seed, seriesOf(n), got, want,
 				int64(got-want))
 		}
 	}
@@ -246,8 +246,8 @@ type sender struct {
 	p      history.Partition
 }
 
-// audit asks how far a writer's batches have landed, adds them to what the series must hold, and wants P2 of one that has
-// drained: what it recorded has landed, to the integer.
+// audit asks how far a writer's batches have been counted, adds them to what the series must hold, and wants P2 of one that has
+// drained: what it recorded is counted, to the integer.
 func (f *fire) audit(r *running) error {
 	content, err := os.ReadFile(r.Ledger)
 	if err != nil && !r.killed {
@@ -282,7 +282,7 @@ func (f *fire) audit(r *running) error {
 			}
 		}
 	}
-	landed := uint64(0)
+	counted := uint64(0)
 	for s, batches := range sent {
 		var at history.ApplyResult
 		f.answers(func() (err error) {
@@ -295,13 +295,13 @@ func (f *fire) audit(r *running) error {
 		f.batches += int(at.Last)
 		for _, batch := range batches[:at.Last] {
 			for n, hits := range batch {
-				f.landed[n] += hits
-				landed += hits
+				f.counted[n] += hits
+				counted += hits
 			}
 		}
 	}
-	if !r.killed && (len(drained) != 3 || drained[0] != drained[1] || drained[2] > 0 || drained[0] != landed) {
-		return fmt.Errorf("it recorded %v (itself, its exporter, and what that has not brought), and %d landed", drained, landed)
+	if !r.killed && (len(drained) != 3 || drained[0] != drained[1] || drained[2] > 0 || drained[0] != counted) {
+		return fmt.Errorf("it recorded %v (itself, its exporter, and what that has not brought), and %d were counted", drained, counted)
 	}
 	return nil
 }
@@ -320,7 +320,7 @@ func (f *fire) finish() {
 	if f.forgets && f.gone == 0 {
 		f.t.Error("no server has forgotten anything, so this has shown nothing")
 	}
-	f.t.Logf("%d batches landed; writers heard %d times that some were forgotten; the clock went by %v", f.batches, f.gone, f.site.now().Sub(start).Round(time.Hour))
+	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v", f.batches, f.gone, f.site.now().Sub(start).Round(time.Hour))
 }
 
 // awaitAcks waits until so many more batches have been acknowledged.

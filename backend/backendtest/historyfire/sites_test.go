@@ -26,7 +26,7 @@ var scenes = []scene{
 	{"a ring whose nodes are killed", killedNodes},
 }
 
-// TestEachHitIsCountedOnceUnderFire: what landed is in its series, once, and what was acknowledged has landed.
+// TestEachHitIsCountedOnceUnderFire: what was counted is in its series, once, and what was acknowledged is counted.
 func TestEachHitIsCountedOnceUnderFire(t *testing.T) {
 	under, deaths := scenes, *kills
 	if testing.Short() {

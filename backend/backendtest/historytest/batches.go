@@ -72,7 +72,7 @@ func testOnce(t *testing.T, open Open) {
 		}
 		got := b.query(everything())
 		if got[shop].Lifetime != c.total || got[other].Lifetime != 2*c.total {
-			t.Fatalf("%s: the series have %d and %d hits, want %d and %d: a batch lands once, and whole", c.promise,
+			t.Fatalf("%s: the series have %d and %d hits, want %d and %d: a batch is counted once, and whole", c.promise,
 				got[shop].Lifetime, got[other].Lifetime, c.total, 2*c.total)
 		}
 	}
@@ -279,7 +279,7 @@ func testOddNames(t *testing.T, open Open) {
 			add(history.ID{Domain: "d", Path: x, Value: y, Outcome: history.Shadow})
 		}
 	}
-	b.land(increments...)
+	b.count(increments...)
 	b.agree()
 	b.wait(400 * 24 * time.Hour)
 	b.roll()
@@ -300,7 +300,7 @@ func testQuery(t *testing.T, open Open) {
 		}
 		increments = append(increments, history.Increment{ID: id, Minute: b.minute() - int64(n%90), Hits: uint64(n) + 1})
 	}
-	b.land(increments...)
+	b.count(increments...)
 	b.roll()
 	text := func(s string) *string { return &s }
 	now := b.now().Unix()
@@ -326,7 +326,7 @@ func testQuery(t *testing.T, open Open) {
 func testYieldError(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	for n := range 20 {
-		b.land(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
+		b.count(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
 	}
 	enough, calls := errors.New("enough"), 0
 	err := b.store.Query(context.Background(), everything(), func(history.Series) error {

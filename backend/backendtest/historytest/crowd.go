@@ -106,7 +106,7 @@ func testSameBatch(t *testing.T, open Open) {
 		batch := history.Batch{Writer: "twins", Seq: seq, After: seq - 1,
 			Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 1}}}
 		var senders sync.WaitGroup
-		var landed atomic.Int64
+		var applied atomic.Int64
 		for range 8 {
 			senders.Go(func() {
 				got, err := b.store.Apply(context.Background(), p, batch)
@@ -114,13 +114,13 @@ func testSameBatch(t *testing.T, open Open) {
 					t.Errorf("Apply: %+v, %v", got, err)
 				}
 				if got.Status == history.Applied {
-					landed.Add(1)
+					applied.Add(1)
 				}
 			})
 		}
 		senders.Wait()
-		if landed.Load() != 1 {
-			t.Errorf("batch %d, sent 8 times at once, landed %d times", seq, landed.Load())
+		if applied.Load() != 1 {
+			t.Errorf("batch %d, sent 8 times at once, was counted %d times", seq, applied.Load())
 		}
 	}
 	if got := b.query(everything())[shop].Lifetime; got != 20 {

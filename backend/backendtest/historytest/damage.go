@@ -84,7 +84,7 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	ids := []history.ID{victim, sibling(victim), shop, {Domain: "mail", Path: "victim", Value: "v"}}
 	for _, id := range ids {
 		for _, age := range []int64{0, 3, 2 * 1440, 20 * 1440, 90 * 1440} {
-			b.land(history.Increment{ID: id, Minute: b.minute() - age, Hits: uint64(age) + 5})
+			b.count(history.Increment{ID: id, Minute: b.minute() - age, Hits: uint64(age) + 5})
 		}
 	}
 	b.roll()

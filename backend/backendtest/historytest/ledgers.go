@@ -85,31 +85,16 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 	}
 	r.Refused = 0
 	for _, i := range b.Increments {
-		if err := l.count(&i, now.Unix(), &r); err != nil {
+		if l.s.series[i.ID] == nil {
+			l.s.series[i.ID] = &history.Ledger{}
+		}
+		series := l.s.series[i.ID]
+		if err := series.Apply(series, &i, &l.o.Keep, now.Unix(), &r, func() {}); err != nil {
 			return r, err
 		}
 	}
 	l.s.positions[w], r.Last = ledgerPosition{b.Seq, r.Refused, now}, b.Seq
 	return r, nil
-}
-
-func (l *Ledgers) count(i *history.Increment, now int64, r *history.ApplyResult) error {
-	series := l.s.series[i.ID]
-	if series == nil {
-		series = &history.Ledger{}
-		l.s.series[i.ID] = series
-	}
-	minute := min(i.Minute, now/60)
-	fit, err := series.Count(series, minute, i.Hits)
-	switch {
-	case err != nil:
-		return err
-	case !fit:
-		r.Refused += i.Hits
-	case minute < i.Minute:
-		r.Clamped += i.Hits
-	}
-	return series.Shrink(series, &l.o.Keep, now, func() {})
 }
 
 // Roll implements [history.Store].

@@ -19,7 +19,7 @@ func prepare(t *testing.T, open Open) *bench {
 	for _, id := range []history.ID{shop, sibling(shop), {Domain: "other"}} {
 		for _, back := range []int64{0, 70, 26 * 60, 9 * 1440, 45 * 1440, 90 * 1440} {
 			for n := range int64(5) {
-				b.land(history.Increment{ID: id, Minute: b.minute() - back - n, Hits: 1 + uint64(back)})
+				b.count(history.Increment{ID: id, Minute: b.minute() - back - n, Hits: 1 + uint64(back)})
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func testDeathAtSteps(t *testing.T, open Open) {
 	b.apply(shop.Partition(), batch)
 	b.naive.apply(batch.Increments, b.now())
 	if got, want := b.query(only(shop))[shop].Lifetime, b.naive.series[shop].lifetime; got != want {
-		t.Errorf("after deaths while a batch landed, and replays, the series has %d hits, want %d", got, want)
+		t.Errorf("after deaths while a batch was applied, and replays, the series has %d hits, want %d", got, want)
 	}
 	for range 4 {
 		b.killEach(deaths, func() { _, _ = b.store.Roll(context.Background(), history.Job{Now: b.now()}) })

@@ -1,4 +1,4 @@
-// Package historytest is the conformance suite that every history store passes: batches land once, moves between tiers
+// Package historytest is the conformance suite that every history store passes: a batch is counted once, moves between tiers
 // are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a naive
 // oracle that keeps every minute forever.
 package historytest
@@ -60,7 +60,7 @@ func Run(t *testing.T, open Open, d Depth) {
 
 // routingCases hang on where partitions are, too.
 var routingCases = []promiseCase{
-	{"ABatchLandsOnce", testOnce},
+	{"ABatchIsCountedOnce", testOnce},
 	{"LateHitsAreRolledAgain", testLate},
 	{"ADeathAtAnyStepLosesAndRepeatsNothing", testDeathAtSteps},
 }
@@ -82,7 +82,7 @@ type bench struct {
 	step  atomic.Pointer[func(name string)]
 	naive *naive
 
-	// The writer that land uses, since when, and its positions. No writer of the suite grows so old that it is
+	// The writer that count uses, since when, and its positions. No writer of the suite grows so old that it is
 	// forgotten.
 	writer string
 	since  time.Time
@@ -121,8 +121,8 @@ func (b *bench) apply(p history.Partition, batch history.Batch) history.ApplyRes
 	return result
 }
 
-// land brings increments into the store and the oracle, in as many batches as they need. None may be left out.
-func (b *bench) land(increments ...history.Increment) {
+// count brings increments into the store and the oracle, in as many batches as they need. None may be left out.
+func (b *bench) count(increments ...history.Increment) {
 	b.t.Helper()
 	if b.writer == "" || b.now().Sub(b.since) > history.ForgetAfter/2 {
 		b.writer, b.since, b.seqs = b.now().String(), b.now(), make(map[history.Partition]uint64)
@@ -284,7 +284,7 @@ func conserved(s history.Series) error {
 		sum, end = sum+p.Sum, p.End()
 	}
 	if sum != s.Lifetime {
-		return fmt.Errorf("%v: its points and the %d expired make %d, but %d hits landed: P1 is broken",
+		return fmt.Errorf("%v: its points and the %d expired make %d, but %d hits were counted: P1 is broken",
 			short(s.ID), s.Expired, sum, s.Lifetime)
 	}
 	return nil

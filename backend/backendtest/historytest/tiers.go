@@ -22,7 +22,7 @@ func testDue(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	at := time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC) // a Wednesday
 	b.setTime(at)
-	b.land(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: 7})
+	b.count(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: 7})
 	for _, c := range []struct {
 		due time.Time
 		to  history.Tier
@@ -52,7 +52,7 @@ func testWeeks(t *testing.T, open Open) {
 	b.setTime(monday.Add(7 * day))
 	for hour := range 7 * 24 {
 		at := monday.Add(time.Duration(hour) * time.Hour)
-		b.land(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: uint64(hour) + 1})
+		b.count(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: uint64(hour) + 1})
 	}
 	b.setTime(monday.Add(60 * day))
 	b.roll()
@@ -66,13 +66,13 @@ func testLate(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	begin := b.minute()
 	for n := range int64(180) {
-		b.land(history.Increment{ID: shop, Minute: begin - n, Hits: 10 + uint64(n)})
+		b.count(history.Increment{ID: shop, Minute: begin - n, Hits: 10 + uint64(n)})
 	}
 	for _, age := range []time.Duration{2 * day, 6 * day, 9 * day, 35 * day, 80 * day, 500 * day} {
 		b.setTime(start.Add(age))
 		b.roll()
 		b.agree()
-		b.land(history.Increment{ID: shop, Minute: begin - 3, Hits: 1000},
+		b.count(history.Increment{ID: shop, Minute: begin - 3, Hits: 1000},
 			history.Increment{ID: shop, Minute: begin - 400, Hits: 50},
 			history.Increment{ID: shop, Minute: begin - 3*1440, Hits: 3},
 			history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
@@ -90,7 +90,7 @@ func testRetention(t *testing.T, open Open, jobEvery int) {
 	keep.Ages[history.Days] = 100 * day
 	b := newBench(t, open, keep)
 	for n := range 150 {
-		b.land(history.Increment{ID: shop, Minute: b.minute() - int64(n)*1440, Hits: uint64(n) + 1})
+		b.count(history.Increment{ID: shop, Minute: b.minute() - int64(n)*1440, Hits: uint64(n) + 1})
 	}
 	for n := range 160 {
 		if n < 10 || n%jobEvery == 0 {
@@ -108,7 +108,7 @@ func testRetention(t *testing.T, open Open, jobEvery int) {
 	if !found || s.Expired != s.Lifetime || len(s.Points) > 0 {
 		t.Errorf("of a series of the past, %+v is left, want its lifetime, all of it expired", s)
 	}
-	b.land(history.Increment{ID: shop, Minute: b.minute(), Hits: 5},
+	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 5},
 		history.Increment{ID: shop, Minute: b.minute() - 1000*1440, Hits: 6})
 	b.roll()
 	b.agree()
@@ -129,7 +129,7 @@ func testDryRun(t *testing.T, open Open) {
 		b.setTime(start.Add(age))
 		for n := range 40 {
 			id := history.ID{Domain: "shop", Path: fmt.Sprint(n % 10)}
-			b.land(history.Increment{ID: id, Minute: b.minute() - r.Int64N(90*1440), Hits: 1 + r.Uint64N(9)})
+			b.count(history.Increment{ID: id, Minute: b.minute() - r.Int64N(90*1440), Hits: 1 + r.Uint64N(9)})
 		}
 		would := b.rollOnly(history.Job{Now: b.now(), DryRun: true})
 		b.agree()
@@ -150,7 +150,7 @@ func testDryRun(t *testing.T, open Open) {
 
 func testJobsClock(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
-	b.land(history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
+	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
 	b.wait(2 * day)
 	for _, dry := range []bool{true, false} {
 		got := b.rollOnly(history.Job{Now: b.now().AddDate(1, 0, 0), DryRun: dry})

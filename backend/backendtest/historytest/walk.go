@@ -69,7 +69,7 @@ func testWalk(t *testing.T, open Open, steps int, seed uint64) {
 			case 2, 3:
 				w.wait(w.randomWait())
 			default:
-				w.land(w.randomIncrements(w.series)...)
+				w.count(w.randomIncrements(w.series)...)
 			}
 		}
 		w.roll()
@@ -92,7 +92,7 @@ func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
 				w.wait(w.randomWait() / 10)
 			default:
 				id := w.series[r.IntN(len(w.series))]
-				w.land(w.randomIncrements([]history.ID{id})...)
+				w.count(w.randomIncrements([]history.ID{id})...)
 				w.naive.exact(t, w.query(only(id))[id], w.minute(), keep)
 			}
 		}

@@ -143,7 +143,7 @@ func (e *Exporter) Close(ctx context.Context) {
 		e.c.Log.Warn("hits did not reach the history before the end", "hits", left)
 	}
 	if e.stats.Unsettled > 0 {
-		e.c.Log.Warn("the history's last hits landed, and no replica was seen to have them: a failover may forget them, and "+
+		e.c.Log.Warn("the history took the last hits, and no replica was seen to have them: a failover may lose them, and "+
 			"nobody would send them again", "hits", e.stats.Unsettled, "error", unsettled)
 	}
 }

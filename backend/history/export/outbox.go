@@ -46,7 +46,7 @@ type sentBatch struct {
 	batch   history.Batch // but for After
 	hits    uint64
 	refused uint64
-	landed  bool // the store has had it
+	applied bool // the store has had it
 	at      time.Time
 }
 
@@ -126,11 +126,11 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 	s.at = now
 	st.Clamped += r.Clamped
 	if r.Last == b.Seq {
-		st.Refused += r.Refused - s.refused // it may have landed before, in a server that is gone
+		st.Refused += r.Refused - s.refused // it may have been applied before, in a server that is gone
 		s.refused = r.Refused
 	}
-	if !s.landed {
-		s.landed = true
+	if !s.applied {
+		s.applied = true
 		st.Applied += s.hits - s.refused
 	}
 	st.Batches++
@@ -158,7 +158,7 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	}
 	st.Lost += o.lose(last)
 	for _, s := range o.sent[o.ahead:] {
-		if s.landed {
+		if s.applied {
 			st.Resent++
 		}
 	}
@@ -229,8 +229,8 @@ func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
 	return beyond
 }
 
-// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have landed, and are
-// lost for all that is known. Kept are those that the store acknowledged and may still forget.
+// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have been counted, and
+// are lost for all that is known. Kept are those that the store acknowledged and may still forget.
 func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, hits := range o.pending {
 		dropped += hits

@@ -37,8 +37,8 @@ func (t *trouble) behave() {
 	t.random = nil
 }
 
-// fate returns what becomes of a call, and how long it takes.
-func (t *trouble) fate() (kind int, delay time.Duration, first func(context.Context, history.Partition) error) {
+// mishap returns what becomes of a call, and how long it takes.
+func (t *trouble) mishap() (kind int, delay time.Duration, first func(context.Context, history.Partition) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.random == nil {
@@ -51,7 +51,7 @@ func (t *trouble) fate() (kind int, delay time.Duration, first func(context.Cont
 }
 
 func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	kind, delay, first := t.fate()
+	kind, delay, first := t.mishap()
 	if first != nil {
 		if err := first(ctx, p); err != nil {
 			return history.ApplyResult{}, err
@@ -68,7 +68,7 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 	case 3:
 		_, _ = apply()
 		return apply()
-	case 4: // lands long after its caller has left
+	case 4: // is counted long after its caller has left
 		go func() {
 			time.Sleep(8 * time.Second)
 			_, _ = apply()

@@ -131,18 +131,7 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	minute := min(i.Minute, now/60)
-	fit, err := row.Count(in, minute, i.Hits)
-	switch {
-	case err != nil:
-		return err
-	case !fit:
-		r.Refused += i.Hits
-		return nil
-	case minute < i.Minute:
-		r.Clamped += i.Hits
-	}
-	if err := row.Shrink(in, &s.keep, now, func() { s.step("apply: rolled early") }); err != nil {
+	if err := row.Apply(in, i, &s.keep, now, r, func() { s.step("apply: rolled early") }); err != nil {
 		return err
 	}
 	return in.rows.Put(key, row.encode())

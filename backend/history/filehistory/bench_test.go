@@ -3,7 +3,6 @@ package filehistory
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,8 +37,8 @@ func meter(tb testing.TB, inFile bool) *metered {
 	return m
 }
 
-// land sends increments of one partition.
-func (m *metered) land(p history.Partition, increments []history.Increment) {
+// count sends increments of one partition.
+func (m *metered) count(p history.Partition, increments []history.Increment) {
 	m.tb.Helper()
 	m.seqs[p]++
 	b := history.Batch{Writer: fmt.Sprint(m.clock.Load() / 86400 / 5), Seq: m.seqs[p], Increments: increments}
@@ -48,20 +47,20 @@ func (m *metered) land(p history.Partition, increments []history.Increment) {
 	}
 }
 
-// landAll sorts increments into batches and sends them.
-func (m *metered) landAll(all []history.Increment) {
+// countAll sorts increments into batches and sends them.
+func (m *metered) countAll(all []history.Increment) {
 	m.tb.Helper()
 	open := make(map[history.Partition][]history.Increment)
 	for _, i := range all {
 		p := i.ID.Partition()
 		if open[p] = append(open[p], i); len(open[p]) == history.MaxBatch {
-			m.land(p, open[p])
+			m.count(p, open[p])
 			open[p] = nil
 		}
 	}
 	for p, some := range open {
 		if len(some) > 0 {
-			m.land(p, some)
+			m.count(p, some)
 		}
 	}
 }
@@ -98,7 +97,7 @@ func inBoth(b *testing.B, bench func(b *testing.B, m *metered)) {
 	b.Run("file", func(b *testing.B) { bench(b, meter(b, true)) })
 }
 
-// BenchmarkApply lands full batches of 200 series of one partition, a minute further every four, as flushes of 15
+// BenchmarkApply counts full batches of 200 series of one partition, a minute further every four, as flushes of 15
 // seconds are.
 func BenchmarkApply(b *testing.B) {
 	var increments []history.Increment
@@ -114,7 +113,7 @@ func BenchmarkApply(b *testing.B) {
 			for i := range increments {
 				increments[i].Minute = m.clock.Load() / 60
 			}
-			m.land(7, increments)
+			m.count(7, increments)
 			if n%(4*60*24) == 0 {
 				m.roll()
 			}
@@ -123,42 +122,6 @@ func BenchmarkApply(b *testing.B) {
 		b.ReportMetric(count/b.Elapsed().Seconds(), "increments/s")
 		b.ReportMetric(count/(cpu(b)-used).Seconds(), "increments/cpu-s")
 	})
-}
-
-// BenchmarkFlush lands what a replica with 1,000 busy series sends every 15 seconds, several batches at a time.
-func BenchmarkFlush(b *testing.B) {
-	ids := seriesOf(1000)
-	for _, senders := range []int{1, 8} {
-		b.Run(fmt.Sprintf("%d at a time", senders), func(b *testing.B) {
-			inBoth(b, func(b *testing.B, m *metered) {
-				for n := uint64(1); b.Loop(); n++ {
-					m.clock.Add(15)
-					m.flush(ids, senders, n)
-				}
-			})
-		})
-	}
-}
-
-func (m *metered) flush(ids []history.ID, senders int, seq uint64) {
-	batches := make([][]history.Increment, history.Partitions)
-	for _, id := range ids {
-		p := id.Partition()
-		batches[p] = append(batches[p], history.Increment{ID: id, Minute: m.clock.Load() / 60, Hits: 100})
-	}
-	var next atomic.Int64
-	var sending sync.WaitGroup
-	for range senders {
-		sending.Go(func() {
-			for p := next.Add(1) - 1; p < int64(history.Partitions); p = next.Add(1) - 1 {
-				b := history.Batch{Writer: "w", Seq: seq, Increments: batches[p]}
-				if _, err := m.Apply(context.Background(), history.Partition(p), b); err != nil {
-					m.tb.Error(err)
-				}
-			}
-		})
-	}
-	sending.Wait()
 }
 
 // BenchmarkRoll moves the minutes of 1,000 busy series of one hour.
@@ -177,7 +140,7 @@ func BenchmarkRoll(b *testing.B) {
 				}
 			}
 			m.db.NoSync = true
-			m.landAll(increments)
+			m.countAll(increments)
 			m.db.NoSync = false
 			m.clock.Add(3600)
 			early := m.clock.Load()

@@ -280,7 +280,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 			}
 			instructs(t, "a row that cannot be read", a.err, dir)
 		case a.err != nil || a.result.Status != history.Applied:
-			t.Errorf("%v: %+v, %v, want it landed though a row of another series is damaged", a.id, a.result, a.err)
+			t.Errorf("%v: %+v, %v, want it counted though a row of another series is damaged", a.id, a.result, a.err)
 		}
 	}
 	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
@@ -290,7 +290,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	}
 }
 
-func TestDamagedRowsKeepNoOtherSeriesFromBeingRead(t *testing.T) {
+func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	put := func(t *testing.T, store history.Store, key, row []byte) string {
 		t.Helper()
 		err := store.(*Store).update(context.Background(), func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })

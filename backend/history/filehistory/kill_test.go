@@ -64,11 +64,11 @@ func victimBatch(seq uint64) history.Batch {
 	return b
 }
 
-// acks is the file beside the history in which a victim says what has landed, line by line: the kernel keeps each line
+// acks is the file beside the history in which a victim says what was counted, line by line: the kernel keeps each line
 // when the victim is killed.
 const acks = "acks"
 
-// writeForEver sends batches one after the other, from where the store is, says the number of each that has landed, and
+// writeForEver sends batches one after the other, from where the store is, says the number of each that was counted, and
 // runs the job beside. When a batch has been refused three times there is room again.
 func writeForEver(dir string, limit uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
@@ -153,7 +153,7 @@ func said(t *testing.T, dir string) []string {
 	return slices.Collect(strings.Lines(string(text)))
 }
 
-// told is the number of the last batch that a victim said has landed.
+// told is the number of the last batch that a victim said was counted.
 func told(t *testing.T, lines []string) (last uint64) {
 	t.Helper()
 	for _, line := range slices.Backward(lines) {
@@ -189,7 +189,7 @@ func holds(t *testing.T, dir string, told uint64) {
 			sum += p.Sum
 		}
 		if got.Lifetime != want[got.ID] || sum != got.Lifetime {
-			t.Errorf("%v: %d hits landed, its points and what expired make %d; want %d",
+			t.Errorf("%v: %d hits were counted, its points and what expired make %d; want %d",
 				got.ID, got.Lifetime, sum, want[got.ID])
 		}
 		delete(want, got.ID)

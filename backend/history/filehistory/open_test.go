@@ -115,7 +115,7 @@ func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatLandedIsThereAfterARestart(t *testing.T) {
+func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
 	dir := filled(t)
 	private := func(name string, want os.FileMode) {
 		t.Helper()

@@ -83,7 +83,7 @@ func (b *broken) do(t *testing.T, client *goredis.Client, series string) (key st
 	return key
 }
 
-// apply lands a batch in a partition.
+// apply counts a batch in a partition.
 func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 	t.Helper()
 	if r, err := s.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied {
@@ -92,7 +92,7 @@ func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 }
 
 // TestABatchThatMeetsDamageLeavesNoTrace damages one key after the other that a batch comes to, so that it fails in its
-// midst. Nothing in Redis may then be different, and when the key is mended the same batch lands once.
+// midst. Nothing in Redis may then be different, and when the key is mended the same batch is counted once.
 func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	f := single(t)
 	client := f.client(t)
@@ -151,28 +151,6 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestAFieldDeletedBehindItsBackShows(t *testing.T) {
-	f := single(t)
-	s := opened(t, f, fixed(start), nil)
-	client := f.client(t)
-	p, ids := partners(1)
-	minute := start.Unix() / 60
-	apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
-		{ID: ids[0], Minute: minute, Hits: 5}, {ID: ids[0], Minute: minute - 1, Hits: 6}}})
-	key := chunkKey(seriesKey(p, seriesName(ids[0])), history.ChunkOf(history.Minutes, start.Unix()))
-	if n := client.HDel(t.Context(), key, "59").Val(); n != 1 {
-		t.Fatalf("removed %d fields of %s, want 1: the layout is not what this test thinks", n, key)
-	}
-	if got := query(t, s)[ids[0]]; got.Lifetime != 11 || sum(got) != 6 {
-		t.Errorf("with a minute of 5 hits deleted behind its back the series shows %d of %d hits, want 6 of 11",
-			sum(got), got.Lifetime)
-	}
-	client.Del(t.Context(), key)
-	if _, err := s.Roll(t.Context(), history.Job{Now: start.Add(48 * time.Hour)}); err != nil {
-		t.Errorf("a job that comes to a chunk that somebody deleted: %v, want it to go on", err)
-	}
-}
-
 // TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
 func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	f := single(t)
@@ -219,7 +197,7 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 60)
-	if err := a.land(t.Context(), start.Unix()/60); err != nil {
+	if err := a.count(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}
 	hour, day := history.ChunkOf(history.Minutes, start.Unix()), history.ChunkOf(history.FiveMinutes, start.Unix())
@@ -253,7 +231,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				clock := newClock(start)
 				s := opened(t, f, clock.now, nil)
 				a := newAuthor(s, "ann", 60)
-				if err := a.land(t.Context(), start.Unix()/60); err != nil {
+				if err := a.count(t.Context(), start.Unix()/60); err != nil {
 					t.Fatal(err)
 				}
 				if dated {

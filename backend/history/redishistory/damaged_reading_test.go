@@ -29,7 +29,7 @@ func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) history.C
 	return history.Chunk{}
 }
 
-func TestADamagedSeriesKeepsNoOtherFromBeingRead(t *testing.T) {
+func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	f := single(t)
 	client := f.client(t)
 	// damage is a command about the key of a series, or about one of its chunk's.
@@ -83,7 +83,7 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	f := single(t)
 	s := opened(t, f, fixed(start), nil)
 	a := newAuthor(s, "ann", 3)
-	if err := a.land(t.Context(), start.Unix()/60); err != nil {
+	if err := a.count(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}
 	other := history.ID{Domain: "mail"}

@@ -34,8 +34,8 @@ func (a *author) next(minute int64) history.Batch {
 	return b
 }
 
-// land sends the next batch until it has landed.
-func (a *author) land(ctx context.Context, minute int64) error {
+// count sends the next batch until it is counted.
+func (a *author) count(ctx context.Context, minute int64) error {
 	b := a.next(minute)
 	for {
 		r, err := a.store.Apply(ctx, a.p, b)
@@ -55,7 +55,7 @@ func (a *author) land(ctx context.Context, minute int64) error {
 	return nil
 }
 
-// conserved wants each series to hold what has landed.
+// conserved wants each series to hold what was counted.
 func (a *author) conserved(t *testing.T) {
 	t.Helper()
 	got := query(t, a.store)
@@ -123,12 +123,12 @@ func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestAnotherFormatIsLeftAlone(t *testing.T) {
+func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	f := single(t)
 	client := f.client(t)
 	s := opened(t, f, fixed(start), nil)
 	a := newAuthor(s, "ann", 2)
-	if err := a.land(t.Context(), start.Unix()/60); err != nil {
+	if err := a.count(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
@@ -156,7 +156,7 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 20)
 	for n := range int64(60) {
-		if err := a.land(t.Context(), start.Unix()/60-n); err != nil {
+		if err := a.count(t.Context(), start.Unix()/60-n); err != nil {
 			t.Fatal(err)
 		}
 	}

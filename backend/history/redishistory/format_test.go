@@ -13,14 +13,14 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// TestTheExampleOfTheFormatIsReal replays the example of FORMAT.md.
-func TestTheExampleOfTheFormatIsReal(t *testing.T) {
+// TestFormatsExampleIsReal replays the example of FORMAT.md.
+func TestFormatsExampleIsReal(t *testing.T) {
 	f := single(t)
 	clock := newClock(time.Date(2026, 5, 9, 10, 58, 30, 0, time.UTC))
 	s := opened(t, f, clock.now, nil)
 	id := history.ID{Domain: "shop", Path: "user/path"}
 	seq := uint64(0)
-	land := func(hits uint64) {
+	count := func(hits uint64) {
 		seq++
 		_, err := s.Apply(t.Context(), id.Partition(), history.Batch{Writer: "ann", Seq: seq, After: seq - 1,
 			Increments: []history.Increment{{ID: id, Minute: clock.now().Unix() / 60, Hits: hits}}})
@@ -28,13 +28,13 @@ func TestTheExampleOfTheFormatIsReal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	land(7)
-	for _, hits := range []struct {
+	count(7)
+	for _, at := range []struct {
 		minute int
-		count  uint64
+		hits   uint64
 	}{{0, 3}, {3, 4}, {4, 5}} {
-		clock.set(time.Date(2026, 5, 10, 11, hits.minute, 30, 0, time.UTC))
-		land(hits.count)
+		clock.set(time.Date(2026, 5, 10, 11, at.minute, 30, 0, time.UTC))
+		count(at.hits)
 	}
 	clock.set(time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC))
 	if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {

@@ -14,13 +14,8 @@ import (
 )
 
 const (
-	// pageSize is how many series are looked at with one script, and piecePlaces how many places the chunks may have that
-	// are read with one: both take a server about a quarter of a millisecond. A day of minutes is read at once, though.
-	pageSize    = 50
-	piecePlaces = 800
-	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads as
-	// one piece, however large.
-	maxReads, piecedReads = 50, 3
+	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
+	maxReads = 50 // times a series is read again whose list of chunks changes meanwhile
 )
 
 // record is what a series' own hash says.
@@ -134,17 +129,13 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 // load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
 // What of it cannot be read is left out, and the record's damage.
 //
-// It reads them in pieces, to hold up nobody else. Coarse chunks change only together with the version, so pieces of
-// one version belong together; minutes are read last and at once, with the totals.
+// It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of one
+// version belong together; minutes are read last and at once, with the totals.
 func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
 	*history.Ledger, error) {
-	for try := range maxReads {
+	for range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
-		room := piecePlaces
-		if try >= piecedReads {
-			room = len(needed) * 2 * 366
-		}
-		ledger, err := s.loadPieces(ctx, p, r, split(needed, room))
+		ledger, err := s.loadPieces(ctx, p, r, pieces(needed))
 		if ledger != nil || err != nil {
 			return ledger, err
 		}
@@ -190,25 +181,20 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 	return ledger, nil
 }
 
-// split puts chunks together that are read at once, with as many places as there is room for; all minutes come last.
-func split(chunks []history.Chunk, places int) [][]history.Chunk {
-	slices.SortFunc(chunks, func(a, b history.Chunk) int {
-		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(a.Number, b.Number))
-	})
-	var pieces [][]history.Chunk
-	room := 0
+// pieces are the chunks that are read at once: each coarse one alone, and last all minutes.
+func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
+	var minutes []history.Chunk
 	for _, c := range chunks {
-		needed := 0
 		if c.Tier > history.Minutes {
-			needed = 2 * c.Places() // with the peaks
+			all = append(all, []history.Chunk{c})
+		} else {
+			minutes = append(minutes, c)
 		}
-		if len(pieces) == 0 || needed > room {
-			pieces, room = append(pieces, nil), places
-		}
-		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], c)
-		room -= needed
 	}
-	return pieces
+	if minutes != nil {
+		all = append(all, minutes)
+	}
+	return all
 }
 
 // parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or

@@ -72,7 +72,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 				t.Error("a ring on which no weir has kept anything is read: want an error that says so")
 			}
 			writer := opened(t, f, fixed(start), nil)
-			if err := newAuthor(writer, "ann", 3).land(t.Context(), start.Unix()/60); err != nil {
+			if err := newAuthor(writer, "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
 				t.Fatal(err)
 			}
 			want, err := lifetimes(t, writer)
@@ -141,7 +141,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 // TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
 func TestARightThatIsMissingIsNoDamage(t *testing.T) {
 	f := single(t)
-	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).land(t.Context(), start.Unix()/60); err != nil {
+	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}
 	poor := opened(t, f.as(t, "reader", "~*", "+@all", "-hgetall"), fixed(start), nil)

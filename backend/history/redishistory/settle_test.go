@@ -23,7 +23,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 		if hangs {
 			replica.Stop()
 		}
-		if err := a.land(t.Context(), start.Unix()/60); err != nil {
+		if err := a.count(t.Context(), start.Unix()/60); err != nil {
 			t.Fatal(err)
 		}
 		if n == 2 { // the primary then knows of no replica
@@ -59,7 +59,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 func TestWhereNothingCanFailOverNothingIsWaitedFor(t *testing.T) {
 	for name, f := range map[string]fleet{"single": single(t), "ring": ringOf(freshNodes(t, 2)...)} {
 		s := opened(t, f, fixed(start), nil)
-		if err := newAuthor(s, "ann", 1).land(t.Context(), start.Unix()/60); err != nil {
+		if err := newAuthor(s, "ann", 1).count(t.Context(), start.Unix()/60); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); err != nil {

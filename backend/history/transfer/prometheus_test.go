@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -43,39 +40,6 @@ func threeWeeks(t *testing.T) history.Store {
 	}
 	roll(t, store)
 	return store
-}
-
-// prometheusOver makes blocks of OpenMetrics, and returns where Debian's Prometheus serves them.
-func prometheusOver(t *testing.T, text string) string {
-	t.Helper()
-	dir := t.TempDir()
-	file, blocks := filepath.Join(dir, "history.om"), filepath.Join(dir, "blocks")
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	made, err := exec.Command(process.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", file, blocks).CombinedOutput()
-	if err != nil {
-		t.Fatalf("promtool does not take the export: %v\n%s", err, made)
-	}
-	address := process.Addr(t)
-	p := process.Start(t, "prometheus", nil, process.Tool(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+blocks,
-		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
-	p.AwaitReady(t, func() error {
-		answer, err := http.Get("http://" + address + "/-/ready")
-		if err != nil {
-			return err
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("it answers %s", answer.Status)
-		}
-		return nil
-	})
-	return "http://" + address
 }
 
 // instant asks a Prometheus for the values of an expression at a moment.
@@ -124,7 +88,7 @@ func instant(t *testing.T, prometheus, expression string, at int64) map[history.
 func TestPrometheusHasTheValuesOfTheHistory(t *testing.T) {
 	t.Parallel()
 	store := threeWeeks(t)
-	prometheus := prometheusOver(t, write(t, store, transfer.OpenMetrics))
+	prometheus := process.Prometheus(t, write(t, store, transfer.OpenMetrics))
 	const each = `{__name__=~"weir_.*_total"}`
 	samples := make(map[history.ID][]history.Sample)
 	ends := make(map[history.ID]uint64)

@@ -192,7 +192,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d lines, then %d", len(x), len(y))
 }
 
-// mortal is a store whose process dies at an Apply: before it or, if that landed, before anybody hears of it.
+// mortal is a store whose process dies at an Apply: before it or, if that was counted, before anybody hears of it.
 type mortal struct {
 	history.Store
 	mu   sync.Mutex

@@ -54,7 +54,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return failed(err)
 	}
-	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newProgress(out.Err, nil))
+	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newProgress(set.Logger(out.Err)))
 	if err = errors.Join(err, store.Close()); err != nil {
 		return failed(err)
 	}
@@ -71,7 +71,6 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 // fill fills an empty store.
 func (c *demoCommand) fill(ctx context.Context, store history.Store, to transfer.Target, until time.Time, keep history.Keep,
 	p *progress) (transfer.Loaded, error) {
-	defer p.end()
 	if err := checkEmpty(ctx, store); err != nil {
 		return transfer.Loaded{}, err
 	}

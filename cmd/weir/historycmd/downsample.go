@@ -47,7 +47,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return fmt.Errorf("downsample: %w", err)
 	}
-	return errors.Join(c.roll(ctx, store, out.Out, newProgress(out.Err, log)), store.Close())
+	return errors.Join(c.roll(ctx, store, out.Out, newProgress(log)), store.Close())
 }
 
 // roll runs the job and reports to out, also of a job that ended early.
@@ -60,7 +60,6 @@ func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Write
 				terminal.Thousands(chunks), terminal.Thousands(points))
 		})
 	}})
-	progress.end()
 	if _, failed := io.WriteString(out, describeRolled(done, c.DryRun, time.Since(begin))); failed != nil {
 		return fmt.Errorf("downsample: %w", errors.Join(err, failed))
 	}

@@ -52,11 +52,10 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return failed(err)
 	}
-	p := newProgress(out.Err, nil)
+	p := newProgress(set.Logger(out.Err))
 	did, err := transfer.Import(ctx, file, bulkTarget(&set, store), func(did transfer.Loaded) {
 		p.show(func() string { return describeRows(did) })
 	})
-	p.end()
 	if err = errors.Join(err, store.Close()); err != nil {
 		if did.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+

@@ -15,7 +15,7 @@ import (
 )
 
 // decade is a history of as many series as a test wants, all with the points of one ledger: ten years by the day, and
-// what is finer. It would take minutes to land.
+// what is finer. It would take minutes to count.
 type decade struct {
 	history.Store
 	of     *history.Ledger

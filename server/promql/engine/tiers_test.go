@@ -11,7 +11,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", 16, "seed of the random histories")
-	rounds = flag.Int("rounds", 3, "how often hits land, a job runs and queries are compared")
+	rounds = flag.Int("rounds", 3, "how often hits are counted, a job runs and queries are compared")
 )
 
 // dice returns the random numbers of a test, and tells their seed.

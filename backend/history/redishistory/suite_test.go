@@ -178,7 +178,7 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 }
 
 // In the short form a single server passes all of the suite, and the others what hangs on where partitions are.
-func TestConformance(t *testing.T) {
+func TestRedisPassesTheSuite(t *testing.T) {
 	for name, reach := range map[string]func(testing.TB) fleet{
 		"single":   single,
 		"sentinel": func(t testing.TB) fleet { return sentinelOf(sentinels(t)) },
