@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -37,7 +36,7 @@ func registerHistory(mux *http.ServeMux, h *query.History) {
 }
 
 // serveHistory returns a handler that answers a question in its turn.
-func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *query.History, turns query.Turns,
+func serveHistory[Answer any](h *query.History, turns query.Turns,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -62,7 +61,7 @@ func serveHistory[Answer interface{ WriteJSON(io.Writer) error }](h *query.Histo
 			refuseHistory(w, err)
 			return
 		}
-		_ = a.WriteJSON(w) // the client is gone, or too slow, if this fails
+		_ = query.WriteJSON(w, a) // the client is gone, or too slow, if this fails
 	}
 }
 

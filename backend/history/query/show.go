@@ -1,11 +1,8 @@
 package query
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -214,26 +211,4 @@ func warningsOf(cut *history.Cut, zone *time.Location) (warnings []string) {
 		}
 	}
 	return warnings
-}
-
-// WriteJSON writes the answer one series at a time: as a whole its JSON may be large.
-func (a HistoryAnswer) WriteJSON(w io.Writer) error {
-	series := a.Series
-	a.Series = []SeriesAnswer{}
-	var head bytes.Buffer
-	if err := WriteJSON(&head, a); err != nil {
-		return err
-	}
-	out := bufio.NewWriterSize(w, 64<<10)
-	out.Write(bytes.TrimSuffix(head.Bytes(), []byte("]}\n")))
-	for i := range series {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if err := WriteJSON(out, &series[i]); err != nil {
-			return err
-		}
-	}
-	out.WriteString("]}\n")
-	return out.Flush()
 }

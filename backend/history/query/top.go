@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -45,9 +44,6 @@ func (r *TopRow) By(what string) *uint64 {
 	}
 	return [...]*uint64{&r.Hits, &r.Within, &r.Over, &r.Degraded, &r.Near, &r.Shadow}[i]
 }
-
-// WriteJSON writes the answer as a line of JSON.
-func (a TopAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {

@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -43,9 +42,6 @@ func brokenOf(s *history.Series) BrokenSeries {
 	}
 	return b
 }
-
-// WriteJSON writes the answer as a line of JSON.
-func (a VerifyAnswer) WriteJSON(w io.Writer) error { return WriteJSON(w, a) }
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {

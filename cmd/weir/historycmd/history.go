@@ -2,7 +2,6 @@
 package historycmd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,42 +127,34 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-type answer interface{ WriteJSON(io.Writer) error }
-
 // ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
 // an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer answer](ctx context.Context, c *shown, out io.Writer, q query.Parameters,
+func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Parameters,
 	path string, show func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	give(q, "domain", c.Domain)
 	give(q, "path", c.Path)
 	store, address, err := c.open(ctx)
-	var body []byte
 	switch {
 	case err != nil:
-		return a, failed(err)
 	case store != nil:
 		a, err = show(query.New(store, time.Now), ctx, q)
-		if err = errors.Join(err, store.Close()); err != nil {
-			return a, failed(err)
-		}
-		var text bytes.Buffer
-		if err := a.WriteJSON(&text); err != nil {
-			return a, err
-		}
-		body = text.Bytes()
+		err = errors.Join(err, store.Close())
 	default:
 		port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
+		var body []byte
 		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err != nil {
-			return a, failed(c.unreached(err))
-		}
-		if err := json.Unmarshal(body, &a); err != nil {
-			return a, fmt.Errorf("history: the answer is not what weir answers: %w", err)
+			err = c.unreached(err)
+		} else if err = json.Unmarshal(body, &a); err != nil {
+			err = fmt.Errorf("the answer is not what weir answers: %w", err)
 		}
 	}
+	if err != nil {
+		return a, failed(err)
+	}
 	if c.JSON {
-		_, err = out.Write(terminal.EscapeInvisible(body))
+		err = terminal.WriteJSON(out, a)
 	}
 	return a, err
 }

@@ -119,8 +119,9 @@ func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
 	if _, _, err := q.LabelValues(t.Context(), "path", nil); !errors.Is(err, want) {
 		t.Errorf("a list of 100,000 paths ends with %v, want %v", err, want)
 	}
+	d.series = 1000
 	if values, _, err := q.LabelValues(t.Context(), "domain", nil); err != nil || len(values) != 1 {
-		t.Errorf("the one domain of 100,000 series: %v, %v", values, err)
+		t.Errorf("the one domain of 1,000 series: %v, %v", values, err)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
-
-	"github.com/weirproxy/weir/backend/history"
 )
 
 // errEnough ends the reading of names.
@@ -38,39 +36,15 @@ func (q *querier) LabelNames(ctx context.Context, hints *storage.LabelHints, mat
 func (q *querier) collect(ctx context.Context, hints *storage.LabelHints, matchers []*labels.Matcher,
 	pick func(labels.Label) string) ([]string, annotations.Annotations, error) {
 	defer func(before int) { q.held = before }(q.held)
+	all := q.Select(ctx, false, &storage.SelectHints{Start: q.from, End: q.to, Func: "series"}, matchers...)
 	seen := make(map[string]bool)
-	look := func(name labels.Labels, _ uint64) error {
-		if !matches(name, matchers) {
-			return nil
-		}
-		return name.Validate(func(l labels.Label) error {
-			text := pick(l)
-			if text == "" || seen[text] {
-				return nil
+	for all.Next() {
+		all.At().Labels().Range(func(l labels.Label) {
+			if text := pick(l); text != "" {
+				seen[text] = true
 			}
-			seen[text] = true
-			if hints.AllowsEarlyStop() && len(seen) >= hints.Limit {
-				return errEnough
-			}
-			return q.hold((64 + len(text)) / sampleSize)
 		})
-	}
-	err := q.eachLimit(look)
-	if query, any := asks(matchers); any && err == nil {
-		err = q.ask(ctx, query, func(s history.Series) error {
-			if s.Unnamed {
-				q.remarks.damaged.Add(&s)
-				return nil
-			}
-			if err := look(counter(s.ID), 0); err != nil {
-				return err
-			}
-			return look(peak(s.ID), 0)
-		})
-	}
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, q.remarks.annotations(), err
 	}
 	found, _ := hints.ApplyLimit(slices.Sorted(maps.Keys(seen)))
-	return found, q.remarks.annotations(), nil
+	return found, all.Warnings(), all.Err()
 }

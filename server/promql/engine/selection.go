@@ -192,30 +192,24 @@ func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
 	return nil
 }
 
-// limits adds the limits of the rules in force, at every moment up to now.
+// limits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule that read
+// alike once.
 func (s *selection) limits() error {
-	return s.eachLimit(func(name labels.Labels, requests uint64) error {
-		if !matches(name, s.matchers) {
-			return nil
-		}
-		s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: requests}))
-		return s.keep(name, true, s.gauges)
-	})
-}
-
-// eachLimit calls f with each limit of the rules in force, as /metrics has them: those of a rule that read alike once.
-func (r *run) eachLimit(f func(name labels.Labels, requests uint64) error) error {
-	if r.config.Rules == nil {
+	if s.config.Rules == nil {
 		return nil
 	}
-	for _, rule := range r.config.Rules() {
+	for _, rule := range s.config.Rules() {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
-			if text := l.String(); !seen[text] {
-				seen[text] = true
-				if err := f(called(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path), l.Requests); err != nil {
-					return err
-				}
+			text := l.String()
+			name := called(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path)
+			if seen[text] || !matches(name, s.matchers) {
+				continue
+			}
+			seen[text] = true
+			s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
+			if err := s.keep(name, true, s.gauges); err != nil {
+				return err
 			}
 		}
 	}
