@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,56 +74,32 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.
 func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID, err error) {
-	if r.Last, err = strconv.ParseUint(item[string](reply, 1), 10, 64); err != nil {
-		return r, nil, errUnreadable
+	hits := func(i int) (n uint64) { // more than a uint64 holds are as many as it can hold
+		n, failed := strconv.ParseUint(item[string](reply, i), 10, 64)
+		if failed != nil && !errors.Is(failed, strconv.ErrRange) {
+			err = errUnreadable
+		}
+		return n
 	}
-	if status, not := map[string]history.ApplyStatus{"duplicate": history.Duplicate, "gap": history.Gap}[item[string](reply, 0)]; not {
-		r.Status = status
-		r.Refused, err = strconv.ParseUint(item[string](reply, 2), 10, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
+	r.Last, r.Refused = hits(1), hits(2)
+	switch item[string](reply, 0) {
+	case "duplicate":
+		r.Status = history.Duplicate
+		return r, nil, err
+	case "gap":
+		r.Status = history.Gap
+		return r, nil, err
+	}
+	r.Clamped = hits(3)
+	full := item[[]any](reply, 4)
+	for i := range full {
+		n := item[int64](full, i)
+		if n < 1 || n > int64(len(b.Increments)) {
 			return r, nil, errUnreadable
 		}
-		return r, nil, nil
-	}
-	clamped, errClamped := numbered(reply, 2, b)
-	refused, errRefused := numbered(reply, 3, b)
-	full, errFull := numbered(reply, 4, b)
-	out := make(map[history.Increment]bool, len(refused))
-	for _, i := range refused {
-		r.Refused += i.Hits
-		out[i] = true
-	}
-	for _, i := range clamped {
-		if !out[i] {
-			r.Clamped += i.Hits
+		if id := b.Increments[n-1].ID; !slices.Contains(overfull, id) {
+			overfull = append(overfull, id)
 		}
 	}
-	seen := make(map[history.ID]bool, len(full))
-	for _, i := range full {
-		if !seen[i.ID] {
-			overfull = append(overfull, i.ID)
-			seen[i.ID] = true
-		}
-	}
-	return r, overfull, errors.Join(errClamped, errRefused, errFull)
-}
-
-// numbered returns the increments whose numbers, from 1, an item of a reply lists.
-func numbered(reply pipeline.Reply, at int, b *history.Batch) ([]history.Increment, error) {
-	if at >= len(reply) {
-		return nil, errUnreadable
-	}
-	list, ok := reply[at].([]any)
-	if !ok {
-		return nil, errUnreadable
-	}
-	var found []history.Increment
-	for i := range list {
-		n := item[int64](list, i)
-		if n < 1 || n > int64(len(b.Increments)) {
-			return nil, errUnreadable
-		}
-		found = append(found, b.Increments[n-1])
-	}
-	return found, nil
+	return r, overfull, err
 }

@@ -5,9 +5,9 @@
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
 -- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
 -- point its series' name.
--- Reply: what became of it, and the last number that is held. If it was counted, also which points were clamped, which
--- refused, and which show that their series holds too many; if not, how many hits of that last batch were refused. Or hour
--- and the server's present one, if points were clamped into it whose chunk is not among the keys.
+-- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
+-- now, also how many hits were clamped, and which points show that their series holds too many. Or hour and the server's
+-- present one, if points were clamped into it whose chunk is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
@@ -28,14 +28,15 @@ local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '
 	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
 	'37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55',
 	'56', '57', '58', '59'}
-local clamped, refused, overfull = {}, {}, {}
+local ahead, refused, overfull = {}, {}, {}
+local clamped, beyond = 0, 0 -- hits, as sums
 local fresh, begun = {}, {} -- points whose minute is new, and which of them have begun a chunk
 
 for i = 1, 3 * count, 3 do
-	local ahead = 60 * points[i] + points[i + 1] - present
-	if ahead > 0 then
-		points[i + 1] = points[i + 1] - ahead
-		clamped[#clamped + 1] = (i + 2) / 3
+	local early = 60 * points[i] + points[i + 1] - present
+	if early > 0 then
+		points[i + 1] = points[i + 1] - early
+		ahead[(i + 2) / 3] = true
 	end
 	local minute = minutes[points[i + 1]]
 	if not minute then
@@ -84,6 +85,7 @@ for n = 1, count do
 	if total > 9e17 and #call('HGET', series, 'total') > 18 then
 		call('HINCRBY', series, 'total', '-' .. hits)
 		refused[#refused + 1] = n
+		beyond = plus(beyond, hits)
 	else
 		local sum = pcall('HINCRBY', chunk, minute, hits)
 		if type(sum) == 'table' then
@@ -94,6 +96,9 @@ for n = 1, count do
 		if sum < 9e15 and sum == hits + 0 or sum >= 9e15 and call('HGET', chunk, minute) == hits then
 			fresh[#fresh + 1] = n
 			begun[n] = call('HLEN', chunk) == 1
+		end
+		if ahead[n] then
+			clamped = plus(clamped, hits)
 		end
 	end
 end
@@ -129,11 +134,7 @@ if not held then
 end
 local entry = seq
 if #refused > 0 then -- a replay is told of it too
-	local hits = 0
-	for _, n in ipairs(refused) do
-		hits = plus(hits, points[3 * n])
-	end
-	entry = seq .. ' ' .. text(hits)
+	entry = seq .. ' ' .. text(beyond)
 end
 call('HSET', KEYS[2], writer, entry .. ' ' .. format('%.0f', now))
-return {'applied', seq, clamped, refused, overfull}
+return {'applied', seq, text(beyond), text(clamped), overfull}
