@@ -34,16 +34,13 @@ func (n names) list(asked string) string {
 		return strings.Join(all, ", ")
 	}
 	nearest := descriptors.Nearest(asked, all)
-	likely := func(name string) bool { return name == nearest || descriptors.Holds(name, asked) }
-	slices.SortStableFunc(all, func(a, b string) int {
-		switch {
-		case likely(a) == likely(b):
+	rank := func(name string) int {
+		if name == nearest || descriptors.Holds(name, asked) {
 			return 0
-		case likely(a):
-			return -1
 		}
 		return 1
-	})
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:maxHints], ", "), len(all)-maxHints)
 }
 
