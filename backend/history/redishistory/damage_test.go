@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 var start = time.Date(2026, 11, 21, 11, 59, 48, 0, time.UTC)
@@ -94,8 +95,8 @@ func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 // TestABatchThatMeetsDamageLeavesNoTrace damages one key after the other that a batch comes to, so that it fails in its
 // midst. Nothing in Redis may then be different, and when the key is mended the same batch is counted once.
 func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	p, ids := partners(5)
 	hour, minute := history.ChunkOf(history.Minutes, start.Unix()), start.Unix()/60
 	place := hour.Place(start.Unix())
@@ -115,7 +116,7 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	} {
 		for at := range ids {
 			t.Run(fmt.Sprintf("%s at %d", damage.promise, at), func(t *testing.T) {
-				f.empty(t)
+				f.Flush(t)
 				s := opened(t, f, fixed(start), nil)
 				apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
 					{ID: ids[0], Minute: minute - 2, Hits: 7}, {ID: ids[1], Minute: minute, Hits: history.MaxTotal}}})
@@ -153,8 +154,8 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 
 // TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
 func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	p, ids := partners(1)
 	to := history.ChunkOf(history.FiveMinutes, start.Unix())
 	from := func(series string) string { return chunkKey(series, history.ChunkOf(history.Minutes, start.Unix())) }
@@ -169,7 +170,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 		{"a set of those due of other type", due, []any{"set", "x"}},
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
-			f.empty(t)
+			f.Flush(t)
 			clock := newClock(start)
 			s := opened(t, f, clock.now, nil)
 			apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
@@ -192,8 +193,8 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 
 // TestADamagedSeriesDoesNotHoldUpOthers has the job meet damage of all kinds in the same partition.
 func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 60)
@@ -222,12 +223,12 @@ func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
 // TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is
 // due, and where it visits all as it does not know the dates.
 func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
 		for _, dry := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
-				f.empty(t)
+				f.Flush(t)
 				clock := newClock(start)
 				s := opened(t, f, clock.now, nil)
 				a := newAuthor(s, "ann", 60)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // chunkOf is a chunk of a tier that a series has.
@@ -30,8 +31,8 @@ func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) history.C
 }
 
 func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	// damage is a command about the key of a series, or about one of its chunk's.
 	damage := func(kind string, key func(*testing.T, *Store, history.ID) string, command ...any) historytest.Damage {
 		return historytest.Damage{Kind: kind, Do: func(t *testing.T, s history.Store, id history.ID) string {
@@ -74,13 +75,13 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 			damage("a place that the chunk does not have, of "+at.String(), chunk(at, 0), "hset", "999", "7"))
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
-		f.empty(t)
+		f.Flush(t)
 		return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
 	}, damages...)
 }
 
 func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
-	f := single(t)
+	f := shared(t, topology.Single)
 	s := opened(t, f, fixed(start), nil)
 	a := newAuthor(s, "ann", 3)
 	if err := a.count(t.Context(), start.Unix()/60); err != nil {
@@ -95,7 +96,7 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := f.client(t)
+	client := f.client()
 	client.Del(t.Context(), dueKey(a.p))
 	if err := client.Set(t.Context(), dueKey(a.p), "x", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // author writes batches of some series of a partition, sends each until it is answered, and knows what was counted.
@@ -124,8 +125,8 @@ func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 }
 
 func TestAnotherFormatIsLeftUntouched(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	s := opened(t, f, fixed(start), nil)
 	a := newAuthor(s, "ann", 2)
 	if err := a.count(t.Context(), start.Unix()/60); err != nil {
@@ -150,8 +151,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 
 // TestAFullServerRefusesBatchesAndLetsMovesThrough: moves are what makes room.
 func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
-	f := single(t)
-	client := f.client(t)
+	f := shared(t, topology.Single)
+	client := f.client()
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
 	a := newAuthor(s, "ann", 20)

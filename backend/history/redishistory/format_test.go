@@ -11,11 +11,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // TestFormatsExampleIsReal replays the example of FORMAT.md.
 func TestFormatsExampleIsReal(t *testing.T) {
-	f := single(t)
+	f := shared(t, topology.Single)
 	clock := newClock(time.Date(2026, 5, 9, 10, 58, 30, 0, time.UTC))
 	s := opened(t, f, clock.now, nil)
 	id := history.ID{Domain: "shop", Path: "user/path"}
@@ -40,7 +41,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 	if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
 		t.Fatal(err)
 	}
-	example := show(t, f.client(t), partitionKey(id.Partition()))
+	example := show(t, f.client(), partitionKey(id.Partition()))
 	guide, err := os.ReadFile("FORMAT.md")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // as is a fleet whose servers know a user with some rights and no others, who is used.
@@ -20,7 +21,7 @@ func (f fleet) as(t *testing.T, user string, rules ...string) fleet {
 	for _, rule := range rules {
 		command = append(command, rule)
 	}
-	for _, s := range f.servers(t) {
+	for _, s := range f.Servers {
 		if err := s.Client().Do(t.Context(), command...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -63,9 +64,10 @@ func TestOperationNamesEveryRight(t *testing.T) {
 
 // Whoever only reads needs a user of Redis that cannot do anything else, on any topology.
 func TestAReaderNeedsNoRightToWrite(t *testing.T) {
-	for name, f := range map[string]fleet{"single": single(t), "ring": ringOf(freshNodes(t, 2)...), "cluster": clusterOf(clusters(t))} {
+	for name, f := range map[string]fleet{"single": shared(t, topology.Single), "ring": shared(t, topology.Ring),
+		"cluster": shared(t, topology.Cluster)} {
 		t.Run(name, func(t *testing.T) {
-			f.empty(t)
+			f.Flush(t)
 			rights := append([]string{"+ping", "+cluster|slots", "+asking"}, readingRules...)
 			reader := opened(t, f.as(t, "reader", rights...), nil, func(c *Config) { c.ReadOnly = true })
 			if _, err := lifetimes(t, reader); name == "ring" && err == nil {
@@ -102,7 +104,7 @@ func lifetimes(t *testing.T, s *Store) (map[history.ID]uint64, error) {
 }
 
 func TestAMissingRightIsNamed(t *testing.T) {
-	f := single(t)
+	f := shared(t, topology.Single)
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
 		{"a command of the scripts", "+hincrby"},
@@ -111,7 +113,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		{"what Settle asks", "+info"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
-			f.empty(t)
+			f.Flush(t)
 			granted := slices.DeleteFunc(append(rulesFor(t), "+ping", "+time"), func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			a := newAuthor(s, "ann", 2)
@@ -140,7 +142,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 
 // TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
 func TestARightThatIsMissingIsNoDamage(t *testing.T) {
-	f := single(t)
+	f := shared(t, topology.Single)
 	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
 		t.Fatal(err)
 	}

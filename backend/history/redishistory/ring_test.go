@@ -16,7 +16,7 @@ import (
 )
 
 func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
-	nodes := slices.Clone(freshNodes(t, 3))
+	nodes := slices.Clone(shared(t, topology.Ring).Servers)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 
 // TestARingWithOtherNodesIsAnError: silent remapping would split series in two.
 func TestARingWithOtherNodesIsAnError(t *testing.T) {
-	nodes := freshNodes(t, 4)
-	if err := opened(t, ringOf(nodes[:3]...), fixed(start), nil).Check(t.Context()); err != nil {
+	nodes := shared(t, topology.Ring).Servers
+	if err := opened(t, ringOf(nodes[:2]...), fixed(start), nil).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, ids := partners(1)
@@ -63,9 +63,9 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 		nodes []*redistest.Server
 		want  string
 	}{
-		"a node is missing": {nodes[:2], "node " + nodes[2].Addr + " is missing"},
-		"a node is unknown": {nodes, "node " + nodes[3].Addr + " is unknown"},
-		"one was replaced":  {[]*redistest.Server{nodes[0], nodes[1], nodes[3]}, "node " + nodes[3].Addr + " is unknown"},
+		"a node is missing": {nodes[:1], "node " + nodes[1].Addr + " is missing"},
+		"a node is unknown": {nodes, "node " + nodes[2].Addr + " is unknown"},
+		"one was replaced":  {[]*redistest.Server{nodes[0], nodes[2]}, "node " + nodes[2].Addr + " is unknown"},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			s := opened(t, ringOf(c.nodes...), fixed(start), nil)
@@ -75,13 +75,13 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 			}
 		})
 	}
-	if content := nodes[3].Client().Get(t.Context(), placementKey).Val(); content != "" {
+	if content := nodes[2].Client().Get(t.Context(), placementKey).Val(); content != "" {
 		t.Errorf("a node that is no part of the ring now has the placement %q", content)
 	}
 }
 
 func TestTwoRingsAreNotMixed(t *testing.T) {
-	nodes := freshNodes(t, 2)
+	nodes := shared(t, topology.Ring).Servers[:2]
 	for _, n := range nodes {
 		if err := opened(t, ringOf(n), fixed(start), nil).Check(t.Context()); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 
 // TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
 func TestAGrowingRingIsWarnedOf(t *testing.T) {
-	nodes := freshNodes(t, 2)
+	nodes := shared(t, topology.Ring).Servers[:2]
 	list := filepath.Join(t.TempDir(), "nodes")
 	write := func(addrs ...string) {
 		t.Helper()

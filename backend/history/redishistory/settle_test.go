@@ -9,15 +9,14 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // TestSettledMeansThatTheReplicasHaveIt: a writer may end then, and any failover finds its batches.
 func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
-	set := sentinels(t)
-	f := sentinelOf(set)
-	f.empty(t)
+	f := shared(t, topology.Sentinel)
 	a := newAuthor(opened(t, f, fixed(start), nil), "ann", 3)
-	primary, replica := primaryAndReplica(t, set)
+	primary, replica := primaryAndReplica(t, f.Sentinel)
 	has := func() string { return replica.Client().HGet(t.Context(), writersKey(a.p), "ann").Val() }
 	for n, hangs := range []bool{false, true, true} {
 		if hangs {
@@ -57,7 +56,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 }
 
 func TestWhereNothingCanFailOverNothingIsWaitedFor(t *testing.T) {
-	for name, f := range map[string]fleet{"single": single(t), "ring": ringOf(freshNodes(t, 2)...)} {
+	for name, f := range map[string]fleet{"single": shared(t, topology.Single), "ring": shared(t, topology.Ring)} {
 		s := opened(t, f, fixed(start), nil)
 		if err := newAuthor(s, "ann", 1).count(t.Context(), start.Unix()/60); err != nil {
 			t.Fatal(err)

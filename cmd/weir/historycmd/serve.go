@@ -101,21 +101,15 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
 	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
-	following, end := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { watch(following, ready, log) })
-	err = serveWith(ctx, port, known, hangups, log)
-	end()
-	running.Wait()
-	err = errors.Join(err, store.Close())
+	err = errors.Join(serveWith(ctx, port, known, ready, hangups, log), store.Close())
 	if err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
-// serveWith serves until ctx ends, and follows the rules meanwhile; nil has none to follow.
-func serveWith(ctx context.Context, port *server.Port, known *followedRules, hangups hangup.Signals, log *slog.Logger) error {
+// serveWith serves until ctx ends, and meanwhile follows the rules, nil for none, and whether the history can be read.
+func serveWith(ctx context.Context, port *server.Port, known *followedRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	reload := func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }
@@ -124,6 +118,7 @@ func serveWith(ctx context.Context, port *server.Port, known *followedRules, han
 		running.Go(func() { known.follow(following) })
 	}
 	running.Go(func() { hangups.Follow(following, reload) })
+	running.Go(func() { watch(following, ready, log) })
 	err := port.Run(ctx, lastReads)
 	end()
 	running.Wait()
