@@ -15,7 +15,7 @@ const maxRounds = 12
 type shape struct {
 	history.Range
 	cut  *history.Cut
-	step int64 // in force, in seconds, if one was asked for; without a cut there would be too many of them
+	step int64 // in force, in seconds, if one was asked for
 }
 
 // shape returns how the question is answered if the stored buckets are those met.
@@ -24,9 +24,7 @@ func (q *Question) shape(met *history.Met) shape {
 	step := int64(0)
 	switch {
 	case q.step > 0:
-		if step = met.StepWidth(q.step); steps(q.Wanted, step) > maxPoints {
-			return shape{Range: met.Widen(q.Wanted), step: step}
-		}
+		step = met.StepWidth(q.step)
 		cut = met.Step(q.Wanted, step, q.zone)
 	case q.points > 0:
 		cut = met.Cut(q.Wanted, q.points, q.zone)
@@ -36,12 +34,9 @@ func (q *Question) shape(met *history.Met) shape {
 	return shape{cut.Range(), &cut, step}
 }
 
-// steps returns how many steps a range has, widened to whole ones.
-func steps(r history.Range, step int64) int64 { return (r.To+step-1)/step - r.From/step }
-
 func (s *shape) equal(other *shape) bool {
 	if s.cut == nil || other.cut == nil {
-		return s.cut == other.cut && s.Range == other.Range && s.step == other.step
+		return s.cut == other.cut && s.Range == other.Range
 	}
 	return s.cut.Equal(other.cut)
 }

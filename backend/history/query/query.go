@@ -73,6 +73,11 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	if points > 0 && step > 0 {
 		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
 	}
+	if step > 0 {
+		if err := checkStep(wanted, step); err != nil {
+			return nil, err
+		}
+	}
 	return &Question{
 		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
 		Wanted: wanted, points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, Now: now.Unix(),

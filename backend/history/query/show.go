@@ -90,8 +90,6 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case used.step > 0 && used.cut == nil && series > 0:
-		return HistoryAnswer{}, tooFine(q.Wanted, used.step)
 	case holds > maxHeld:
 		return HistoryAnswer{}, tooLarge(series)
 	}
@@ -146,13 +144,17 @@ func (s *shape) count(of *history.Series) int {
 	return len(of.Points)
 }
 
-// tooFine refuses a step of which a range has too many, and says which would do.
-func tooFine(r history.Range, step int64) error {
+// checkStep refuses a step of which a range has too many, and says which would do.
+func checkStep(r history.Range, step int64) error {
+	steps := (r.To+step-1)/step - r.From/step
+	if steps <= maxPoints {
+		return nil
+	}
 	least, unit := r.Length()/(maxPoints-2)+1, int64(minute)
 	if least > day {
 		unit = day
 	}
-	return refuse("step: this range has %d steps of %s, more than %d: use at least %s.", steps(r, step), stepName(step), maxPoints,
+	return refuse("step: this range has %d steps of %s, more than %d: use at least %s.", steps, stepName(step), maxPoints,
 		stepName((least+unit-1)/unit*unit))
 }
 
