@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
@@ -23,8 +23,7 @@ type kept struct {
 		history.Store
 		Close() error
 	}
-	now   time.Time
-	added int // how often hits were
+	now time.Time
 }
 
 func newKept(t testing.TB, now time.Time) *kept {
@@ -48,27 +47,14 @@ type hit struct {
 	hits uint64
 }
 
-// add counts hits, none of them in the same minute of a series. Each time they have a writer of their own, as one that
-// rests for a week is forgotten.
+// add counts hits, none of them in the same minute of a series.
 func (k *kept) add(t testing.TB, hits ...hit) {
 	t.Helper()
-	k.added++
-	byPartition := make(map[history.Partition][]history.Increment)
+	var increments []history.Increment
 	for _, h := range hits {
-		p := h.id.Partition()
-		byPartition[p] = append(byPartition[p], history.Increment{ID: h.id, Minute: h.at / 60, Hits: h.hits})
+		increments = append(increments, history.Increment{ID: h.id, Minute: h.at / 60, Hits: h.hits})
 	}
-	for p, all := range byPartition {
-		seq := uint64(0)
-		for part := range slices.Chunk(all, history.MaxBatch) {
-			seq++
-			b := history.Batch{Writer: fmt.Sprint("test ", k.added), Seq: seq, After: seq - 1, Increments: part}
-			result, err := k.store.Apply(t.Context(), p, b)
-			if err != nil || result.Status != history.Applied || result.Clamped > 0 {
-				t.Fatalf("applying %d increments: %+v, %v", len(part), result, err)
-			}
-		}
-	}
+	historytest.Count(t, k.store, increments...)
 }
 
 func (k *kept) roll(t testing.TB) {

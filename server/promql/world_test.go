@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
@@ -163,25 +163,9 @@ func someHours(hours int64) []history.Increment {
 // keeping returns a history in memory that was told of increments, and rolled.
 func keeping(t testing.TB, all []history.Increment) history.Store {
 	t.Helper()
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: func() time.Time { return someday }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	batches := make(map[history.Partition][]history.Increment)
-	for _, i := range all {
-		batches[i.ID.Partition()] = append(batches[i.ID.Partition()], i)
-	}
-	for p, rest := range batches {
-		for seq := uint64(1); len(rest) > 0; seq++ {
-			n := min(len(rest), history.MaxBatch)
-			b := history.Batch{Writer: "w", Seq: seq, After: seq - 1, Increments: rest[:n]}
-			if _, err := store.Apply(t.Context(), p, b); err != nil {
-				t.Fatal(err)
-			}
-			rest = rest[n:]
-		}
-	}
+	store := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: func() time.Time { return someday },
+		Step: func(string) {}})
+	historytest.Count(t, store, all...)
 	if _, err := store.Roll(t.Context(), history.Job{Now: someday}); err != nil {
 		t.Fatal(err)
 	}

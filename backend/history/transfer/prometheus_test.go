@@ -27,14 +27,9 @@ func threeWeeks(t *testing.T) history.Store {
 	for o := range history.Outcomes {
 		for _, value := range []string{"", "user=ann \"the\\first\"\nof her name", "user=<b>"} {
 			id := history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Outcome(o), Value: value}
-			b := history.Batch{Writer: fmt.Sprint(id)}
 			for range 40 {
 				age := rng.Int64N([]int64{300, 2000, 5000, 30000}[rng.IntN(4)])
-				b.Seq, b.After = b.Seq+1, b.Seq
-				b.Increments = []history.Increment{{ID: id, Minute: now.Unix()/60 - age, Hits: 1 + rng.Uint64N(1<<uint(rng.IntN(40)))}}
-				if _, err := store.Apply(t.Context(), id.Partition(), b); err != nil {
-					t.Fatal(err)
-				}
+				historytest.Count(t, store, history.Increment{ID: id, Minute: now.Unix()/60 - age, Hits: 1 + rng.Uint64N(1<<uint(rng.IntN(40)))})
 			}
 		}
 	}

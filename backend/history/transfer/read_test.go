@@ -65,7 +65,7 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 		header + "shop,user,denied,,1795219200,3600,7,3\n":                      `column outcome: "denied" is not an outcome: use one of within, over`,
 		header + ",user,over,,1795219200,3600,7,3\n":                            "column domain: it is empty",
 		header + "shop,,over,,1795219200,3600,7,3\n":                            "column path: it is empty",
-		header + "shop,user/path=/login,over,,1795219200,3600,7,3\n":             `column path: "user/path=/login" is no path as weir stores it, user/path=%2Flogin: write`,
+		header + "shop,user/path=/login,over,,1795219200,3600,7,3\n":            `column path: "user/path=/login" is no path as weir stores it, user/path=%2Flogin: write`,
 		header + "shop,us\xffer,over,,1795219200,3600,7,3\n":                    "column path: \"us\\xffer\" is not UTF-8",
 		header + "shop,\"user,over\n\n,,1795219200,3600,7,3\n":                  "record on line 3; parse error on line 5",
 		header + "shop,us\"er,over,,1795219200,3600,7,3\n":                      "parse error on line 3, column 8: bare",

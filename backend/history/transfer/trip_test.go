@@ -67,7 +67,7 @@ func random(t testing.TB, rng *rand.Rand) history.Store {
 		{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Value: "user=ann,\"quoted\"\nline"},
 		{Domain: "<img src=x>", Path: `back\slash`}, {Domain: "mail", Path: "from", Value: " spaced "}, {Domain: "\\.", Path: "\ttab"},
 	}
-	batches := make(map[history.Partition]map[history.Increment]uint64)
+	hits := make(map[history.Increment]uint64)
 	for range 400 {
 		id := names[rng.IntN(len(names))]
 		id.Outcome = history.Outcome(rng.IntN(history.Outcomes))
@@ -80,21 +80,11 @@ func random(t testing.TB, rng *rand.Rand) history.Store {
 			age = rng.Int64N(500 * 1440)
 		}
 		i := history.Increment{ID: id, Minute: now.Unix()/60 - age}
-		p := id.Partition()
-		if batches[p] == nil {
-			batches[p] = make(map[history.Increment]uint64)
-		}
-		batches[p][i] += 1 + uint64(rng.ExpFloat64()*float64(uint64(1)<<rng.IntN(45)))
+		hits[i] += 1 + uint64(rng.ExpFloat64()*float64(uint64(1)<<rng.IntN(45)))
 	}
-	for p, hits := range batches {
-		b := history.Batch{Writer: "random"}
-		for i, n := range hits {
-			i.Hits = n
-			b.Seq, b.After, b.Increments = b.Seq+1, b.Seq, []history.Increment{i}
-			if r, err := store.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied {
-				t.Fatalf("applying: %+v, %v", r, err)
-			}
-		}
+	for i, n := range hits {
+		i.Hits = n
+		historytest.Count(t, store, i)
 	}
 	roll(t, store)
 	return store

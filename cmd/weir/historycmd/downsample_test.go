@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 )
@@ -24,12 +25,8 @@ func dueHistory(t *testing.T) *filehistory.Store {
 	t.Cleanup(func() { store.Close() })
 	now := time.Now()
 	for _, id := range []history.ID{payWithin, payOver, fromBob} {
-		b := history.Batch{Writer: "test", Seq: 1}
 		for day := range int64(100) {
-			b.Increments = append(b.Increments, history.Increment{ID: id, Minute: now.Unix()/60 - day*1440, Hits: 5})
-		}
-		if _, err := store.Apply(t.Context(), id.Partition(), b); err != nil {
-			t.Fatal(err)
+			historytest.Count(t, store, history.Increment{ID: id, Minute: now.Unix()/60 - day*1440, Hits: 5})
 		}
 	}
 	return store

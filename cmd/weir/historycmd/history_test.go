@@ -49,20 +49,13 @@ func openHistory(t *testing.T, dir string) *filehistory.Store {
 // countHits counts hits of a series, from the oldest to those of noon, as many as hits says for their age.
 func countHits(t *testing.T, store history.Store, id history.ID, oldest, step time.Duration, hits func(age time.Duration) int) {
 	t.Helper()
-	b := history.Batch{Writer: id.Path + id.Outcome.String()}
+	var increments []history.Increment
 	for age := oldest; age >= 0; age -= step {
 		if n := hits(age); n > 0 {
-			b.Increments = append(b.Increments, history.Increment{ID: id, Minute: historyNoon.Add(-age).Unix() / 60, Hits: uint64(n)})
+			increments = append(increments, history.Increment{ID: id, Minute: historyNoon.Add(-age).Unix() / 60, Hits: uint64(n)})
 		}
-		if len(b.Increments) < history.MaxBatch && age >= step {
-			continue
-		}
-		b.Seq, b.After = b.Seq+1, b.Seq
-		if result, err := store.Apply(t.Context(), id.Partition(), b); err != nil || result.Status != history.Applied {
-			t.Fatalf("applying a batch: %+v, %v", result, err)
-		}
-		b.Increments = nil
 	}
+	historytest.Count(t, store, increments...)
 }
 
 // someHistory is the address of a port that serves, until the tests end, two days of a daily wave, half an hour over the

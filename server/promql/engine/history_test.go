@@ -25,7 +25,6 @@ type past struct {
 	t     testing.TB
 	clock atomic.Int64 // Unix seconds
 	store history.Store
-	seqs  map[history.Partition]uint64
 	hits  map[history.ID]map[int64]uint64
 }
 
@@ -40,7 +39,7 @@ func forever() history.Keep {
 
 // newPast returns an empty history.
 func newPast(t testing.TB, keep history.Keep) *past {
-	p := &past{t: t, seqs: make(map[history.Partition]uint64), hits: make(map[history.ID]map[int64]uint64)}
+	p := &past{t: t, hits: make(map[history.ID]map[int64]uint64)}
 	p.clock.Store(someday.Unix())
 	p.store = historytest.NewLedgers(historytest.Options{Keep: keep, Now: p.now, Step: func(string) {}})
 	return p
@@ -51,29 +50,12 @@ func (p *past) now() time.Time { return time.Unix(p.clock.Load(), 0).UTC() }
 // count tells the history, and remembers.
 func (p *past) count(increments ...history.Increment) {
 	p.t.Helper()
-	batches := make(map[history.Partition][]history.Increment)
-	flush := func(to history.Partition) {
-		p.seqs[to]++
-		b := history.Batch{Writer: "w", Seq: p.seqs[to], After: p.seqs[to] - 1, Increments: batches[to]}
-		if _, err := p.store.Apply(context.Background(), to, b); err != nil {
-			p.t.Fatal(err)
-		}
-		batches[to] = nil
-	}
+	historytest.Count(p.t, p.store, increments...)
 	for _, i := range increments {
-		to := i.ID.Partition()
-		if batches[to] = append(batches[to], i); len(batches[to]) == history.MaxBatch {
-			flush(to)
-		}
 		if p.hits[i.ID] == nil {
 			p.hits[i.ID] = make(map[int64]uint64)
 		}
 		p.hits[i.ID][i.Minute] += i.Hits
-	}
-	for to, rest := range batches {
-		if len(rest) > 0 {
-			flush(to)
-		}
 	}
 }
 

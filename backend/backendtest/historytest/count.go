@@ -1,0 +1,22 @@
+package historytest
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Count counts increments in a store, no series and minute twice, as batches of a writer of their own.
+func Count(t testing.TB, store history.Store, increments ...history.Increment) {
+	t.Helper()
+	writer := rand.Text()
+	for p, batches := range split(increments) {
+		for i, some := range batches {
+			b := history.Batch{Writer: writer, Seq: uint64(i) + 1, After: uint64(i), Increments: some}
+			if r, err := store.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied || r.Refused > 0 {
+				t.Fatalf("applying %d increments: %+v, %v", len(some), r, err)
+			}
+		}
+	}
+}
