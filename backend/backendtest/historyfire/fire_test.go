@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
@@ -168,7 +169,7 @@ func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for !done.Load() {
-			err := f.store.Query(f.t.Context(), everything(), func(s history.Series) error {
+			err := f.store.Query(f.t.Context(), historytest.Everything(), func(s history.Series) error {
 				if !s.Exact() {
 					f.t.Errorf("-seed %d, in the midst of it %+v does not add up: %v", *seed, s, s.Err)
 				}
@@ -195,11 +196,6 @@ func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
 	f.exact()
 }
 
-// everything is a query for all there is.
-func everything() history.Query {
-	return history.Query{From: history.Always().From, To: history.Always().To}
-}
-
 // exact audits the writers of a round, all of which have ended, and compares each series with them.
 func (f *fire) exact() {
 	f.t.Helper()
@@ -211,7 +207,7 @@ func (f *fire) exact() {
 	f.writers = nil
 	found := make(map[int]uint64)
 	f.answers(func() error {
-		return f.store.Query(f.t.Context(), everything(), func(s history.Series) error {
+		return f.store.Query(f.t.Context(), historytest.Everything(), func(s history.Series) error {
 			if found[numbers[s.ID]] = s.Lifetime; !s.Exact() {
 				f.t.Errorf("-seed %d: %+v does not add up: P1 is broken", *seed, s)
 			}

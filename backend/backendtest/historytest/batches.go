@@ -70,7 +70,7 @@ func testOnce(t *testing.T, open Open) {
 		if got, want := b.apply(p, c.send), (history.ApplyResult{Status: c.status, Last: c.last}); got != want {
 			t.Fatalf("%s: the answer is %+v, want %+v", c.promise, got, want)
 		}
-		got := b.query(everything())
+		got := b.query(Everything())
 		if got[shop].Lifetime != c.total || got[other].Lifetime != 2*c.total {
 			t.Fatalf("%s: the series have %d and %d hits, want %d and %d: a batch is counted once, and whole", c.promise,
 				got[shop].Lifetime, got[other].Lifetime, c.total, 2*c.total)
@@ -111,7 +111,7 @@ func testBadBatches(t *testing.T, open Open) {
 				promise, err)
 		}
 	}
-	if got := b.query(everything()); len(got) > 0 {
+	if got := b.query(Everything()); len(got) > 0 {
 		t.Errorf("bad batches left %d series", len(got))
 	}
 	if got := b.apply(p, first(good)); got.Status != history.Applied {
@@ -154,7 +154,7 @@ func testForgotten(t *testing.T, open Open) {
 				c.promise, got)
 		}
 	}
-	if got := b.query(everything())[shop].Lifetime; got != 6 {
+	if got := b.query(Everything())[shop].Lifetime; got != 6 {
 		t.Fatalf("with the writers, hits were forgotten: %d are left, want 6", got)
 	}
 }
@@ -197,7 +197,7 @@ func testMaxTotal(t *testing.T, open Open) {
 		if got != want {
 			t.Errorf("%s: the answer is %+v, want %+v", c.promise, got, want)
 		}
-		series := b.query(everything())
+		series := b.query(Everything())
 		if series[shop].Lifetime != c.total || series[other].Lifetime != uint64(n)+1 {
 			t.Errorf("%s: the series have %d and %d hits, want %d and %d: what is refused must not keep others out",
 				c.promise, series[shop].Lifetime, series[other].Lifetime, c.total, n+1)
@@ -304,7 +304,7 @@ func testQuery(t *testing.T, open Open) {
 	b.roll()
 	text := func(s string) *string { return &s }
 	now := b.now().Unix()
-	for _, r := range [][2]int64{{everything().From, everything().To}, {now - 3600, now}, {now - 1, now}, {now, now}, {0, 60},
+	for _, r := range [][2]int64{{Everything().From, Everything().To}, {now - 3600, now}, {now - 1, now}, {now, now}, {0, 60},
 		{now - 7200, now - 3601}} {
 		b.agreeOn(history.Query{From: r[0], To: r[1]})
 	}
@@ -329,7 +329,7 @@ func testYieldError(t *testing.T, open Open) {
 		b.count(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
 	}
 	enough, calls := errors.New("enough"), 0
-	err := b.store.Query(context.Background(), everything(), func(history.Series) error {
+	err := b.store.Query(context.Background(), Everything(), func(history.Series) error {
 		calls++
 		if calls == 3 {
 			return enough

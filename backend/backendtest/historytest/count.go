@@ -20,3 +20,19 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 		}
 	}
 }
+
+// All returns all series of a store that have a name.
+func All(t testing.TB, store history.Store) map[history.ID]history.Series {
+	t.Helper()
+	found := make(map[history.ID]history.Series)
+	err := store.Query(t.Context(), Everything(), func(s history.Series) error {
+		if !s.Unnamed {
+			found[s.ID] = s
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

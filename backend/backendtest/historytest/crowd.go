@@ -84,13 +84,13 @@ func (b *bench) write(writer string, batches int, seed uint64) (all []history.In
 
 // p1 returns an error unless each series that a store has keeps P1 in the answer to one query.
 func p1(store history.Store) error {
-	return store.Query(context.Background(), everything(), conserved)
+	return store.Query(context.Background(), Everything(), conserved)
 }
 
 // agreeInSums compares the store with the oracle where the moment of each roll is not known: peaks may differ.
 func (b *bench) agreeInSums() {
 	b.t.Helper()
-	got := b.query(everything())
+	got := b.query(Everything())
 	if len(got) != len(b.naive.series) {
 		b.t.Errorf("there are %d series, want %d", len(got), len(b.naive.series))
 	}
@@ -123,7 +123,7 @@ func testSameBatch(t *testing.T, open Open) {
 			t.Errorf("batch %d, sent 8 times at once, was counted %d times", seq, applied.Load())
 		}
 	}
-	if got := b.query(everything())[shop].Lifetime; got != 20 {
+	if got := b.query(Everything())[shop].Lifetime; got != 20 {
 		t.Errorf("20 batches of one hit make %d hits", got)
 	}
 }

@@ -90,12 +90,12 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	b.roll()
 	key := d.Do(t, b.store, victim)
 
-	broken, sound := b.queryDamaged(everything())
+	broken, sound := b.queryDamaged(Everything())
 	if len(broken) != 1 {
 		t.Fatalf("a query for all gives %d damaged series, want 1", len(broken))
 	}
 	b.blames(broken[0], key, victim, d.Unnamed)
-	b.agreeWithout(victim, sound, everything())
+	b.agreeWithout(victim, sound, Everything())
 
 	named := only(victim)
 	broken, sound = b.queryDamaged(named)

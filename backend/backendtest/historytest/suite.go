@@ -176,12 +176,12 @@ func (b *bench) rollOnly(job history.Job) history.RollResult {
 	return rolled
 }
 
-// everything returns a query for all there is.
-func everything() history.Query { return history.Query{From: math.MinInt64, To: math.MaxInt64} }
+// Everything returns a query for all there is.
+func Everything() history.Query { return history.Query{From: math.MinInt64, To: math.MaxInt64} }
 
 // only returns a query for all there is of one series.
 func only(id history.ID) history.Query {
-	q := everything()
+	q := Everything()
 	q.Domain, q.Path, q.Value, q.Outcomes = &id.Domain, &id.Path, &id.Value, []history.Outcome{id.Outcome}
 	return q
 }
@@ -214,7 +214,7 @@ func ask(store history.Store, q history.Query) (map[history.ID]history.Series, e
 // agree compares all that the store holds with the oracle, to the integer.
 func (b *bench) agree() {
 	b.t.Helper()
-	b.agreeOn(everything())
+	b.agreeOn(Everything())
 }
 
 // agreeOn compares what a query answers with the oracle.

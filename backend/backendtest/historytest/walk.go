@@ -151,7 +151,7 @@ func (w *walker) randomWait() time.Duration {
 
 // randomQuery asks for some series and a range somewhere in the last years.
 func (w *walker) randomQuery() history.Query {
-	q := everything()
+	q := Everything()
 	if w.r.IntN(2) == 0 {
 		q = only(w.series[w.r.IntN(len(w.series))])
 	}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -183,20 +184,14 @@ func holds(t *testing.T, dir string, told uint64) {
 			want[i.ID] += i.Hits
 		}
 	}
-	err = s.Query(context.Background(), everything, func(got history.Series) error {
-		sum := got.Expired
-		for _, p := range got.Points {
-			sum += p.Sum
+	for id, got := range historytest.All(t, s) {
+		if got.Lifetime != want[id] || !got.Exact() {
+			t.Errorf("%+v, want it exact, with %d hits", got, want[id])
 		}
-		if got.Lifetime != want[got.ID] || sum != got.Lifetime {
-			t.Errorf("%v: %d hits were counted, its points and what expired make %d; want %d",
-				got.ID, got.Lifetime, sum, want[got.ID])
-		}
-		delete(want, got.ID)
-		return nil
-	})
-	if err != nil || len(want) > 0 {
-		t.Errorf("%v; missing: %v", err, want)
+		delete(want, id)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -2,7 +2,6 @@ package filehistory
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -132,12 +132,8 @@ func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := make(map[history.ID]history.Series)
-		err = s.Query(context.Background(), everything, func(s history.Series) error {
-			all[s.ID] = s
-			return nil
-		})
-		if err := errors.Join(err, s.Close()); err != nil {
+		all := historytest.All(t, s)
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		return all

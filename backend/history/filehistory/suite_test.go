@@ -2,7 +2,6 @@ package filehistory
 
 import (
 	"flag"
-	"math"
 	"os"
 	"testing"
 
@@ -23,9 +22,6 @@ func third(n int) int {
 	}
 	return n
 }
-
-// everything is a query for all there is.
-var everything = history.Query{From: math.MinInt64, To: math.MaxInt64}
 
 func depth() historytest.Depth {
 	d := historytest.Depth{Steps: third(*steps), Seed: *seed}

@@ -102,7 +102,7 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []history.Series
-	err = s.Query(t.Context(), everything(), func(one history.Series) error {
+	err = s.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
 		found = append(found, one)
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
@@ -122,7 +123,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 				_, err = s.Roll(t.Context(), history.Job{Now: start})
 			}
 			if err == nil {
-				err = s.Query(t.Context(), everything(), func(history.Series) error { return nil })
+				err = s.Query(t.Context(), historytest.Everything(), func(history.Series) error { return nil })
 			}
 			if err == nil {
 				err = s.Settle(t.Context())
@@ -147,7 +148,7 @@ func TestARightThatIsMissingIsNoDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	poor := opened(t, f.as(t, "reader", "~*", "+@all", "-hgetall"), fixed(start), nil)
-	err := poor.Query(t.Context(), everything(), func(one history.Series) error {
+	err := poor.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
 		t.Errorf("it is given %+v", one)
 		return nil
 	})

@@ -100,16 +100,11 @@ func roll(t testing.TB, store history.Store) {
 // all returns the series of a store, in order.
 func all(t testing.TB, store history.Store) (found []history.Series) {
 	t.Helper()
-	always := history.Always()
-	err := store.Query(t.Context(), history.Query{From: always.From, To: always.To}, func(s history.Series) error {
+	for _, s := range historytest.All(t, store) {
 		if !s.Exact() {
 			t.Errorf("%+v is not exact (%v)", s.ID, s.Err)
 		}
 		found = append(found, s)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	slices.SortFunc(found, func(a, b history.Series) int { return a.ID.Compare(b.ID) })
 	return found

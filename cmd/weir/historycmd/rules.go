@@ -19,12 +19,8 @@ type followedRules struct {
 	dir     *file.Dir
 	path    string
 	log     *slog.Logger
-	inForce atomic.Pointer[loadedConfig] // nil before the first
-}
-
-type loadedConfig struct {
-	config *descriptors.Config
-	at     time.Time
+	inForce atomic.Pointer[descriptors.Config]
+	loaded  atomic.Int64 // when it was put in force, in Unix nanoseconds
 }
 
 // openRules names the directory, and reads nothing yet. weir serve waits for one that is missing, as it is in the way of
@@ -43,7 +39,8 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*followedRu
 // follow reads the directory, and again at each change, until ctx ends.
 func (r *followedRules) follow(ctx context.Context) {
 	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // which ends with ctx alone
-		r.inForce.Store(&loadedConfig{config, time.Now()})
+		r.loaded.Store(time.Now().UnixNano())
+		r.inForce.Store(config)
 		return nil
 	})
 }
@@ -55,12 +52,7 @@ func (r *followedRules) reload() {
 }
 
 // Config returns the configuration in force, nil before the first.
-func (r *followedRules) Config() *descriptors.Config {
-	if loaded := r.inForce.Load(); loaded != nil {
-		return loaded.config
-	}
-	return nil
-}
+func (r *followedRules) Config() *descriptors.Config { return r.inForce.Load() }
 
 // Rules returns those of all domains.
 func (r *followedRules) Rules() []*descriptors.Rule {
@@ -72,8 +64,8 @@ func (r *followedRules) Rules() []*descriptors.Rule {
 
 // Loaded returns when the configuration in force was put in force, zero before the first.
 func (r *followedRules) Loaded() time.Time {
-	if loaded := r.inForce.Load(); loaded != nil {
-		return loaded.at
+	if r.Config() == nil {
+		return time.Time{}
 	}
-	return time.Time{}
+	return time.Unix(0, r.loaded.Load())
 }
