@@ -15,7 +15,9 @@ import (
 
 const (
 	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
-	maxReads = 50 // times a series is read again whose list of chunks changes meanwhile
+	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads as
+	// one piece, however large.
+	maxReads, piecedReads = 50, 3
 )
 
 // record is what a series' own hash says.
@@ -133,9 +135,13 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 // version belong together; minutes are read last and at once, with the totals.
 func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
 	*history.Ledger, error) {
-	for range maxReads {
+	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
-		ledger, err := s.loadPieces(ctx, p, r, pieces(needed))
+		read := pieces(needed)
+		if try >= piecedReads {
+			read = [][]history.Chunk{needed}
+		}
+		ledger, err := s.loadPieces(ctx, p, r, read)
 		if ledger != nil || err != nil {
 			return ledger, err
 		}
