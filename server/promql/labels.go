@@ -1,7 +1,6 @@
 package promql
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -18,13 +17,12 @@ const maxListed = 100_000
 
 // selection is what a request asks for series or labels of.
 type selection struct {
-	storage.Querier
-	from, to int64 // Unix milliseconds
-	sets     [][]*labels.Matcher
+	from, to int64               // Unix milliseconds
+	sets     [][]*labels.Matcher // at least one
 	limit    int
 }
 
-// selected reads what series and labels have in common. The querier must be closed.
+// selected reads what series and labels have in common.
 func (h *Handler) selected(r *request) (s selection, refused *answer) {
 	if s.limit, refused = r.limit(); refused != nil {
 		return s, refused
@@ -35,14 +33,10 @@ func (h *Handler) selected(r *request) (s selection, refused *answer) {
 	if s.from, s.to, refused = r.span(); refused != nil {
 		return s, refused
 	}
-	if s.sets, refused = r.matchers(h.parser); refused != nil {
-		return s, refused
+	if s.sets, refused = r.matchers(h.parser); len(s.sets) == 0 {
+		s.sets = [][]*labels.Matcher{nil}
 	}
-	var err error
-	if s.Querier, err = h.engine.Querier(s.from, s.to); err != nil {
-		return s, fail(err)
-	}
-	return s, nil
+	return s, refused
 }
 
 // series answers with the labels of the series that match.
@@ -50,45 +44,15 @@ func (h *Handler) series(r *request) *answer {
 	if len(r.Form["match[]"]) == 0 {
 		return refuse(badData, "no match[] parameter provided")
 	}
-	s, refused := h.selected(r)
-	if refused != nil {
-		return refused
-	}
-	defer s.Close()
-	// No function has that name: by it a querier knows that no samples are needed.
-	hints := &storage.SelectHints{Start: s.from, End: s.to, Func: "series", Limit: s.limit + 1}
-	sets := make([]storage.SeriesSet, len(s.sets))
-	for i, set := range s.sets {
-		sets[i] = s.Select(r.Context(), len(s.sets) > 1, hints, set...)
-	}
-	all := sets[0]
-	if len(sets) > 1 {
-		all = storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge)
-	}
-	found := make([]labels.Labels, 0, 16)
-	for len(found) <= s.limit && all.Next() {
-		found = append(found, all.At().Labels())
-	}
-	if err := errors.Join(all.Err(), r.Context().Err()); err != nil {
-		return fail(err)
-	}
-	a := noted(all.Warnings())
-	if len(found) > s.limit {
-		found, a.warnings = found[:s.limit], append(a.warnings, truncated)
-	}
-	a.data = func(e *encoder) { e.each(len(found), func(i int) { e.json(found[i]) }) }
-	return a
+	found := make(map[string]labels.Labels)
+	return list(h, r, func(l labels.Labels) { found[l.String()] = l }, func() []labels.Labels {
+		return slices.SortedFunc(maps.Values(found), labels.Compare)
+	})
 }
 
 // labels answers with the names of the labels of the series that match.
 func (h *Handler) labels(r *request) *answer {
-	s, refused := h.selected(r)
-	if refused != nil {
-		return refused
-	}
-	return s.list(r.Context(), func(hints *storage.LabelHints, set []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		return s.LabelNames(r.Context(), hints, set...)
-	})
+	return h.texts(r, func(l labels.Label) string { return l.Name })
 }
 
 // labelValues answers with the values of a label of the series that match.
@@ -100,51 +64,56 @@ func (h *Handler) labelValues(r *request) *answer {
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return refuse(badData, "invalid label name: %q", clip(name))
 	}
+	return h.texts(r, func(l labels.Label) string {
+		if l.Name == name {
+			return l.Value
+		}
+		return ""
+	})
+}
+
+// texts answers with a text of each label of the series that match, but for empty ones, each once and sorted.
+func (h *Handler) texts(r *request, pick func(labels.Label) string) *answer {
+	found := make(map[string]bool)
+	see := func(l labels.Labels) {
+		l.Range(func(l labels.Label) {
+			if text := pick(l); text != "" {
+				found[text] = true
+			}
+		})
+	}
+	return list(h, r, see, func() []string { return slices.Sorted(maps.Keys(found)) })
+}
+
+// list shows the labels of all series that match, and answers with what was made of them, as far as the limit allows.
+func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []T) *answer {
 	s, refused := h.selected(r)
 	if refused != nil {
 		return refused
 	}
-	return s.list(r.Context(), func(hints *storage.LabelHints, set []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		return s.LabelValues(r.Context(), name, hints, set...)
-	})
-}
-
-// list answers with strings that are found for each set of matchers, each once, sorted. It closes the querier.
-func (s *selection) list(ctx context.Context,
-	find func(*storage.LabelHints, []*labels.Matcher) ([]string, annotations.Annotations, error)) *answer {
-	defer s.Close()
-	hints := &storage.LabelHints{Limit: s.limit + 1}
-	sets := s.sets
-	if len(sets) == 0 {
-		sets = [][]*labels.Matcher{nil}
+	q, err := h.engine.Querier(s.from, s.to)
+	if err != nil {
+		return fail(err)
 	}
-	found := make(map[string]bool)
+	defer q.Close()
+	// No function has that name: by it a querier knows that no samples are needed.
+	hints := &storage.SelectHints{Start: s.from, End: s.to, Func: "series"}
 	var notes annotations.Annotations
-	for _, set := range sets {
-		all, more, err := find(hints, set)
-		if err == nil {
-			err = ctx.Err()
+	for _, set := range s.sets {
+		all := q.Select(r.Context(), false, hints, set...)
+		for all.Next() {
+			see(all.At().Labels())
 		}
-		if err != nil {
+		if err := errors.Join(all.Err(), r.Context().Err()); err != nil {
 			return fail(err)
 		}
-		notes.Merge(more)
-		for _, one := range all {
-			found[one] = true
-		}
+		notes.Merge(all.Warnings())
 	}
-	names := slices.Sorted(maps.Keys(found))
-	a := noted(notes)
-	if len(names) > s.limit {
-		names, a.warnings = names[:s.limit], append(a.warnings, truncated)
-	}
-	a.data = func(e *encoder) { e.each(len(names), func(i int) { e.json(names[i]) }) }
-	return a
-}
-
-// noted returns an answer with the warnings and infos of a querier.
-func noted(notes annotations.Annotations) *answer {
-	a := &answer{}
+	a, items := &answer{}, made()
 	a.warnings, a.infos = notes.AsStrings("", maxNotes, maxNotes)
+	if len(items) > s.limit {
+		items, a.warnings = items[:s.limit], append(a.warnings, truncated)
+	}
+	a.data = func(e *encoder) { e.each(len(items), func(i int) { e.json(items[i]) }) }
 	return a
 }

@@ -17,7 +17,6 @@ type selection struct {
 	*run
 	matchers []*labels.Matcher
 	names    bool  // no samples are asked for
-	most     int   // how many names are enough; 0 for all
 	from, to int64 // Unix seconds, both included
 	now      int64 // Unix seconds
 	asked    moments
@@ -186,9 +185,6 @@ func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
 		s.remarks.large = true
 	}
 	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
-	if s.names && len(s.found) == s.most {
-		return errEnough
-	}
 	return nil
 }
 
