@@ -80,8 +80,8 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 
 // Querier returns what reads series and labels between two moments, in Unix milliseconds, both included. It may be used
 // by one goroutine at a time. What it reads is bounded by its context, not by the timeout of queries.
-func (e *Engine) Querier(from, to int64) (storage.Querier, error) {
-	return e.run(lookbackFor(history.Days)).Querier(from, to)
+func (e *Engine) Querier(from, to int64) storage.Querier {
+	return &querier{run: e.run(lookbackFor(history.Days)), from: from, to: to}
 }
 
 // run returns what reads for one query, as of now.
