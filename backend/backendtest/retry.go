@@ -31,15 +31,9 @@ func retry(t *testing.T, store Store, algorithms []descriptors.Algorithm, steps 
 	waits := 0
 	for round := 0; steps > 0; round++ {
 		m := newModel(randomRule(r, algorithms))
-		if o.plain {
-			m = newModel(plainRule(t, r))
-		}
 		early, late := fmt.Appendf(nil, "early/%v/%d", algorithms, round), fmt.Appendf(nil, "late/%v/%d", algorithms, round)
 		now := start + window.Instant(r.Int64N(1e12))
 		backwards, soonest := r.IntN(10), r.IntN(20)
-		if o.plain {
-			backwards = 0
-		}
 		for step := range 40 {
 			steps--
 			now = max(0, now+randomMove(r, m.rule.limits, backwards))

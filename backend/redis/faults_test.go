@@ -97,38 +97,6 @@ func keepBusy(clients int, f func(client int)) (stop func()) {
 	}
 }
 
-func TestConcurrentRequestsShareRoundTrips(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	s := onServer(t, server.Addr, ample)
-	const clients, rounds = 64, 25
-	commands, reads := server.Stat(t, "total_commands_processed"), server.Stat(t, "total_reads_processed")
-	for range rounds {
-		var asking sync.WaitGroup
-		for i := range clients {
-			asking.Go(func() {
-				if err := decide(s, ample, fmt.Sprint("key ", i)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		asking.Wait()
-	}
-	commands = server.Stat(t, "total_commands_processed") - commands
-	reads = server.Stat(t, "total_reads_processed") - reads
-	if got := s.Stats().Checks; got != clients*rounds {
-		t.Errorf("the statistics tell of %d checks, want %d", got, clients*rounds)
-	}
-	if most := int64(clients * rounds / 4); reads > most {
-		t.Errorf("%d requests took %d reads of the server, want %d at most: each is a round trip",
-			clients*rounds, reads, most)
-	}
-	// A script's own INCRBY is a command as well.
-	if most := int64(clients*rounds*5/4) + 50; commands > most {
-		t.Errorf("%d requests took %d commands, want %d at most", clients*rounds, commands, most)
-	}
-}
-
 func TestAHitIsCountedAtMostOnce(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, addr string, patience time.Duration) *Store {

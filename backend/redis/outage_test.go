@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +18,6 @@ import (
 // What the pipeline keeps to: batches that may be out to a server, and how long after a PING the next one follows.
 const maxOut, pingPause = 16, 100 * time.Millisecond
 
-// ways to leave: nobody listens, somebody listens and says nothing.
-var leaving = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "frozen": (*redistest.Server).Stop}
-
 // hurry is what callers have whom a server that is away must not hold: Envoy's usual 20 ms.
 const hurry = 20 * time.Millisecond
 
@@ -35,10 +30,10 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			addr, begin, end := server.Addr, func() { leaving[name](server) }, server.Cont
+			addr, begin, end := server.Addr, server.Stop, server.Cont
 			switch name {
 			case "killed":
-				end = func() { server.Restart(t) }
+				begin, end = server.Kill, func() { server.Restart(t) }
 			case "black hole":
 				addr, end = proxy.Addr, proxy.Heal
 				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
@@ -101,56 +96,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 	}
 }
 
-// Sentinels and clusters put another server in the place of one that is gone, and nobody has to do anything for that.
-func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
-	t.Parallel()
-	for name, leave := range leaving {
-		if name == "killed" && testing.Short() {
-			continue // a primary that listens is the harder one to leave
-		}
-		t.Run("sentinel, "+name, func(t *testing.T) {
-			t.Parallel()
-			set := redistest.Sentinel(t)
-			s := storeAt(t, topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
-			primary, began := set.Await(t), time.Now()
-			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
-			leave(primary)
-			load := keepBusy(2, func(int) { _ = decide(s, hurry, "key") })
-			successor := set.AwaitFailover(t, primary)
-			load()
-			primary.Cont() // as a frozen one may: it is a replica now
-			wait(t, "the new primary counts", func() bool {
-				_ = decide(s, hurry, "another")
-				return counted(t, successor, "another") > 0
-			})
-			if n := s.StatesSince(began); n < 2 {
-				t.Errorf("a key had %d states, want two or more: the replica lacks what came last", n)
-			}
-		})
-		t.Run("cluster, "+name, func(t *testing.T) {
-			t.Parallel()
-			set := redistest.Cluster(t)
-			s := storeAt(t, topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")})
-			lost, its, other := set.Primaries(t)[0], "", ""
-			for n := 0; its == "" || other == ""; n++ {
-				key := fmt.Sprint("key ", n)
-				if client, err := s.servers.Owner([]byte(plainKey(key))); err == nil && client.Options().Addr == lost.Addr {
-					its = key
-				} else {
-					other = key
-				}
-			}
-			leave(lost)
-			for _, key := range []string{other, its} {
-				redistest.Eventually(t, "it is counted, or counted again", func() error { return decide(s, hurry, key) })
-			}
-			wait(t, "its replica has taken over, also for nodes that hear of it last", func() bool {
-				return !slices.Contains(set.Primaries(t), lost)
-			})
-		})
-	}
-}
-
 func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
 	t.Parallel()
 	c := on(t, topology.Sentinel)
@@ -166,37 +111,6 @@ func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round
-// trips. Those who cannot are told in time, and cost it no more connections than its pool has.
-func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	proxy := redistest.Proxy(t, server.Addr)
-	proxy.Delay(redistest.Replies, 300*time.Millisecond)
-	s := onServer(t, proxy.Addr, ample)
-	var n tally
-	var patient, hasty sync.WaitGroup
-	for range 20 {
-		hasty.Go(func() { n.hit(t, s, 50*time.Millisecond, "key") })
-		patient.Go(func() {
-			redistest.Eventually(t, "a patient caller is answered", func() error { return decide(s, ample, "patient") })
-		})
-		time.Sleep(10 * time.Millisecond)
-	}
-	hasty.Wait()
-	patient.Wait()
-	if open, most := proxy.Counts().Open, topology.DefaultPoolSize+1; open > most {
-		t.Errorf("%d connections are open, want %d at most: those of the pool, and one for PING", open, most)
-	}
-	proxy.Heal()
-	if got := counted(t, server, "key") - n.answered.Load(); got < 0 || got > n.unknown.Load() {
-		t.Errorf("%d hits more are counted than were answered; want from 0 to %d, the calls without an answer", got, n.unknown.Load())
-	}
-	if got := counted(t, server, "patient"); got < 20 {
-		t.Errorf("%d hits of 20 patient callers are counted", got)
-	}
 }
 
 // slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much

@@ -94,7 +94,7 @@ func scriptOnly() *pipeline.Script { return pipeline.NewScript(script.Source()) 
 
 // start starts servers of a type for a test, and returns how they are reached.
 func start(t *testing.T, kind topology.Type, options ...redistest.Option) topology.Config {
-	return topology.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
+	return topology.Config{Type: kind, URL: redistest.Start(t, kind.String(), options...).URL}
 }
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

@@ -24,13 +24,10 @@ const (
 	Done Phase = "done"
 )
 
-// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during, which may be nil, at
-// each phase, and goes on when it returns.
+// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during at each phase, and goes
+// on when it returns.
 func (c *ClusterSet) MigrateSlot(t testing.TB, slot int, from, to *Server, during func(Phase)) {
 	t.Helper()
-	if during == nil {
-		during = func(Phase) {}
-	}
 	c.setSlot(t, to, slot, "importing", from)
 	c.setSlot(t, from, slot, "migrating", to)
 	during(Migrating)
@@ -71,14 +68,7 @@ func (s *Server) moveKeys(t testing.TB, slot, n int, to *Server) int {
 		return 0
 	}
 	host, port, _ := net.SplitHostPort(to.Addr)
-	args := []any{"migrate", host, port, "", 0, patience.Milliseconds()}
-	switch login := to.client.Options(); {
-	case login.Username != "":
-		args = append(args, "auth2", login.Username, login.Password)
-	case login.Password != "":
-		args = append(args, "auth", login.Password)
-	}
-	args = append(args, "keys")
+	args := []any{"migrate", host, port, "", 0, patience.Milliseconds(), "keys"}
 	for _, key := range keys {
 		args = append(args, key)
 	}

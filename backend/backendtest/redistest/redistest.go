@@ -28,6 +28,12 @@ const (
 	patience = 30 * time.Second
 )
 
+// Log is process.Output, and Eventually is process.Eventually, under the names that tests of Redis have for them.
+type Log = process.Output
+
+// Eventually is process.Eventually.
+var Eventually = process.Eventually
+
 // closer is what Start functions give.
 type closer interface {
 	Close()

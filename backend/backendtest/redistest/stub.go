@@ -79,7 +79,7 @@ func (s *Stub) serve(conn *net.TCPConn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
-		command, err := readCommand(in)
+		command, _, err := readCommand(in)
 		if err != nil {
 			return
 		}
@@ -109,26 +109,6 @@ func (s *Stub) serve(conn *net.TCPConn) {
 			return
 		}
 	}
-}
-
-func readCommand(in *bufio.Reader) ([]string, error) {
-	var n int
-	if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
-		return nil, err
-	}
-	command := make([]string, n)
-	for i := range command {
-		var size int
-		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
-			return nil, err
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		command[i] = string(text[:size])
-	}
-	return command, nil
 }
 
 // Count is how often a command has arrived.

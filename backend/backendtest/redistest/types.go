@@ -6,16 +6,10 @@ import (
 	"testing"
 )
 
-// Types starts servers of each REDIS_TYPE, and returns the URL that names them. They end with the test.
-var Types = map[string]func(t testing.TB, options ...Option) (url string){
-	"single": urlOf("single"), "sentinel": urlOf("sentinel"), "cluster": urlOf("cluster"), "ring": urlOf("ring"),
-}
-
-func urlOf(kind string) func(t testing.TB, options ...Option) string {
-	return func(t testing.TB, options ...Option) string {
-		t.Helper()
-		return keep(t, func(dir string) (*Set, error) { return StartSet(dir, kind, options...) }).URL
-	}
+// Start starts servers of a REDIS_TYPE, until the test ends.
+func Start(t testing.TB, kind string, options ...Option) *Set {
+	t.Helper()
+	return keep(t, func(dir string) (*Set, error) { return StartSet(dir, kind, options...) })
 }
 
 // Set is servers of one REDIS_TYPE.
@@ -60,15 +54,4 @@ func StartSet(dir, kind string, options ...Option) (*Set, error) {
 		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
 	}
 	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
-}
-
-// Flush empties all servers. Tests that run beside others use keys of their own instead.
-func (s *Set) Flush(t testing.TB) {
-	t.Helper()
-	for _, server := range s.Servers {
-		err := server.client.FlushAll(t.Context()).Err()
-		if err != nil && !strings.HasPrefix(err.Error(), "READONLY") { // a replica, which follows
-			t.Fatal(err)
-		}
-	}
 }
