@@ -47,7 +47,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 		goOn(t, fmt.Sprintf("while the slot is %q", p), 20, &b.tally, &byScript, &ofPlain)
 	}
 	during("at rest")
-	slot, from := set.SlotOf(t, plainKey("slot/")), set.NodeOf(t, plainKey("slot/"))
+	slot, from := set.SlotOf(t, redistest.SumKey("slot/")), set.NodeOf(t, redistest.SumKey("slot/"))
 	to := set.Primaries(t)[0]
 	if to == from {
 		to = set.Primaries(t)[1]

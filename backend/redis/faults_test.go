@@ -70,7 +70,7 @@ func uncounted(err error) bool {
 func counted(t *testing.T, server *redistest.Server, keys ...string) (sum int64) {
 	t.Helper()
 	for _, key := range keys {
-		n, err := server.Client().Get(context.Background(), plainKey(key)).Int64()
+		n, err := server.Client().Get(context.Background(), redistest.SumKey(key)).Int64()
 		if err != nil && !errors.Is(err, goredis.Nil) {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	stop()
 	_ = client.Close()
 	server.Cont()
-	wait(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+	redistest.Until(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // A check that meets a server before its probe tells what is wrong with it, too: the server would hang up on a script

@@ -67,7 +67,7 @@ func goOn(t *testing.T, when string, calls int64, loads ...*tally) {
 	t.Helper()
 	for _, n := range loads {
 		before := n.answered.Load()
-		wait(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool { return n.answered.Load() >= before+calls })
+		redistest.Until(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool { return n.answered.Load() >= before+calls })
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 			stop := sync.OnceFunc(keepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
 			defer stop()
 			answered := [2]int64{-1, -1} // at the last flush: on a slow machine the next would meet each try of a call
-			wait(t, "many flushes have met checks by each way", func() bool {
+			redistest.Until(t, "many flushes have met checks by each way", func() bool {
 				now := [2]int64{byFunction.answered.Load(), byScript.answered.Load()}
 				if now[0] == answered[0] || now[1] == answered[1] {
 					return false
@@ -266,7 +266,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	b.call(t, s)
 	before.Stop()
 	var calling sync.WaitGroup
-	wait(t, "there are ten connections", func() bool {
+	redistest.Until(t, "there are ten connections", func() bool {
 		calling.Go(func() { b.call(t, s) })
 		time.Sleep(2 * time.Millisecond)
 		return service.Counts().Connections >= 10
@@ -277,7 +277,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	if err := before.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
+	redistest.Until(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
 	service.Redirect(after.Addr)
 	resent := s.Stats().Resent
 	last := newBurden(t, "b")

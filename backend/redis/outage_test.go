@@ -72,11 +72,11 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipeline.Stats, dials int, known time.Time) {
 	t.Helper()
 	for try := 1; ; try++ {
-		wait(t, "callers are told at once that the server is away", func() bool {
+		redistest.Until(t, "callers are told at once that the server is away", func() bool {
 			return backend.ReasonOf(decide(s, hurry, "key")) == backend.Down
 		})
 		known = time.Now()
-		wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
+		redistest.Until(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
 		before, dials = s.Stats(), proxy.Counts().Connections
 		told, err := 0, error(nil)
 		for ; told < 200; told++ {
@@ -130,7 +130,7 @@ func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
 	t.Parallel()
 	_, proxy, ask := slowServer(t)
 	stop := keepBusy(4, func(int) { _ = ask(450 * time.Millisecond) })
-	wait(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
+	redistest.Until(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
 		return errors.Is(ask(hurry), pipeline.ErrTooSlow)
 	})
 	stop()
@@ -142,7 +142,7 @@ func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
 	t.Parallel()
 	s, _, ask := slowServer(t)
 	stop := keepBusy(1, func(int) { _ = ask(hurry); time.Sleep(5 * time.Millisecond) })
-	wait(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
+	redistest.Until(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
 	redistest.Eventually(t, "a patient caller is answered all the same", func() error { return ask(450 * time.Millisecond) })
 	stop()
 }
@@ -154,7 +154,7 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	s := onServer(t, server.Addr, ample)
 	var n tally
 	stop := keepBusy(16, func(client int) {
-		checks := []backend.Check{hit(fmt.Sprint("key ", client))}
+		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
 		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
 		out := make([]backend.Decision, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -166,13 +166,13 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		}
 		checks[0].Key[0], out[0].Before = 'x', 1
 	})
-	wait(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
+	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
 	server.Stop()
-	wait(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
-	wait(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
+	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
+	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
 	server.Cont()
 	before := n.answered.Load()
-	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
+	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
 	stop()
 }
 
@@ -182,7 +182,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
 	s, keys := opened(t, topology.Config{Type: topology.Ring, URL: url, NodeLoss: topology.Pin}, nil), names(32)
-	checks, out := hits(keys...), make([]backend.Decision, len(keys))
+	checks, out := redistest.Hits(keys...), make([]backend.Decision, len(keys))
 	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
 		t.Fatal(err)
 	}

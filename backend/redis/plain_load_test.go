@@ -58,13 +58,13 @@ func TestRefundsRace(t *testing.T) {
 	s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
 	for round := range 20 {
 		key := fmt.Sprintf("\x00d_round_%d_", round)
-		count := hit(key)
+		count := redistest.Hit(key)
 		count.Hits = 5
 		askOne(t, s, count)
 		var running sync.WaitGroup
 		for range 8 {
 			running.Go(func() {
-				back := hit(key)
+				back := redistest.Hit(key)
 				back.Op, back.Hits = backend.Refund, 3
 				for range 10 {
 					if d := askOne(t, s, back); !d.Allowed {
@@ -84,7 +84,7 @@ func TestRefundsRace(t *testing.T) {
 		}
 	}
 	key := "\x00d_absent_"
-	back := hit(key)
+	back := redistest.Hit(key)
 	back.Op, back.Hits = backend.Refund, 7
 	if d := askOne(t, s, back); !d.Allowed || d.Before != 0 || d.Remaining != 1 {
 		t.Errorf("a refund where nothing is: %+v", d)

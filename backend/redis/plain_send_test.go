@@ -81,7 +81,7 @@ func TestWhatWentTooFarIsTakenBack(t *testing.T) {
 				return reply(n, command)
 			})
 			s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
-			check := hit("\x00a_")
+			check := redistest.Hit("\x00a_")
 			check.Op, check.Hits = tc.check.Op, tc.check.Hits
 			if d := askOne(t, s, check); d != tc.want {
 				t.Errorf("got  %+v\nwant %+v", d, tc.want)
@@ -110,11 +110,11 @@ func TestWhatACallerLeavesIsFinished(t *testing.T) {
 		return ":0\r\n"
 	})
 	s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
-	check := hit("\x00a_")
+	check := redistest.Hit("\x00a_")
 	check.Op, check.Hits = backend.Refund, 5
 	var out [1]backend.Decision
 	if err := s.Decide(ctx, []backend.Check{check}, out[:]); err != nil || out[0].Err == nil {
 		t.Errorf("%+v, %v; want no answer for a caller who has left", out[0], err)
 	}
-	wait(t, "what the refund took too much is added again", func() bool { return server.Count("incrby") == 2 })
+	redistest.Until(t, "what the refund took too much is added again", func() bool { return server.Count("incrby") == 2 })
 }

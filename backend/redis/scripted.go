@@ -36,7 +36,7 @@ func (s scripted) inspect(ctx context.Context, key []byte, limits []descriptors.
 	return counts, nil
 }
 
-// inspectLogs reads the headers of logs, and of each the chunks that hold its newest instants.
+// inspectLogs reads the headers of logs, and the chunks with their newest instants.
 func (s scripted) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
 	[]backend.LimitCount, error) {
 	fields := make([]string, len(limits))
@@ -68,7 +68,7 @@ func (s scripted) inspectLog(ctx context.Context, name string, l *descriptors.Li
 		return strings.Join(found, ""), err
 	}
 	from, to := log.Older(now)
-	for to > from { // the first that has not left, found by halving
+	for to > from { // binary search for the first chunk that has not left
 		middle := from + (to-from)/2
 		text, err := chunk(middle)
 		if err != nil {

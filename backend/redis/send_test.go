@@ -15,25 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/descriptors"
 )
-
-func plainKey(key string) string { return string(redistest.AppendSumKey(nil, []byte(key))) }
-
-// limit is not looked at by the plain script.
-var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)
-
-func hit(key string) backend.Check {
-	return backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
-}
-
-func hits(keys ...string) []backend.Check {
-	checks := make([]backend.Check, len(keys))
-	for i, key := range keys {
-		checks[i] = hit(key)
-	}
-	return checks
-}
 
 // fixed is a topology of one client, of which more may be known by address.
 type fixed struct{ client *goredis.Client }
@@ -99,7 +81,7 @@ func storeOn(t *testing.T, on *topology.Servers) *Store {
 func decide(s *Store, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
+	return backend.DecideAll(ctx, s, redistest.Hits(keys...), make([]backend.Decision, len(keys)))
 }
 
 // The forms in which checks are sent: all as one command, a command each, as to a cluster, and an INCRBY and an EXPIRE.
@@ -333,7 +315,7 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			if err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
 			}
-			wait(t, "the connection is ready", func() bool { return server.Count("ping") > 0 })
+			redistest.Until(t, "the connection is ready", func() bool { return server.Count("ping") > 0 })
 			if got := server.Count("evalsha"); got != 0 {
 				t.Errorf("checks whose caller had left were sent, in %d commands", got)
 			}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -172,17 +171,6 @@ func told(t *testing.T, c topology.Config) (*Store, *redistest.Log) {
 
 // ample is how long what must be answered has for it: it only ends a test that hangs.
 const ample = time.Minute
-
-// wait waits until a promise is kept, for as long as a busy machine may need.
-func wait(t *testing.T, promise string, kept func() bool) {
-	t.Helper()
-	redistest.Eventually(t, promise, func() error {
-		if !kept() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-}
 
 // ofRatelimit returns a key of envoyproxy/ratelimit on its way to a store.
 func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }

@@ -2,7 +2,7 @@
 // KEYS.md what the servers hold.
 //
 // Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
-// package knows what is asked: the script in package script, or the INCRBYs that package incr gives the numbers of.
+// package makes the questions: the script of package script, or the INCRBYs of package incr.
 package redis
 
 import (
@@ -37,8 +37,8 @@ type Counters interface {
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = pipeline.ErrUnavailable
 
-// Store counts in Redis servers, in one kind of keys. A check is counted at most once, whatever becomes of the
-// connection; it is sent again only if its own reply proves that it did not run.
+// Store counts in Redis servers, in one kind of keys. A check is counted at most once: it is sent again only if its own
+// reply proves that it did not run.
 type Store struct {
 	*pipeline.Pipeline
 	servers *topology.Servers
@@ -46,12 +46,12 @@ type Store struct {
 	script  *pipeline.Script // nil where none is needed
 	now     func() string
 
-	logged sync.Map // what was logged last of a server: how it is called, what keeps libraries there
-	places places   // of listings
+	logged sync.Map // what was logged last of a server: its call mode, what keeps libraries there
+	places sync.Map // of names of servers: the cursor at which the last listing ended there
 	*heartbeat
 }
 
-// keys are a kind of keys, behind which operators look.
+// keys are a kind of keys, as operators see them.
 type keys interface {
 	// inspect reads what a key holds, by the clock that it counts by.
 	inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
@@ -61,8 +61,8 @@ type keys interface {
 	listing() []string
 	// keyOf returns the check's key of a Redis key, false if it is of another kind.
 	keyOf(name string) (key []byte, own bool)
-	// glance returns the command for a glance at a key under limits, and what reads its answer; nil if nothing counts
-	// under that name now.
+	// glance returns the command that reads a key under limits, and what decodes its answer; nil if nothing counts under
+	// that name now.
 	glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader)
 }
 
@@ -72,15 +72,14 @@ var _ Counters = (*Store)(nil)
 type Config struct {
 	// Redis is how the servers are reached.
 	Redis topology.Config
-	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
-	// tests.
+	// Now, if not nil, replaces the servers' clock, in tests: it returns the time in decimal microseconds.
 	Now func() string
-	// Meter, if not nil, returns what measures a server. It is asked once for each server, as soon as that is asked.
+	// Meter, if not nil, returns the meter of a server, once for each.
 	Meter func(server string) pipeline.Meter
 }
 
-// Open makes a store by the script. It checks the configuration and waits for no server: one that is away is no error
-// here. Whether the servers can count is probed in the background, logged, and told as [backend.Health].
+// Open makes a store that counts by the script. It waits for no server, and none that is away is an error: servers are
+// probed in the background, see [backend.Health].
 func Open(c Config) (*Store, error) { return open(c, newScript()) }
 
 // open is Open for a version of the script.
@@ -94,7 +93,7 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 	return s, nil
 }
 
-// watch begins to probe the servers, and to tell that this process lives.
+// watch starts the probes and the heartbeat.
 func (s *Store) watch() {
 	s.Watch(s.probe)
 	s.heartbeat = newHeartbeat(s)
@@ -135,8 +134,7 @@ func newStore(servers *topology.Servers, now func() string) *Store {
 // StatesSince is that of [backend.Losses].
 func (s *Store) StatesSince(t time.Time) int { return s.servers.StatesSince(t) }
 
-// Inspect reads what a key holds. It reads the key whole, but for long logs: this is for people, not for the request
-// path.
+// Inspect reads what a key holds: the whole key, but for long logs. It is not for the request path.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	return s.keys.inspect(ctx, key, limits)
 }
@@ -170,7 +168,7 @@ func (s *Store) testTime() time.Time {
 	return time.UnixMicro(micros)
 }
 
-// news reports whether what is to be logged of something differs from what was before.
+// news reports whether a text differs from the one that was logged last of something.
 func (s *Store) news(of, what string) bool {
 	before, known := s.logged.Swap(of, what)
 	return !known || before != what

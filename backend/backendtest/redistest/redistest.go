@@ -34,6 +34,17 @@ type Log = process.Output
 // Eventually is process.Eventually.
 var Eventually = process.Eventually
 
+// Until waits until a promise is kept, for as long as a busy machine may need.
+func Until(t testing.TB, promise string, kept func() bool) {
+	t.Helper()
+	Eventually(t, promise, func() error {
+		if !kept() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
 // closer is what Start functions give.
 type closer interface {
 	Close()

@@ -8,10 +8,9 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// ScriptCodec asks a script about as many keys as go into a call: all of a batch, which ran for none of them if the
-// call fails as a whole, or in a cluster, where they are in different slots, each alone. The script is called with the
-// keys, a time, for each key the place of its question, and the questions; it answers a list of strings, of which those
-// that begin with an exclamation mark are the errors of a server.
+// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in a
+// cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the index
+// of its question, and the questions. It answers a list of strings; one that begins with ! is an error.
 type ScriptCodec struct {
 	// AppendKey appends the Redis key of a check's key.
 	AppendKey func(dst, key []byte) []byte
