@@ -1,5 +1,5 @@
 // Package backendtest is the conformance suite that every store passes: five promises as random walks against an exact
-// log and against a model of each algorithm, the sixth on pairs of keys, the rulings as a table, and many clients at once.
+// log and against a model of each algorithm, the rulings as a table, and many clients at once.
 package backendtest
 
 import (
@@ -47,7 +47,6 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 			walk(t, open(t), promise, o.Steps/len(promises), o)
 		})
 	}
-	t.Run("RetryInIsExact", func(t *testing.T) { testRetryIn(t, open, o) })
 	t.Run("Rulings", func(t *testing.T) { testRulings(t, open) })
 	t.Run("ClassicExample", func(t *testing.T) { testClassicExample(t, open(t)) })
 	t.Run("StateFollowsTheLimit", func(t *testing.T) { testStateFollowsTheLimit(t, open(t)) })

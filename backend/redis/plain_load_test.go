@@ -33,24 +33,6 @@ func heldBy(t *testing.T, server *redistest.Server, pattern string) (sum int64, 
 	return sum, immortal
 }
 
-func TestAHitOfAPlainKeyIsCountedAtMostOnce(t *testing.T) {
-	t.Parallel()
-	open := func(t *testing.T, addr string, patience time.Duration) *Store {
-		return plainStore(t, over(fixed{testClient(t, addr, patience)}, patience))
-	}
-	whileCommandsAreLost(t, "INCRBY", "\x00d_k_v_", open, func(t *testing.T, server *redistest.Server, n *tally, runs bool) {
-		got, immortal := heldBy(t, server, ofPlainStore)
-		least, most := n.answered.Load(), n.answered.Load()+n.unknown.Load()
-		t.Logf("%d hits are counted; %d were answered, and %d lost", got, n.answered.Load(), n.unknown.Load())
-		if got < least || got > most || runs && got != most {
-			t.Errorf("%d hits are counted; want %d to %d, and the most if Redis ran what was lost", got, least, most)
-		}
-		if immortal > 0 {
-			t.Error("the key has no TTL: it would stay for ever")
-		}
-	})
-}
-
 // Refunds race counts and each other: what is given back was counted, and nothing below zero stays.
 func TestRefundsRace(t *testing.T) {
 	t.Parallel()

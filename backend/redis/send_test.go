@@ -96,12 +96,12 @@ var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Cl
 }
 
 // sentAs is a store that sends checks in a form, a key for it, and the command that counts.
-func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, key, command string) {
+func sentAs(t *testing.T, form string, client *goredis.Client, timeout time.Duration) (s *Store, key, command string) {
 	t.Helper()
 	if form == inPlain {
-		return plainStore(t, over(fixed{client}, ample)), "\x00a_", "incrby"
+		return plainStore(t, over(fixed{client}, timeout)), "\x00a_", "incrby"
 	}
-	return testStore(t, kinds[form](client, nil), ample), "a", "evalsha"
+	return testStore(t, kinds[form](client, nil), timeout), "a", "evalsha"
 }
 
 func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
@@ -160,7 +160,7 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
 					}
-					s, key, _ := sentAs(t, form, testClient(t, server.Addr, ample))
+					s, key, _ := sentAs(t, form, testClient(t, server.Addr, ample), ample)
 					if err := decide(s, deadline, strings.Replace(key, "a", fmt.Sprint("a", deadline), 1)); !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 					}
@@ -208,7 +208,7 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.NewStub(t, redistest.Answers(tc.replies))
-				s, key, command := sentAs(t, form, testClient(t, server.Addr, ample))
+				s, key, command := sentAs(t, form, testClient(t, server.Addr, ample), ample)
 				if err := decide(s, ample, key); err != nil {
 					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
