@@ -15,8 +15,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute, by each of the algorithms that
-// charge what they admit.
+// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute, by each of the algorithms
+// that charge what they admit.
 func testRulings(t *testing.T, open func(t *testing.T) Store) {
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -104,8 +104,8 @@ func testSameKeyTwice(t *testing.T, s Store, a descriptors.Algorithm) {
 	}
 }
 
-// testStateFollowsTheLimit asks one key under one limit after the other: each algorithm, window and precision has a state
-// of its own, which is kept under another number of requests, and while others are asked for.
+// testStateFollowsTheLimit asks one key under one limit after the other: each algorithm, window and precision has a
+// state of its own, which is kept under another number of requests, and while others are asked for.
 func testStateFollowsTheLimit(t *testing.T, s Store) {
 	s.SetTime(start)
 	const minute, hour = descriptors.Minute, descriptors.Hour

@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testTurns: callers who ask by two numbers of requests in turns, as during a rolling update, or where requests bring a limit
-// of their own, are admitted no less than by the smaller one alone, and no more than by the larger one.
+// testTurns: callers who ask by two numbers of requests in turns, as during a rolling update, or where requests bring a
+// limit of their own, are admitted no less than by the smaller one alone, and no more than by the larger one.
 func testTurns(t *testing.T, s Store, a descriptors.Algorithm) {
 	const pause, span = 10 * time.Millisecond, 10 * time.Second
 	var limits [2][]descriptors.Limit

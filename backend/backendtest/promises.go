@@ -9,8 +9,8 @@ import (
 )
 
 // neverOver: in no half-open interval as long as its window do the hits admitted, less refunds, exceed a limit. It is
-// enough to look back from each admission. For a token bucket that is so in any interval, with its burst beside what leaks
-// in the interval.
+// enough to look back from each admission. For a token bucket that is so in any interval, with its burst beside what
+// leaks in the interval.
 func neverOver(t *testing.T, s *step) {
 	if s.check.Op != backend.Count || !s.got.Allowed {
 		return
@@ -58,8 +58,8 @@ func bounded(t *testing.T, s *step) {
 	}
 }
 
-// deniedChangesNothing: after a denial the same check gives the same answer again, and no bucket came or went, for limits
-// that charge what they admit.
+// deniedChangesNothing: after a denial the same check gives the same answer again, and no bucket came or went, for
+// limits that charge what they admit.
 func deniedChangesNothing(t *testing.T, s *step) {
 	if s.got.Allowed || s.check.Op != backend.Count {
 		return
@@ -86,8 +86,8 @@ func deniedChangesNothing(t *testing.T, s *step) {
 	}
 }
 
-// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now, or than a token bucket
-// takes until it is empty.
+// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now, or than a token
+// bucket takes until it is empty.
 func oneClock(t *testing.T, s *step) {
 	if s.got.Allowed || s.got.RetryIn == backend.Never {
 		return

@@ -44,8 +44,8 @@ func RunRouting(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
 }
 
-// route asks a store about many keys, of a few rules, in calls of many checks, and returns how many checks it made. Each
-// decision must be the model's.
+// route asks a store about many keys, of a few rules, in calls of many checks, and returns how many checks it made.
+// Each decision must be the model's.
 //
 // While it asks, the clocks of servers go on, and these drop keys by them: no key is asked again that would have less
 // than Options.Patience to live, until it is gone by the clock of the test. Windows are so long that few keys come to
@@ -62,7 +62,8 @@ func (s Store) route(t *testing.T, o Options, round int) (steps int64) {
 	}
 	backwards := []int{0, 2, 20}[r.IntN(3)]
 	for now := start + window.Instant(r.Int64N(1e12)); steps < routedChecks; {
-		now = max(0, now+randomMove(r, models[r.IntN(len(models))].rule.limits, backwards)) // no clock shows a time before 1970
+		next := models[r.IntN(len(models))]
+		now = max(0, now+randomMove(r, next.rule.limits, backwards)) // no clock shows a time before 1970
 		s.SetTime(now)
 		checks := make([]backend.Check, 1+r.IntN(routedCall))
 		want, got := make([]backend.Decision, len(checks)), make([]backend.Decision, len(checks))
@@ -82,8 +83,9 @@ func (s Store) route(t *testing.T, o Options, round int) (steps int64) {
 		}
 		for i, c := range checks {
 			if got[i] != want[i] {
-				t.Errorf("round %d, check %d of a call of %d, operation %d of %d hits of key %s under %v, charge %d: the store decides\n%+v; "+
-					"its model says\n%+v", round, i, len(checks), c.Op, c.Hits, c.Key, c.Limits, c.Charge, got[i], want[i])
+				t.Errorf("round %d, check %d of a call of %d, operation %d of %d hits of key %s under %v, charge %d: "+
+					"the store decides\n%+v; its model says\n%+v",
+					round, i, len(checks), c.Op, c.Hits, c.Key, c.Limits, c.Charge, got[i], want[i])
 				return steps
 			}
 		}

@@ -17,8 +17,8 @@ type Store struct {
 	Counter backend.Counter
 	// SetTime sets the store's clock, which stands still in between.
 	SetTime func(window.Instant)
-	// Buckets is how many buckets the store holds for a key that is asked under limits, of each on its finest level, or instants of a log, or
-	// 1 of a token bucket in which anything counts; 0 for a key that it does not know.
+	// Buckets is how many buckets the store holds for a key that is asked under limits, of each on its finest level, or
+	// instants of a log, or 1 of a token bucket in which anything counts; 0 for a key that it does not know.
 	Buckets func(key []byte, limits []descriptors.Limit) int
 }
 

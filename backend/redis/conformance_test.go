@@ -19,12 +19,12 @@ import (
 var (
 	conformanceSteps = flag.Int("steps", 3000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
-	every            = flag.Bool("every", false, "put each type and release of Redis, by each way, to the whole suite of stores")
+	every            = flag.Bool("every", false, "put each type and release of Redis, by each way, to the whole suite")
 )
 
-// The arithmetic is the script's own, which its package tries by each way. Here is what the way to a server could break;
-// on other releases that has what the topologies ask of a server beside the script, too: greetings, probes, the map of a
-// cluster.
+// The arithmetic is the script's own, which its package tries by each way. Here is what the way to a server could
+// break; on other releases that has what the topologies ask of a server beside the script, too: greetings, probes, the
+// map of a cluster.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	run := backendtest.RunRouting
@@ -41,7 +41,8 @@ func TestConformance(t *testing.T) {
 	t.Run("pair", func(t *testing.T) {
 		t.Parallel()
 		main, perSecond := single(t), single(t)
-		// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go elsewhere.
+		// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go
+		// elsewhere.
 		conform(t, backendtest.RunRouting, func(t *testing.T, now *atomic.Int64) backend.Counter {
 			return openedPair(t, now, main, perSecond)
 		})
@@ -129,7 +130,8 @@ func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 		},
 		"pair": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
 			return openedPair(t, now, single(t), single(t)), func(i int) ([]byte, []descriptors.Limit) {
-				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2])
+				unit := []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2]
+				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, unit)
 			}
 		},
 	} {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -64,19 +61,6 @@ func uncounted(err error) bool {
 		return regexp.MustCompile("READONLY|LOADING|MASTERDOWN").MatchString(err.Error())
 	}
 	return false
-}
-
-// counted is what a server holds for keys of the plain script, nothing where no hit reached it.
-func counted(t *testing.T, server *redistest.Server, keys ...string) (sum int64) {
-	t.Helper()
-	for _, key := range keys {
-		n, err := server.Client().Get(context.Background(), redistest.SumKey(key)).Int64()
-		if err != nil && !errors.Is(err, goredis.Nil) {
-			t.Fatal(err)
-		}
-		sum += n
-	}
-	return sum
 }
 
 // keepBusy lets clients call f until stop is called, which waits for them. They pause, or nobody else has the machine.
@@ -146,8 +130,8 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 				pattern := map[string]string{together: redistest.SumKey(key), inPlain: ofPlainStore}[form]
 				got, immortal := heldBy(t, server, pattern)
 				if got < least || got > most {
-					t.Errorf("%d hits are counted; %d were answered and %d lost: want %d to %d", got, n.answered.Load(), n.unknown.Load(),
-						least, most)
+					t.Errorf("%d hits are counted; %d were answered and %d lost: want %d to %d", got, n.answered.Load(),
+						n.unknown.Load(), least, most)
 				}
 				if form == inPlain && immortal > 0 {
 					t.Error("the key has no TTL: it would stay for ever")

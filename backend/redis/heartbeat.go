@@ -29,9 +29,9 @@ const (
 	heartbeatTimeout = time.Second
 )
 
-// heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random name
-// for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. A nil heartbeat
-// knows of none.
+// heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random
+// name for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. A nil
+// heartbeat knows of none.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -69,8 +69,8 @@ func newHeartbeat(s *Store) *heartbeat {
 	return h
 }
 
-// learn takes the number that a heartbeat found. It only grows until heartbeats have succeeded for heartbeatPause: others
-// may have started at the same time, or could not reach the server either.
+// learn takes the number that a heartbeat found. It only grows until heartbeats have succeeded for heartbeatPause:
+// others may have started at the same time, or could not reach the server either.
 func (h *heartbeat) learn(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
@@ -153,8 +153,8 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	return 1 + h.others(time.Now()), err
 }
 
-// others returns how many others live. One without a field may live: its server may have been restarted empty, or its key
-// has another owner now.
+// others returns how many others live. One without a field may live: its server may have been restarted empty, or its
+// key has another owner now.
 func (h *heartbeat) others(now time.Time) int {
 	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
 	return len(h.seen)

@@ -15,8 +15,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// idleLibrary is how long a library is kept after a weir marked it as its own, which each does at its start and about every
-// ten minutes. A weir that could not loads its library again.
+// idleLibrary is how long a library is kept after a weir marked it as its own, which each does at its start and about
+// every ten minutes. A weir that could not loads its library again.
 const idleLibrary = 24 * time.Hour
 
 // versions matches the names that weir gives its libraries.

@@ -16,13 +16,13 @@ import (
 const (
 	// pageSize is about how many keys a server is asked for at a time, during which it is blocked.
 	pageSize = 100
-	// listRest is the pause after a page as a multiple of the time that it took, so that a listing takes at most a quarter
-	// of a server's time.
+	// listRest is the pause after a page as a multiple of the time that it took, so that a listing takes at most a
+	// quarter of a server's time.
 	listRest = 3
 )
 
-// List reads the keys of all servers at the same time, by SCAN. On each it begins where the last listing of this process
-// ended: cursors stay valid.
+// List reads the keys of all servers at the same time, by SCAN. On each it begins where the last listing of this
+// process ended: cursors stay valid.
 func (s *Store) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	return s.list(ctx, ask, s.keys.listing(), s.keys)
 }

@@ -53,7 +53,7 @@ func (w *walk) turn(ctx context.Context, more bool) error {
 		must = append(must, size)
 	}
 	clock, end := goredis.NewTimeCmd(ctx, "time"), goredis.NewTimeCmd(ctx, "time")
-	timed := !w.store.tested() && slices.ContainsFunc(w.found, func(k foundKey) bool { return k.timed })
+	timed := w.store.now == nil && slices.ContainsFunc(w.found, func(k foundKey) bool { return k.timed })
 	if timed {
 		_ = pipe.Process(ctx, clock) // queues it, as the others do
 		must = append(must, clock, end)
@@ -174,8 +174,8 @@ func (w *walk) again(name string) bool {
 	return known
 }
 
-// owned reports whether this server owns a key, as far as is known. Another node of a ring may still hold what it counted
-// while the owner was away.
+// owned reports whether this server owns a key, as far as is known. Another node of a ring may still hold what it
+// counted while the owner was away.
 func (w *walk) owned(name string) bool {
 	owner, err := w.servers.Owner([]byte(name))
 	return err != nil || owner == w.server.Client

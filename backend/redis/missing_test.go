@@ -67,7 +67,9 @@ func goOn(t *testing.T, when string, calls int64, loads ...*tally) {
 	t.Helper()
 	for _, n := range loads {
 		before := n.answered.Load()
-		redistest.Until(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool { return n.answered.Load() >= before+calls })
+		redistest.Until(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool {
+			return n.answered.Load() >= before+calls
+		})
 	}
 }
 

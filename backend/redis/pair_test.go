@@ -119,7 +119,8 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 	}()
 	for range 2 {
 		if part := <-asked; len(part) != len(checks)/2 {
-			t.Errorf("one Redis is asked %d checks of %d while the other one does not answer; want half of them", len(part), len(checks))
+			t.Errorf("one Redis is asked %d checks of %d while the other one does not answer; want half of them",
+				len(part), len(checks))
 		}
 	}
 	close(answer)

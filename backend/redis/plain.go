@@ -21,8 +21,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// plain is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a command
-// that counts it, or takes back what went too far, and one that sets the TTL.
+// plain is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
+// command that counts it, or takes back what went too far, and one that sets the TTL.
 type plain struct {
 	store *Store
 	keys  incr.Keys
@@ -197,8 +197,8 @@ func (s *Store) probePlain(ctx context.Context, on *topology.Servers, server top
 	return s.Slow(server.Client)
 }
 
-// inspect reads the count of a key's window.
-func (p *plain) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+// Inspect reads the count of a key's window.
+func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	stem, _ := descriptors.PlainStem(key)
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
@@ -218,8 +218,8 @@ func (p *plain) inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return counts, nil
 }
 
-// reset removes a key of each window that it may be of now.
-func (p *plain) reset(ctx context.Context, key []byte) error {
+// Reset removes a key of each window that it may be of now.
+func (p *plain) Reset(ctx context.Context, key []byte) error {
 	stem, _ := descriptors.PlainStem(key)
 	for _, begin := range incr.Begins(p.store.clock()) {
 		name := string(incr.Window{Begin: begin}.AppendKey(nil, stem))

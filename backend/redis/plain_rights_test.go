@@ -222,27 +222,6 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	}
 }
 
-// Counters of both kinds, and both in one call, when nothing of the script may be used: weir's are refused, the others
-// count.
-func TestMissingRightsOfTheScriptSpareTheOthers(t *testing.T) {
-	t.Parallel()
-	_, m, _ := allowed(t, ofRatelimits...)
-	var out [2]backend.Decision
-	checks := []backend.Check{
-		{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1},
-		{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1},
-	}
-	if err := m.Decide(t.Context(), checks, out[:]); err != nil {
-		t.Fatal(err)
-	}
-	if out[0].Err != nil || !out[0].Allowed || out[1].Err == nil {
-		t.Errorf("%+v; want the first counted, and the second refused: its rule needs a script", out)
-	}
-	if err := m.inUse()[0].Answers(); err != nil {
-		t.Errorf("the half that counts by INCRBY: %v; want it healthy", err)
-	}
-}
-
 func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)

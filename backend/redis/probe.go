@@ -19,7 +19,8 @@ import (
 // probeTimeout is how long a server may take for all of a probe.
 const probeTimeout = 5 * time.Second
 
-// probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is missing.
+// probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
+// missing.
 func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -80,8 +81,8 @@ func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server to
 	return nil
 }
 
-// tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's error
-// tells.
+// tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
+// error tells.
 func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.news(server.Name, mode.Command) {
 		return

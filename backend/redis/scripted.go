@@ -15,8 +15,8 @@ import (
 // scripted is keys of weir: a hash for each descriptor, which the script counts in.
 type scripted struct{ *Store }
 
-// inspect reads what a key holds, by the clock of its server.
-func (s scripted) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+// Inspect reads what a key holds, by the clock of its server.
+func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	name := string(script.AppendKey(nil, key))
 	now, err := s.serverClock(ctx, name)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s scripted) fields(ctx context.Context, name string, fields []string) ([]s
 	return values, nil
 }
 
-// reset removes a key.
-func (s scripted) reset(ctx context.Context, key []byte) error {
+// Reset removes a key.
+func (s scripted) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }

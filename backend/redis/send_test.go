@@ -50,7 +50,7 @@ func (s *slots) Reload() {
 
 // sumCodec is that of redistest.SumScript.
 var sumCodec = pipeline.ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg,
-	DecodeReply: redistest.DecodeSum, Now: func() string { return "" }}
+	DecodeReply: redistest.DecodeSum}
 
 // testStore is a store of the plain script.
 func testStore(t *testing.T, on topology.Topology, timeout time.Duration) *Store {
@@ -60,8 +60,7 @@ func testStore(t *testing.T, on topology.Topology, timeout time.Duration) *Store
 
 // storeOf is a store of a script that is asked by a codec, without probes.
 func storeOf(on *topology.Servers, code *pipeline.Script, codec pipeline.ScriptCodec) *Store {
-	s := newStore(on, nil)
-	s.script = code
+	s := &Store{servers: on, script: code}
 	s.Pipeline = pipeline.New(on, codec, code, pipeline.Config{})
 	return s
 }

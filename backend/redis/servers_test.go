@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,7 +150,7 @@ func configOf(c topology.Config, now *atomic.Int64) Config {
 	}
 	config := Config{Redis: c}
 	if now != nil {
-		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+		config.Now = func() time.Time { return time.UnixMicro(now.Load()) }
 	}
 	return config
 }

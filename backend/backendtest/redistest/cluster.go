@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 3 s: a killed primary is replaced in
-// about six, or in twelve when its replica has just asked for votes before.
+// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 3 s: a killed primary is replaced
+// in about six, or in twelve when its replica has just asked for votes before.
 type ClusterSet struct {
 	Nodes []*Server // six; the first three are primaries in the beginning, each three before its replica
 
@@ -141,7 +141,9 @@ type view []redis.ClusterSlot
 
 // view asks a node for its view.
 func (s *Server) view(ctx context.Context) (view, error) {
-	v, err := s.client.ClusterSlots(ctx).Result()
+	slots := redis.NewClusterSlotsCmd(ctx, "cluster", "slots") // Redis 6.2 has no CLUSTER SHARDS
+	_ = s.client.Process(ctx, slots)                           // the command has the error too
+	v, err := slots.Result()
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for its cluster: %w", s.name, err)
 	}

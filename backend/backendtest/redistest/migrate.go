@@ -15,8 +15,8 @@ const (
 	// Migrating: both nodes know of the migration, all keys are still where they were. Keys that the slot does not have
 	// yet are now answered with ASK.
 	Migrating Phase = "migrating"
-	// HalfMoved: half of the slot's keys, rounded down, have moved. The old owner answers them with ASK, and TRYAGAIN to
-	// commands that name keys on both sides.
+	// HalfMoved: half of the slot's keys, rounded down, have moved. The old owner answers them with ASK, and TRYAGAIN
+	// to commands that name keys on both sides.
 	HalfMoved Phase = "half moved"
 	// AllMoved: all keys have moved, and the old owner still owns the slot.
 	AllMoved Phase = "all moved"
@@ -24,8 +24,8 @@ const (
 	Done Phase = "done"
 )
 
-// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during at each phase, and goes
-// on when it returns.
+// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during at each phase, and
+// goes on when it returns.
 func (c *ClusterSet) MigrateSlot(t testing.TB, slot int, from, to *Server, during func(Phase)) {
 	t.Helper()
 	c.setSlot(t, to, slot, "importing", from)

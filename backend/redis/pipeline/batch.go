@@ -73,10 +73,10 @@ func (b *Batch) send() {
 	b.retry.send(ctx, b.requests, b.until, p.stopping)
 }
 
-// exchange sends requests to one server and notes the class of each reply. It sends none whose caller has left, and none
-// to a server that is away.
+// exchange sends requests to one server and notes the class of each reply. It sends none whose caller has left, and
+// none to a server that is away.
 func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
-	q, err := b.queueTo(route.Client)
+	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err != nil {
 		giveUp(group, err)
 		return
@@ -109,14 +109,6 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	}
 	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
 	b.endRetries(ctx, q)
-}
-
-// queueTo returns the queue to a server: nearly always that of the batch.
-func (b *Batch) queueTo(client *goredis.Client) (*queue, error) {
-	if client == b.queue.client {
-		return b.queue, nil
-	}
-	return b.pipeline.queue(client)
 }
 
 // giveUp ends requests of a group, for a reason.
@@ -170,7 +162,7 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 		} else {
 			r.class, r.err = b.pipeline.codec.Read(b, r)
 		}
-		if r.class.NoScript() { // the call mode may change, which a probe logs
+		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.Report(false)
 		}
 		if found := outcomeOf(r.err, r.written()); i == 0 || found > shown {
@@ -184,7 +176,7 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 func (b *Batch) endRetries(ctx context.Context, q *queue) {
 	away, replica := q.away.Load(), false
 	for _, r := range b.live {
-		replica = replica || r.class.ReadOnly()
+		replica = replica || r.class.kind == classReadOnly
 		switch written := r.written(); {
 		case r.err == nil:
 		case away != nil && !written:

@@ -12,8 +12,8 @@ const (
 )
 
 const (
-	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap count as one: a pause
-	// of the machine loses them all at once.
+	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap count as one: a
+	// pause of the machine loses them all at once.
 	tripAfter = 3
 	// budgetSpan is how long the budgets of callers are remembered at least.
 	budgetSpan = time.Second

@@ -36,9 +36,9 @@ func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
-// Args is called by go-redis when it writes the command, and not before: one that fails without it was not sent. If a new
-// connection took longer than the callers have left, PING goes in its place: the answer would come too late, and the
-// connection is kept for the next command.
+// Args is called by go-redis when it writes the command, and not before: one that fails without it was not sent. If a
+// new connection took longer than the callers have left, PING goes in its place: the answer would come too late, and
+// the connection is kept for the next command.
 func (c *Command) Args() []any {
 	if now := time.Now(); !c.until.IsZero() && now.Sub(c.since) >= c.until.Sub(now) {
 		return ping

@@ -13,9 +13,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not run.
-// It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout. The Err
-// of a check without an answer wraps ErrUnavailable.
+// Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
+// run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
+// The Err of a check without an answer wraps ErrUnavailable.
 func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err

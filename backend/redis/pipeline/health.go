@@ -100,9 +100,9 @@ func (h *Health) Await(ctx context.Context) error {
 	}
 }
 
-// Servers returns the state of each server by its name: of a ring its nodes as configured now, of a cluster the primaries
-// that it named last, or one that is away before it has named any. But for a node of a ring, the loss of a server that
-// gets no checks may go unnoticed for ten minutes.
+// Servers returns the state of each server by its name: of a ring its nodes as configured now, of a cluster the
+// primaries that it named last, or one that is away before it has named any. But for a node of a ring, the loss of a
+// server that gets no checks may go unnoticed for ten minutes.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	if h == nil {
@@ -177,7 +177,8 @@ func (h *Health) run(ctx context.Context) {
 }
 
 // wait waits until the next probe: while all servers can count, until a check got no answer, or calmProbeGap; else for
-// about a pause, or until a check got an answer. The last probe is when GiveUp is over, to find a server that came late.
+// about a pause, or until a check got an answer. The last probe is when GiveUp is over, to find a server that came
+// late.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	if !h.troubled.Load() {
 		pause = calmProbeGap

@@ -53,8 +53,9 @@ func testPipeline(t *testing.T, client *goredis.Client, timeout time.Duration) *
 
 func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
 	servers := topology.Over(fixed{client}, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
-	codec := ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
-		Now: func() string { return "" }}
+	codec := ScriptCodec{
+		AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
+	}
 	return New(servers, codec, NewScript(redistest.SumScript), Config{})
 }
 

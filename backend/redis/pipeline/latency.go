@@ -16,8 +16,8 @@ const (
 	slowFor = time.Second
 )
 
-// latency finds servers that are too slow for hasty callers while patient ones keep the breaker closed. While replies are
-// prompt it costs a comparison for each. The zero value is ready.
+// latency finds servers that are too slow for hasty callers while patient ones keep the breaker closed. While replies
+// are prompt it costs a comparison for each. The zero value is ready.
 type latency struct {
 	some atomic.Bool // there are slow replies
 

@@ -115,8 +115,8 @@ func (p *Pipeline) Close() error {
 	return p.servers.Close()
 }
 
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. Its error wraps
-// ErrUnavailable, or is ErrClosed.
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. Its error
+// wraps ErrUnavailable, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.closed.Load() {
 		return backend.ErrClosed
@@ -132,24 +132,22 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 // enqueue adds requests, from first on, to their queue.
 func (p *Pipeline) enqueue(first *Request, now time.Time) {
 	for q := first.queue; !q.enqueue(first, now); { // it was idle, and has just closed
-		var err error
-		if q, err = p.newQueue(q.client); err != nil {
+		err := backend.ErrClosed
+		if !p.closed.Load() {
+			q, err = p.queue(q.client)
+		}
+		if err != nil {
 			refuse(first, err)
 			return
 		}
 	}
 }
 
-// queue returns the queue to a server.
+// queue returns the queue to a server. If there is none, it makes one, and retires idle ones.
 func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
-	return p.newQueue(client)
-}
-
-// newQueue makes a queue if there is none, and retires idle ones.
-func (p *Pipeline) newQueue(client *goredis.Client) (*queue, error) {
 	p.making.Lock()
 	defer p.making.Unlock()
 	if p.closed.Load() {

@@ -96,7 +96,9 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 		return true
 	}
 	first.joined = now
-	crowded := q.checks+first.count > maxQueue || !now.Add(q.drainTime()).Before(deadline)
+	// How long what waits takes to leave, about.
+	drain := time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
+	crowded := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
 	if !crowded {
 		q.waiting = append(q.waiting, first)
 		q.checks += first.count
@@ -108,11 +110,6 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 		refuse(first, errBusy)
 	}
 	return true
-}
-
-// drainTime estimates how long it takes until what waits has left.
-func (q *queue) drainTime() time.Duration {
-	return time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
 }
 
 // schedule wakes a worker if a batch may leave, now or as soon as it may.
@@ -174,8 +171,8 @@ func (q *queue) work() {
 	q.pipeline.batches.Put(b)
 }
 
-// yield lets other goroutines run, and again while the queue grows: callers that are about to join it come into the next
-// batch, and those with answers pass them on.
+// yield lets other goroutines run, and again while the queue grows: callers that are about to join it come into the
+// next batch, and those with answers pass them on.
 func (q *queue) yield() {
 	before := -1
 	for range maxYields {
@@ -307,8 +304,8 @@ func (q *queue) stop() {
 	q.end()
 }
 
-// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back or
-// has left for good.
+// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back
+// or has left for good.
 func (q *queue) retire(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -269,7 +269,7 @@ func TestALargeCallGoesAllAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
 	server.ask(t, numbered(5*maxBatch+1)...)
-	redistest.Until(t, "all batches are at the server before one is answered", func() bool { return len(server.got()) == 6 })
+	redistest.Until(t, "all batches are there before one is answered", func() bool { return len(server.got()) == 6 })
 	server.finish()
 	wantBatches(t, server.got(), 5*maxBatch+1)
 }
@@ -315,7 +315,7 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 		if got := queues(idleTime / 2); got != 1 {
 			t.Fatalf("%d queues half a minute after the last check, want 1", got)
 		}
-		redistest.Until(t, "a queue is forgotten a minute after its last check, as clusters and rings change", func() bool {
+		redistest.Until(t, "a queue is forgotten a minute after its last check", func() bool {
 			return queues(idleTime+ample) == 0
 		})
 	}

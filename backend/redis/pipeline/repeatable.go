@@ -22,8 +22,8 @@ const (
 	maxLostReplies = 3
 )
 
-// Do sends a command that may run twice until a server answers, for five seconds at most. A nil answer is nil. Its error
-// names the server and the remedy.
+// Do sends a command that may run twice until a server answers, for five seconds at most. A nil answer is nil. Its
+// error names the server and the remedy.
 func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
 	return run(ctx, s, at, nil, command)
 }

@@ -28,10 +28,13 @@ var answer = NewScript("return {KEYS[1], ARGV[1]}")
 // TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
 func TestServersReachTheOwnerOfAKey(t *testing.T) {
 	t.Parallel()
-	for kind, servers := range map[topology.Type]int{topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3} {
+	for kind, servers := range map[topology.Type]int{
+		topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3,
+	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			s := connected(t, topology.Config{Type: kind, URL: redistest.Start(t, kind.String()).URL, Timeout: 5 * time.Second, Fixed: true})
+			url := redistest.Start(t, kind.String()).URL
+			s := connected(t, topology.Config{Type: kind, URL: url, Timeout: 5 * time.Second, Fixed: true})
 			nodes := s.Nodes()
 			if (len(nodes) > 0) != (kind == topology.Ring) {
 				t.Errorf("the nodes are %v: only a ring has names for them", nodes)

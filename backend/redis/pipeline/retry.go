@@ -43,8 +43,8 @@ type transport interface {
 	done(r *Request, err error)
 }
 
-// retry sends requests until each has an answer or is given up: it follows redirects, loads a missing script, and pauses
-// where a server needs time. A request is sent again only if its class allows it. A retry is for one goroutine.
+// retry sends requests until each has an answer or is given up: it follows redirects, loads a missing script, and
+// pauses where a server needs time. A request is sent again only if its class allows it. A retry is for one goroutine.
 type retry struct {
 	servers   *topology.Servers
 	transport transport
@@ -175,7 +175,7 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 	if !known && client != nil {
 		repaired[client] = nil
 		s.servers.Reload()
-		if class.ReadOnly() {
+		if class.kind == classReadOnly {
 			topology.Disconnect(ctx, client)
 		}
 	}

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -33,9 +32,9 @@ type CallMode struct {
 	Refused error
 }
 
-// uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call any,
-// as after a failover to a replica with other rights. One that takes no writes refuses a function before it runs, while
-// a script runs up to its first write: denied checks and looks have none.
+// uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
+// any, as after a failover to a replica with other rights. One that takes no writes refuses a function before it runs,
+// while a script runs up to its first write: denied checks and looks have none.
 var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
 	"OOM |NOREPLICAS |MISCONF )")
 
@@ -53,8 +52,7 @@ func (m CallMode) Classify(err error, written bool) Class {
 
 // NewScript makes a script of its source.
 func NewScript(source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
+	return &Script{source: source, sha: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
 // WithLibrary adds a library with a function that does the same, and returns the script. The function has the library's

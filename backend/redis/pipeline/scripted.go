@@ -8,9 +8,9 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in a
-// cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the index
-// of its question, and the questions. It answers a list of strings; one that begins with ! is an error.
+// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in
+// a cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the
+// index of its question, and the questions. It answers a list of strings; one that begins with ! is an error.
 type ScriptCodec struct {
 	// AppendKey appends the Redis key of a check's key.
 	AppendKey func(dst, key []byte) []byte
@@ -18,7 +18,7 @@ type ScriptCodec struct {
 	AppendArg func(dst []byte, c *backend.Check) []byte
 	// DecodeReply reads the answer to a check.
 	DecodeReply func(reply string, c *backend.Check) (backend.Decision, error)
-	// Now is the time that the script is told, "" for the server's own.
+	// Now, if not nil, returns the time for the script, in decimal microseconds; else that is the server's own.
 	Now func() string
 }
 
@@ -34,13 +34,15 @@ func (s ScriptCodec) Encode(text []byte, c *backend.Check, r *Request) []byte {
 
 // Write writes one call for all requests, or one for each.
 func (s ScriptCodec) Write(b *Batch, requests []*Request) {
-	size := len(requests)
+	size, now := len(requests), ""
 	if b.pipeline.servers.Redirects() {
 		size = 1
 	}
+	if s.Now != nil {
+		now = s.Now()
+	}
 	for group := range slices.Chunk(requests, size) {
-		c := b.Command()
-		c.call(b.mode, s.Now(), group)
+		b.Command().call(b.mode, now, group)
 	}
 }
 

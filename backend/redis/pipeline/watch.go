@@ -22,8 +22,8 @@ const (
 	longPingEvery = 4
 )
 
-// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, for the round trips of
-// TLS.
+// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, for the round trips
+// of TLS.
 func dialTimeout(pongTimeout time.Duration) time.Duration {
 	return min(max(5*pongTimeout, minDialTimeout), max(2*pongTimeout, pingTimeout))
 }

@@ -33,8 +33,8 @@ func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits ui
 	return tokens.Peek(l, now)
 }
 
-// Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first. A
-// coarse bucket has those of its hits that count. A token bucket has none.
+// Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first.
+// A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
 	header := fields[HeaderField(l)]
 	if l.Algorithm == descriptors.FixedWindow {

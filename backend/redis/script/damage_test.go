@@ -21,8 +21,14 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 		return backendtest.NewLimit(t, n, u, 1, a, p)
 	}
 	for name, limits := range map[string][]descriptors.Limit{
-		"windows": {limit(50, descriptors.Day, descriptors.SlidingWindow, 0), limit(60, descriptors.Hour, descriptors.SlidingWindow, time.Second)},
-		"logs":    {limit(300, descriptors.Hour, descriptors.SlidingLog, 0), limit(400, descriptors.Day, descriptors.SlidingLog, 0)},
+		"windows": {
+			limit(50, descriptors.Day, descriptors.SlidingWindow, 0),
+			limit(60, descriptors.Hour, descriptors.SlidingWindow, time.Second),
+		},
+		"logs": {
+			limit(300, descriptors.Hour, descriptors.SlidingLog, 0),
+			limit(400, descriptors.Day, descriptors.SlidingLog, 0),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, now := rand.New(rand.NewPCG(21, 22)), int64(begin)
@@ -35,7 +41,8 @@ func TestADamagedKeyHangsNothing(t *testing.T) {
 				damage(t, client, key, r)
 				for range 20 {
 					now += r.Int64N(4*3600e6) - 600e6
-					asFunction.ends(t, client, key, now, backend.Check{Limits: limits, Op: backend.Op(r.IntN(3)), Hits: 1 + r.Uint64N(60)})
+					c := backend.Check{Limits: limits, Op: backend.Op(r.IntN(3)), Hits: 1 + r.Uint64N(60)}
+					asFunction.ends(t, client, key, now, c)
 				}
 			}
 		})

@@ -46,8 +46,8 @@ func (t Type) String() string { return nameOf(typeNames, int(t)) }
 // MarshalText writes the name that UnmarshalText reads.
 func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about two
-// seconds, and back when it answers one.
+// NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
+// two seconds, and back when it answers one.
 type NodeLoss uint8
 
 const (
@@ -83,12 +83,12 @@ const (
 	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
 	DefaultPoolSize = 20
 
-	// DefaultTimeout is longer than a TLS handshake between zones or a pause of Redis while it forks, and bounds the wait
-	// of a caller without a deadline.
+	// DefaultTimeout is longer than a TLS handshake between zones or a pause of Redis while it forks, and bounds the
+	// wait of a caller without a deadline.
 	DefaultTimeout = 500 * time.Millisecond
 
-	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back, and ask one that stays
-	// away rarely.
+	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back, and ask one that
+	// stays away rarely.
 	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
 )
 
@@ -109,12 +109,12 @@ type Config struct {
 	// Credentials in a URL go before Auth and AuthFile.
 	URL string
 
-	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. A ring reads it every second
-	// and follows it; a file that cannot be used, or is empty, changes nothing and is logged.
+	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. A ring reads it every
+	// second and follows it; a file that cannot be used, or is empty, changes nothing and is logged.
 	URLFile string
 
-	// SocketType, tcp or unix, is for Single only, and must fit the URL; empty, it follows from that. With unix, a path has
-	// a slash or a dot, and need not begin with a slash.
+	// SocketType, tcp or unix, is for Single only, and must fit the URL; empty, it follows from that. With unix, a path
+	// has a slash or a dot, and need not begin with a slash.
 	SocketType string
 
 	// Auth is password or user:password.

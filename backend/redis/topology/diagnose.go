@@ -52,7 +52,8 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 	return s.Diagnose(s.describe(client), command, err)
 }
 
-// NoPrimary reports whether an error says that sentinels know no primary of the name. A script and PING never answer nil.
+// NoPrimary reports whether an error says that sentinels know no primary of the name. A script and PING never answer
+// nil.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.

@@ -20,8 +20,8 @@ const (
 	maxMissed = 3
 )
 
-// ring is a number of independent servers. Keys are placed on those that live, see score. Each node has heartbeats of its
-// own, so that one that swallows packets does not delay the others'.
+// ring is a number of independent servers. Keys are placed on those that live, see score. Each node has heartbeats of
+// its own, so that one that swallows packets does not delay the others'.
 type ring struct {
 	*options
 

@@ -12,8 +12,8 @@ import (
 
 // Topology knows which server owns a key. Its methods may be called by any number of goroutines.
 type Topology interface {
-	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client talks
-	// to one server, and never repeats a command. Some time after the server has left the topology, the client's
+	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client
+	// talks to one server, and never repeats a command. Some time after the server has left the topology, the client's
 	// commands fail with goredis.ErrClosed, unsent.
 	Owner(key []byte) (*goredis.Client, error)
 
