@@ -119,3 +119,26 @@ func TestWhatACallerLeavesIsFinished(t *testing.T) {
 	}
 	redistest.Until(t, "what the refund took too much is added", func() bool { return server.Count("incrby") == 2 })
 }
+
+// ofPlainStore is the pattern of the keys of plainStore.
+var ofPlainStore = fmt.Sprintf("*_%d", plainBegin)
+
+// heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are
+// hashes, and are left out.
+func heldBy(t *testing.T, server *redistest.Server, pattern string) (sum int64, immortal int) {
+	t.Helper()
+	client, ctx := server.Client(), t.Context()
+	keys := client.Scan(ctx, 0, pattern, 1000).Iterator()
+	for keys.Next(ctx) {
+		if n, err := client.Get(ctx, keys.Val()).Int64(); err == nil {
+			sum += n
+			if client.TTL(ctx, keys.Val()).Val() < 0 {
+				immortal++
+			}
+		}
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return sum, immortal
+}
