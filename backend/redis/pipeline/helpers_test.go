@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
-
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 // ample is how long what must be answered has for it: it only ends a test that hangs.
 const ample = time.Minute
