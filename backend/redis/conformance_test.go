@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
@@ -53,7 +52,7 @@ func TestPlainConformance(t *testing.T) {
 	t.Parallel()
 	c := on(t, topology.Single)
 	conform(t, backendtest.RunPlain, func(t *testing.T, now *atomic.Int64) backend.Counter {
-		return openedMixed(t, c, now, incr.Keys{Jitter: 300})
+		return openedMixed(t, c, now)
 	})
 }
 
@@ -121,7 +120,7 @@ func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 			return opened(t, start(t, topology.Cluster), now), nil
 		},
 		"mixed": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
-			return openedMixed(t, single(t), now, incr.Keys{Jitter: 300}), func(i int) ([]byte, []descriptors.Limit) {
+			return openedMixed(t, single(t), now), func(i int) ([]byte, []descriptors.Limit) {
 				if i%3 == 0 {
 					return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, descriptors.Minute)
 				}

@@ -56,12 +56,6 @@ func (b *burden) call(t *testing.T, on backend.Counter) {
 	}
 }
 
-// goOn waits until so many calls more are answered.
-func (b *burden) goOn(t *testing.T, calls int64) {
-	t.Helper()
-	goOn(t, "", calls, &b.tally)
-}
-
 // goOn waits until so many calls more are answered of each of some loads.
 func goOn(t *testing.T, when string, calls int64, loads ...*tally) {
 	t.Helper()
@@ -240,7 +234,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 				if err := server.Client().ACLSetUser(context.Background(), "ann", rule).Err(); err != nil {
 					t.Fatal(err)
 				}
-				b.goOn(t, 50)
+				goOn(t, "", 50, &b.tally)
 			}
 			before := evals
 			if evals = callsOf(t, server)["evalsha"]; evals == before {
@@ -249,7 +243,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 			if mode, err := s.script.Load(t.Context(), client); err != nil || mode.Command != "fcall" { // as a probe does
 				t.Errorf("a probe finds the way %+v, %v; want fcall", mode, err)
 			}
-			b.goOn(t, 50)
+			goOn(t, "", 50, &b.tally)
 		}
 		stop()
 		b.exact(t, s)

@@ -11,7 +11,6 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -36,7 +35,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
 	mixed := func(on int) *Split {
-		return openedMixed(t, topology.Config{URL: servers[on].Addr}, new(atomic.Int64), incr.Keys{Jitter: 300})
+		return openedMixed(t, topology.Config{URL: servers[on].Addr}, new(atomic.Int64))
 	}
 	p := PerSecond(mixed(0), mixed(1))
 	for key, c := range map[string]struct {

@@ -178,9 +178,9 @@ const ample = time.Minute
 func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
 
 // openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
-func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64, keys incr.Keys) *Split {
+func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
 	t.Helper()
-	m, err := OpenRatelimit(configOf(c, now), keys)
+	m, err := OpenRatelimit(configOf(c, now), incr.Keys{Jitter: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
