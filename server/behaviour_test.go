@@ -226,7 +226,7 @@ func openRedis(t *testing.T, server *redistest.Server, now func() time.Time) *re
 	t.Helper()
 	store, err := redis.Open(redis.Config{
 		Redis: topology.Config{URL: server.Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
-		Now:   func() string { return strconv.FormatInt(now().UnixMicro(), 10) },
+		Now:   now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -170,29 +170,3 @@ func testRulingsOfABucket(t *testing.T, open func(t *testing.T) Store) {
 		}},
 	})
 }
-
-// testStepBackOfABucket steps back by much more than a window, in the middle of a hit that leaks.
-func testStepBackOfABucket(t *testing.T, s Store) {
-	limit, err := NewLimit(t, 7, descriptors.Minute, 1, descriptors.TokenBucket, 0).WithBurst(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{limit}, Hits: 3}
-	s.SetTime(start)
-	s.decide(t, c)
-	s.SetTime(start + 12e6) // 1.4 hits have leaked
-	c.Hits = 1
-	s.decide(t, c)
-	before := s.decide(t, c)
-	for back := range window.Instant(4) {
-		now := start - back*3600e6
-		s.SetTime(now)
-		if d := s.decide(t, c); d.Allowed || d.RetryIn > before.RetryIn || d.Before != before.Before {
-			t.Fatalf("%d hours further back: %+v; it was %+v before: nothing leaks twice, and nobody waits longer", back, d, before)
-		}
-	}
-	s.SetTime(start - 3*3600e6 + window.At(time.UnixMicro(before.RetryIn.Microseconds())))
-	if d := s.decide(t, c); !d.Allowed {
-		t.Errorf("after the wait of %v: %+v; want it admitted: a clock that steps back locks nobody out", before.RetryIn, d)
-	}
-}

@@ -9,29 +9,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testChangedNumber: a limit that is raised or lowered keeps its count, and the next check is decided by the new number.
-func testChangedNumber(t *testing.T, s Store, a descriptors.Algorithm) {
-	s.SetTime(start)
-	for i, step := range []struct {
-		n       uint64
-		allowed bool
-		before  uint64
-	}{
-		{3, true, 0}, {3, true, 1}, {3, true, 2}, {3, false, 3},
-		{5, true, 3}, {5, true, 4}, {5, false, 5},
-		{2, false, 5}, {6, true, 5}, {0, false, 6}, {7, true, 6},
-	} {
-		d := s.decide(t, backend.Check{Key: []byte("key"), Hits: 1, Charge: descriptors.ChargeAdmitted,
-			Limits: []descriptors.Limit{NewLimit(t, step.n, descriptors.Hour, 1, a, 0)}})
-		if d.Allowed != step.allowed || d.Before != step.before {
-			t.Fatalf("check %d, under %d an hour: %+v; want allowed = %v at a count of %d: a changed number decides at once, "+
-				"and what was counted stays counted", i+1, step.n, d, step.allowed, step.before)
-		}
-	}
-}
-
-// testTurns: callers who ask by two numbers of requests in turns, as during a rolling update, or where requests bring a limit
-// of their own, are admitted no less than by the smaller one alone, and no more than by the larger one.
+// testTurns: callers who ask by two numbers of requests in turns, as during a rolling update, or where requests bring a
+// limit of their own, are admitted no less than by the smaller one alone, and no more than by the larger one.
 func testTurns(t *testing.T, s Store, a descriptors.Algorithm) {
 	const pause, span = 10 * time.Millisecond, 10 * time.Second
 	var limits [2][]descriptors.Limit

@@ -26,55 +26,41 @@ var inspectedAt = time.Date(2026, 11, 21, 12, 30, 33, 0, time.UTC)
 // looking changes nothing. It closes the store.
 func Inspection(t *testing.T, s Inspected) {
 	t.Helper()
-	i := &inspection{Inspected: s, key: []byte("4:shop4:user3:ann"), limits: []descriptors.Limit{
-		NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
-		NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
-		NewLimit(t, 600, descriptors.Hour, 1, descriptors.FixedWindow, 0),
-	}}
-	t.Run("a key that nobody has asked about holds nothing", func(t *testing.T) {
-		i.at(0)
-		i.want(t, 0, 0, [][]uint64{{}, {}})
-		i.want(t, 1, 0, [][]uint64{{}, {}})
-		i.want(t, 2, 0, [][]uint64{{}})
-	})
-	t.Run("each level holds all hits", func(t *testing.T) { i.levels(t) })
-	t.Run("a grant takes the newest hits", func(t *testing.T) {
-		i.do(t, backend.Refund, 4)
-		i.want(t, 0, 26*time.Second, [][]uint64{{2}, {2}})
-		i.want(t, 1, 59*time.Minute+24*time.Second, [][]uint64{{3, 2}, {5}})
-		i.want(t, 2, 28*time.Minute+24*time.Second, [][]uint64{{5}})
-	})
-	t.Run("a reset forgets all", func(t *testing.T) {
-		for range 2 { // a key that is missing is no error
-			if err := i.Reset(t.Context(), i.key); err != nil {
-				t.Fatal(err)
-			}
-			i.want(t, 0, 0, [][]uint64{{}, {}})
-			i.want(t, 1, 0, [][]uint64{{}, {}})
+	i := &inspection{Inspected: s, key: []byte("4:shop4:user3:ann")}
+	limit := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
+		return NewLimit(t, n, u, 1, a, 0)
+	}
+	for _, tc := range []struct {
+		algorithm descriptors.Algorithm
+		moments   []moment
+	}{
+		{descriptors.SlidingWindow, windowMoments},
+		{descriptors.SlidingLog, logMoments},
+		{descriptors.TokenBucket, bucketMoments},
+	} {
+		i.limits = []descriptors.Limit{
+			limit(10, descriptors.Minute, tc.algorithm), limit(500, descriptors.Hour, tc.algorithm),
 		}
-	})
-	t.Run("what is listed is what counts", func(t *testing.T) { i.walk(t) })
-	counts := i.limits
-	i.limits = []descriptors.Limit{
-		NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingLog, 0),
-		NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingLog, 0),
+		if tc.algorithm != descriptors.SlidingLog {
+			i.limits = append(i.limits, limit(600, descriptors.Hour, descriptors.FixedWindow))
+		}
+		t.Run(tc.algorithm.String(), func(t *testing.T) {
+			i.live(t, tc.moments)
+			t.Run("what is listed is what counts", func(t *testing.T) { i.walk(t) })
+			t.Run("a reset forgets all", func(t *testing.T) { i.forgets(t) })
+		})
 	}
-	t.Run("a log lists its instants", func(t *testing.T) { i.instants(t) })
-	t.Run("what a log lists is what counts", func(t *testing.T) { i.walk(t) })
 	t.Run("a long log lists the newest", func(t *testing.T) { i.long(t) })
-	logs := i.limits
-	i.limits = []descriptors.Limit{
-		NewLimit(t, 10, descriptors.Minute, 1, descriptors.TokenBucket, 0),
-		NewLimit(t, 500, descriptors.Hour, 1, descriptors.TokenBucket, 0),
-		counts[2],
-	}
-	t.Run("a bucket shows its level", func(t *testing.T) { i.bucket(t) })
-	t.Run("what a bucket shows is what counts", func(t *testing.T) { i.walk(t) })
-	i.limits = logs
-	t.Run("a reset forgets logs and counts", func(t *testing.T) { i.resetAll(t, counts) })
-	if err := i.Reset(t.Context(), i.key); err != nil {
-		t.Fatal(err)
-	}
+	t.Run("a reset forgets logs and counts", func(t *testing.T) {
+		logs := []descriptors.Limit{limit(10, descriptors.Minute, descriptors.SlidingLog)}
+		counts := []descriptors.Limit{limit(10, descriptors.Minute, descriptors.TokenBucket)}
+		for _, i.limits = range [][]descriptors.Limit{logs, counts} {
+			i.do(t, backend.Count, 1)
+		}
+		i.forgets(t)
+		i.limits = logs
+		i.sees(t, seen{levels: [][]uint64{{}}})
+	})
 	if err := i.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +70,67 @@ func Inspection(t *testing.T, s Inspected) {
 	if _, err := i.Inspect(t.Context(), i.key, i.limits); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a closed store answers a look with %v, want ErrClosed", err)
 	}
+}
+
+// moment is what happens to a key so long after inspectedAt, and what an operator sees then of the first limits.
+type moment struct {
+	since time.Duration
+	op    backend.Op
+	hits  uint64 // none: nothing happens
+	sees  []seen
+}
+
+// seen is what counts of a limit: the hits of each bucket by level or, of a token bucket, its hits.
+type seen struct {
+	reset  time.Duration // until the oldest leaves
+	levels [][]uint64
+	hits   uint64
+}
+
+const second, minute, refund = time.Second, time.Minute, backend.Refund
+
+// Hits at 12:30:33, 12:31:01 and 12:31:05, of which a grant takes the newest. The oldest second counts whole until all
+// of it is out.
+var windowMoments = []moment{
+	{0, 0, 0, []seen{{0, [][]uint64{{}, {}}, 0}, {0, [][]uint64{{}, {}}, 0}, {0, [][]uint64{{}}, 0}}},
+	{0, backend.Count, 3, nil},
+	{28 * second, backend.Count, 2, nil},
+	{32 * second, backend.Count, 4, []seen{
+		{29 * second, [][]uint64{{3, 2, 4}, {3, 6}}, 0},
+		{59*minute + 55*second, [][]uint64{{3, 6}, {9}}, 0},
+		{28*minute + 55*second, [][]uint64{{9}}, 0},
+	}},
+	{61*second - time.Millisecond, 0, 0, []seen{{time.Millisecond, [][]uint64{{3, 2, 4}, {3, 6}}, 0}}},
+	{61 * second, 0, 0, []seen{{28 * second, [][]uint64{{2, 4}, {6}}, 0}}},
+	{63 * second, refund, 4, []seen{
+		{26 * second, [][]uint64{{2}, {2}}, 0},
+		{59*minute + 24*second, [][]uint64{{3, 2}, {5}}, 0},
+		{28*minute + 24*second, [][]uint64{{5}}, 0},
+	}},
+}
+
+// The same by logs, exact to the microsecond.
+var logMoments = []moment{
+	{0, 0, 0, []seen{{0, [][]uint64{{}}, 0}}},
+	{0, backend.Count, 3, nil},
+	{28*second + 1000, backend.Count, 2, nil},
+	{32 * second, backend.Count, 4, []seen{
+		{28 * second, [][]uint64{{3, 2, 4}}, 0}, {59*minute + 28*second, [][]uint64{{3, 2, 4}}, 0},
+	}},
+	{60*second - 1000, 0, 0, []seen{{1000, [][]uint64{{3, 2, 4}}, 0}}},
+	{60 * second, 0, 0, []seen{{28*second + 1000, [][]uint64{{2, 4}}, 0}}},
+	{60 * second, refund, 5, []seen{{28*second + 1000, [][]uint64{{1}}, 0}, {59 * minute, [][]uint64{{3, 1}}, 0}}},
+}
+
+// One of the hits leaks every 6 s.
+var bucketMoments = []moment{
+	{0, 0, 0, []seen{{}}},
+	{0, backend.Count, 3, nil},
+	{8 * second, 0, 0, []seen{{4 * second, nil, 2}}},
+	{-60 * minute, 0, 0, []seen{{6 * second, nil, 3}}},
+	{8 * second, backend.Count, 4, []seen{{4 * second, nil, 6}}},
+	{8 * second, refund, 5, []seen{{4 * second, nil, 1}}},
+	{12 * second, 0, 0, []seen{{}}},
 }
 
 type inspection struct {
@@ -118,84 +165,58 @@ func (i *inspection) inspect(t *testing.T) []backend.LimitCount {
 	return counts
 }
 
-// levels counts hits at 12:30:33, 12:31:01 and 12:31:05, and looks at them until 12:31:36.
-func (i *inspection) levels(t *testing.T) {
-	i.at(0)
-	i.do(t, backend.Count, 3)
-	i.at(28 * time.Second)
-	i.do(t, backend.Count, 2)
-	i.at(32 * time.Second)
-	i.do(t, backend.Count, 4)
-	for range 2 { // looking changes nothing
-		i.want(t, 0, 29*time.Second, [][]uint64{{3, 2, 4}, {3, 6}})
-		i.want(t, 1, 59*time.Minute+55*time.Second, [][]uint64{{3, 6}, {9}})
-		i.want(t, 2, 28*time.Minute+55*time.Second, [][]uint64{{9}})
-	}
-	minutes := i.inspect(t)[0].Levels[1]
-	if got, want := minutes[0].Begin, time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC); !got.Equal(want) || minutes[0].Width != time.Minute {
-		t.Errorf("the first bucket of a minute begins at %v and lasts %v, want %v and a minute", got, minutes[0].Width, want)
-	}
-	i.at(60*time.Second + 999*time.Millisecond)
-	i.want(t, 0, time.Millisecond, [][]uint64{{3, 2, 4}, {3, 6}}) // the oldest second counts whole until all of it is out
-	i.at(61 * time.Second)
-	i.want(t, 0, 28*time.Second, [][]uint64{{2, 4}, {6}})
-	i.at(63 * time.Second)
-}
-
-// instants counts hits at three instants, and looks at them until the first leaves.
-func (i *inspection) instants(t *testing.T) {
-	i.at(0)
-	i.want(t, 0, 0, [][]uint64{{}})
-	i.do(t, backend.Count, 3)
-	i.at(28*time.Second + time.Microsecond)
-	i.do(t, backend.Count, 2)
-	i.at(32 * time.Second)
-	i.do(t, backend.Count, 4)
-	for range 2 { // looking changes nothing
-		i.want(t, 0, 28*time.Second, [][]uint64{{3, 2, 4}})
-		i.want(t, 1, 59*time.Minute+28*time.Second, [][]uint64{{3, 2, 4}})
-	}
-	second := i.inspect(t)[0].Levels[0][1]
-	if want := inspectedAt.Add(28*time.Second + time.Microsecond); !second.Begin.Equal(want) || second.Width != time.Microsecond {
-		t.Errorf("the second instant is %v of %v, want %v: a log is exact to the microsecond", second.Begin, second.Width, want)
-	}
-	i.at(60*time.Second - time.Microsecond)
-	i.want(t, 0, time.Microsecond, [][]uint64{{3, 2, 4}})
-	i.at(60 * time.Second)
-	i.want(t, 0, 28*time.Second+time.Microsecond, [][]uint64{{2, 4}})
-	i.do(t, backend.Refund, 5) // the newest four, and one of two
-	i.want(t, 0, 28*time.Second+time.Microsecond, [][]uint64{{1}})
-	i.want(t, 1, 59*time.Minute, [][]uint64{{3, 1}})
-}
-
-// bucket counts hits at two instants, and looks at them while they leak.
-func (i *inspection) bucket(t *testing.T) {
-	show := func(hits uint64, reset time.Duration) {
-		t.Helper()
-		if c := i.inspect(t)[0]; c.Hits != hits || c.ResetIn != reset || len(c.Levels) != 0 {
-			t.Errorf("at %s %v shows %d hits, the next leaks in %v, and %d levels; want %d, in %v, and none",
-				i.now.Format(time.TimeOnly), c.Limit, c.Hits, c.ResetIn, len(c.Levels), hits, reset)
+// live lets moments pass, and looks at each of them twice: looking changes nothing.
+func (i *inspection) live(t *testing.T, moments []moment) {
+	for _, m := range moments {
+		i.at(m.since)
+		if m.hits > 0 {
+			i.do(t, m.op, m.hits)
+		}
+		for range 2 {
+			i.sees(t, m.sees...)
 		}
 	}
-	if err := i.Reset(t.Context(), i.key); err != nil {
-		t.Fatal(err)
+}
+
+// sees holds what is shown of the first limits against what is wanted.
+func (i *inspection) sees(t *testing.T, want ...seen) {
+	t.Helper()
+	counts := i.inspect(t)
+	for n, w := range want {
+		c, sum := &counts[n], w.hits
+		var got [][]uint64
+		for level, buckets := range c.Levels {
+			got = append(got, []uint64{})
+			for _, b := range buckets {
+				got[level] = append(got[level], b.Hits)
+				if level == 0 {
+					sum += b.Hits
+				}
+				if !b.Begin.Truncate(b.Width).Equal(b.Begin) || b.Begin.After(i.now) {
+					t.Errorf("at %v a bucket of level %d begins at %v and lasts %v", i.now, level, b.Begin, b.Width)
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, w.levels) || c.Hits != sum || c.ResetIn != w.reset {
+			t.Errorf("at %s, %v (%v) shows %d hits %v, reset in %v; want %+v", i.now.Format(time.TimeOnly), c.Limit,
+				c.Limit.Algorithm, c.Hits, got, c.ResetIn, w)
+		}
 	}
-	i.at(0)
-	show(0, 0)
-	i.do(t, backend.Count, 3) // one leaks every 6 s
-	for range 2 {             // looking changes nothing
-		i.at(8 * time.Second)
-		show(2, 4*time.Second)
-		i.at(-time.Hour)
-		show(3, 6*time.Second)
+}
+
+// forgets resets the key; that it is missing then is no error.
+func (i *inspection) forgets(t *testing.T) {
+	for range 2 {
+		if err := i.Reset(t.Context(), i.key); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range i.inspect(t) {
+			if c.Hits != 0 || c.ResetIn != 0 {
+				t.Errorf("after a reset %v (%v) shows %d hits; want the key forgotten, whatever counted it", c.Limit,
+					c.Limit.Algorithm, c.Hits)
+			}
+		}
 	}
-	i.at(8 * time.Second)
-	i.do(t, backend.Count, 4)
-	show(6, 4*time.Second)
-	i.do(t, backend.Refund, 5)
-	show(1, 4*time.Second)
-	i.at(12 * time.Second)
-	show(0, 0)
 }
 
 // long counts more hits than are listed of a log, two at each instant.
@@ -218,47 +239,6 @@ func (i *inspection) long(t *testing.T) {
 	}
 	if want := inspectedAt.Add(24 * time.Hour).Sub(i.now); c.ResetIn != want {
 		t.Errorf("it resets in %v, want %v: when the oldest leaves, which is not listed", c.ResetIn, want)
-	}
-}
-
-// resetAll counts by logs and otherwise, and forgets both at once.
-func (i *inspection) resetAll(t *testing.T, counts []descriptors.Limit) {
-	logs := i.limits
-	defer func() { i.limits = logs }()
-	for _, i.limits = range [][]descriptors.Limit{logs, counts} {
-		i.do(t, backend.Count, 1)
-	}
-	if err := i.Reset(t.Context(), i.key); err != nil {
-		t.Fatal(err)
-	}
-	for _, i.limits = range [][]descriptors.Limit{logs, counts} {
-		for _, c := range i.inspect(t) {
-			if c.Hits != 0 {
-				t.Errorf("after a reset %v (%v) shows %d hits; an operator wants the key forgotten, whatever counted it", c.Limit,
-					c.Limit.Algorithm, c.Hits)
-			}
-		}
-	}
-}
-
-// want holds limit n to hits on each level, and to when the oldest leaves.
-func (i *inspection) want(t *testing.T, n int, reset time.Duration, levels [][]uint64) {
-	t.Helper()
-	c := i.inspect(t)[n]
-	got := make([][]uint64, len(c.Levels))
-	var sum uint64
-	for level, buckets := range c.Levels {
-		got[level] = []uint64{}
-		for _, b := range buckets {
-			got[level] = append(got[level], b.Hits)
-			if level == 0 {
-				sum += b.Hits
-			}
-		}
-	}
-	if !reflect.DeepEqual(got, levels) || c.Hits != sum || c.ResetIn != reset {
-		t.Errorf("at %s, %v (%v) shows %d hits %v, reset in %v; want %v, reset in %v", i.now.Format(time.TimeOnly),
-			c.Limit, c.Limit.Algorithm, c.Hits, got, c.ResetIn, levels, reset)
 	}
 }
 

@@ -149,6 +149,21 @@ func (m *model) denial(denying []int, before []uint64, op backend.Op, hits uint6
 	return out
 }
 
+// gone returns when nothing of the key counts any more, if that is less than patience from now; else 0.
+func (m *model) gone(now window.Instant, patience time.Duration) window.Instant {
+	if patience == 0 {
+		return 0
+	}
+	last := now
+	for _, b := range m.counts {
+		last = max(last, b.Until(now, 0))
+	}
+	if span(now, last) >= patience {
+		return 0
+	}
+	return last
+}
+
 func span(from, to window.Instant) time.Duration { return time.Duration(to-from) * time.Microsecond }
 
 // check compares the counts with the exact logs: buckets may hold a hit too long, but by no more than a precision, and

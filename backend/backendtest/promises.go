@@ -9,8 +9,8 @@ import (
 )
 
 // neverOver: in no half-open interval as long as its window do the hits admitted, less refunds, exceed a limit. It is
-// enough to look back from each admission. For a token bucket that is so in any interval, with its burst beside what leaks
-// in the interval.
+// enough to look back from each admission. For a token bucket that is so in any interval, with its burst beside what
+// leaks in the interval.
 func neverOver(t *testing.T, s *step) {
 	if s.check.Op != backend.Count || !s.got.Allowed {
 		return
@@ -53,13 +53,13 @@ func bounded(t *testing.T, s *step) {
 			most += uint64((l.Window+l.Precision-1)/l.Precision) + 1
 		}
 	}
-	if held := uint64(s.store.Buckets(s.check.Key)); held > min(most, hits) {
+	if held := uint64(s.store.Buckets(s.check.Key, s.check.Limits)); held > min(most, hits) {
 		t.Fatalf("%v: the key holds %d buckets for %d hits; at most %d can count", s.check.Limits, held, hits, most)
 	}
 }
 
-// deniedChangesNothing: after a denial the same check gives the same answer again, and no bucket came or went, for limits
-// that charge what they admit.
+// deniedChangesNothing: after a denial the same check gives the same answer again, and no bucket came or went, for
+// limits that charge what they admit.
 func deniedChangesNothing(t *testing.T, s *step) {
 	if s.got.Allowed || s.check.Op != backend.Count {
 		return
@@ -69,12 +69,12 @@ func deniedChangesNothing(t *testing.T, s *step) {
 			return
 		}
 	}
-	buckets := s.store.Buckets(s.check.Key)
+	buckets := s.store.Buckets(s.check.Key, s.check.Limits)
 	if again := s.store.decide(t, s.check); again != s.got {
 		t.Fatalf("a check was denied with\n%+v, and asked again at the same moment with\n%+v: the denial changed something",
 			s.got, again)
 	}
-	if now := s.store.Buckets(s.check.Key); now != buckets {
+	if now := s.store.Buckets(s.check.Key, s.check.Limits); now != buckets {
 		t.Fatalf("a denied check left %d buckets where there were %d", now, buckets)
 	}
 	for i := range s.check.Limits {
@@ -86,8 +86,8 @@ func deniedChangesNothing(t *testing.T, s *step) {
 	}
 }
 
-// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now, or than a token bucket
-// takes until it is empty.
+// oneClock: whatever the clock did, no denial lasts longer than a window and a precision from now, or than a token
+// bucket takes until it is empty.
 func oneClock(t *testing.T, s *step) {
 	if s.got.Allowed || s.got.RetryIn == backend.Never {
 		return

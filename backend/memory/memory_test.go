@@ -53,7 +53,8 @@ func TestConformance(t *testing.T) {
 	}
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		s, clk := open(t, Config{})
-		return backendtest.Store{Counter: s, SetTime: clk.set, Buckets: s.buckets}
+		return backendtest.Store{Counter: s, SetTime: clk.set,
+			Buckets: func(key []byte, _ []descriptors.Limit) int { return s.buckets(key) }}
 	}, o)
 }
 

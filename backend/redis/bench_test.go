@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -16,7 +15,7 @@ import (
 // under way, and what each costs the server.
 func BenchmarkPlainKeys(b *testing.B) {
 	server := redistest.Single(b)
-	m := openedMixed(b, topology.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	m := openedMixed(b, topology.Config{URL: server.Addr}, nil)
 	limits := hourly(b, 1<<40)
 	for name, prefix := range map[string]string{"by INCRBY": "\x00bench_", "by the script": "5:bench"} {
 		b.Run(name, func(b *testing.B) {

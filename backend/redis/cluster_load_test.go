@@ -23,7 +23,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	scripts, plainKeys := storeAt(t, c), plainStore(t, learnt(t, c))
 	// Without probes, which would load the library everywhere, and with keys of one slot.
 	functions := storeOf(learnt(t, c), newScript(), pipeline.ScriptCodec{
-		AppendKey: redistest.AppendSumKey, AppendArg: script.AppendArg, DecodeReply: script.Decode, Now: sumCodec.Now})
+		AppendKey: redistest.AppendSumKey, AppendArg: script.AppendArg, DecodeReply: script.Decode})
 	defer functions.Close()
 	b := newBurden(t, "slot/a", "slot/b", "slot/c", "slot/d")
 	var byScript, ofPlain tally
@@ -47,7 +47,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 		goOn(t, fmt.Sprintf("while the slot is %q", p), 20, &b.tally, &byScript, &ofPlain)
 	}
 	during("at rest")
-	slot, from := set.SlotOf(t, plainKey("slot/")), set.NodeOf(t, plainKey("slot/"))
+	slot, from := set.SlotOf(t, redistest.SumKey("slot/")), set.NodeOf(t, redistest.SumKey("slot/"))
 	to := set.Primaries(t)[0]
 	if to == from {
 		to = set.Primaries(t)[1]

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"sync"
@@ -11,44 +10,50 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 var (
-	conformanceSteps = flag.Int("steps", 4000, "random steps of the conformance suite, on each fleet")
+	conformanceSteps = flag.Int("steps", 3000, "random steps of the conformance suite, on each fleet")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
-	every            = flag.Bool("every", false, "go over each type and release of Redis by each way, in place of some")
-	walkSteps        = flag.Int("walk", 3000, "random steps beside the model, on each fleet; a tenth in the short form")
+	every            = flag.Bool("every", false, "put each type and release of Redis, by each way, to the whole suite")
 )
 
-// The arithmetic is the script's own, which its package tries by each way: in the short form one fleet is put to it.
+// The arithmetic is the script's own, which its package tries by each way. Here is what the way to a server could
+// break; on other releases that has what the topologies ask of a server beside the script, too: greetings, probes, the
+// map of a cluster.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	list := fleets(t)
-	if testing.Short() {
-		list = list[:1]
+	run := backendtest.RunRouting
+	if *every {
+		run = backendtest.Run
 	}
-	if !testing.Short() {
-		t.Run("pair", func(t *testing.T) {
-			t.Parallel()
-			main, perSecond := single(t), single(t)
-			// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go
-			// elsewhere.
-			conform(t, backendtest.RunRouting, func(t *testing.T, now *atomic.Int64) backend.Counter {
-				return openedPair(t, now, main, perSecond)
-			})
-		})
-	}
-	for _, f := range list {
+	for _, f := range fleets(t) {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			c := f.reach(t)
-			conform(t, backendtest.Run, func(t *testing.T, now *atomic.Int64) backend.Counter { return f.open(t, c, now) })
+			conform(t, run, func(t *testing.T, now *atomic.Int64) backend.Counter { return f.open(t, c, now) })
 		})
 	}
+	t.Run("pair", func(t *testing.T) {
+		t.Parallel()
+		main, perSecond := single(t), single(t)
+		// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go
+		// elsewhere.
+		conform(t, backendtest.RunRouting, func(t *testing.T, now *atomic.Int64) backend.Counter {
+			return openedPair(t, now, main, perSecond)
+		})
+	})
+}
+
+func TestPlainConformance(t *testing.T) {
+	t.Parallel()
+	c := on(t, topology.Single)
+	conform(t, backendtest.RunPlain, func(t *testing.T, now *atomic.Int64) backend.Counter {
+		return openedMixed(t, c, now)
+	})
 }
 
 // suite is the whole suite of stores, or what of it is about the way to a server.
@@ -61,77 +66,16 @@ func conform(t *testing.T, run suite, open func(t *testing.T, now *atomic.Int64)
 	run(t, func(t *testing.T) backendtest.Store {
 		now := new(atomic.Int64)
 		own := fmt.Appendf(nil, "%s/%d/", t.Name(), round.Add(1)) // the stores share servers
+		s := open(t, now)
+		if m, mixed := s.(*Split); mixed && m.plain != nil {
+			own = ofRatelimit(string(own))
+		}
 		return backendtest.Store{
-			Counter: apart{open(t, now), own},
+			Counter: apart{s, own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func([]byte) int { return 0 },
+			Buckets: func([]byte, []descriptors.Limit) int { return 0 },
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
-}
-
-// TestEachFleetAgreesStepForStep walks several stores with clocks of their own on the same servers. Their calls have up
-// to 64 checks, of keys that lie on all of the servers. On other releases this has what the topologies ask of a server
-// beside the script, too: greetings, probes, the map of a cluster.
-func TestEachFleetAgreesStepForStep(t *testing.T) {
-	t.Parallel()
-	steps := *walkSteps
-	if testing.Short() {
-		steps /= 10
-	}
-	for _, f := range fleets(t) {
-		t.Run(f.String(), func(t *testing.T) {
-			t.Parallel()
-			c := f.reach(t)
-			var players []backendtest.Player
-			for range 4 {
-				now := new(atomic.Int64)
-				s := apart{f.open(t, c, now), []byte(t.Name() + "/")}
-				players = append(players, func(h backendtest.History) ([]backend.Decision, error) {
-					return play(t.Context(), s, func(at window.Instant) { now.Store(int64(at)) }, h)
-				})
-			}
-			walks := backendtest.Walks{Steps: steps, Seed: *conformanceSeed, Keys: 16, Patience: 10 * time.Second}
-			backendtest.Agree(t, walks, players...)
-		})
-	}
-}
-
-// play asks a store one call after the other.
-func play(ctx context.Context, s backend.Counter, set func(window.Instant), h backendtest.History) ([]backend.Decision, error) {
-	var decisions []backend.Decision
-	for asks := range h.Calls() {
-		set(asks[0].Now)
-		checks, out := make([]backend.Check, len(asks)), make([]backend.Decision, len(asks))
-		for i := range asks {
-			checks[i] = asks[i].Check
-		}
-		if err := backend.DecideAll(ctx, s, checks, out); err != nil {
-			return decisions, err
-		}
-		decisions = append(decisions, out...)
-	}
-	return decisions, nil
-}
-
-func TestPlainConformance(t *testing.T) {
-	t.Parallel()
-	for _, kind := range typesBut(topology.Single) {
-		t.Run(kind.String(), func(t *testing.T) {
-			t.Parallel()
-			c := on(t, kind)
-			var round atomic.Int64
-			backendtest.RunPlain(t, func(t *testing.T) backendtest.Store {
-				now := new(atomic.Int64)
-				m := openedMixed(t, c, now, incr.Keys{Jitter: 300})
-				own := ofRatelimit(fmt.Sprintf("%s/%d/", t.Name(), round.Add(1)))
-				return backendtest.Store{
-					Counter: apart{m, own},
-					SetTime: func(at window.Instant) { now.Store(int64(at)) },
-					Buckets: func([]byte) int { return 0 }, // one window at most
-				}
-			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
-		})
-	}
 }
 
 func TestExactlyNAmongThreeStores(t *testing.T) {
@@ -167,56 +111,42 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 	}
 }
 
-// Operators see each counter of each kind of store, and list them.
+// Operators list the counters of each kind of store, and see what one holds.
 func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 	t.Parallel()
-	type view struct {
-		counter interface {
-			backend.Counter
-			backend.Inspector
-			backend.Lister
-		}
-		key func(i int) ([]byte, []descriptors.Limit)
-	}
-	mixed := func(t *testing.T, now *atomic.Int64) view {
-		return view{openedMixed(t, single(t), now, incr.Keys{Jitter: 300}), func(i int) ([]byte, []descriptors.Limit) {
-			if i%3 == 0 {
-				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, descriptors.Minute)
+	type keyOf = func(i int) ([]byte, []descriptors.Limit)
+	for name, open := range map[string]func(*testing.T, *atomic.Int64) (Counters, keyOf){
+		"cluster": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
+			return opened(t, start(t, topology.Cluster), now), nil
+		},
+		"mixed": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
+			return openedMixed(t, single(t), now), func(i int) ([]byte, []descriptors.Limit) {
+				if i%3 == 0 {
+					return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, descriptors.Minute)
+				}
+				return ofRatelimit(fmt.Sprintf("shop_user_%d_", i)), hourly(t, 500)
 			}
-			return ofRatelimit(fmt.Sprintf("shop_user_%d_", i)), hourly(t, 500)
-		}}
-	}
-	pair := func(t *testing.T, now *atomic.Int64) view {
-		return view{openedPair(t, now, single(t), single(t)), func(i int) ([]byte, []descriptors.Limit) {
-			unit := []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2]
-			return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, unit)
-		}}
-	}
-	of := func(kind topology.Type) func(t *testing.T, now *atomic.Int64) view {
-		return func(t *testing.T, now *atomic.Int64) view { return view{opened(t, start(t, kind), now), nil} }
-	}
-	lists := map[string]func(t *testing.T, now *atomic.Int64) view{"cluster": of(topology.Cluster), "mixed": mixed}
-	inspects := map[string]func(t *testing.T, now *atomic.Int64) view{"single": of(topology.Single)}
-	if !testing.Short() {
-		lists["single"], lists["sentinel"], lists["ring"], lists["pair"] = of(topology.Single), of(topology.Sentinel), of(topology.Ring), pair
-		inspects["cluster"], inspects["pair"] = of(topology.Cluster), pair
-	}
-	for name, open := range lists {
+		},
+		"pair": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
+			return openedPair(t, now, single(t), single(t)), func(i int) ([]byte, []descriptors.Limit) {
+				unit := []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2]
+				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, unit)
+			}
+		},
+	} {
 		t.Run("list, "+name, func(t *testing.T) {
 			t.Parallel()
 			now := new(atomic.Int64)
-			v := open(t, now)
-			backendtest.Listing(t, backendtest.Lists{Counter: v.counter, Inspector: v.counter, Lister: v.counter, Key: v.key,
+			s, key := open(t, now)
+			backendtest.Listing(t, backendtest.Lists{Counter: s, Inspector: s, Lister: s, Key: key,
 				SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 		})
 	}
-	for name, open := range inspects {
-		t.Run("inspect, "+name, func(t *testing.T) {
-			t.Parallel()
-			now := new(atomic.Int64)
-			v := open(t, now)
-			backendtest.Inspection(t, backendtest.Inspected{Counter: v.counter, Inspector: v.counter,
-				SetTime: func(at window.Instant) { now.Store(int64(at)) }})
-		})
-	}
+	t.Run("inspect", func(t *testing.T) {
+		t.Parallel()
+		now := new(atomic.Int64)
+		s := opened(t, single(t), now)
+		backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
+			SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+	})
 }

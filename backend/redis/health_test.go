@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,53 +93,6 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	awaitKnown(t, store, "it has left, and no check was asked", one)
 }
 
-// turns are what was told of a server, one after the other.
-func turns(log *redistest.Log, addr string) (all []string) {
-	for line := range strings.Lines(log.String()) {
-		_, what, found := strings.Cut(line, `msg="redis server `)
-		if found && strings.Contains(line, "server="+addr) && !strings.HasPrefix(what, "counts by") {
-			what, _, _ = strings.Cut(what, `"`)
-			all = append(all, what)
-		}
-	}
-	return all
-}
-
-// wantTurns wants the first and the last thing that was told of a server to be so, and nothing to be told twice in a
-// row. A machine that stands still is taken for an outage, and may have made some more.
-func wantTurns(t *testing.T, log *redistest.Log, addr, first, last string) {
-	t.Helper()
-	all := turns(log, addr)
-	if len(all) < 2 || all[0] != first || all[len(all)-1] != last || len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Errorf("of %s was told that it %q; want that it %s at first and %s at last, and each of it once:\n%s",
-			addr, all, first, last, log)
-	}
-}
-
-func TestAServerThatGoesAwayAndComesBackIsToldOnceWhateverTheLoad(t *testing.T) {
-	t.Parallel()
-	for name, leave := range leaving {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Single(t)
-			s, log := told(t, topology.Config{URL: server.Addr, Timeout: 3 * time.Second, ProbePause: 50 * time.Millisecond})
-			redistest.Eventually(t, "it counts", s.Answers)
-			stop := keepBusy(4, func(int) { _ = countHits(t, s, 1) }) // it fails while the server is away
-			defer stop()
-			leave(server)
-			redistest.Eventually(t, "it is told", func() error { return log.Contains("redis server does not answer") })
-			wait(t, "and known", func() bool { return s.Answers() != nil })
-			time.Sleep(500 * time.Millisecond) // more probes, which find nothing new
-			if server.Cont(); name == "killed" {
-				server.Restart(t)
-			}
-			redistest.Eventually(t, "its return is told", func() error { return log.Contains("redis server answers again") })
-			redistest.Eventually(t, "and known", s.Answers)
-			wantTurns(t, log, server.Addr, "does not answer", "answers again")
-		})
-	}
-}
-
 func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
@@ -167,7 +119,6 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	redistest.Eventually(t, "and that the node is out of use is told", func() error {
 		return log.Contains(`level=INFO msg="redis server is not asked any more" server=` + lost.Addr)
 	})
-	wantTurns(t, log, lost.Addr, "does not answer", "is not asked any more")
 	awaitKnown(t, s, "its replica is known in its place", are(backend.ServerUp))
 	gone := are(backend.ServerAway)
 	for _, node := range set.Nodes {
@@ -206,9 +157,6 @@ func TestAServerTooSlowForItsCallersIsToldToBeThat(t *testing.T) {
 		_ = call()
 		return log.Contains(`level=WARN msg="redis server answers in time again" server=` + proxy.Addr)
 	})
-	if all := turns(log, proxy.Addr); len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Errorf("of a slow server was told that it %q; want nothing twice in a row:\n%s", all, log)
-	}
 }
 
 func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {

@@ -29,9 +29,9 @@ const (
 	heartbeatTimeout = time.Second
 )
 
-// heartbeat tells Redis that this process lives, and learns how many others do. Heartbeats are fields of one hash: a
-// name that a process chose at random, and when it sent the last one, in milliseconds since 1970 by the server's clock.
-// A nil heartbeat knows of nobody.
+// heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random
+// name for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. A nil
+// heartbeat knows of none.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -69,9 +69,8 @@ func newHeartbeat(s *Store) *heartbeat {
 	return h
 }
 
-// learn takes how many a heartbeat found. Until heartbeats have succeeded for as long as lies between two, others may
-// live that have sent none: they started at the same time, or could not reach the server either. So till then the
-// number only grows.
+// learn takes the number that a heartbeat found. It only grows until heartbeats have succeeded for heartbeatPause:
+// others may have started at the same time, or could not reach the server either.
 func (h *heartbeat) learn(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
@@ -103,8 +102,8 @@ func (h *heartbeat) ask(ctx context.Context, commands ...goredis.Cmder) error {
 	return pipeline.Ask(ctx, h.store.servers, topology.At{Key: []byte(replicasKey)}, commands...)
 }
 
-// beat sends a heartbeat, unless the server is away, and returns how many processes live. Fields of those that do not
-// are removed. It uses commands that counting needs, too.
+// beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
+// It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if h.quiet() {
 		return 0, ErrUnavailable
@@ -125,7 +124,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Without this one's heartbeat, what else the server held is gone as well. That it was away is known already.
+	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is noted already.
 	if !h.sent.IsZero() && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.sentAt) == 1 {
 		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
 			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
@@ -154,8 +153,8 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	return 1 + h.others(time.Now()), err
 }
 
-// others returns how many others live. One whose field is not there any more may live all the same: its server was
-// restarted empty, or its key has another owner now, and its next heartbeat comes soon.
+// others returns how many others live. One without a field may live: its server may have been restarted empty, or its
+// key has another owner now.
 func (h *heartbeat) others(now time.Time) int {
 	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
 	return len(h.seen)
@@ -173,8 +172,8 @@ func (h *heartbeat) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))
 	defer cancel()
-	// A heartbeat that is too old tells the others that this one has left, where no field would only tell them nothing.
-	// Without an answer they find out by themselves.
+	// A heartbeat that is too old tells the others that this one has left; a missing field would not. Without an answer
+	// they find out by themselves.
 	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
 	_ = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }

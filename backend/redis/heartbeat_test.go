@@ -133,16 +133,3 @@ func TestOneHeartbeatIsNotEnoughToKnowThatOthersAreGone(t *testing.T) {
 		t.Errorf("%d replicas are known, want one: no other has told for as long as each does", alive)
 	}
 }
-
-func TestTheNumberOfReplicasStaysThroughAnOutage(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	s := opened(t, topology.Config{URL: server.Addr, Timeout: time.Second}, nil)
-	wait(t, "it knows of itself", func() bool { n, _ := s.Replicas(); return n == 1 })
-	server.Kill()
-	wait(t, "that the server is away is known", func() bool { _ = decide(s, hurry, "key"); return s.heartbeat.quiet() })
-	time.Sleep(2 * time.Second) // heartbeats at the start are a second apart
-	if n, _ := s.Replicas(); n != 1 {
-		t.Errorf("in an outage %d replicas are known, want the one that was", n)
-	}
-}

@@ -15,16 +15,16 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// idleLibrary is how long a library is kept that no weir has marked as its own. Each does so at its start and about
-// every ten minutes. A weir that could not, and goes on later, finds its library missing and loads it again.
+// idleLibrary is how long a library is kept after a weir marked it as its own, which each does at its start and about
+// every ten minutes. A weir that could not loads its library again.
 const idleLibrary = 24 * time.Hour
 
-// versions matches what versions of weir name their libraries, and no name that somebody else would choose.
+// versions matches the names that weir gives its libraries.
 var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
 
-// tidy marks this weir's library on a server as in use, and removes those of other versions that nobody has marked for
-// a day. The marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What
-// cannot be done now is left to a later probe, of this weir or another.
+// tidy marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
+// day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
+// is left to a later probe.
 func (s *Store) tidy(ctx context.Context, on *topology.Servers, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
 	if err != nil && s.news("libraries of "+server.Name, err.Error()) {

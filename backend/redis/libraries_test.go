@@ -2,10 +2,12 @@ package redis
 
 import (
 	"cmp"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +15,22 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
+
+// version is the script of another version of weir, which differs from this one's by a comment.
+func version(name string) *pipeline.Script {
+	library := libraryOf(name)
+	return pipeline.NewScript(script.Source()+"-- "+name).
+		WithLibrary(strings.ReplaceAll(script.Library(), script.Function(), library), library)
+}
+
+// libraryOf is what a version calls its library.
+func libraryOf(version string) string {
+	return fmt.Sprintf("%s%x", script.LibraryPrefix, sha1.Sum([]byte(version)))[:len(script.Function())]
+}
 
 // shelf is where the libraries of a server and their marks are looked at.
 type shelf struct {

@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// pageSize is how many keys a server is asked for at a time, about: what it answers while it does nothing else.
+	// pageSize is about how many keys a server is asked for at a time, during which it is blocked.
 	pageSize = 100
-	// listRest is how many times as long as a page took a listing then leaves its server alone, so that it takes at
-	// most a quarter of its time. That is by the clock of the server where it may be asked, else as it is seen from
-	// here.
+	// listRest is the pause after a page as a multiple of the time that it took, so that a listing takes at most a
+	// quarter of a server's time.
 	listRest = 3
 )
 
-// List goes through the keys of all servers at the same time, by SCAN, page by page. On each it goes on where the last
-// listing of this process ended there: a cursor that a server gave stays good.
+// List reads the keys of all servers at the same time, by SCAN. On each it begins where the last listing of this
+// process ended: cursors stay valid.
 func (s *Store) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	return s.list(ctx, ask, s.keys.listing(), s.keys)
 }
@@ -45,7 +44,6 @@ func (s *Store) list(ctx context.Context, ask backend.Listing, commands []string
 		return backend.Listed{}, errors.Join(err, ctx.Err())
 	}
 	l := &listing{store: s, servers: servers, kinds: kinds, ask: ask, until: time.Now().Add(ask.For)}
-	s.places.keep(all)
 	parts, failures := make([]backend.Listed, len(all)), make([]error, len(all), len(all)+1)
 	var running sync.WaitGroup
 	for i := range all {
@@ -72,14 +70,16 @@ type listing struct {
 
 // list lists the keys of one server. Its error names it.
 func (l *listing) list(ctx context.Context, server topology.Server) (backend.Listed, error) {
-	w := &walk{listing: l, server: server, cursor: l.store.places.of(server.Name), seed: maphash.MakeSeed()}
+	before, _ := l.store.places.Load(server.Name)
+	w := &walk{listing: l, server: server, seed: maphash.MakeSeed()}
+	w.cursor, _ = before.(uint64)
 	w.whole = w.cursor == 0
 	for more := true; more || len(w.found) > 0; {
 		if err := w.turn(ctx, more); err != nil {
-			l.store.places.set(server.Name, 0)
+			l.store.places.Delete(server.Name)
 			return w.result(false), err
 		}
-		l.store.places.set(server.Name, w.cursor)
+		l.store.places.Store(server.Name, w.cursor)
 		left := time.Until(l.until)
 		more = more && !w.over && left > w.rest
 		pause(ctx, min(w.rest, left))
@@ -88,33 +88,4 @@ func (l *listing) list(ctx context.Context, server topology.Server) (backend.Lis
 		}
 	}
 	return w.result(w.over), nil
-}
-
-// places are where the last listing ended on each server: a cursor, 0 for the beginning.
-type places struct {
-	mu      sync.Mutex
-	cursors map[string]uint64
-}
-
-func (p *places) of(server string) uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cursors[server]
-}
-
-func (p *places) set(server string, cursor uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cursors[server] = cursor
-}
-
-// keep forgets all servers but these.
-func (p *places) keep(servers []topology.Server) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.cursors
-	p.cursors = make(map[string]uint64, len(servers))
-	for _, s := range servers {
-		p.cursors[s.Name] = before[s.Name]
-	}
 }

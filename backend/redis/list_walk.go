@@ -23,7 +23,7 @@ type walk struct {
 	whole  bool          // the pages so far began at the beginning
 	over   bool          // and came to the end
 	sized  bool          // the server has told how many keys it has
-	rest   time.Duration // to be had before the next turn: of the server, and at least as long as this process was busy
+	rest   time.Duration // the pause before the next turn, at least as long as this process was busy
 	found  []foundKey
 	listed backend.Listed
 
@@ -53,7 +53,7 @@ func (w *walk) turn(ctx context.Context, more bool) error {
 		must = append(must, size)
 	}
 	clock, end := goredis.NewTimeCmd(ctx, "time"), goredis.NewTimeCmd(ctx, "time")
-	timed := !w.store.tested() && slices.ContainsFunc(w.found, func(k foundKey) bool { return k.timed })
+	timed := w.store.now == nil && slices.ContainsFunc(w.found, func(k foundKey) bool { return k.timed })
 	if timed {
 		_ = pipe.Process(ctx, clock) // queues it, as the others do
 		must = append(must, clock, end)
@@ -174,15 +174,14 @@ func (w *walk) again(name string) bool {
 	return known
 }
 
-// owned reports whether checks of a key are counted on this server, as far as that is known. Another node of a ring may
-// still hold what it counted while this one was away.
+// owned reports whether this server owns a key, as far as is known. Another node of a ring may still hold what it
+// counted while the owner was away.
 func (w *walk) owned(name string) bool {
 	owner, err := w.servers.Owner([]byte(name))
 	return err != nil || owner == w.server.Client
 }
 
-// result returns how far the walk came. What a server shows twice, as it makes its table larger, is no more than there
-// is.
+// result returns how far the walk came. A server may show keys twice while its table grows.
 func (w *walk) result(complete bool) backend.Listed {
 	listed := w.listed
 	listed.Complete = complete

@@ -56,18 +56,14 @@ func (b *burden) call(t *testing.T, on backend.Counter) {
 	}
 }
 
-// goOn waits until so many calls more are answered.
-func (b *burden) goOn(t *testing.T, calls int64) {
-	t.Helper()
-	goOn(t, "", calls, &b.tally)
-}
-
 // goOn waits until so many calls more are answered of each of some loads.
 func goOn(t *testing.T, when string, calls int64, loads ...*tally) {
 	t.Helper()
 	for _, n := range loads {
 		before := n.answered.Load()
-		wait(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool { return n.answered.Load() >= before+calls })
+		redistest.Until(t, fmt.Sprintf("%d calls more are answered %s", calls, when), func() bool {
+			return n.answered.Load() >= before+calls
+		})
 	}
 }
 
@@ -129,7 +125,7 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 			stop := sync.OnceFunc(keepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
 			defer stop()
 			answered := [2]int64{-1, -1} // at the last flush: on a slow machine the next would meet each try of a call
-			wait(t, "many flushes have met checks by each way", func() bool {
+			redistest.Until(t, "many flushes have met checks by each way", func() bool {
 				now := [2]int64{byFunction.answered.Load(), byScript.answered.Load()}
 				if now[0] == answered[0] || now[1] == answered[1] {
 					return false
@@ -238,7 +234,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 				if err := server.Client().ACLSetUser(context.Background(), "ann", rule).Err(); err != nil {
 					t.Fatal(err)
 				}
-				b.goOn(t, 50)
+				goOn(t, "", 50, &b.tally)
 			}
 			before := evals
 			if evals = callsOf(t, server)["evalsha"]; evals == before {
@@ -247,7 +243,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 			if mode, err := s.script.Load(t.Context(), client); err != nil || mode.Command != "fcall" { // as a probe does
 				t.Errorf("a probe finds the way %+v, %v; want fcall", mode, err)
 			}
-			b.goOn(t, 50)
+			goOn(t, "", 50, &b.tally)
 		}
 		stop()
 		b.exact(t, s)
@@ -266,7 +262,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	b.call(t, s)
 	before.Stop()
 	var calling sync.WaitGroup
-	wait(t, "there are ten connections", func() bool {
+	redistest.Until(t, "there are ten connections", func() bool {
 		calling.Go(func() { b.call(t, s) })
 		time.Sleep(2 * time.Millisecond)
 		return service.Counts().Connections >= 10
@@ -277,7 +273,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	if err := before.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
+	redistest.Until(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
 	service.Redirect(after.Addr)
 	resent := s.Stats().Resent
 	last := newBurden(t, "b")

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +18,6 @@ import (
 // What the pipeline keeps to: batches that may be out to a server, and how long after a PING the next one follows.
 const maxOut, pingPause = 16, 100 * time.Millisecond
 
-// ways to leave: nobody listens, somebody listens and says nothing.
-var leaving = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "frozen": (*redistest.Server).Stop}
-
 // hurry is what callers have whom a server that is away must not hold: Envoy's usual 20 ms.
 const hurry = 20 * time.Millisecond
 
@@ -35,10 +30,10 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			addr, begin, end := server.Addr, func() { leaving[name](server) }, server.Cont
+			addr, begin, end := server.Addr, server.Stop, server.Cont
 			switch name {
 			case "killed":
-				end = func() { server.Restart(t) }
+				begin, end = server.Kill, func() { server.Restart(t) }
 			case "black hole":
 				addr, end = proxy.Addr, proxy.Heal
 				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
@@ -77,11 +72,11 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipeline.Stats, dials int, known time.Time) {
 	t.Helper()
 	for try := 1; ; try++ {
-		wait(t, "callers are told at once that the server is away", func() bool {
+		redistest.Until(t, "callers are told at once that the server is away", func() bool {
 			return backend.ReasonOf(decide(s, hurry, "key")) == backend.Down
 		})
 		known = time.Now()
-		wait(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
+		redistest.Until(t, "batches that were out come back", func() bool { return s.Stats().Servers[0].Out == 0 })
 		before, dials = s.Stats(), proxy.Counts().Connections
 		told, err := 0, error(nil)
 		for ; told < 200; told++ {
@@ -98,56 +93,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 				"that the server is away", err, sent)
 		}
 		t.Logf("a patient caller got %v after %d that were told at once, %d batches were sent: again", err, told, sent)
-	}
-}
-
-// Sentinels and clusters put another server in the place of one that is gone, and nobody has to do anything for that.
-func TestAPrimaryThatIsGoneIsReplaced(t *testing.T) {
-	t.Parallel()
-	for name, leave := range leaving {
-		if name == "killed" && testing.Short() {
-			continue // a primary that listens is the harder one to leave
-		}
-		t.Run("sentinel, "+name, func(t *testing.T) {
-			t.Parallel()
-			set := redistest.Sentinel(t)
-			s := storeAt(t, topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
-			primary, began := set.Await(t), time.Now()
-			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
-			leave(primary)
-			load := keepBusy(2, func(int) { _ = decide(s, hurry, "key") })
-			successor := set.AwaitFailover(t, primary)
-			load()
-			primary.Cont() // as a frozen one may: it is a replica now
-			wait(t, "the new primary counts", func() bool {
-				_ = decide(s, hurry, "another")
-				return counted(t, successor, "another") > 0
-			})
-			if n := s.StatesSince(began); n < 2 {
-				t.Errorf("a key had %d states, want two or more: the replica lacks what came last", n)
-			}
-		})
-		t.Run("cluster, "+name, func(t *testing.T) {
-			t.Parallel()
-			set := redistest.Cluster(t)
-			s := storeAt(t, topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")})
-			lost, its, other := set.Primaries(t)[0], "", ""
-			for n := 0; its == "" || other == ""; n++ {
-				key := fmt.Sprint("key ", n)
-				if client, err := s.servers.Owner([]byte(plainKey(key))); err == nil && client.Options().Addr == lost.Addr {
-					its = key
-				} else {
-					other = key
-				}
-			}
-			leave(lost)
-			for _, key := range []string{other, its} {
-				redistest.Eventually(t, "it is counted, or counted again", func() error { return decide(s, hurry, key) })
-			}
-			wait(t, "its replica has taken over, also for nodes that hear of it last", func() bool {
-				return !slices.Contains(set.Primaries(t), lost)
-			})
-		})
 	}
 }
 
@@ -168,37 +113,6 @@ func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
 	})
 }
 
-// Whoever can wait for a slow server is answered, also where connections have yet to be made, which takes two round
-// trips. Those who cannot are told in time, and cost it no more connections than its pool has.
-func TestASlowServerIsAskedForThoseWhoCanWait(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	proxy := redistest.Proxy(t, server.Addr)
-	proxy.Delay(redistest.Replies, 300*time.Millisecond)
-	s := onServer(t, proxy.Addr, ample)
-	var n tally
-	var patient, hasty sync.WaitGroup
-	for range 20 {
-		hasty.Go(func() { n.hit(t, s, 50*time.Millisecond, "key") })
-		patient.Go(func() {
-			redistest.Eventually(t, "a patient caller is answered", func() error { return decide(s, ample, "patient") })
-		})
-		time.Sleep(10 * time.Millisecond)
-	}
-	hasty.Wait()
-	patient.Wait()
-	if open, most := proxy.Counts().Open, topology.DefaultPoolSize+1; open > most {
-		t.Errorf("%d connections are open, want %d at most: those of the pool, and one for PING", open, most)
-	}
-	proxy.Heal()
-	if got := counted(t, server, "key") - n.answered.Load(); got < 0 || got > n.unknown.Load() {
-		t.Errorf("%d hits more are counted than were answered; want from 0 to %d, the calls without an answer", got, n.unknown.Load())
-	}
-	if got := counted(t, server, "patient"); got < 20 {
-		t.Errorf("%d hits of 20 patient callers are counted", got)
-	}
-}
-
 // slowServer opens a store whose server, behind a proxy, answers 60 ms late, and returns what asks it with so much
 // time.
 func slowServer(t *testing.T) (*Store, *redistest.FaultProxy, func(time.Duration) error) {
@@ -216,7 +130,7 @@ func TestCallersInAHurryDoNotWaitForAServerThatOthersWaitFor(t *testing.T) {
 	t.Parallel()
 	_, proxy, ask := slowServer(t)
 	stop := keepBusy(4, func(int) { _ = ask(450 * time.Millisecond) })
-	wait(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
+	redistest.Until(t, "a caller in a hurry is told that the server is too slow for it", func() bool {
 		return errors.Is(ask(hurry), pipeline.ErrTooSlow)
 	})
 	stop()
@@ -228,7 +142,7 @@ func TestPatientCallersAreAnsweredWhoeverCameFirst(t *testing.T) {
 	t.Parallel()
 	s, _, ask := slowServer(t)
 	stop := keepBusy(1, func(int) { _ = ask(hurry); time.Sleep(5 * time.Millisecond) })
-	wait(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
+	redistest.Until(t, "those in a hurry have opened the breaker", func() bool { return s.Stats().Servers[0].Away })
 	redistest.Eventually(t, "a patient caller is answered all the same", func() error { return ask(450 * time.Millisecond) })
 	stop()
 }
@@ -240,7 +154,7 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	s := onServer(t, server.Addr, ample)
 	var n tally
 	stop := keepBusy(16, func(client int) {
-		checks := []backend.Check{hit(fmt.Sprint("key ", client))}
+		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
 		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
 		out := make([]backend.Decision, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -252,13 +166,13 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		}
 		checks[0].Key[0], out[0].Before = 'x', 1
 	})
-	wait(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
+	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
 	server.Stop()
-	wait(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
-	wait(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
+	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
+	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
 	server.Cont()
 	before := n.answered.Load()
-	wait(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
+	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
 	stop()
 }
 
@@ -268,7 +182,7 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
 	s, keys := opened(t, topology.Config{Type: topology.Ring, URL: url, NodeLoss: topology.Pin}, nil), names(32)
-	checks, out := hits(keys...), make([]backend.Decision, len(keys))
+	checks, out := redistest.Hits(keys...), make([]backend.Decision, len(keys))
 	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +11,6 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -36,7 +35,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
 	mixed := func(on int) *Split {
-		return openedMixed(t, topology.Config{URL: servers[on].Addr}, new(atomic.Int64), incr.Keys{Jitter: 300})
+		return openedMixed(t, topology.Config{URL: servers[on].Addr}, new(atomic.Int64))
 	}
 	p := PerSecond(mixed(0), mixed(1))
 	for key, c := range map[string]struct {
@@ -88,97 +87,72 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	}
 }
 
-func TestEachDecisionOfASplitRequestLandsInItsPlace(t *testing.T) {
-	t.Parallel()
-	p := openedPair(t, new(atomic.Int64), single(t), single(t))
-	random := rand.New(rand.NewPCG(1, 1))
-	counts := make(map[string]uint64)
-	units := []descriptors.Unit{descriptors.Second, descriptors.Hour}
-	for round := range 300 {
-		checks := make([]backend.Check, 1+random.IntN(2*64))
-		want := make([]uint64, len(checks))
-		for i := range checks {
-			u := units[random.IntN(len(units))]
-			key := fmt.Sprint(u, random.IntN(20))
-			checks[i] = backend.Check{Key: []byte(key), Limits: limitsPer(t, 1_000_000, u), Hits: 1 + random.Uint64N(5)}
-			want[i] = counts[key]
-			counts[key] += checks[i].Hits
-		}
-		out := make([]backend.Decision, len(checks))
-		if err := backend.DecideAll(t.Context(), p, checks, out); err != nil {
-			t.Fatal(err)
-		}
-		for i := range out {
-			if out[i].Before != want[i] || !out[i].Allowed {
-				t.Fatalf("round %d, check %d of %d, key %s: %+v; want it allowed with %d before it, those of the same "+
-					"request in order", round, i, len(checks), checks[i].Key, out[i], want[i])
-			}
-		}
-	}
+// half is one store of a pair, which decides as a test wants.
+type half struct {
+	Counters
+	decide func(checks []backend.Check, out []backend.Decision) error
 }
+
+func (h half) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	return h.decide(checks, out)
+}
+func (h half) Reset(context.Context, []byte) error { return h.decide(nil, nil) }
+func (h half) Close() error                        { return nil }
 
 func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 	t.Parallel()
-	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	var proxies []*redistest.FaultProxy
-	for _, s := range servers {
-		proxies = append(proxies, redistest.Proxy(t, s.Addr))
-	}
-	p := openedPair(t, nil, topology.Config{URL: proxies[0].Addr}, topology.Config{URL: proxies[1].Addr})
+	asked, answer := make(chan []backend.Check, 4), make(chan struct{})
+	waits := half{decide: func(checks []backend.Check, _ []backend.Decision) error {
+		asked <- checks
+		<-answer
+		return nil
+	}}
 	var checks []backend.Check
 	for i := range 10 {
 		checks = append(checks, backend.Check{Key: fmt.Append(nil, i), Hits: 1,
 			Limits: limitsPer(t, 10, []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2])})
 	}
-	calls := func(i int) int { return proxies[i].Requests("fcall") + proxies[i].Requests("evalsha") }
-	before := []int{calls(0), calls(1)}
-	asked := func(i int) int { return calls(i) - before[i] }
-	for _, s := range servers {
-		s.Stop()
-	}
 	decided := make(chan error, 1)
-	go func() { decided <- backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks))) }()
-	wait(t, "both are asked while neither answers", func() bool { return asked(0) > 0 && asked(1) > 0 })
-	for _, s := range servers {
-		s.Cont()
-	}
-	if err := <-decided; err != nil {
-		t.Fatal(err)
-	}
-	for i := range proxies {
-		if got := asked(i); got != 1 {
-			t.Errorf("Redis %d was asked %d times for one request, want once", i, got)
+	go func() {
+		decided <- PerSecond(waits, waits).Decide(t.Context(), checks, make([]backend.Decision, len(checks)))
+	}()
+	for range 2 {
+		if part := <-asked; len(part) != len(checks)/2 {
+			t.Errorf("one Redis is asked %d checks of %d while the other one does not answer; want half of them",
+				len(part), len(checks))
 		}
+	}
+	close(answer)
+	if err := <-decided; err != nil || len(asked) > 0 {
+		t.Errorf("%v, and %d Redis were asked again; want each to be asked once for one request", err, len(asked))
 	}
 }
 
 func TestOneRedisOfAPairThatIsAwayIsNamed(t *testing.T) {
 	t.Parallel()
-	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	p := openedPair(t, nil, topology.Config{URL: servers[0].Addr}, topology.Config{URL: servers[1].Addr})
-	servers[1].Kill()
+	there := half{decide: func([]backend.Check, []backend.Decision) error { return nil }}
+	away := half{decide: func(_ []backend.Check, out []backend.Decision) error {
+		for i := range out {
+			out[i].Err = ErrUnavailable
+		}
+		if out == nil {
+			return ErrUnavailable
+		}
+		return nil
+	}}
+	p := PerSecond(there, away)
 	perSecond := backend.Check{Key: []byte("a"), Limits: limitsPer(t, 10, descriptors.Second), Hits: 1}
 	perHour := backend.Check{Key: []byte("b"), Limits: limitsPer(t, 10, descriptors.Hour), Hits: 1}
-	decide := func(checks ...backend.Check) error {
-		return backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks)))
-	}
-	if err := decide(perHour); err != nil {
+	if err := backend.DecideAll(t.Context(), p, []backend.Check{perHour}, make([]backend.Decision, 1)); err != nil {
 		t.Errorf("a limit of the Redis that is there was not decided: %v", err)
 	}
 	for _, checks := range [][]backend.Check{{perSecond}, {perSecond, perHour}, {perHour, perSecond}} {
-		err := decide(checks...)
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "limits per second: ") ||
-			!strings.Contains(err.Error(), servers[1].Addr) {
+		err := backend.DecideAll(t.Context(), p, checks, make([]backend.Decision, len(checks)))
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "limits per second: ") {
 			t.Errorf("the error is %v, want %v with which Redis it is", err, ErrUnavailable)
 		}
 	}
 	if err := p.Reset(t.Context(), perHour.Key); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a reset that reached one Redis of two gave %v, want %v", err, ErrUnavailable)
-	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := decide(perSecond, perHour); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a closed pair gave %v, want ErrClosed", err)
 	}
 }

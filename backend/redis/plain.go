@@ -21,13 +21,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// plain is keys of envoyproxy/ratelimit: a number for each window, counted by INCRBY. For each check go some commands,
-// in a pipeline: what counts it, or takes back what it counted too much, and what sets the TTL. In a cluster a pipeline
-// leads to one server, and each command has one key.
+// plain is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
+// command that counts it, or takes back what went too far, and one that sets the TTL.
 type plain struct {
-	store  *Store
-	keys   incr.Keys
-	getsNo sync.Map // of addresses of servers that refuse GET
+	store *Store
+	keys  incr.Keys
+	noGet sync.Map // of addresses of servers that refuse GET
 }
 
 // plainRights are what counting in such keys needs of any server.
@@ -55,18 +54,18 @@ func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byt
 
 // Write gives each check the commands that it still needs.
 func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
-	_, getsNo := p.getsNo.Load(b.Client().Options().Addr)
+	_, noGet := p.noGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
 		n, key := &r.Number, (*pipeline.Blob)(&r.Key)
 		switch {
-		case !n.Counted && n.Look && !getsNo:
+		case !n.Counted && n.Look && !noGet:
 			r.Command = b.Command("get", key)
 		case !n.Counted:
 			r.Command = b.Command("incrby", key, &r.Payload)
 		case n.Back != 0:
 			r.Command = b.Command("incrby", key, n.Back)
 		}
-		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || getsNo) {
+		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || noGet) {
 			n.Expire = b.Command("expire", key, &n.TTL)
 		}
 	}
@@ -74,7 +73,7 @@ func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 
 const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
-// Read notes how far a check has come. One that is counted and needs something more goes on.
+// Read notes the state of a check. One that is counted and needs more is unfinished.
 func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := &r.Number
 	switch {
@@ -117,7 +116,7 @@ func (p *plain) readCount(b *pipeline.Batch, n *pipeline.Number, c *pipeline.Com
 		}
 		return pipeline.Answered, nil
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
-		p.getsNo.Store(b.Client().Options().Addr, true)
+		p.noGet.Store(b.Client().Options().Addr, true)
 		p.tell(b, looksByCounting, "GET", err)
 		return pipeline.Unfinished, err
 	case err != nil:
@@ -150,7 +149,7 @@ func overflow(err error) bool { return strings.Contains(err.Error(), "would over
 
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
-// readBack reads what takes back what a check counted too much. It is given up where it may have run.
+// readBack reads the reply to what takes a count back. It is not sent again if it may have run.
 func readBack(n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
@@ -161,8 +160,8 @@ func readBack(n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
 	return pipeline.Answered, nil
 }
 
-// readExpire reads what gave a key its TTL, which may run twice: it is sent again if its answer was lost, too. A server
-// that refuses it keeps the key, which the check does not suffer for.
+// readExpire reads the reply to EXPIRE, which may run twice: it is sent again if its answer is lost, too. If the server
+// refuses it, the key stays, and the check has its answer.
 func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		var reply goredis.Error
@@ -188,7 +187,7 @@ func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision,
 	return incr.Decide(c, r.Number.After, r.Number.Rest), nil
 }
 
-// probePlain asks a server whether it answers: counting needs no more, and envoyproxy/ratelimit asks no more either.
+// probePlain sends a server PING, and no more, as envoyproxy/ratelimit does.
 func (s *Store) probePlain(ctx context.Context, on *topology.Servers, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -198,8 +197,8 @@ func (s *Store) probePlain(ctx context.Context, on *topology.Servers, server top
 	return s.Slow(server.Client)
 }
 
-// inspect reads the count of a key's window.
-func (p *plain) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+// Inspect reads the count of a key's window.
+func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	stem, _ := descriptors.PlainStem(key)
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
@@ -219,8 +218,8 @@ func (p *plain) inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return counts, nil
 }
 
-// reset removes a key of each window that it may be of now.
-func (p *plain) reset(ctx context.Context, key []byte) error {
+// Reset removes a key of each window that it may be of now.
+func (p *plain) Reset(ctx context.Context, key []byte) error {
 	stem, _ := descriptors.PlainStem(key)
 	for _, begin := range incr.Begins(p.store.clock()) {
 		name := string(incr.Window{Begin: begin}.AppendKey(nil, stem))

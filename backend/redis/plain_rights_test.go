@@ -14,7 +14,6 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -29,7 +28,7 @@ func allowed(t *testing.T, rules ...string) (*redistest.Server, *Split, *rediste
 	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
 	log := new(redistest.Log)
 	c := topology.Config{URL: server.Addr, Auth: "limiter:secret", Log: slog.New(slog.NewTextHandler(log, nil))}
-	return server, openedMixed(t, c, nil, incr.Keys{Jitter: 300}), log
+	return server, openedMixed(t, c, nil), log
 }
 
 // denials are what the ACL of a server refused: commands, and how often.
@@ -177,7 +176,7 @@ func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	m := openedMixed(t, topology.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	m := openedMixed(t, topology.Config{URL: server.Addr}, nil)
 	plain := backend.Check{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1}
 	weirs := backend.Check{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1}
 	for range 3 {
@@ -222,31 +221,10 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	}
 }
 
-// Counters of both kinds, and both in one call, when nothing of the script may be used: weir's are refused, the others
-// count.
-func TestMissingRightsOfTheScriptSpareTheOthers(t *testing.T) {
-	t.Parallel()
-	_, m, _ := allowed(t, ofRatelimits...)
-	var out [2]backend.Decision
-	checks := []backend.Check{
-		{Key: ofRatelimit("d_k_v_"), Limits: hourly(t, 5), Hits: 1},
-		{Key: []byte("1:d1:k1:v"), Limits: hourly(t, 5), Hits: 1},
-	}
-	if err := m.Decide(t.Context(), checks, out[:]); err != nil {
-		t.Fatal(err)
-	}
-	if out[0].Err != nil || !out[0].Allowed || out[1].Err == nil {
-		t.Errorf("%+v; want the first counted, and the second refused: its rule needs a script", out)
-	}
-	if err := m.inUse()[0].Answers(); err != nil {
-		t.Errorf("the half that counts by INCRBY: %v; want it healthy", err)
-	}
-}
-
 func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	m := openedMixed(t, topology.Config{URL: server.Addr}, nil, incr.Keys{Jitter: 300})
+	m := openedMixed(t, topology.Config{URL: server.Addr}, nil)
 	for _, u := range descriptors.Units() {
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 10, u, 1, descriptors.FixedWindow, 0)}
 		if u == descriptors.Second {
@@ -292,7 +270,7 @@ func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
 			}
 			c := start(t, kind, redistest.WithACL("limiter", "secret", rules...))
 			c.Auth = "limiter:secret"
-			m := openedMixed(t, c, nil, incr.Keys{Jitter: 300})
+			m := openedMixed(t, c, nil)
 			for i := range 50 {
 				check := backend.Check{Key: ofRatelimit(fmt.Sprintf("d_k_%d_", i)), Limits: hourly(t, 5), Hits: 2}
 				askOne(t, m, check)

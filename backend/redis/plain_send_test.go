@@ -22,7 +22,8 @@ const plainBegin = 1_777_777_740
 // plainStore is a store of envoyproxy/ratelimit's keys.
 func plainStore(t *testing.T, on *topology.Servers) *Store {
 	t.Helper()
-	s := newPlain(on, func() string { return fmt.Sprint((plainBegin + 37) * int64(1e6)) }, incr.Keys{Jitter: 300}, pipeline.Config{})
+	now := func() time.Time { return time.Unix(plainBegin+37, 0) }
+	s := newPlain(on, now, incr.Keys{Jitter: 300}, pipeline.Config{})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -81,7 +82,7 @@ func TestWhatWentTooFarIsTakenBack(t *testing.T) {
 				return reply(n, command)
 			})
 			s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
-			check := hit("\x00a_")
+			check := redistest.Hit("\x00a_")
 			check.Op, check.Hits = tc.check.Op, tc.check.Hits
 			if d := askOne(t, s, check); d != tc.want {
 				t.Errorf("got  %+v\nwant %+v", d, tc.want)
@@ -110,11 +111,34 @@ func TestWhatACallerLeavesIsFinished(t *testing.T) {
 		return ":0\r\n"
 	})
 	s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
-	check := hit("\x00a_")
+	check := redistest.Hit("\x00a_")
 	check.Op, check.Hits = backend.Refund, 5
 	var out [1]backend.Decision
 	if err := s.Decide(ctx, []backend.Check{check}, out[:]); err != nil || out[0].Err == nil {
 		t.Errorf("%+v, %v; want no answer for a caller who has left", out[0], err)
 	}
-	wait(t, "what the refund took too much is added again", func() bool { return server.Count("incrby") == 2 })
+	redistest.Until(t, "what the refund took too much is added", func() bool { return server.Count("incrby") == 2 })
+}
+
+// ofPlainStore is the pattern of the keys of plainStore.
+var ofPlainStore = fmt.Sprintf("*_%d", plainBegin)
+
+// heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are
+// hashes, and are left out.
+func heldBy(t *testing.T, server *redistest.Server, pattern string) (sum int64, immortal int) {
+	t.Helper()
+	client, ctx := server.Client(), t.Context()
+	keys := client.Scan(ctx, 0, pattern, 1000).Iterator()
+	for keys.Next(ctx) {
+		if n, err := client.Get(ctx, keys.Val()).Int64(); err == nil {
+			sum += n
+			if client.TTL(ctx, keys.Val()).Val() < 0 {
+				immortal++
+			}
+		}
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return sum, immortal
 }

@@ -19,8 +19,8 @@ import (
 // probeTimeout is how long a server may take for all of a probe.
 const probeTimeout = 5 * time.Second
 
-// probe finds out whether a server can count: it does once what counting needs, and leaves keys that live for seconds.
-// Its error names what is missing.
+// probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
+// missing.
 func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology
 	if err := s.probeScript(ctx, on, server, mode); err != nil {
 		return err
 	}
-	// What the script needs when it trims: later than a probe can wait.
+	// What the script needs only later, when it trims.
 	name := script.KeyOf(server.Tag, "probe")
 	if err := do([]any{"hdel", name, "nothing"}, []any{"hlen", name}, []any{"hkeys", name}, []any{"hscan", name, 0},
 		[]any{"hmget", name, "nothing"}); err != nil {
@@ -81,8 +81,8 @@ func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server to
 	return nil
 }
 
-// tell logs how a server is called, if that is news. A script that is called only until the server takes writes again
-// is none: what it lacks is told by the probe's error.
+// tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
+// error tells.
 func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.news(server.Name, mode.Command) {
 		return
@@ -132,8 +132,7 @@ func rights() topology.Rights {
 // inspectingRules are for looking at counters and resetting them.
 var inspectingRules = []string{"+hgetall", "+unlink"}
 
-// rightsTo returns what calling the script needs: of a server that has functions these, also where they are not allowed
-// yet.
+// rightsTo returns the rights to call the script: those for functions wherever the server has them, allowed or not.
 func rightsTo(mode pipeline.CallMode) []string {
 	if mode.Refused == nil || topology.Forbidden(mode.Refused) || mode.Full() {
 		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}

@@ -15,8 +15,8 @@ import (
 // scripted is keys of weir: a hash for each descriptor, which the script counts in.
 type scripted struct{ *Store }
 
-// inspect reads what a key holds, by the clock of its server.
-func (s scripted) inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+// Inspect reads what a key holds, by the clock of its server.
+func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	name := string(script.AppendKey(nil, key))
 	now, err := s.serverClock(ctx, name)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s scripted) inspect(ctx context.Context, key []byte, limits []descriptors.
 	return counts, nil
 }
 
-// inspectLogs reads the headers of logs, and of each the chunks that hold its newest instants.
+// inspectLogs reads the headers of logs, and the chunks with their newest instants.
 func (s scripted) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
 	[]backend.LimitCount, error) {
 	fields := make([]string, len(limits))
@@ -68,7 +68,7 @@ func (s scripted) inspectLog(ctx context.Context, name string, l *descriptors.Li
 		return strings.Join(found, ""), err
 	}
 	from, to := log.Older(now)
-	for to > from { // the first that has not left, found by halving
+	for to > from { // binary search for the first chunk that has not left
 		middle := from + (to-from)/2
 		text, err := chunk(middle)
 		if err != nil {
@@ -118,8 +118,8 @@ func (s scripted) fields(ctx context.Context, name string, fields []string) ([]s
 	return values, nil
 }
 
-// reset removes a key.
-func (s scripted) reset(ctx context.Context, key []byte) error {
+// Reset removes a key.
+func (s scripted) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }

@@ -15,25 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/descriptors"
 )
-
-func plainKey(key string) string { return string(redistest.AppendSumKey(nil, []byte(key))) }
-
-// limit is not looked at by the plain script.
-var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)
-
-func hit(key string) backend.Check {
-	return backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
-}
-
-func hits(keys ...string) []backend.Check {
-	checks := make([]backend.Check, len(keys))
-	for i, key := range keys {
-		checks[i] = hit(key)
-	}
-	return checks
-}
 
 // fixed is a topology of one client, of which more may be known by address.
 type fixed struct{ client *goredis.Client }
@@ -68,7 +50,7 @@ func (s *slots) Reload() {
 
 // sumCodec is that of redistest.SumScript.
 var sumCodec = pipeline.ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg,
-	DecodeReply: redistest.DecodeSum, Now: func() string { return "" }}
+	DecodeReply: redistest.DecodeSum}
 
 // testStore is a store of the plain script.
 func testStore(t *testing.T, on topology.Topology, timeout time.Duration) *Store {
@@ -78,8 +60,7 @@ func testStore(t *testing.T, on topology.Topology, timeout time.Duration) *Store
 
 // storeOf is a store of a script that is asked by a codec, without probes.
 func storeOf(on *topology.Servers, code *pipeline.Script, codec pipeline.ScriptCodec) *Store {
-	s := newStore(on, nil)
-	s.script = code
+	s := &Store{servers: on, script: code}
 	s.Pipeline = pipeline.New(on, codec, code, pipeline.Config{})
 	return s
 }
@@ -99,7 +80,7 @@ func storeOn(t *testing.T, on *topology.Servers) *Store {
 func decide(s *Store, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return backend.DecideAll(ctx, s, hits(keys...), make([]backend.Decision, len(keys)))
+	return backend.DecideAll(ctx, s, redistest.Hits(keys...), make([]backend.Decision, len(keys)))
 }
 
 // The forms in which checks are sent: all as one command, a command each, as to a cluster, and an INCRBY and an EXPIRE.
@@ -114,12 +95,12 @@ var kinds = map[string]func(client *goredis.Client, nodes map[string]*goredis.Cl
 }
 
 // sentAs is a store that sends checks in a form, a key for it, and the command that counts.
-func sentAs(t *testing.T, form string, client *goredis.Client) (s *Store, key, command string) {
+func sentAs(t *testing.T, form string, client *goredis.Client, timeout time.Duration) (s *Store, key, command string) {
 	t.Helper()
 	if form == inPlain {
-		return plainStore(t, over(fixed{client}, ample)), "\x00a_", "incrby"
+		return plainStore(t, over(fixed{client}, timeout)), "\x00a_", "incrby"
 	}
-	return testStore(t, kinds[form](client, nil), ample), "a", "evalsha"
+	return testStore(t, kinds[form](client, nil), timeout), "a", "evalsha"
 }
 
 func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
@@ -178,7 +159,7 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 					if deadline > ample {
 						t.Fatalf("no check was sent within %v", ample)
 					}
-					s, key, _ := sentAs(t, form, testClient(t, server.Addr, ample))
+					s, key, _ := sentAs(t, form, testClient(t, server.Addr, ample), ample)
 					if err := decide(s, deadline, strings.Replace(key, "a", fmt.Sprint("a", deadline), 1)); !errors.Is(err, ErrUnavailable) {
 						t.Fatalf("the error is %v; want one that wraps ErrUnavailable", err)
 					}
@@ -226,7 +207,7 @@ func TestWhatDidNotRunIsSentAgain(t *testing.T) {
 			t.Run(name+", "+form, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.NewStub(t, redistest.Answers(tc.replies))
-				s, key, command := sentAs(t, form, testClient(t, server.Addr, ample))
+				s, key, command := sentAs(t, form, testClient(t, server.Addr, ample), ample)
 				if err := decide(s, ample, key); err != nil {
 					t.Errorf("%v; the replies prove that the check did not run, or that it did", err)
 				}
@@ -333,7 +314,7 @@ func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
 			if err := decide(s, 200*time.Millisecond, "a", "b"); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the first call gave %v, want ErrUnavailable, as its time was over", err)
 			}
-			wait(t, "the connection is ready", func() bool { return server.Count("ping") > 0 })
+			redistest.Until(t, "the connection is ready", func() bool { return server.Count("ping") > 0 })
 			if got := server.Count("evalsha"); got != 0 {
 				t.Errorf("checks whose caller had left were sent, in %d commands", got)
 			}

@@ -1,16 +1,17 @@
 package redis
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
@@ -94,7 +95,7 @@ func scriptOnly() *pipeline.Script { return pipeline.NewScript(script.Source()) 
 
 // start starts servers of a type for a test, and returns how they are reached.
 func start(t *testing.T, kind topology.Type, options ...redistest.Option) topology.Config {
-	return topology.Config{Type: kind, URL: redistest.Types[kind.String()](t, options...)}
+	return topology.Config{Type: kind, URL: redistest.Start(t, kind.String(), options...).URL}
 }
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
@@ -152,7 +153,7 @@ func configOf(c topology.Config, now *atomic.Int64) Config {
 	}
 	config := Config{Redis: c}
 	if now != nil {
-		config.Now = func() string { return strconv.FormatInt(now.Load(), 10) }
+		config.Now = func() time.Time { return time.UnixMicro(now.Load()) }
 	}
 	return config
 }
@@ -173,24 +174,13 @@ func told(t *testing.T, c topology.Config) (*Store, *redistest.Log) {
 // ample is how long what must be answered has for it: it only ends a test that hangs.
 const ample = time.Minute
 
-// wait waits until a promise is kept, for as long as a busy machine may need.
-func wait(t *testing.T, promise string, kept func() bool) {
-	t.Helper()
-	redistest.Eventually(t, promise, func() error {
-		if !kept() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-}
-
 // ofRatelimit returns a key of envoyproxy/ratelimit on its way to a store.
 func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
 
 // openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
-func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64, keys incr.Keys) *Split {
+func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
 	t.Helper()
-	m, err := OpenRatelimit(configOf(c, now), keys)
+	m, err := OpenRatelimit(configOf(c, now), incr.Keys{Jitter: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,4 +203,67 @@ func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
 		t.Fatal(err)
 	}
 	return out[0]
+}
+
+// connect connects to the servers of a configuration until the end of the test.
+func connect(t testing.TB, c topology.Config) *topology.Servers {
+	t.Helper()
+	c.Log, c.Timeout = slog.New(slog.DiscardHandler), cmp.Or(c.Timeout, ample)
+	servers, err := topology.Connect(c, topology.Rights{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	return servers
+}
+
+// ownerOf returns the client of the server that has all keys.
+func ownerOf(t testing.TB, c topology.Config) *goredis.Client {
+	t.Helper()
+	client, err := connect(t, c).Owner(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+	t.Helper()
+	return ownerOf(t, topology.Config{URL: addr, Timeout: timeout})
+}
+
+// learnt is connect for servers that know at once who owns which slots.
+func learnt(t *testing.T, c topology.Config) *topology.Servers {
+	t.Helper()
+	servers := connect(t, c)
+	nothing := func(string, func(...any) (any, error)) error { return nil }
+	if err := servers.Each(t.Context(), nothing); err != nil {
+		t.Fatalf("learning who owns which slots: %v", err)
+	}
+	return servers
+}
+
+// storeAt returns a store of the plain script that knows which servers there are.
+func storeAt(t *testing.T, c topology.Config) *Store {
+	t.Helper()
+	return storeOn(t, learnt(t, c))
+}
+
+// single starts one server, and returns how it is reached.
+func single(t testing.TB, options ...redistest.Option) topology.Config {
+	t.Helper()
+	return topology.Config{URL: redistest.Single(t, options...).Addr}
+}
+
+// over makes servers of a topology of a test.
+func over(t topology.Topology, timeout time.Duration) *topology.Servers {
+	return topology.Over(t, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
+}
+
+// names are so many keys.
+func names(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	return keys
 }

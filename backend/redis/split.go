@@ -24,10 +24,8 @@ type Split struct {
 	first, second Counters
 	// seconds reports whether the second store counts a key under limits.
 	seconds func(key []byte, limits []descriptors.Limit) bool
-	// label names the second store in errors, "" for no name.
-	label string
-	// plain and scripted are the stores where both are on the same servers, and the key alone tells where it is
-	// counted.
+	label   string // of the second store in errors, "" for none
+	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one.
 	plain, scripted *Store
 
 	start func()      // begins the second store
@@ -44,8 +42,8 @@ type parts struct {
 	done          chan error // has a token once the second ones are decided
 }
 
-// PerSecond counts in two Redis: checks whose limits are all written per second in one, all others in the other. A
-// check whose limits are of several units is not split, since it counts under all of them or under none.
+// PerSecond counts checks whose limits are all per second in one Redis, all others in another. A check with limits of
+// several units is not split, since it counts under all of them or under none.
 func PerSecond(main, perSecond Counters) *Split {
 	s := &Split{first: main, second: perSecond, label: "limits per second"}
 	s.seconds = func(_ []byte, limits []descriptors.Limit) bool {
@@ -60,9 +58,9 @@ func PerSecond(main, perSecond Counters) *Split {
 	return s
 }
 
-// OpenRatelimit makes a store that counts a check with a key of envoyproxy/ratelimit's by INCRBY, as that program does
-// and with no more rights, and others by the script. The servers learn nothing of the script before a check needs it.
-// Its health is that of the servers that count by INCRBY: each has answered PING.
+// OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with the rights that that program
+// needs, and others by the script, which servers get when a check first needs it. Until then its health is that of
+// counting by INCRBY: the servers answer PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	servers, err := topology.Connect(c.Redis, plainRights())
 	if err != nil {
@@ -80,7 +78,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	return s, nil
 }
 
-// begun returns the second store, which is in use from now on.
+// begun returns the second store, and starts it if need be.
 func (s *Split) begun() Counters {
 	s.once.Do(func() {
 		if s.start != nil {
@@ -99,7 +97,7 @@ func (s *Split) inUse() []Counters {
 	return []Counters{s.first}
 }
 
-// Decide asks both stores at the same time, each for its own checks, or only the one that has all of them.
+// Decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
 func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	seconds := 0
 	for i := range checks {
@@ -148,7 +146,7 @@ func (s *Split) decideSecond(ctx context.Context, checks []backend.Check, out []
 	return s.name(err)
 }
 
-// name adds to an error that it is about the second store.
+// name adds the second store's label to an error.
 func (s *Split) name(err error) error {
 	if err == nil || s.label == "" {
 		return err
@@ -164,8 +162,7 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return s.first.Inspect(ctx, key, limits)
 }
 
-// Reset forgets a key, in both stores where its limits decide: a request may have brought a limit of another unit, and
-// the configuration may have had one.
+// Reset forgets a key, in both stores if limits choose the store: the key may have had a limit of another unit.
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
@@ -176,8 +173,7 @@ func (s *Split) Reset(ctx context.Context, key []byte) error {
 	return s.first.Reset(ctx, key)
 }
 
-// List looks at both stores at the same time, at each for the keys that it counts now; or once at the servers that both
-// are on.
+// List lists both stores at the same time, of each the keys that it counts now; or once the servers that both are on.
 func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.plain != nil { // nobody else tells whether the script has counted there
 		commands := s.plain.keys.listing()
@@ -244,7 +240,7 @@ func (s *Split) Await(ctx context.Context) error {
 	return s.each(func(c Counters) error { return c.Await(ctx) })
 }
 
-// Servers returns the state of each server. One that is up in one store may not be in the other.
+// Servers returns the state of each server, the worse one if the stores differ.
 func (s *Split) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	for _, c := range s.inUse() {
@@ -282,8 +278,8 @@ func (s *Split) Stats() (sum pipeline.Stats) {
 	return sum
 }
 
-// rightsBeside returns what counting by the script needs besides, of a user who has the rights to count by INCRBY: such
-// a one mostly may use all keys, and Redis refuses to grant some of them then.
+// rightsBeside returns what the script needs of a user with the rights to count by INCRBY: that user may mostly use all
+// keys, and Redis then refuses to grant some.
 func rightsBeside() topology.Rights {
 	r := rights()
 	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })

@@ -2,7 +2,7 @@
 // KEYS.md what the servers hold.
 //
 // Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
-// package knows what is asked: the script in package script, or the INCRBYs that package incr gives the numbers of.
+// package makes the questions: the script of package script, or the INCRBYs of package incr.
 package redis
 
 import (
@@ -37,31 +37,31 @@ type Counters interface {
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = pipeline.ErrUnavailable
 
-// Store counts in Redis servers, in one kind of keys. A check is counted at most once, whatever becomes of the
-// connection; it is sent again only if its own reply proves that it did not run.
+// Store counts in Redis servers, in one kind of keys. A check is counted at most once: it is sent again only if its own
+// reply proves that it did not run.
 type Store struct {
 	*pipeline.Pipeline
+	keys
 	servers *topology.Servers
-	keys    keys
 	script  *pipeline.Script // nil where none is needed
-	now     func() string
+	now     func() time.Time // nil but in tests
 
-	logged sync.Map // what was logged last of a server: how it is called, what keeps libraries there
-	places places   // of listings
+	logged sync.Map // what was logged last of a server: its call mode, what keeps libraries there
+	places sync.Map // of names of servers: the cursor at which the last listing ended there
 	*heartbeat
 }
 
-// keys are a kind of keys, behind which operators look.
+// keys are a kind of keys, as operators see them.
 type keys interface {
-	// inspect reads what a key holds, by the clock that it counts by.
-	inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
-	// reset removes what is counted for a key.
-	reset(ctx context.Context, key []byte) error
+	// Inspect reads what a key holds, by the clock that it counts by: the whole key, but for long logs.
+	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
+	// Reset removes a key, under whatever limits it was counted.
+	Reset(ctx context.Context, key []byte) error
 	// listing returns the commands that listing such keys needs, as rules of an ACL.
 	listing() []string
 	// keyOf returns the check's key of a Redis key, false if it is of another kind.
 	keyOf(name string) (key []byte, own bool)
-	// glance returns the command for a glance at a key under limits, and what reads its answer; nil if nothing counts
+	// glance returns the command that reads a key under limits, and what decodes its answer; nil if nothing counts
 	// under that name now.
 	glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader)
 }
@@ -72,15 +72,14 @@ var _ Counters = (*Store)(nil)
 type Config struct {
 	// Redis is how the servers are reached.
 	Redis topology.Config
-	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
-	// tests.
-	Now func() string
-	// Meter, if not nil, returns what measures a server. It is asked once for each server, as soon as that is asked.
+	// Now, if not nil, replaces the servers' clock, in tests.
+	Now func() time.Time
+	// Meter, if not nil, returns the meter of a server, once for each.
 	Meter func(server string) pipeline.Meter
 }
 
-// Open makes a store by the script. It checks the configuration and waits for no server: one that is away is no error
-// here. Whether the servers can count is probed in the background, logged, and told as [backend.Health].
+// Open makes a store that counts by the script. It waits for no server, and none that is away is an error: servers are
+// probed in the background, see [backend.Health].
 func Open(c Config) (*Store, error) { return open(c, newScript()) }
 
 // open is Open for a version of the script.
@@ -94,7 +93,7 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 	return s, nil
 }
 
-// watch begins to probe the servers, and to tell that this process lives.
+// watch starts the probes and the heartbeat.
 func (s *Store) watch() {
 	s.Watch(s.probe)
 	s.heartbeat = newHeartbeat(s)
@@ -105,10 +104,13 @@ func newScript() *pipeline.Script {
 }
 
 // newScripted makes a store by a script on servers, which it closes in the end.
-func newScripted(servers *topology.Servers, now func() string, code *pipeline.Script, c pipeline.Config) *Store {
-	s := newStore(servers, now)
+func newScripted(servers *topology.Servers, now func() time.Time, code *pipeline.Script, c pipeline.Config) *Store {
+	s := &Store{servers: servers, now: now}
 	codec := pipeline.ScriptCodec{
-		AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode, Now: s.now,
+		AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode,
+	}
+	if now != nil {
+		codec.Now = func() string { return strconv.FormatInt(now().UnixMicro(), 10) }
 	}
 	c.Closing = func() { s.heartbeat.end() }
 	s.script, s.keys = code, scripted{s}
@@ -117,60 +119,36 @@ func newScripted(servers *topology.Servers, now func() string, code *pipeline.Sc
 }
 
 // newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end.
-func newPlain(servers *topology.Servers, now func() string, keys incr.Keys, c pipeline.Config) *Store {
-	s := newStore(servers, now)
+func newPlain(servers *topology.Servers, now func() time.Time, keys incr.Keys, c pipeline.Config) *Store {
+	s := &Store{servers: servers, now: now}
 	p := &plain{store: s, keys: keys}
 	s.keys = p
 	s.Pipeline = pipeline.New(servers, p, nil, c)
 	return s
 }
 
-func newStore(servers *topology.Servers, now func() string) *Store {
-	if now == nil {
-		now = func() string { return "" }
-	}
-	return &Store{servers: servers, now: now}
-}
-
 // StatesSince is that of [backend.Losses].
 func (s *Store) StatesSince(t time.Time) int { return s.servers.StatesSince(t) }
 
-// Inspect reads what a key holds. It reads the key whole, but for long logs: this is for people, not for the request
-// path.
-func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	return s.keys.inspect(ctx, key, limits)
-}
-
-// Reset removes a key, under whatever limits it was counted.
-func (s *Store) Reset(ctx context.Context, key []byte) error { return s.keys.reset(ctx, key) }
-
 // clock returns the time by the clock of this process, or that of a test.
 func (s *Store) clock() time.Time {
-	if s.tested() {
-		return s.testTime()
+	if s.now != nil {
+		return s.now()
 	}
 	return time.Now()
 }
 
 // serverClock returns the time by the clock of the server that owns a Redis key, or that of a test.
 func (s *Store) serverClock(ctx context.Context, name string) (time.Time, error) {
-	if s.tested() {
-		return s.testTime(), nil
+	if s.now != nil {
+		return s.now(), nil
 	}
 	server := goredis.NewTimeCmd(ctx, "time")
 	err := s.Ask(ctx, name, server)
 	return server.Val(), err
 }
 
-// tested reports whether a test gives the time.
-func (s *Store) tested() bool { return s.now() != "" }
-
-func (s *Store) testTime() time.Time {
-	micros, _ := strconv.ParseInt(s.now(), 10, 64) // that of a test is right
-	return time.UnixMicro(micros)
-}
-
-// news reports whether what is to be logged of something differs from what was before.
+// news reports whether a text differs from the one that was logged last of something.
 func (s *Store) news(of, what string) bool {
 	before, known := s.logged.Swap(of, what)
 	return !known || before != what

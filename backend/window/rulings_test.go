@@ -99,6 +99,8 @@ func TestRetryInAndNextInAreExact(t *testing.T) {
 			limits[0] = limit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.SlidingLog, 0)
 		case 1:
 			limits[0] = bucket(t, 3, 1+r.Uint64N(5), limits[0].Unit, limits[0].Multiplier)
+		case 2:
+			limits[0] = limit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.FixedWindow, 0)
 		}
 		counts, now := states(limits), noon
 		for range 30 {

@@ -1,10 +1,7 @@
 package process
 
 import (
-	"fmt"
 	"net"
-	"os/exec"
-	"strings"
 	"testing"
 )
 
@@ -26,31 +23,5 @@ func TestAHeldPortIsTheTestsAlone(t *testing.T) {
 		if l.Addr().String() == addr {
 			t.Fatalf("the kernel gave %s to somebody else, who would answer in the place of the test's server", addr)
 		}
-	}
-}
-
-func TestABusPortIsHeldToo(t *testing.T) {
-	port, release, err := HoldBusPort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	if _, _, err := hold(port + busOffset); err == nil {
-		t.Errorf("port %d was given to two tests: a node of a cluster cannot talk to the others", port+busOffset)
-	}
-}
-
-func TestAProcessThatEndsBeforeItIsReadySaysWhy(t *testing.T) {
-	_, err := Launch("sh", exec.Command("sh", "-c", "echo no such file; exit 3"), new(Output), "ready")
-	if err == nil || !strings.Contains(err.Error(), "no such file") || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("Launch tells %v, want what the process printed and how it ended", err)
-	}
-}
-
-func TestReadyIsWhatThisRunPrinted(t *testing.T) {
-	log := new(Output)
-	fmt.Fprintln(log, "ready")
-	if _, err := Launch("sh", exec.Command("true"), log, "ready"); err == nil {
-		t.Error("a process counts as ready by what the one before it printed")
 	}
 }

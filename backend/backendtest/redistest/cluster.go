@@ -10,17 +10,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 3 s: a killed primary is replaced in
-// about six, or in twelve when its replica has just asked for votes before.
+// ClusterSet is a cluster of three primaries with a replica each. Its node timeout is 3 s: a killed primary is replaced
+// in about six, or in twelve when its replica has just asked for votes before.
 type ClusterSet struct {
 	Nodes []*Server // six; the first three are primaries in the beginning, each three before its replica
 
 	ids map[*Server]string // constant
 }
 
-const primaries = 3
+// A cluster has so many slots, and one of these sets so many primaries.
+const slots, primaries = 16384, 3
 
 // Cluster starts three primaries and three replicas, and waits until they are one cluster.
 func Cluster(t testing.TB, options ...Option) *ClusterSet {
@@ -110,11 +113,11 @@ func (c *ClusterSet) well(ctx context.Context) error {
 		if !strings.Contains(info, "cluster_state:ok") {
 			return fmt.Errorf("%s says that its cluster is not well", node.name)
 		}
-		m, err := c.read(ctx, node)
+		v, err := node.view(ctx)
 		if err != nil {
 			return err
 		}
-		seen, err := m.summary(c.idsOf(awake))
+		seen, err := v.summary(awake)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s sees %w", node.name, err)
@@ -123,7 +126,7 @@ func (c *ClusterSet) well(ctx context.Context) error {
 		case seen != want:
 			return fmt.Errorf("%s sees\n%s, but %s sees\n%s", awake[0].name, want, node.name, seen)
 		}
-		if m[c.ids[node]].primary == "" {
+		if v.owns(node) {
 			continue
 		}
 		if err := node.linked(ctx); err != nil {
@@ -133,28 +136,67 @@ func (c *ClusterSet) well(ctx context.Context) error {
 	return nil
 }
 
-func (c *ClusterSet) idsOf(nodes servers) []string {
-	var ids []string
-	for _, node := range nodes {
-		ids = append(ids, c.ids[node])
+// view is a cluster as one of its nodes sees it: each range of slots with its owner, and who follows that.
+type view []redis.ClusterSlot
+
+// view asks a node for its view.
+func (s *Server) view(ctx context.Context) (view, error) {
+	slots := redis.NewClusterSlotsCmd(ctx, "cluster", "slots") // Redis 6.2 has no CLUSTER SHARDS
+	_ = s.client.Process(ctx, slots)                           // the command has the error too
+	v, err := slots.Result()
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for its cluster: %w", s.name, err)
 	}
-	return ids
+	slices.SortFunc(v, func(a, b redis.ClusterSlot) int { return a.Start - b.Start })
+	return v, nil
+}
+
+// owns reports whether a node owns any slots.
+func (v view) owns(node *Server) bool {
+	return slices.ContainsFunc(v, func(r redis.ClusterSlot) bool { return r.Nodes[0].Addr == node.Addr })
+}
+
+// summary returns what all nodes must agree on, and an error if it cannot last.
+func (v view) summary(awake servers) (string, error) {
+	var text strings.Builder
+	owned, unseen := 0, addrs(awake)
+	for _, r := range v {
+		owned += r.End - r.Start + 1
+		owner := r.Nodes[0].Addr
+		if !slices.Contains(addrs(awake), owner) {
+			return "", fmt.Errorf("that %s still owns slots, and it cannot answer", owner)
+		}
+		fmt.Fprintf(&text, "%d to %d at %s, replicas", r.Start, r.End, owner)
+		for _, addr := range addrs(awake) {
+			if slices.ContainsFunc(r.Nodes, func(n redis.ClusterNode) bool { return n.Addr == addr }) {
+				fmt.Fprint(&text, " ", addr)
+				unseen = slices.DeleteFunc(unseen, func(other string) bool { return other == addr })
+			}
+		}
+		fmt.Fprintln(&text)
+	}
+	if owned != slots || len(unseen) > 0 {
+		return "", fmt.Errorf("%d of %d slots with an owner, and nothing of %v", owned, slots, unseen)
+	}
+	return text.String(), nil
 }
 
 // Primaries returns the nodes that own slots now, in the order of Nodes.
 func (c *ClusterSet) Primaries(t testing.TB) []*Server {
 	t.Helper()
-	m := c.ask(t)
-	return slices.DeleteFunc(slices.Clone(c.Nodes), func(s *Server) bool { return len(m[c.ids[s]].slots) == 0 })
+	v := c.ask(t)
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(s *Server) bool { return !v.owns(s) })
 }
 
-// Replica returns a node that can answer and follows primary.
-func (c *ClusterSet) Replica(t testing.TB, primary *Server) *Server {
+// replica returns a node that can answer and follows primary.
+func (c *ClusterSet) replica(t testing.TB, primary *Server) *Server {
 	t.Helper()
-	m := c.ask(t)
-	for _, node := range servers(c.Nodes).awake() {
-		if m[c.ids[node]].primary == c.ids[primary] {
-			return node
+	for _, r := range c.ask(t) {
+		for _, node := range servers(c.Nodes).awake() {
+			follows := func(n redis.ClusterNode) bool { return n.Addr == node.Addr }
+			if r.Nodes[0].Addr == primary.Addr && slices.ContainsFunc(r.Nodes[1:], follows) {
+				return node
+			}
 		}
 	}
 	t.Fatalf("no node follows %s: it is no primary, or its replica was killed or stopped", primary.name)
@@ -175,10 +217,11 @@ func (c *ClusterSet) SlotOf(t testing.TB, key string) int {
 func (c *ClusterSet) NodeOf(t testing.TB, key string) *Server {
 	t.Helper()
 	slot := c.SlotOf(t, key)
-	m := c.ask(t)
-	for _, node := range c.Nodes {
-		if m[c.ids[node]].owns(slot) {
-			return node
+	for _, r := range c.ask(t) {
+		for _, node := range c.Nodes {
+			if r.Start <= slot && slot <= r.End && r.Nodes[0].Addr == node.Addr {
+				return node
+			}
 		}
 	}
 	t.Fatalf("slot %d of key %q has no owner", slot, key)
@@ -189,14 +232,14 @@ func (c *ClusterSet) NodeOf(t testing.TB, key string) *Server {
 // the old one follows it.
 func (c *ClusterSet) Failover(t testing.TB, primary *Server) *Server {
 	t.Helper()
-	replica := c.Replica(t, primary)
+	replica := c.replica(t, primary)
 	var asked time.Time
 	mustAwait(t, "a replica takes over", func(ctx context.Context) error {
-		m, err := c.read(ctx, replica)
+		v, err := replica.view(ctx)
 		switch {
 		case err != nil:
 			return err
-		case m[c.ids[replica]].primary == "":
+		case v.owns(replica):
 			return nil
 		case time.Since(asked) < 6*time.Second:
 			return errors.New("it has been asked to")
@@ -211,49 +254,14 @@ func (c *ClusterSet) Failover(t testing.TB, primary *Server) *Server {
 	return replica
 }
 
-// Proxy puts a proxy before a node until the test ends. The cluster sends clients there, and replicas that connect
-// anew.
-func (c *ClusterSet) Proxy(t testing.TB, node *Server) *FaultProxy {
+// ask returns what the first node sees that can answer.
+func (c *ClusterSet) ask(t testing.TB) view {
 	t.Helper()
-	p := Proxy(t, node.Addr)
-	c.announce(t, node, p.Addr)
-	t.Cleanup(func() {
-		if node.Running() {
-			c.announce(t, node, node.Addr)
-		}
-	})
-	return p
-}
-
-// announce lets a node tell others an address, and waits until all know it.
-func (c *ClusterSet) announce(t testing.TB, node *Server, addr string) {
-	t.Helper()
-	_, port, _ := net.SplitHostPort(addr)
-	if err := node.client.ConfigSet(context.Background(), "cluster-announce-port", port).Err(); err != nil {
-		t.Fatalf("letting %s announce %s: %v", node.name, addr, err)
-	}
-	mustAwait(t, "all nodes know the address", func(ctx context.Context) error {
-		for _, other := range servers(c.Nodes).awake() {
-			m, err := c.read(ctx, other)
-			if err != nil {
-				return err
-			}
-			if got := m[c.ids[node]].addr; got != addr {
-				return fmt.Errorf("%s knows %s at %s, want %s", other.name, node.name, got, addr)
-			}
-		}
-		return nil
-	})
-}
-
-// ask reads what the first node sees that can answer.
-func (c *ClusterSet) ask(t testing.TB) topology {
-	t.Helper()
-	m, err := c.read(context.Background(), servers(c.Nodes).awake()[0])
+	v, err := servers(c.Nodes).awake()[0].view(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return v
 }
 
 // Close ends all nodes.

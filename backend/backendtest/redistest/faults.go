@@ -74,13 +74,10 @@ func (p *FaultProxy) change(do func(*faults)) {
 	do(&p.faults)
 }
 
-// spring takes out the first trap for one of the commands. Opaque data may be any command.
-func (f *faults) spring(commands []string, opaque bool) (trap, bool) {
+// spring takes out the first trap for one of the commands.
+func (f *faults) spring(commands []string) (trap, bool) {
 	at := slices.IndexFunc(f.traps, func(t trap) bool {
-		if t.command == "" {
-			return opaque || len(commands) > 0
-		}
-		return slices.Contains(commands, t.command)
+		return t.command == "" && len(commands) > 0 || slices.Contains(commands, t.command)
 	})
 	if at < 0 {
 		return trap{}, false

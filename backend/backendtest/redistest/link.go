@@ -1,9 +1,14 @@
 package redistest
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,9 +22,8 @@ type link struct {
 	once   sync.Once
 
 	// Guarded by proxy.mu.
-	scanner scanner
-	mute    [2]bool // the direction has lost bytes
-	sprung  *trap   // its action waits for the reply
+	mute   [2]bool // the direction has lost bytes
+	sprung *trap   // its action waits for the reply
 }
 
 // chunk is data on its way.
@@ -54,10 +58,19 @@ func (l *link) pump(dir Direction, from, to net.Conn) {
 	writer.Go(func() { l.write(queue, to) })
 	defer writer.Wait()
 	defer close(queue)
-	buffer := make([]byte, 64<<10)
+	in, buffer := bufio.NewReaderSize(from, 64<<10), make([]byte, 64<<10)
 	for {
-		n, err := from.Read(buffer)
-		next := l.judge(dir, buffer[:n], err != nil)
+		var data []byte
+		var commands []string
+		var err error
+		if dir == Requests {
+			commands, data, err = readCommands(in)
+		} else {
+			var n int
+			n, err = in.Read(buffer)
+			data = slices.Clone(buffer[:n])
+		}
+		next := l.judge(dir, data, commands, err != nil)
 		select {
 		case queue <- next:
 		case <-l.gone:
@@ -85,12 +98,12 @@ func (l *link) write(queue <-chan chunk, to net.Conn) {
 }
 
 // judge applies the faults of this moment to data, the last one or not, and gives what is to be forwarded.
-func (l *link) judge(dir Direction, data []byte, last bool) chunk {
+func (l *link) judge(dir Direction, data []byte, commands []string, last bool) chunk {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if dir == Requests {
-		l.judgeRequests(data)
+		l.judgeRequests(commands)
 	} else {
 		l.judgeReplies(len(data))
 	}
@@ -99,7 +112,7 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 		l.mute[dir] = true
 	}
 	if !l.mute[dir] {
-		c.data, c.last = slices.Clone(data), last && !p.faults.drop[dir] // where bytes are lost, the end is lost too
+		c.data, c.last = data, last && !p.faults.drop[dir] // where bytes are lost, the end is lost too
 		for i := range c.data {
 			if dir == Replies && p.faults.spoil > 0 && rand.N(p.faults.spoil) == 0 {
 				c.data[i] = 0xff
@@ -110,16 +123,15 @@ func (l *link) judge(dir Direction, data []byte, last bool) chunk {
 }
 
 // judgeRequests springs traps.
-func (l *link) judgeRequests(data []byte) {
+func (l *link) judgeRequests(commands []string) {
 	p := l.proxy
-	commands := l.scanner.scan(data)
 	for _, command := range commands {
 		p.requests[command]++
 	}
 	if l.mute[Requests] || l.sprung != nil {
 		return // Redis hears nothing, or its answer has been decided about
 	}
-	t, sprung := p.faults.spring(commands, l.scanner.opaque)
+	t, sprung := p.faults.spring(commands)
 	if !sprung {
 		return
 	}
@@ -154,4 +166,41 @@ func (l *link) judgeReplies(n int) {
 		l.end(hangUp)
 	}
 	close(l.sprung.sprung)
+}
+
+// readCommands reads what has arrived of commands, one at least, and returns their names, in capitals, and their bytes.
+func readCommands(in *bufio.Reader) (names []string, data []byte, err error) {
+	for len(names) == 0 || in.Buffered() > 0 {
+		command, raw, err := readCommand(in)
+		if err != nil {
+			return names, data, err
+		}
+		names, data = append(names, strings.ToUpper(command[0])), append(data, raw...)
+	}
+	return names, data, nil
+}
+
+// readCommand reads a command, an array of strings, and returns its bytes, too.
+func readCommand(in *bufio.Reader) (words []string, raw []byte, err error) {
+	header := func(kind byte) (n int) {
+		var line []byte
+		if line, err = in.ReadBytes('\n'); err == nil {
+			raw = append(raw, line...)
+			n, err = strconv.Atoi(strings.TrimSpace(string(line[1:])))
+			if line[0] != kind || n < 0 || n == 0 && kind == '*' {
+				err = fmt.Errorf("%q is not of a command", line)
+			}
+		}
+		return n
+	}
+	for left := header('*'); err == nil && left > 0; left-- {
+		size := header('$')
+		if err != nil {
+			break
+		}
+		text := make([]byte, size+len("\r\n"))
+		_, err = io.ReadFull(in, text)
+		words, raw = append(words, string(text[:size])), append(raw, text...)
+	}
+	return words, raw, err
 }

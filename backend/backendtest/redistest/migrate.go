@@ -15,8 +15,8 @@ const (
 	// Migrating: both nodes know of the migration, all keys are still where they were. Keys that the slot does not have
 	// yet are now answered with ASK.
 	Migrating Phase = "migrating"
-	// HalfMoved: half of the slot's keys, rounded down, have moved. The old owner answers them with ASK, and TRYAGAIN to
-	// commands that name keys on both sides.
+	// HalfMoved: half of the slot's keys, rounded down, have moved. The old owner answers them with ASK, and TRYAGAIN
+	// to commands that name keys on both sides.
 	HalfMoved Phase = "half moved"
 	// AllMoved: all keys have moved, and the old owner still owns the slot.
 	AllMoved Phase = "all moved"
@@ -24,13 +24,10 @@ const (
 	Done Phase = "done"
 )
 
-// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during, which may be nil, at
-// each phase, and goes on when it returns.
+// MigrateSlot moves a slot from its owner to another primary, as redis-cli does. It calls during at each phase, and
+// goes on when it returns.
 func (c *ClusterSet) MigrateSlot(t testing.TB, slot int, from, to *Server, during func(Phase)) {
 	t.Helper()
-	if during == nil {
-		during = func(Phase) {}
-	}
 	c.setSlot(t, to, slot, "importing", from)
 	c.setSlot(t, from, slot, "migrating", to)
 	during(Migrating)
@@ -71,14 +68,7 @@ func (s *Server) moveKeys(t testing.TB, slot, n int, to *Server) int {
 		return 0
 	}
 	host, port, _ := net.SplitHostPort(to.Addr)
-	args := []any{"migrate", host, port, "", 0, patience.Milliseconds()}
-	switch login := to.client.Options(); {
-	case login.Username != "":
-		args = append(args, "auth2", login.Username, login.Password)
-	case login.Password != "":
-		args = append(args, "auth", login.Password)
-	}
-	args = append(args, "keys")
+	args := []any{"migrate", host, port, "", 0, patience.Milliseconds(), "keys"}
 	for _, key := range keys {
 		args = append(args, key)
 	}

@@ -11,9 +11,9 @@ import (
 // FaultProxy stands between clients and one Redis and breaks their connections in chosen ways. Without a fault it
 // changes nothing. Faults are switched while connections are open and hold for all of them, until Heal.
 //
-// It follows Redis's protocol to count and tell requests; of TLS it sees no more than bytes. It is no library because
-// toxiproxy's faults see bytes and times, not requests: they cannot wait until Redis has executed the next EVALSHA and
-// then swallow that reply.
+// It follows Redis's protocol, in which requests are arrays of strings, to count and tell them. It is no library
+// because toxiproxy's faults see bytes and times, not requests: they cannot wait until Redis has executed the next
+// EVALSHA and then swallow that reply.
 type FaultProxy struct {
 	Addr string // host:port, where clients connect
 

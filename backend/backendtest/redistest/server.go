@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -233,21 +232,13 @@ func (s *Server) Info(ctx context.Context, section string) (map[string]string, e
 	return fields, nil
 }
 
-// Stat returns an integer of INFO, such as total_commands_processed or total_reads_processed. Between two calls it
-// grows by one for asking.
-func (s *Server) Stat(t testing.TB, name string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(s.mustInfo(t)[name], 10, 64)
-	if err != nil {
-		t.Fatalf("%s has no integer %s in its INFO: %v", s.name, name, err)
-	}
-	return n
-}
-
 // CPU returns how much processor time the server has used since it started.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
-	fields := s.mustInfo(t)
+	fields, err := s.Info(t.Context(), "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var used time.Duration
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
 		d, err := time.ParseDuration(fields[name] + "s")
@@ -257,15 +248,6 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 		used += d
 	}
 	return used
-}
-
-func (s *Server) mustInfo(t testing.TB) map[string]string {
-	t.Helper()
-	fields, err := s.Info(context.Background(), "everything")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fields
 }
 
 // servers end together.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // Stub is a server that says what a test wants, and remembers what it was asked. Real servers cannot be made to answer
@@ -79,7 +80,7 @@ func (s *Stub) serve(conn *net.TCPConn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
-		command, err := readCommand(in)
+		command, _, err := readCommand(in)
 		if err != nil {
 			return
 		}
@@ -109,26 +110,6 @@ func (s *Stub) serve(conn *net.TCPConn) {
 			return
 		}
 	}
-}
-
-func readCommand(in *bufio.Reader) ([]string, error) {
-	var n int
-	if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
-		return nil, err
-	}
-	command := make([]string, n)
-	for i := range command {
-		var size int
-		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
-			return nil, err
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		command[i] = string(text[:size])
-	}
-	return command, nil
 }
 
 // Count is how often a command has arrived.
@@ -178,6 +159,24 @@ func AppendSumKey(dst, key []byte) []byte {
 	tag, _, _ := bytes.Cut(key, []byte("/"))
 	dst = append(append(dst, "t:{"...), tag...)
 	return append(append(dst, '}'), key...)
+}
+
+// SumKey is AppendSumKey as a string.
+func SumKey(key string) string { return string(AppendSumKey(nil, []byte(key))) }
+
+// Hit is a check of one hit of a key. Its limit, 1 a minute, is not looked at by SumScript.
+func Hit(key string) backend.Check {
+	limit, _ := descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0) // 1 a minute is one
+	return backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
+}
+
+// Hits are checks of one hit of each key.
+func Hits(keys ...string) []backend.Check {
+	checks := make([]backend.Check, len(keys))
+	for i, key := range keys {
+		checks[i] = Hit(key)
+	}
+	return checks
 }
 
 // AppendSumArg appends what a check asks SumScript.

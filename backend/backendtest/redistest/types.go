@@ -1,74 +1,124 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// Types starts servers of each REDIS_TYPE, and returns the URL that names them. They end with the test.
-var Types = map[string]func(t testing.TB, options ...Option) (url string){
-	"single": urlOf("single"), "sentinel": urlOf("sentinel"), "cluster": urlOf("cluster"), "ring": urlOf("ring"),
-}
-
-func urlOf(kind string) func(t testing.TB, options ...Option) string {
-	return func(t testing.TB, options ...Option) string {
-		t.Helper()
-		return keep(t, func(dir string) (*Set, error) { return StartSet(dir, kind, options...) }).URL
-	}
+// Start starts servers of a REDIS_TYPE, until the test ends.
+func Start(t testing.TB, kind string, options ...Option) *Set {
+	t.Helper()
+	return keep(t, func(dir string) (*Set, error) { return startSet(dir, kind, options...) })
 }
 
 // Set is servers of one REDIS_TYPE.
 type Set struct {
-	URL      string       // as REDIS_URL names them
-	Servers  []*Server    // all that hold keys, replicas among them
-	Cluster  *ClusterSet  // nil for another type
-	Sentinel *SentinelSet // nil for another type
+	URL     string      // as REDIS_URL names them
+	Cluster *ClusterSet // nil for another type
 
 	closer // ends all processes, and tells what they printed
 }
 
-// ringNodes is how many servers a ring of StartSet has.
+// ringNodes is how many servers a ring of Start has.
 const ringNodes = 3
 
-// StartSet starts servers of a REDIS_TYPE, whose files are in dir.
-func StartSet(dir, kind string, options ...Option) (*Set, error) {
+// startSet starts servers of a REDIS_TYPE, whose files are in dir.
+func startSet(dir, kind string, options ...Option) (*Set, error) {
 	switch kind {
 	case "single":
 		s, err := StartSingle(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Addr, Servers: []*Server{s}, closer: s}, nil
+		return &Set{URL: s.Addr, closer: s}, nil
 	case "sentinel":
 		s, err := StartSentinel(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s, closer: s}, nil
+		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), closer: s}, nil
 	case "cluster":
 		c, err := StartCluster(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, closer: c}, nil
+		return &Set{URL: strings.Join(c.Addrs(), ","), Cluster: c, closer: c}, nil
 	case "ring":
 		r, err := StartRing(dir, ringNodes, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
+		return &Set{URL: strings.Join(addrs(r), ","), closer: servers(r)}, nil
 	}
 	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
 }
 
-// Flush empties all servers. Tests that run beside others use keys of their own instead.
-func (s *Set) Flush(t testing.TB) {
-	t.Helper()
-	for _, server := range s.Servers {
-		err := server.client.FlushAll(t.Context()).Err()
-		if err != nil && !strings.HasPrefix(err.Error(), "READONLY") { // a replica, which follows
-			t.Fatal(err)
-		}
+// shared are the sets that the tests of this process share, by their type.
+var shared struct {
+	sync.Mutex
+	dir  string // empty outside Run
+	sets map[string]func() (*Set, error)
+}
+
+// Run runs the tests of a package that share servers, ends these, and returns the exit code:
+//
+//	func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+func Run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "before the tests:", err)
+		return 1
 	}
+	shared.dir, shared.sets = dir, make(map[string]func() (*Set, error))
+	defer os.RemoveAll(dir)
+	defer func() {
+		for _, started := range shared.sets {
+			if set, err := started(); err == nil {
+				set.Close()
+			}
+		}
+	}()
+	return m.Run()
+}
+
+// Shared returns servers of a REDIS_TYPE that all tests of the package share; the first that asks for them starts them.
+// A test leaves them as they were: it neither kills nor configures, and it uses keys that begin with its name.
+func Shared(t testing.TB, kind string) *Set {
+	t.Helper()
+	set, err := share(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(set.Log())
+		}
+	})
+	return set
+}
+
+func share(kind string) (*Set, error) {
+	shared.Lock()
+	if shared.dir == "" {
+		shared.Unlock()
+		return nil, errors.New("servers are shared only where TestMain calls redistest.Run: nobody would end them")
+	}
+	start := shared.sets[kind]
+	if start == nil {
+		dir := filepath.Join(shared.dir, kind)
+		start = sync.OnceValues(func() (*Set, error) {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				return nil, err
+			}
+			return startSet(dir, kind)
+		})
+		shared.sets[kind] = start
+	}
+	shared.Unlock()
+	return start()
 }

@@ -1,6 +1,5 @@
-// Package incr is how weir counts as envoyproxy/ratelimit does: by INCRBY, in keys that each hold the hits of one fixed
-// window, by the clock of the process. It says what such a key is called, how long it lasts, and what a count decides;
-// it talks to no server itself.
+// Package incr counts as envoyproxy/ratelimit does: by INCRBY, in keys that each hold the hits of one fixed window, by
+// the clock of the process. It names keys, sets their life, and decides by a count; it talks to no server.
 package incr
 
 import (
@@ -96,8 +95,8 @@ func By(c *backend.Check) int64 {
 	return hits
 }
 
-// Back returns what a check that added by has to add besides, since it left the key at after, which is below 0 or above
-// window.MaxCount: what it went too far, and no more, as others may have done the same meanwhile.
+// Back returns what a check that added by and left the key at after, below 0 or above window.MaxCount, must add to take
+// back what went too far, and no more than it added: others may do the same.
 func Back(by, after int64) int64 {
 	switch {
 	case by < 0 && after < 0:
@@ -108,8 +107,8 @@ func Back(by, after int64) int64 {
 	return 0
 }
 
-// Decide returns what a check decides that left its key at after, or found it there if it is a look. The check has one
-// limit, a fixed window that ends after rest and charges always. It decides as package window does.
+// Decide decides a check that left its key at after, or a look that found it there, as package window does. The check
+// has one limit, a fixed window that ends after rest and charges always.
 func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
 	by, capacity := By(c), c.Limits[0].Capacity()
 	before := held(after - by)

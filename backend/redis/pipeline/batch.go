@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// Batch is the requests that a worker of a queue has out, and what it needs to send them. A worker uses it again and
-// again.
+// Batch is the requests that a worker has out, and what it needs to send them. Workers reuse it.
 type Batch struct {
 	pipeline *Pipeline
 	queue    *queue
@@ -74,10 +73,10 @@ func (b *Batch) send() {
 	b.retry.send(ctx, b.requests, b.until, p.stopping)
 }
 
-// exchange sends requests to one server and notes what became of each. It sends none whose caller has left meanwhile,
-// and none to a server that is away.
+// exchange sends requests to one server and notes the class of each reply. It sends none whose caller has left, and
+// none to a server that is away.
 func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
-	q, err := b.queueTo(route.Client)
+	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err != nil {
 		giveUp(group, err)
 		return
@@ -109,15 +108,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 		}
 	}
 	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
-	b.spare(ctx, q)
-}
-
-// queueTo returns the queue to a server: nearly always that of the batch.
-func (b *Batch) queueTo(client *goredis.Client) (*queue, error) {
-	if client == b.queue.client {
-		return b.queue, nil
-	}
-	return b.pipeline.queue(client)
+	b.endRetries(ctx, q)
 }
 
 // giveUp ends requests of a group, for a reason.
@@ -127,8 +118,7 @@ func giveUp(group []*Request, why error) {
 	}
 }
 
-// keep keeps the requests of a group whose callers wait. The others are dropped, but for those that are counted and not
-// finished.
+// keep drops the requests of a group whose callers have left, unless they are counted and not finished.
 func (b *Batch) keep(group []*Request) {
 	now := time.Now()
 	b.live, b.waiting = b.live[:0], time.Time{}
@@ -164,8 +154,7 @@ func (b *Batch) process(ctx context.Context) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// read notes what the reply to each request proves, or why nothing was sent. It returns the most that this shows of the
-// server, with an error if that is no answer.
+// read notes the class of each reply, or why nothing was sent. It returns the best outcome, with its error.
 func (b *Batch) read(unsent error) (shown outcome, why error) {
 	for i, r := range b.live {
 		if unsent != nil {
@@ -173,7 +162,7 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 		} else {
 			r.class, r.err = b.pipeline.codec.Read(b, r)
 		}
-		if r.class.NoScript() { // how the server is called may change, which a probe tells
+		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.Report(false)
 		}
 		if found := outcomeOf(r.err, r.written()); i == 0 || found > shown {
@@ -183,11 +172,11 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 	return shown, why
 }
 
-// spare ends requests that would be sent again to a server that is away, or after their time.
-func (b *Batch) spare(ctx context.Context, q *queue) {
+// endRetries ends requests that would be sent again to a server that is away, or after their time.
+func (b *Batch) endRetries(ctx context.Context, q *queue) {
 	away, replica := q.away.Load(), false
 	for _, r := range b.live {
-		replica = replica || r.class.ReadOnly()
+		replica = replica || r.class.kind == classReadOnly
 		switch written := r.written(); {
 		case r.err == nil:
 		case away != nil && !written:
@@ -196,7 +185,7 @@ func (b *Batch) spare(ctx context.Context, q *queue) {
 			r.class = Class{}
 		}
 	}
-	if away != nil && replica { // nobody sends again, and would leave it
+	if away != nil && replica { // no retry would leave it
 		q.disconnect()
 	}
 }
@@ -211,7 +200,7 @@ func (b *Batch) drop(r *Request, now time.Time) bool {
 	return dropped
 }
 
-// done hands a request's answer to its caller, or why there is none.
+// done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
 	if r.Number.Counted {
 		err = nil // whatever became of the rest

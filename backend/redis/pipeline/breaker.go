@@ -12,10 +12,10 @@ const (
 )
 
 const (
-	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap are one: a machine
-	// that stands still for a moment loses them all at once.
+	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap count as one: a
+	// pause of the machine loses them all at once.
 	tripAfter = 3
-	// budgetSpan is for how long at least the time that callers had is remembered.
+	// budgetSpan is how long the budgets of callers are remembered at least.
 	budgetSpan = time.Second
 	// minPongTimeout is how late PONG may always come, however little time callers have.
 	minPongTimeout = 5 * time.Millisecond
@@ -31,14 +31,14 @@ type breaker struct {
 	lastAnswer time.Time // to an exchange that mattered
 	slow       bool      // the last answer took its time
 
-	budgets [2]time.Duration // the most time that callers had for an exchange, in this span and in the one before
+	budgets [2]time.Duration // the longest budget of an exchange's callers, in this span and in the one before
 	span    time.Time        // when this one began
 }
 
 // calm reports whether an answer would tell nothing new.
 func (b *breaker) calm() bool { return b.state == stateClosed && b.lostInRow == 0 }
 
-// sends notes that a batch is sent, and how much time its callers have.
+// sends notes that a batch is sent, and the budget of its callers.
 func (b *breaker) sends(budget time.Duration, now time.Time) {
 	switch age := now.Sub(b.span); {
 	case age >= 2*budgetSpan:
@@ -49,13 +49,13 @@ func (b *breaker) sends(budget time.Duration, now time.Time) {
 	b.budgets[0] = max(b.budgets[0], budget)
 }
 
-// longestBudget is how much time callers had lately at most.
+// longestBudget returns the longest budget of late.
 func (b *breaker) longestBudget() time.Duration { return max(b.budgets[0], b.budgets[1]) }
 
 // pongTimeout is how late PONG may come.
 func (b *breaker) pongTimeout() time.Duration { return max(b.longestBudget(), minPongTimeout) }
 
-// exchanged notes how an exchange ended that was sent then, and whose callers had so much time.
+// exchanged notes the outcome of an exchange, when it was sent, and the budget of its callers.
 func (b *breaker) exchanged(o outcome, sent time.Time, budget time.Duration, now time.Time) {
 	if o == outcomeUnknown || b.state == stateOpen || sent.Before(b.since) {
 		return
@@ -78,7 +78,7 @@ func (b *breaker) exchanged(o outcome, sent time.Time, budget time.Duration, now
 	}
 }
 
-// pinged notes how a PING ended that was sent then: with its error, or so late.
+// pinged notes the error of a PING, or how long it took.
 func (b *breaker) pinged(err error, took time.Duration, sent, now time.Time) {
 	inTime := err == nil && took <= b.pongTimeout()
 	switch {

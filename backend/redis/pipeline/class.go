@@ -33,17 +33,11 @@ var (
 	Unfinished = Class{kind: classUnfinished}
 )
 
-// NoScript reports whether the server must be given the script before the command is sent again.
-func (c Class) NoScript() bool { return c.kind == classNoScript }
-
 // Loading reports whether the server has said that it cannot count now, whatever it is asked.
 func (c Class) Loading() bool { return c.kind == classLoading || c.kind == classReadOnly }
 
 // Retryable reports whether it is proven that the command did not run, so that it may be sent again.
 func (c Class) Retryable() bool { return c.kind >= classRetryable && c.kind <= classAsk }
-
-// ReadOnly reports whether the connection led to a replica.
-func (c Class) ReadOnly() bool { return c.kind == classReadOnly }
 
 // refusals are the errors by which a server proves that a command did not run.
 var refusals = map[string]kind{

@@ -14,11 +14,15 @@ import (
 
 func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 	for text, want := range map[string]Class{
-		"MOVED 3999 10.0.0.1:6381": {classMoved, "10.0.0.1:6381"},
-		"ASK 3999 [::1]:6381":      {classAsk, "[::1]:6381"},
-		"MOVED 3999 :6381":         {classMoved, ":6381"},
-		"MOVED 3999":               {classFinal, ""},
-		"TRYAGAIN":                 {classRetryable, ""},
+		"MOVED 3999 10.0.0.1:6381":                       {classMoved, "10.0.0.1:6381"},
+		"ASK 3999 [::1]:6381":                            {classAsk, "[::1]:6381"},
+		"MOVED 3999 :6381":                               {classMoved, ":6381"},
+		"MOVED 3999":                                     {classFinal, ""},
+		"TRYAGAIN":                                       {classRetryable, ""},
+		"CLUSTERDOWN The cluster is down":                {classLoading, ""},
+		"CLUSTERDOWN Hash slot not served":               {classRetryable, ""},
+		"LOADING Redis is loading the dataset in memory": {classLoading, ""},
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-dat": {classLoading, ""},
 		"NOSCRIPT No matching script. Please use EVAL.":                   {classNoScript, ""},
 		"READONLY You can't write against a read only re":                 {classReadOnly, ""},
 		"-READONLY You can't write against a read only r":                 {classReadOnly, ""},

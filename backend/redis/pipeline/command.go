@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Command is what go-redis sends once or not at all. A batch uses it again and again, one use after the other.
+// Command is a command that go-redis sends once or not at all. Batches reuse it.
 type Command struct {
 	*goredis.Cmd
 	Written bool // go-redis has taken the arguments: from then on the server may have seen them
@@ -36,9 +36,9 @@ func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
-// Args is what go-redis asks for when it writes a command, and not before: a command that fails unasked has not left.
-// Where a new connection took longer than the callers have left, they would hardly see the answer either: the server is
-// not asked to count, and the connection is there for the next command.
+// Args is called by go-redis when it writes the command, and not before: one that fails without it was not sent. If a
+// new connection took longer than the callers have left, PING goes in its place: the answer would come too late, and
+// the connection is kept for the next command.
 func (c *Command) Args() []any {
 	if now := time.Now(); !c.until.IsZero() && now.Sub(c.since) >= c.until.Sub(now) {
 		return ping
@@ -50,10 +50,10 @@ func (c *Command) Args() []any {
 // Asks reports whether the command is of this name.
 func (c *Command) Asks(name string) bool { return c.args[0] == name }
 
-// Nothing reports whether the server has answered that there is nothing.
+// Nothing reports whether the server has answered nil.
 func (c *Command) Nothing() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
 
-// Failure returns why there is no answer. go-redis lets all commands of a pipeline have the error that ended it, also
+// Failure returns why there is no answer. go-redis gives the error that ends a pipeline to all its commands, also to
 // those that were answered before.
 func (c *Command) Failure() error {
 	switch {
@@ -65,7 +65,7 @@ func (c *Command) Failure() error {
 	return c.Err()
 }
 
-// reset makes it a new command, for which somebody waits until a time; zero: as long as it takes.
+// reset makes it a new command, whose callers wait until a time; zero: without a deadline.
 func (c *Command) reset(until time.Time, args ...any) {
 	c.SetErr(nil)
 	c.SetVal(nil)
@@ -117,9 +117,9 @@ func outcomeOf(err error, written bool) outcome {
 // lateReply is how long after its callers have left an answer is still read.
 const lateReply = 10 * time.Millisecond
 
-// commandContext gives a new connection the store's timeout, whoever waits, and a command that is written little longer
-// than until its callers leave. A server whose greeting takes longer than they have would otherwise never get a
-// connection, and an answer that comes just too late would cost one.
+// commandContext gives a new connection the store's timeout, and a command that was written until shortly after its
+// callers leave. Else a server with a slow greeting would never get a connection, and a reply that is just too late
+// would cost one.
 type commandContext struct {
 	context.Context
 	command *Command

@@ -13,9 +13,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Decide asks the servers that own the checks' keys, each at most once unless its answer proves that a check did not
-// run. It returns at the latest 2 ms, or a tenth of the time that it had, before ctx's deadline, and never later than
-// the servers' timeout. The Err of a check that a server gave no answer to wraps ErrUnavailable.
+// Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
+// run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
+// The Err of a check without an answer wraps ErrUnavailable.
 func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Valid(checks, out); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (p *Pipeline) handOver(c *call, now time.Time) {
 		if err == nil {
 			r.queue, err = p.queue(client)
 		}
-		if err == nil && i == 0 && r.queue.silent.Load() { // many leave at once, of whom few shall come late
+		if err == nil && i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
 			c.deadline = c.deadline.Add(-minMargin)
 		}
 		r.err, r.first, r.count = err, r, 1
@@ -113,9 +113,8 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	return p.decode(c, checks, out, why)
 }
 
-// decideLarge is Decide for more checks than a batch holds. They go in several calls at the same time, as many checks
-// to each as a batch holds; but a key that has been in one is not in another before that is answered, so that it is
-// charged in order.
+// decideLarge is Decide for more checks than a batch holds: they go in several calls at the same time. A key that is in
+// one call comes into the next only after that is answered, so it is charged in order.
 func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
 	var failed error
 	for len(checks) > 0 {

@@ -19,26 +19,23 @@ import (
 )
 
 const (
-	// minProbeGap is how long after a probe the next one follows at the earliest, whatever happens in between.
+	// minProbeGap is the least time between probes.
 	minProbeGap = time.Second
-	// maxProbeGap is how long a server that has left may be back, or another may leave as well, until it is noticed
-	// although no check shows it.
+	// maxProbeGap is the longest time between probes while a server is away.
 	maxProbeGap = 5 * time.Second
-	// calmProbeGap is about how long after a probe the next one follows while nothing is wrong and no check shows
-	// anything.
+	// calmProbeGap is about the time between probes while nothing is wrong.
 	calmProbeGap = 10 * time.Minute
 )
 
-// ErrSlow is wrapped by what a Probe gives of a server that can count, but answers later than its callers wait.
+// ErrSlow is wrapped by a Probe's error for a server that can count, but answers later than its callers wait.
 var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
 
-// Probe finds out whether a server can do what it is there for. Its error names the remedy.
+// Probe checks that a server can do its work. Its error names the remedy.
 type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
 
-// Health is what is known about servers that count, see [backend.Health]. All are probed at the start and, once they
-// can count, whenever a check got no answer: a check alone says little, since its caller may just have had little time.
-// What a probe finds to have changed is logged, once for each server. A nil Health knows nothing, and finds all servers
-// well.
+// Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
+// which alone may only mean that its caller had little time. Each change is logged once for each server. A nil Health
+// reports all servers as well.
 type Health struct {
 	servers *topology.Servers
 	probe   Probe
@@ -48,16 +45,14 @@ type Health struct {
 
 	stop     context.CancelFunc
 	done     sync.WaitGroup
-	news     chan struct{} // has a token if a check contradicted what is known
+	news     chan struct{} // has a token if a check contradicted the last probe
 	troubled atomic.Bool   // a server was away at the last probe
 	counted  atomic.Bool   // a server has shown once that it can count
 	latest   atomic.Pointer[error]
 	decided  chan struct{} // closed once a server can count, or GiveUp is over
 	decide   func()        // closes it
 
-	// What is wrong with each server and with their list, and was logged last, with "" where nothing is; it is
-	// replaced.
-	found atomic.Pointer[map[string]string]
+	found atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
@@ -105,9 +100,9 @@ func (h *Health) Await(ctx context.Context) error {
 	}
 }
 
-// Servers returns the state of each server by its name, those included that were never asked to count: of a ring its
-// nodes as they are configured now, of a cluster the primaries that it named last, or, before it has named any, one
-// that is away. What nobody asks may have gone unnoticed for ten minutes, but for a node of a ring.
+// Servers returns the state of each server by its name: of a ring its nodes as configured now, of a cluster the
+// primaries that it named last, or one that is away before it has named any. But for a node of a ring, the loss of a
+// server that gets no checks may go unnoticed for ten minutes.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	if h == nil {
@@ -136,8 +131,7 @@ func (h *Health) Servers() map[string]backend.ServerState {
 	return known
 }
 
-// Report must be called for each check, with whether it was answered. It costs a comparison unless what is known is
-// wrong.
+// Report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
 func (h *Health) Report(answered bool) {
 	if h == nil || answered != h.troubled.Load() {
 		return
@@ -182,9 +176,9 @@ func (h *Health) run(ctx context.Context) {
 	}
 }
 
-// wait waits until the next probe: while all servers can count, until a check got no answer, or some minutes; else for
-// about a pause, or until a check got an answer. The last probe before giving up is not before its time, so that a
-// server that came late is found.
+// wait waits until the next probe: while all servers can count, until a check got no answer, or calmProbeGap; else for
+// about a pause, or until a check got an answer. The last probe is when GiveUp is over, to find a server that came
+// late.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	if !h.troubled.Load() {
 		pause = calmProbeGap
@@ -200,22 +194,19 @@ func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// finding is what a probe found out about a server.
+// finding is a probe's result for a server.
 type finding struct {
 	topology.Server
 	err error
 }
 
 const (
-	// away is the trouble with a server that does not answer at all.
-	away = "away"
-	// slow is that with one that answers too late.
-	slow = "slow"
-	// list is the name of what lists the servers: a cluster of which nobody answers does not.
-	list = ""
+	away = "away" // the trouble of a server that does not answer
+	slow = "slow" // the trouble of a server that answers too late
+	list = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
 )
 
-// trouble returns what is wrong, without what differs from one time to the next, as ports do.
+// trouble returns what is wrong, without what differs each time, as ports do.
 func (f finding) trouble() string {
 	var reply goredis.Error
 	switch {
@@ -241,7 +232,7 @@ func stateOf(trouble string) backend.ServerState {
 	return backend.ServerFailing
 }
 
-// probeAll probes all servers at once. Its error is of a topology that does not know them.
+// probeAll probes all servers at once. Its error says that they cannot be listed.
 func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	servers, err := h.servers.All(ctx)
 	if err != nil {
@@ -257,11 +248,11 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	return found, nil
 }
 
-// note remembers what was found, and reports whether it differs from what was known. err is of the list of servers.
+// note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
 	fine, failed := 0, []error(nil)
 	known := *h.found.Load()
-	missed := len(known) > 0 // who heard that they cannot count hears that they can
+	missed := len(known) > 0 // a log that has the loss gets the end of it
 	now := make(map[string]string, len(found)+1)
 	for _, f := range append(found, finding{Server: topology.Server{Name: list}, err: err}) {
 		now[f.Name] = f.trouble()
@@ -298,8 +289,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	return changed
 }
 
-// tell logs that a server, or the list of them, has left or is back: at one level, or who hears only of the first never
-// hears of the end.
+// tell logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
 func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
 	switch {

@@ -2,9 +2,7 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -13,10 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/descriptors"
 )
-
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 // ample is how long what must be answered has for it: it only ends a test that hangs.
 const ample = time.Minute
@@ -55,22 +50,10 @@ func testPipeline(t *testing.T, client *goredis.Client, timeout time.Duration) *
 
 func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
 	servers := topology.Over(fixed{client}, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
-	codec := ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
-		Now: func() string { return "" }}
-	return New(servers, codec, NewScript(redistest.SumScript), Config{})
-}
-
-func plainKey(key string) string { return string(redistest.AppendSumKey(nil, []byte(key))) }
-
-// limit is not looked at by the script.
-var limit, _ = descriptors.NewLimit(1, descriptors.Minute, 1, descriptors.FixedWindow, 0)
-
-func hits(keys ...string) []backend.Check {
-	checks := make([]backend.Check, len(keys))
-	for i, key := range keys {
-		checks[i] = backend.Check{Key: []byte(key), Limits: []descriptors.Limit{limit}, Hits: 1}
+	codec := ScriptCodec{
+		AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
 	}
-	return checks
+	return New(servers, codec, NewScript(redistest.SumScript), Config{})
 }
 
 // decide calls Decide for a hit on each key.
@@ -78,7 +61,7 @@ func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	out := make([]backend.Decision, len(keys))
-	if err := p.Decide(ctx, hits(keys...), out); err != nil {
+	if err := p.Decide(ctx, redistest.Hits(keys...), out); err != nil {
 		return err
 	}
 	for i := range out {
@@ -87,15 +70,4 @@ func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
 		}
 	}
 	return nil
-}
-
-// wait waits until a promise is kept, for as long as a busy machine may need.
-func wait(t *testing.T, promise string, kept func() bool) {
-	t.Helper()
-	redistest.Eventually(t, promise, func() error {
-		if !kept() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
 }

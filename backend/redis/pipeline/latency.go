@@ -16,8 +16,8 @@ const (
 	slowFor = time.Second
 )
 
-// latency tells callers with less time than others that a server is too slow for them: the others keep its breaker
-// closed. The zero value knows nothing, and costs a comparison for each reply while a server is prompt.
+// latency finds servers that are too slow for hasty callers while patient ones keep the breaker closed. While replies
+// are prompt it costs a comparison for each. The zero value is ready.
 type latency struct {
 	some atomic.Bool // there are slow replies
 
@@ -45,7 +45,7 @@ func (l *latency) note(took time.Duration, now time.Time) {
 	l.slow, l.at = append(l.slow, took), now
 }
 
-// fastest returns how long the fastest of the last replies took, 0 if that is prompt or not known.
+// fastest returns how long the fastest of the last replies took, 0 if it was prompt or is not known.
 func (l *latency) fastest(now time.Time) time.Duration {
 	if !l.some.Load() {
 		return 0

@@ -1,8 +1,8 @@
 // Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
 //
-// Checks for one server wait in its queue, and leave together: a batch leaves when none is out, or 1 ms after the last
-// one left. A breaker for each server, with PINGs, keeps callers from waiting for one that does not answer. What a
-// check is in commands, a [Codec] says. Commands that may run twice go without a queue, by Do, Run and Ask.
+// Checks for one server wait in its queue and leave together: a batch leaves when none is out, or 1 ms after the last
+// one. Each server has a breaker, with PINGs, so that callers do not wait for one that does not answer. A [Codec] puts
+// checks into commands. Commands that may run twice go without a queue, by Do, Run and Ask.
 package pipeline
 
 import (
@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// maxKept is how many bytes of keys and arguments a call may have room for to be used again.
+	// maxKept is how many bytes of keys and arguments a call may have that is reused.
 	maxKept = 64 << 10
-	// minMargin is how long before its deadline a caller leaves at least, so that its answer can still be written and
-	// reach it. Of Envoy's usual 20 ms one more would let a tenth as many answers to a server that has just frozen come
-	// late, and leave one of twenty without an answer of a server that takes 15.
+	// minMargin is how long before its deadline a caller leaves at least, so that the answer can be written and arrive.
+	// With 1 ms more of Envoy's usual 20, a tenth as many answers come late when a server freezes, and one of twenty
+	// gets none from a server that takes 15.
 	minMargin = 2 * time.Millisecond
 )
 
@@ -50,17 +50,17 @@ type Pipeline struct {
 	resends                            Resends
 }
 
-// Config is what a pipeline may have besides. The zero value is none of it.
+// Config holds the options of a pipeline. The zero value has none.
 type Config struct {
-	// Meter returns what measures a server. It is called as soon as the server is asked, and anew after Gone.
+	// Meter returns the meter of a server. It is called when the server is first asked, and anew after Gone.
 	Meter func(server string) Meter
-	// Closing is called by Close when no batch is out any more, before connections are closed.
+	// Closing is called by Close when no batch is out, before connections are closed.
 	Closing func()
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
 type Meter interface {
-	// Answered is told how long the server took to answer a batch, with making a connection where that was needed.
+	// Answered is told how long the server took to answer a batch, with connecting where that was needed.
 	Answered(took time.Duration)
 	// Waited is told how long the checks of a call waited until their batch left.
 	Waited(took time.Duration)
@@ -72,7 +72,7 @@ type Meter interface {
 var ErrTooSlow = errors.New("the server answers later than this caller can wait")
 
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer: its server is away, too slow, or refuses
-// to count. Whether such a check was counted is unknown; it was at most once.
+// to count. The check was counted at most once.
 var ErrUnavailable = errors.New("redis is unavailable")
 
 var (
@@ -94,8 +94,8 @@ func (p *Pipeline) Watch(probe Probe) { p.Health = Watch(p.servers, probe) }
 // Closed reports whether Close was called.
 func (p *Pipeline) Closed() bool { return p.closed.Load() }
 
-// Close ends the pipeline after the batches that are out, which takes the servers' timeout at most, and closes all
-// connections. Checks that wait are not counted.
+// Close waits for the batches that are out, for the servers' timeout at most, and closes all connections. Checks that
+// wait are not counted.
 func (p *Pipeline) Close() error {
 	p.making.Lock()
 	first := !p.closed.Swap(true)
@@ -115,8 +115,8 @@ func (p *Pipeline) Close() error {
 	return p.servers.Close()
 }
 
-// Ask sends commands about a Redis key, which may run twice, to the server that owns it. It takes the servers' timeout
-// at most. Its error wraps ErrUnavailable, or is ErrClosed.
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. Its error
+// wraps ErrUnavailable, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.closed.Load() {
 		return backend.ErrClosed
@@ -129,27 +129,25 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 	return nil
 }
 
-// enqueue lets requests in a row join their queue.
+// enqueue adds requests, from first on, to their queue.
 func (p *Pipeline) enqueue(first *Request, now time.Time) {
-	for q := first.queue; !q.enqueue(first, now); { // it has had nothing to do for long, and has just closed
-		var err error
-		if q, err = p.newQueue(q.client); err != nil {
+	for q := first.queue; !q.enqueue(first, now); { // it was idle, and has just closed
+		err := backend.ErrClosed
+		if !p.closed.Load() {
+			q, err = p.queue(q.client)
+		}
+		if err != nil {
 			refuse(first, err)
 			return
 		}
 	}
 }
 
-// queue returns the queue to a server.
+// queue returns the queue to a server. If there is none, it makes one, and retires idle ones.
 func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
-	return p.newQueue(client)
-}
-
-// newQueue makes a queue if there is none, and forgets those whose servers may have gone.
-func (p *Pipeline) newQueue(client *goredis.Client) (*queue, error) {
 	p.making.Lock()
 	defer p.making.Unlock()
 	if p.closed.Load() {
@@ -164,7 +162,7 @@ func (p *Pipeline) newQueue(client *goredis.Client) (*queue, error) {
 	return q, nil
 }
 
-// retire forgets queues that have had nothing to do for long. The caller holds making.
+// retire closes idle queues. The caller holds making.
 func (p *Pipeline) retire(now time.Time) {
 	for client, q := range p.queues.Range {
 		if q.(*queue).retire(now) {
@@ -176,7 +174,7 @@ func (p *Pipeline) retire(now time.Time) {
 	}
 }
 
-// tidyQueues is retire for a caller who does not hold making.
+// tidyQueues is retire for a caller that does not hold making.
 func (p *Pipeline) tidyQueues() {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -202,7 +200,7 @@ type Stats struct {
 	Batches     uint64 // batches sent
 	Checks      uint64 // checks in them
 	Redirects   uint64 // redirects of a cluster that a check followed
-	Resent      uint64 // checks sent again, redirected ones among them, as they had proof that they had not run
+	Resent      uint64 // checks sent again, redirected ones among them, since they had not run
 	Dropped     uint64 // checks not sent, or not again, because their callers had left
 	Unavailable uint64 // checks without an answer
 	Servers     []ServerStats

@@ -13,25 +13,23 @@ import (
 )
 
 const (
-	// pace is how long after a batch the next one leaves although the first has not come back. A server that answers
-	// late would otherwise serve one batch for each of its delays.
+	// pace is how long after a batch the next one leaves at the earliest while the first is out.
 	pace = time.Millisecond
 	// maxOut is how many batches are out at most.
 	maxOut = 16
-	// maxBatch is how many checks a batch holds at most: while a script call of so many runs, the server does nothing
-	// else.
+	// maxBatch is how many checks a batch holds at most: a script call of them blocks the server.
 	maxBatch = 64
 	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
 	maxQueue = 64 * maxBatch
-	// maxYields is how often a worker lets others run at most before it looks at the queue.
+	// maxYields is how often a worker yields at most before it looks at the queue.
 	maxYields = 4
-	// idleTime is how long a queue without work is kept. Its server may have gone.
+	// idleTime is how long a queue without work is kept.
 	idleTime = time.Minute
 )
 
-// queue is that to one server: checks that arrive while a batch is out leave together, in the next one, first in first
-// out. Workers are goroutines that send one batch after the other. When nothing may leave they end, but for one, which
-// stays idle until it is woken: it keeps the stack that it has grown.
+// queue is the queue of one server: checks that arrive while a batch is out leave together in the next, first in first
+// out. Workers send one batch after the other. When nothing may leave they end, but for one, which keeps its stack and
+// stays idle until it is woken.
 type queue struct {
 	pipeline *Pipeline
 	client   *goredis.Client
@@ -62,7 +60,7 @@ type queue struct {
 type firsts []*Request
 
 func newQueue(p *Pipeline, client *goredis.Client) *queue {
-	// A batch without a connection would wait for one, and what arrives meanwhile could not join it.
+	// A batch that waits for a connection cannot take what arrives meanwhile.
 	q := &queue{pipeline: p, client: client, maxOut: min(maxOut, client.Options().PoolSize), woken: make(chan struct{}, 1),
 		lastUsed: time.Now()}
 	q.name = p.servers.NameOf(client)
@@ -76,9 +74,8 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	return q
 }
 
-// enqueue lets requests of a call wait, in a row from first on. It returns false if the queue has closed. What cannot
-// leave before the caller does, or hardly be answered, is answered at once, and so is everything while the server is
-// away.
+// enqueue adds the requests of a call, from first on. It returns false if the queue is closed. It refuses at once what
+// cannot leave or be answered before the caller's deadline, and everything while the server is away.
 func (q *queue) enqueue(first *Request, now time.Time) bool {
 	q.mu.Lock()
 	if q.closed {
@@ -93,13 +90,15 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 		refuse(first, away)
 		return true
 	}
-	if len(q.out) > 0 && !now.Add(q.latency.fastest(now)).Before(deadline) { // one is asked all the same, to find out more
+	if len(q.out) > 0 && !now.Add(q.latency.fastest(now)).Before(deadline) { // one batch goes all the same, to measure
 		q.mu.Unlock()
 		refuse(first, ErrTooSlow)
 		return true
 	}
 	first.joined = now
-	crowded := q.checks+first.count > maxQueue || !now.Add(q.drainTime()).Before(deadline)
+	// How long what waits takes to leave, about.
+	drain := time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
+	crowded := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
 	if !crowded {
 		q.waiting = append(q.waiting, first)
 		q.checks += first.count
@@ -111,11 +110,6 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 		refuse(first, errBusy)
 	}
 	return true
-}
-
-// drainTime estimates how long it takes until what waits has left.
-func (q *queue) drainTime() time.Duration {
-	return time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
 }
 
 // schedule wakes a worker if a batch may leave, now or as soon as it may.
@@ -177,9 +171,8 @@ func (q *queue) work() {
 	q.pipeline.batches.Put(b)
 }
 
-// yield lets whoever can run do so before the worker looks at the queue, and again while that makes the queue longer:
-// callers who are about to join it are then in the next batch and not in one of their own, and those who have just been
-// answered answer their clients.
+// yield lets other goroutines run, and again while the queue grows: callers that are about to join it come into the
+// next batch, and those with answers pass them on.
 func (q *queue) yield() {
 	before := -1
 	for range maxYields {
@@ -194,7 +187,7 @@ func (q *queue) yield() {
 	}
 }
 
-// rest waits until the worker is woken. It returns false at once if another one is idle, or the queue has closed.
+// rest waits until the worker is woken. It returns false at once if another worker is idle, or the queue is closed.
 func (q *queue) rest() bool {
 	q.mu.Lock()
 	rests := !q.idle && !q.closed
@@ -218,7 +211,7 @@ func (q *queue) wake() bool {
 	return woken
 }
 
-// next brings a batch back, if it was out, and fills it if one may leave.
+// next takes a batch back, if it was out, and fills it if one may leave.
 func (q *queue) next(b *Batch) bool {
 	now := time.Now()
 	q.mu.Lock()
@@ -249,8 +242,8 @@ func (q *queue) next(b *Batch) bool {
 	return leaves
 }
 
-// fill moves the first checks of the queue to the batch, but for those whose callers have left. Checks of a call stay
-// together, so that those of one key stay in order.
+// fill moves the first checks of the queue to the batch, without those whose callers have left. Checks of a call stay
+// together, so checks of one key stay in order.
 func (q *queue) fill(b *Batch, now time.Time) bool {
 	b.requests, b.sent, b.until = b.requests[:0], now, now
 	taken := 0
@@ -279,7 +272,7 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 	return len(b.requests) > 0
 }
 
-// empty returns what waits, which does not wait in the queue any more.
+// empty takes out what waits.
 func (q *queue) empty() firsts {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
@@ -292,7 +285,7 @@ func (f firsts) refuse(err error) {
 	}
 }
 
-// close refuses what waits with err, and everything from now on. Batches that are out come back.
+// close refuses what waits, and all that comes. Batches that are out come back.
 func (q *queue) close(err error) {
 	q.mu.Lock()
 	waiting := q.empty()
@@ -311,8 +304,8 @@ func (q *queue) stop() {
 	q.end()
 }
 
-// retire closes a queue that has had nothing to do for long. That of a server that is away stays until the server is
-// back, or has left for good.
+// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back
+// or has left for good.
 func (q *queue) retire(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -69,7 +69,7 @@ func (h *held) fill(t *testing.T) {
 	t.Helper()
 	for i := range maxOut {
 		h.ask(t, fmt.Sprint("first ", i))
-		wait(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
+		redistest.Until(t, "batches leave although none comes back", func() bool { return len(h.got()) == i+1 })
 	}
 }
 
@@ -101,7 +101,7 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 	const more = 3*maxBatch + 10
 	for i, key := range numbered(more) {
 		server.ask(t, key)
-		wait(t, "it waits for a batch to come back", func() bool { return waiting(server.store) == i+1 })
+		redistest.Until(t, "it waits for a batch to come back", func() bool { return waiting(server.store) == i+1 })
 	}
 	if got := server.store.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
 		t.Errorf("%d batches are out, %d at the server; want %d, as more would pile up there", got, len(server.got()), maxOut)
@@ -141,13 +141,13 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 			}
 		})
 	}
-	wait(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
+	redistest.Until(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
 	server.finish()
 	if err := decide(s, ample, "last"); err != nil {
 		t.Error(err)
 	}
 	for _, batch := range server.got() {
-		if slices.Contains(batch, plainKey("late")) {
+		if slices.Contains(batch, redistest.SumKey("late")) {
 			t.Error("a check was counted although its caller had left before the batch did")
 		}
 	}
@@ -186,10 +186,10 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
 				}
 			})
-			wait(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
+			redistest.Until(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
 			server.finish()
 			sent := server.got()
-			if last := sent[len(sent)-1]; !slices.Equal(last, []string{plainKey("patient")}) {
+			if last := sent[len(sent)-1]; !slices.Equal(last, []string{redistest.SumKey("patient")}) {
 				t.Errorf("at last %q were sent, want only the check of the caller who waits", last)
 			}
 			if s.Stats().Dropped != 1 {
@@ -213,7 +213,7 @@ func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	q.roundTrip = maxOut * 2 * time.Minute // a batch comes back every two minutes
 	q.mu.Unlock()
 	server.calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
-	wait(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
+	redistest.Until(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
 	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be told at once that the queue takes two minutes", err)
 	}
@@ -222,7 +222,7 @@ func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 			t.Errorf("%v; whoever has five minutes may wait two", err)
 		}
 	})
-	wait(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
+	redistest.Until(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
 	server.finish()
 }
 
@@ -232,7 +232,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	server.fill(t)
 	for i := range maxQueue / maxBatch {
 		server.calls.Go(func() { _ = decide(server.store, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
-		wait(t, "it waits", func() bool { return waiting(server.store) == (i+1)*maxBatch })
+		redistest.Until(t, "it waits", func() bool { return waiting(server.store) == (i+1)*maxBatch })
 	}
 	if err := decide(server.store, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be refused, as memory is not endless", err)
@@ -250,7 +250,7 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 		keys[i] = "again"
 	}
 	out := make([]backend.Decision, len(keys))
-	if err := s.Decide(t.Context(), hits(keys...), out); err != nil {
+	if err := s.Decide(t.Context(), redistest.Hits(keys...), out); err != nil {
 		t.Fatal(err)
 	}
 	for i := range out {
@@ -269,7 +269,7 @@ func TestALargeCallGoesAllAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
 	server.ask(t, numbered(5*maxBatch+1)...)
-	wait(t, "all batches are at the server before one is answered", func() bool { return len(server.got()) == 6 })
+	redistest.Until(t, "all batches are there before one is answered", func() bool { return len(server.got()) == 6 })
 	server.finish()
 	wantBatches(t, server.got(), 5*maxBatch+1)
 }
@@ -291,7 +291,7 @@ func TestHowLargeCallsAreDivided(t *testing.T) {
 		for i := range keys {
 			keys[i] = c.key(i)
 		}
-		if got := sizesAtOnce(hits(keys...)); !slices.Equal(got, c.want) {
+		if got := sizesAtOnce(redistest.Hits(keys...)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d checks go in calls of %v at the same time, want %v", name, c.n, got, c.want)
 		}
 	}
@@ -315,7 +315,7 @@ func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 		if got := queues(idleTime / 2); got != 1 {
 			t.Fatalf("%d queues half a minute after the last check, want 1", got)
 		}
-		wait(t, "a queue is forgotten a minute after its last check, as clusters and rings change", func() bool {
+		redistest.Until(t, "a queue is forgotten a minute after its last check", func() bool {
 			return queues(idleTime+ample) == 0
 		})
 	}
@@ -332,10 +332,10 @@ func TestAfterCloseNothingIsCounted(t *testing.T) {
 			t.Errorf("a check that waited gave %v, want ErrClosed", err)
 		}
 	})
-	wait(t, "a check waits", func() bool { return waiting(s) == 1 })
+	redistest.Until(t, "a check waits", func() bool { return waiting(s) == 1 })
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
-	wait(t, "the store closes", s.Closed)
+	redistest.Until(t, "the store closes", s.Closed)
 	if err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}

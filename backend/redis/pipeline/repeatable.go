@@ -16,21 +16,19 @@ import (
 type Reply = []any
 
 const (
-	// repeatTimeout bounds a command that may run twice, together with its redirects and repeats, whatever the caller's
-	// deadline.
+	// repeatTimeout bounds a command that may run twice, with its redirects and repeats.
 	repeatTimeout = 5 * time.Second
 	// maxLostReplies is how often such a command loses its answer at most: an idle connection is often found closed.
 	maxLostReplies = 3
 )
 
-// Do sends a command that may run twice, until a server has answered it, for five seconds at most. An answer that there
-// is nothing is nil. Its error names the server and the remedy.
+// Do sends a command that may run twice until a server answers, for five seconds at most. A nil answer is nil. Its
+// error names the server and the remedy.
 func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
 	return run(ctx, s, at, nil, command)
 }
 
-// Run runs a script that may run twice, until a server has answered it, for five seconds at most. Its error names
-// the server and the remedy.
+// Run is Do for a script.
 func Run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, keys []string, args ...any) (Reply, error) {
 	command := make([]any, 0, 3+len(keys)+len(args))
 	command = append(command, "evalsha", script.sha, len(keys))
@@ -61,8 +59,8 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	return c.Result()
 }
 
-// Ask sends commands that may run twice to one server, together, until it has answered all of them or ctx, which needs
-// a deadline, ends. Their answers are in the commands. Its error names the server and the remedy.
+// Ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
+// deadline, ends. The answers are in the commands. Its error names the server and the remedy.
 func Ask(ctx context.Context, s *topology.Servers, at topology.At, commands ...goredis.Cmder) error {
 	return ask(ctx, s, at, nil, commands...)
 }

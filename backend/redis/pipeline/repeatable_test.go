@@ -28,14 +28,13 @@ var answer = NewScript("return {KEYS[1], ARGV[1]}")
 // TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.
 func TestServersReachTheOwnerOfAKey(t *testing.T) {
 	t.Parallel()
-	for name, start := range redistest.Types {
-		t.Run(name, func(t *testing.T) {
+	for kind, servers := range map[topology.Type]int{
+		topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			var kind topology.Type
-			if err := kind.UnmarshalText([]byte(name)); err != nil {
-				t.Fatal(err)
-			}
-			s := connected(t, topology.Config{Type: kind, URL: start(t), Timeout: 5 * time.Second, Fixed: true})
+			url := redistest.Start(t, kind.String()).URL
+			s := connected(t, topology.Config{Type: kind, URL: url, Timeout: 5 * time.Second, Fixed: true})
 			nodes := s.Nodes()
 			if (len(nodes) > 0) != (kind == topology.Ring) {
 				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
@@ -62,34 +61,11 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 				_, err := do("ping")
 				return err
 			})
-			if want := map[topology.Type]int{topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3}[kind]; asked != want || err != nil {
-				t.Errorf("%d servers were asked, %v, want %d", asked, err, want)
+			if asked != servers || err != nil {
+				t.Errorf("%d servers were asked, %v, want %d", asked, err, servers)
 			}
 		})
 	}
-}
-
-// TestServersFollowASlot has a key's slot move. A script with one key that is there finds it at every phase.
-func TestServersFollowASlot(t *testing.T) {
-	t.Parallel()
-	set := redistest.Cluster(t)
-	s := connected(t, topology.Config{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ","), Timeout: 5 * time.Second})
-	const key = "weir:{moving}"
-	get := NewScript("return {redis.call('GET', KEYS[1])}")
-	ask := func(when redistest.Phase) {
-		reply, err := Run(t.Context(), s, topology.At{Key: []byte(key)}, get, []string{key})
-		if err != nil || len(reply) != 1 || reply[0] != "here" {
-			t.Errorf("%s the answer is %v, %v, want the key's", when, reply, err)
-		}
-	}
-	if _, err := Do(t.Context(), s, topology.At{Key: []byte(key)}, "set", key, "here"); err != nil {
-		t.Fatal(err)
-	}
-	from, to := set.NodeOf(t, key), set.Primaries(t)[0]
-	if to == from {
-		to = set.Primaries(t)[1]
-	}
-	set.MigrateSlot(t, set.SlotOf(t, key), from, to, ask)
 }
 
 // TestServersNeverRemapARing: what is kept must be looked for where it is, or not at all.

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Request is one thing to ask of the server that owns a key, a check mostly, with what became of it so far.
+// Request is a question to the server that owns a key, mostly a check, and its state.
 type Request struct {
 	topology.At
 	Route Route
@@ -35,7 +35,7 @@ type Request struct {
 	Number  Number
 }
 
-// Number is how far a check of a key of envoyproxy/ratelimit has come.
+// Number is the state of a check with a key of envoyproxy/ratelimit.
 type Number struct {
 	TTL      Blob
 	Add      int64         // what the check adds
@@ -53,7 +53,7 @@ func (r *Request) written() bool {
 	return r.Number.Counted || r.Command != nil && r.Command.Written
 }
 
-// answer hands the reply to the caller, or why there is none. The request is not the queue's any more.
+// answer gives the caller the reply, or why there is none. From then on the request is not the queue's.
 func (r *Request) answer(err error) {
 	r.err = err
 	r.ready.Store(true)
@@ -62,7 +62,7 @@ func (r *Request) answer(err error) {
 	}
 }
 
-// refuse answers requests in a row from first on.
+// refuse answers the requests of a call, from first on, with an error.
 func refuse(first *Request, err error) {
 	for r := first; r != nil; {
 		next := r.next
@@ -71,8 +71,7 @@ func refuse(first *Request, err error) {
 	}
 }
 
-// call is one call of Decide. It holds all that queues need of it, so that the caller may leave before they are done:
-// it then stays behind, and is used again only when every queue has let go of it.
+// call is one call of Decide, with all that queues need of it: the caller may leave before they are done.
 type call struct {
 	requests  []Request
 	text      []byte    // the keys and payloads of requests
@@ -118,14 +117,13 @@ func (c *call) link(i int) {
 	}
 }
 
-// Blob is bytes that go-redis writes without a copy, when it is given their address.
+// Blob is bytes that go-redis writes without a copy, if given a pointer.
 type Blob []byte
 
 // MarshalBinary gives the bytes themselves.
 func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
-// Cut returns text, and what is in it from a place on. Text that grows moves away, and leaves earlier parts where they
-// are.
+// Cut returns text, and the part of it from an index on, which stays valid when text grows.
 func Cut(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
 
 // Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, those

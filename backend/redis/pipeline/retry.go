@@ -37,15 +37,14 @@ type Resends struct {
 type transport interface {
 	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
 	exchange(ctx context.Context, route Route, group []*Request)
-	// drop reports whether nobody waits for a request any more, and lets go of it then.
+	// drop reports whether the caller of a request has left, and drops it then.
 	drop(r *Request, now time.Time) bool
 	// done ends a request. err is why it has no answer, nil if it has one.
 	done(r *Request, err error)
 }
 
-// retry sends requests until each has an answer or will have none: it follows redirects, loads the script where it is
-// missing, and pauses where a server needs time. A request is sent again only if its class allows that. A retry is for
-// one goroutine, which may use it again and again.
+// retry sends requests until each has an answer or is given up: it follows redirects, loads a missing script, and
+// pauses where a server needs time. A request is sent again only if its class allows it. A retry is for one goroutine.
 type retry struct {
 	servers   *topology.Servers
 	transport transport
@@ -53,12 +52,11 @@ type retry struct {
 	resends   *Resends
 	maxTries  int // 0 for no bound but time
 
-	open, group, spare []*Request
+	open, group, scratch []*Request
 }
 
-// send returns when each request has its answer or is given up. It pauses only while until, when the last caller
-// leaves, is further away than the pause, and not after stop is closed. ctx bounds each exchange. Requests are sent in
-// their order.
+// send sends requests, in their order, until each is answered or given up. It does not pause beyond until, the last
+// caller's deadline, nor after stop is closed. ctx bounds each exchange.
 func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], requests...)
 	for try := 1; ; try++ {
@@ -78,7 +76,7 @@ func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, 
 
 // release lets go of the requests of the last send.
 func (s *retry) release() {
-	for _, requests := range [][]*Request{s.open, s.group, s.spare} {
+	for _, requests := range [][]*Request{s.open, s.group, s.scratch} {
 		clear(requests[:cap(requests)])
 	}
 }
@@ -86,7 +84,7 @@ func (s *retry) release() {
 // exchange sends each open request once, by its route. Those that may be sent again stay open.
 func (s *retry) exchange(ctx context.Context) {
 	todo := s.open
-	s.open, s.spare = s.spare[:0], todo
+	s.open, s.scratch = s.scratch[:0], todo
 	for len(todo) > 0 {
 		route, rest := todo[0].Route, todo[:0]
 		s.group = s.group[:0]
@@ -132,12 +130,12 @@ func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
 	}
 }
 
-// reroute finds out how the open requests are to be sent now, and drops those that nobody waits for.
+// reroute gives the open requests their next routes, and drops those whose callers have left.
 func (s *retry) reroute(ctx context.Context) {
 	todo := s.open
 	s.open = s.open[:0]
 	now := time.Now()
-	repaired := make(map[*goredis.Client]error) // what was done once for all requests of a server
+	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
 		if s.transport.drop(r, now) {
 			continue
@@ -177,15 +175,14 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 	if !known && client != nil {
 		repaired[client] = nil
 		s.servers.Reload()
-		if class.ReadOnly() {
+		if class.kind == classReadOnly {
 			topology.Disconnect(ctx, client)
 		}
 	}
 	return r.find(s.servers)
 }
 
-// find gives a request the route to its owner. While a cluster is not known yet there is none, and it may be sent
-// later.
+// find gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
 func (r *Request) find(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}

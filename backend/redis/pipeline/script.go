@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -28,14 +27,14 @@ type Script struct {
 type CallMode struct {
 	Command string // fcall or evalsha
 	Name    string // that of the function, or the hash of the script
-	// Refused is why the library is not used: the server knows no functions, as before Redis 7.0, the user may not use
-	// them, or the server takes no writes. It is nil if it is used, or if the script has none.
+	// Refused is why the library is not used: the server has no functions, as before Redis 7.0, its user may not use
+	// them, or it takes no writes. It is nil if the library is used, or the script has none.
 	Refused error
 }
 
-// uncallable matches the errors of a server that has not the function that was called, has no functions at all, or does
-// not allow the user any, as a replica may that was made the primary: its rights are its own. One that takes no writes
-// refuses a function before it runs, where a script runs up to its first write: denied checks and looks have none.
+// uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
+// any, as after a failover to a replica with other rights. One that takes no writes refuses a function before it runs,
+// while a script runs up to its first write: denied checks and looks have none.
 var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
 	"OOM |NOREPLICAS |MISCONF )")
 
@@ -53,19 +52,17 @@ func (m CallMode) Classify(err error, written bool) Class {
 
 // NewScript makes a script of its source.
 func NewScript(source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
+	return &Script{source: source, sha: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
-// WithLibrary adds a library to a script, with a function in it that does the same. The function's name must be that of
-// the library, and of no other content. It returns the script.
+// WithLibrary adds a library with a function that does the same, and returns the script. The function has the library's
+// name, which no other content has.
 func (s *Script) WithLibrary(library, function string) *Script {
 	s.library, s.function = library, function
 	return s
 }
 
-// Mode returns how the script is called on a server. If that is not known the server is given the script first; the
-// error is then that of Load.
+// Mode returns how the script is called on a server. If that is not known, it is that of Load.
 func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, error) {
 	if s.library == "" {
 		return CallMode{Command: "evalsha", Name: s.sha}, nil
@@ -92,10 +89,9 @@ func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMod
 	return mode, err
 }
 
-// loadLibrary gives a server the library, and calls its function without keys, which does nothing but shows that it may
-// be called.
+// loadLibrary gives a server the library, and calls its function without keys, which changes nothing.
 func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
-	// Who has not logged in and sends something long is hung up on; so the server says why.
+	// A server closes the connection of a user without a login that sends much; to PING it answers why.
 	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
 		return err
 	}

@@ -8,10 +8,9 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// ScriptCodec asks a script about as many keys as go into a call: all of a batch, which ran for none of them if the
-// call fails as a whole, or in a cluster, where they are in different slots, each alone. The script is called with the
-// keys, a time, for each key the place of its question, and the questions; it answers a list of strings, of which those
-// that begin with an exclamation mark are the errors of a server.
+// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in
+// a cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the
+// index of its question, and the questions. It answers a list of strings; one that begins with ! is an error.
 type ScriptCodec struct {
 	// AppendKey appends the Redis key of a check's key.
 	AppendKey func(dst, key []byte) []byte
@@ -19,7 +18,7 @@ type ScriptCodec struct {
 	AppendArg func(dst []byte, c *backend.Check) []byte
 	// DecodeReply reads the answer to a check.
 	DecodeReply func(reply string, c *backend.Check) (backend.Decision, error)
-	// Now is the time that the script is told, "" for the server's own.
+	// Now, if not nil, returns the time for the script, in decimal microseconds; else that is the server's own.
 	Now func() string
 }
 
@@ -35,13 +34,15 @@ func (s ScriptCodec) Encode(text []byte, c *backend.Check, r *Request) []byte {
 
 // Write writes one call for all requests, or one for each.
 func (s ScriptCodec) Write(b *Batch, requests []*Request) {
-	size := len(requests)
+	size, now := len(requests), ""
 	if b.pipeline.servers.Redirects() {
 		size = 1
 	}
+	if s.Now != nil {
+		now = s.Now()
+	}
 	for group := range slices.Chunk(requests, size) {
-		c := b.Command()
-		c.call(b.mode, s.Now(), group)
+		b.Command().call(b.mode, now, group)
 	}
 }
 

@@ -12,21 +12,18 @@ import (
 )
 
 const (
-	// probePause is how long after a PING the next one follows at the earliest, and half as much again at the latest:
-	// replicas do not come all at once.
+	// probePause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
 	probePause = 100 * time.Millisecond
-	// minDialTimeout is how long connecting for a PING may always take, which is two answers: a server that is only
-	// late must not be taken for one that is gone.
+	// minDialTimeout is how long connecting for a PING may always take: a server that is late is not taken as gone.
 	minDialTimeout = 200 * time.Millisecond
-	// pingTimeout is how long PONG is waited for, so that one that comes too late is not taken for silence, and how
-	// long connecting may take. Every fourth PING waits as long as callers do, if that is longer; if all did, one that
-	// was lost would hide for as long that the server is back.
+	// pingTimeout is how long PONG is waited for, and how long connecting may take. Every fourth PING waits as long as
+	// callers do, if that is longer; if all did, a lost PING would hide for as long that the server is back.
 	pingTimeout   = 250 * time.Millisecond
 	longPingEvery = 4
 )
 
-// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, as TLS takes several
-// round trips.
+// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, for the round trips
+// of TLS.
 func dialTimeout(pongTimeout time.Duration) time.Duration {
 	return min(max(5*pongTimeout, minDialTimeout), max(2*pongTimeout, pingTimeout))
 }
@@ -50,8 +47,8 @@ type watch struct {
 	stopConnecting context.CancelFunc
 }
 
-// exchanged notes how an exchange ended that was sent then, and whose callers had so much time; err is why without an
-// answer. It costs a comparison while nothing is wrong.
+// exchanged notes the outcome of an exchange, with the budget of its callers, and the error if there was no answer. It
+// costs a comparison while nothing is wrong.
 func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err error) {
 	if o == outcomeAnswered && q.calm.Load() {
 		return
@@ -69,7 +66,7 @@ func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err e
 	})
 }
 
-// expect makes sure that the breaker hears of a caller who leaves without an answer. The caller holds mu.
+// expect lets missed run at a caller's deadline, if none runs earlier. The caller holds mu.
 func (q *queue) expect(deadline, now time.Time) {
 	if q.overdueAt.IsZero() || deadline.Before(q.overdueAt) {
 		q.overdueAt = deadline
@@ -77,10 +74,9 @@ func (q *queue) expect(deadline, now time.Time) {
 	}
 }
 
-// missed tells the breaker of exchanges that all callers have left: a new connection to a frozen server takes the
-// store's timeout, for those who come next, and meanwhile no other exchange ends. A caller who leaves while the queue
-// has no room is a lost exchange, too. The trial of a half open breaker has time for a connection first, as PING has.
-// No PING follows: it would wait for a connection as well, and not for as long.
+// missed tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen server
+// lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too. The
+// trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
 func (q *queue) missed() {
 	now := time.Now()
 	q.update(now, errLate, func() {
@@ -105,7 +101,7 @@ func (q *queue) missed() {
 	})
 }
 
-// update lets the breaker change, and does what follows from it; err is why the server may be away.
+// update changes the breaker, and does what follows; err is why the server may be away.
 func (q *queue) update(now time.Time, err error, change func()) {
 	var waiting firsts
 	q.mu.Lock()
@@ -133,7 +129,7 @@ func (q *queue) update(now time.Time, err error, change func()) {
 	}
 }
 
-// opened lets nobody wait for the server any more. It returns what waited in the queue.
+// opened ends all waiting for the server. It returns what waited in the queue.
 func (q *queue) opened(before breakerState, now time.Time, err error) firsts {
 	away := &backend.Away{Reason: backend.Down, Err: fmt.Errorf("%w: %s is away: %w", ErrUnavailable, q.name, err)}
 	q.away.Store(away)
@@ -150,7 +146,7 @@ func (q *queue) opened(before breakerState, now time.Time, err error) firsts {
 	return q.empty()
 }
 
-// probe sends PING after a pause, and again while the server is away, if that does not go on yet. The caller holds mu.
+// probe begins to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
 func (q *queue) probe(pause time.Duration) {
 	if q.probing || q.closed {
 		return
@@ -174,8 +170,7 @@ func (q *queue) probe(pause time.Duration) {
 
 func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
 
-// ping sends one PING, and waits for it as long as callers would if it is a long one. It reports whether another one
-// shall follow.
+// ping sends one PING, and waits for it as long as callers do if it is a long one. It reports whether another follows.
 func (q *queue) ping(p *pinger, long bool) (more bool) {
 	sent := time.Now()
 	q.mu.Lock()
@@ -219,8 +214,8 @@ func (q *queue) disconnect() {
 	topology.Disconnect(ctx, q.client)
 }
 
-// admits lets a caller in who can wait for a server that is away only for callers with less time, and has it tried so.
-// The caller holds mu.
+// admits half-opens the breaker for a caller that can wait long enough for a server that is too slow for others. The
+// caller holds mu.
 func (q *queue) admits(deadline, now time.Time) bool {
 	if q.needs == 0 || !now.Add(q.needs+q.needs/4).Before(deadline) {
 		return false
@@ -230,7 +225,7 @@ func (q *queue) admits(deadline, now time.Time) bool {
 	return true
 }
 
-// slow returns an error that wraps ErrSlow while the server is not asked since it answers too late, else nil.
+// slow returns an error that wraps ErrSlow while the breaker is open because replies come too late, else nil.
 func (q *queue) slow() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

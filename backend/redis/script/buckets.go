@@ -33,8 +33,8 @@ func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits ui
 	return tokens.Peek(l, now)
 }
 
-// Buckets lists the buckets that a key's hash holds for a limit and that count at now, level by level, the finest level
-// first and the oldest bucket of each first. A coarse bucket has those of its hits that count. A token bucket has none.
+// Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first.
+// A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
 	header := fields[HeaderField(l)]
 	if l.Algorithm == descriptors.FixedWindow {
@@ -111,9 +111,8 @@ func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]b
 	return [][]backend.Bucket{{{Begin: time.UnixMicro(int64(begin)).UTC(), Width: l.Window, Hits: uint64(hits)}}}
 }
 
-// chunkBuckets returns the buckets of a level from first to last. Below the coarsest level only the chunks of the
-// buckets above count; others are left over. The last bucket of a coarser level is always among them, as it is not
-// written yet.
+// chunkBuckets returns the buckets of a level from first to last. Below the coarsest level only chunks of the buckets
+// above count. The last bucket of a coarser level is always among them, as it is not written yet.
 func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, first, last int64, above []backend.Bucket) []backend.Bucket {
 	width, fan := l.Levels()[level], int64(fan(l.Levels(), level))
 	var chunks []int64

@@ -51,8 +51,8 @@ func (g *Log) Newest() (from, to uint64) {
 	return max(g.first, g.last-min(g.last, backend.MaxInstants/logChunk+1)), g.last
 }
 
-// Older returns the numbers of the chunks before Newest if at a time the oldest instant that counts must be sought in
-// them: what the header says of it is no longer so.
+// Older returns the numbers of the chunks before Newest if the oldest instant that counts at a time may be in them,
+// since the one that the header names has left.
 func (g *Log) Older(now window.Instant) (from, to uint64) {
 	to, _ = g.Newest()
 	if g.counts(g.oldest, now) {
@@ -68,8 +68,8 @@ func (g *Log) Left(chunk string, now window.Instant) bool {
 	return wholeChunk(chunk) && len(chunk) > 7 && !g.counts(window.Instant(number56(chunk[len(chunk)-instant:])), now)
 }
 
-// Count returns what counts at a time. older is the first of the chunks of Older that has not left, "" if there is none,
-// newest are those of Newest.
+// Count returns what counts at a time. older is the first chunk of Older that has not left, "" for none; newest are
+// those of Newest.
 func (g *Log) Count(older string, newest []string, now window.Instant) (backend.LimitCount, error) {
 	base, oldest, found := g.base, g.oldest, g.tail != "" && g.counts(g.oldest, now)
 	var list []backend.Bucket

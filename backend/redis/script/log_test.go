@@ -114,8 +114,8 @@ func TestACheckRemovesAFewOfTheChunksThatHaveLeft(t *testing.T) {
 	}
 }
 
-// A grant of thousands of hits, and a clock that steps back over them, must not hold up the server: what they leave over
-// goes by and by, and counts no more.
+// A grant of thousands of hits, and a clock that steps back over them, must not hold up the server: what they leave
+// over goes by and by, and counts no more.
 func TestALongLogIsCutAtOnceAndClearedByAndBy(t *testing.T) {
 	const full, most = 40, 8
 	limit := backendtest.NewLimit(t, 9999, descriptors.Minute, 1, descriptors.SlidingLog, 0)

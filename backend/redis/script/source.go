@@ -10,9 +10,9 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// The parts of the script, each a file in lua, in the order in which they need each other. Where Redis runs the text anew
-// at each call, a function that is not called costs nothing but itself: what only sliding windows need stands in one. And
-// what refers to the locals of the function around it costs less the fewer these are: the constants stand outside.
+// The parts of the script, each a file in lua, in the order of their use. EVALSHA makes all functions at each call, so
+// what only sliding windows need is in a function of its own, and the constants are outside, as a function costs more
+// with each local around it that it uses.
 var (
 	constants      = []string{"constants"}
 	algorithms     = []string{"key", "fixed_window", "token_bucket", "sliding_log"}
@@ -38,7 +38,8 @@ func body() string {
 	return b.String()
 }
 
-// Source returns the script for SCRIPT LOAD. Redis runs its text anew at each call, which makes all functions each time.
+// Source returns the script for SCRIPT LOAD. Redis runs its text anew at each call, which makes all functions each
+// time.
 func Source() string { return body() + "return script()(KEYS, ARGV)\n" }
 
 // LibraryPrefix begins the names of all libraries that versions of weir make.

@@ -1,8 +1,6 @@
 package script
 
 import (
-	"flag"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -19,19 +16,18 @@ import (
 type hot struct {
 	t      *testing.T
 	client *redis.Client
-	way    way
 	key    string
 	now    time.Time
 	asked  time.Time // by the clock of the machine
 }
 
-func newHot(t *testing.T, client *redis.Client, w way) *hot {
+func newHot(t *testing.T, client *redis.Client) *hot {
 	t.Helper()
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	return &hot{t: t, client: client, way: w, key: string(AppendKey(nil, []byte("4:shop3:hot"))), now: now}
+	return &hot{t: t, client: client, key: string(AppendKey(nil, []byte("4:shop3:hot"))), now: now}
 }
 
 // ask counts one hit under limits.
@@ -49,7 +45,7 @@ func (h *hot) askFor(limits []descriptors.Limit, whole, every time.Duration) {
 func (h *hot) do(check backend.Check) backend.Decision {
 	h.t.Helper()
 	h.asked = time.Now()
-	return h.way.ask(h.t, h.client, h.key, h.now.UnixMicro(), check)
+	return asFunction.ask(h.t, h.client, h.key, h.now.UnixMicro(), check)
 }
 
 // pass lets time go by, for the key's end, too, of which Redis keeps a clock of its own. A key whose time is up is
@@ -123,17 +119,14 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 // not before: during a rolling update both are asked.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
-	for _, release := range releases(t) {
-		ways, options := waysOn(release)
-		client := startRedis(t, options...)
-		for name, change := range changes(t) {
-			t.Run(release+name, func(t *testing.T) { dropped(t, client, ways[len(ways)-1], change[0], change[1]) })
-		}
+	client := startRedis(t)
+	for name, change := range changes(t) {
+		t.Run(name, func(t *testing.T) { dropped(t, client, change[0], change[1]) })
 	}
 }
 
-func dropped(t *testing.T, client *redis.Client, w way, before, after []descriptors.Limit) {
-	h := newHot(t, client, w)
+func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Limit) {
+	h := newHot(t, client)
 	old, whole := longest(before)
 	_, next := longest(after)
 	step := min(whole, next) / 40
@@ -155,45 +148,6 @@ func dropped(t *testing.T, client *redis.Client, w way, before, after []descript
 		if len(h.left(&after[i])) == 0 {
 			t.Errorf("%v is in force, and the key holds nothing of it", after[i])
 		}
-	}
-}
-
-var updates = flag.Int("updates", 3, "rolling updates of each kind")
-
-// While a configuration is rolled out, some replicas ask under the old one and some under the new one. Each must count
-// as if it were alone.
-func TestARollingUpdateCountsUnderBothConfigurations(t *testing.T) {
-	t.Parallel()
-	client := startRedis(t)
-	for name, change := range changes(t) {
-		t.Run(name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(41, 42))
-			for round := range *updates {
-				together(t, r, newHot(t, client, asFunction), change, 1+r.IntN(10), round)
-			}
-		})
-	}
-}
-
-// together asks under both configurations in turns, under the first in so many of ten checks.
-func together(t *testing.T, r *rand.Rand, h *hot, change [2][]descriptors.Limit, first, round int) {
-	var counts [2][]window.Count
-	for c := range change {
-		for i := range change[c] {
-			counts[c] = append(counts[c], window.NewState(&change[c][i]))
-		}
-	}
-	for step := range 400 {
-		c := 0
-		if r.IntN(10) >= first || step%100 > 60 { // for some time the first is not asked at all
-			c = 1
-		}
-		check := backend.Check{Limits: change[c], Hits: 1 + r.Uint64N(3)}
-		if got, want := h.do(check), window.Decide(counts[c], &check, window.At(h.now)); got != want {
-			t.Fatalf("round %d, step %d, under %v: %+v; alone it would be %+v", round, step, change[c], got, want)
-		}
-		_, whole := longest(change[r.IntN(2)])
-		h.pass(time.Duration(r.Int64N(int64(whole/10)/1e6)) * time.Millisecond)
 	}
 }
 
@@ -222,7 +176,7 @@ func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old, next := tc.old, tc.next
-			h := newHot(t, tc.client, asFunction)
+			h := newHot(t, tc.client)
 			for range 700 {
 				h.ask(old)
 				h.pass(old[0].Window / 720)

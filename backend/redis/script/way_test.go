@@ -2,13 +2,11 @@ package script
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 // way is how a call goes to a server.
@@ -66,24 +64,4 @@ func arguments(now any, checks []*backend.Check) []any {
 	}
 	args[1] = asked
 	return args
-}
-
-// waysOn returns the ways that servers of a release know, "" for that on PATH.
-func waysOn(release string) ([]way, []redistest.Option) {
-	if release == "" {
-		return []way{asScript, asFunction}, nil
-	}
-	options := []redistest.Option{redistest.WithRelease(release)}
-	if strings.HasPrefix(release, "redis-6") {
-		return []way{asScript}, options
-	}
-	return []way{asScript, asFunction}, options
-}
-
-// releases are the servers that the script is tried on, "" for that on PATH: in the short form that alone.
-func releases(t *testing.T) []string {
-	if testing.Short() {
-		return []string{""}
-	}
-	return append(redistest.Releases(t), "")
 }

@@ -113,9 +113,9 @@ func append56(dst []byte, v uint64) []byte {
 	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
 }
 
-// The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count before,
-// ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and a byte more
-// to tell it from a denial.
+// The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count
+// before, ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and a
+// byte more to tell it from a denial.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,16 +64,16 @@ func (p *plain) Close() error {
 	return nil
 }
 
-// buckets counts the finest buckets of all states that a key holds, and the instants of its logs.
-func (p *plain) buckets(t *testing.T, key []byte) int {
+// buckets counts the finest buckets that a key holds of limits, and the instants of its logs.
+func (p *plain) buckets(t *testing.T, key []byte, limits []descriptors.Limit) int {
 	fields, err := p.client.HGetAll(t.Context(), string(AppendKey(nil, key))).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for name, l := range limitsByName() {
+	for _, l := range limits {
 		switch {
-		case fields[name] == "":
+		case fields[HeaderField(&l)] == "":
 		case l.Algorithm == descriptors.SlidingLog:
 			n += len(logOf(t, fields, &l, window.Instant(p.now.Load())).Levels[0])
 		case l.Algorithm == descriptors.TokenBucket:
@@ -85,26 +84,6 @@ func (p *plain) buckets(t *testing.T, key []byte) int {
 	}
 	return n
 }
-
-// limitsByName are the limits that the suite draws from, by the names of their fields.
-var limitsByName = sync.OnceValue(func() map[string]descriptors.Limit {
-	all := make(map[string]descriptors.Limit)
-	for u := descriptors.Second; u <= descriptors.Week; u++ {
-		for times := range uint32(60) {
-			for _, p := range []time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-				if l, err := descriptors.NewLimit(1, u, 1+times, descriptors.SlidingWindow, p); err == nil {
-					all[string(appendName(nil, &l))] = l
-				}
-			}
-			for _, a := range []descriptors.Algorithm{descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog} {
-				if l, err := descriptors.NewLimit(1, u, 1+times, a, 0); err == nil {
-					all[string(appendName(nil, &l))] = l
-				}
-			}
-		}
-	}
-	return all
-})
 
 // startRedis gives a client of a new server that knows the script.
 func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
@@ -133,7 +112,7 @@ func TestConformance(t *testing.T) {
 				return backendtest.Store{
 					Counter: p,
 					SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
-					Buckets: func(key []byte) int { return p.buckets(t, key) },
+					Buckets: func(key []byte, limits []descriptors.Limit) int { return p.buckets(t, key, limits) },
 				}
 			}, backendtest.Options{Steps: max(part(*steps), 4000), Seed: *seed, Patience: 5 * time.Second})
 		})

@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// login holds the credentials for new connections. Only these are authenticated: Redis keeps open connections when a
-// password changes, and closes those of a user that it forgets. A connection whose login fails is closed at once, so
-// none without rights waits in a pool.
+// login holds the credentials for new connections. Redis keeps open ones when a password changes, and closes those of a
+// user that is removed. A connection whose login fails is closed at once.
 type login struct {
 	file string
 
@@ -37,8 +36,8 @@ func splitAuth(auth string) (user, password string) {
 	return "", auth
 }
 
-// credentials returns the credentials of a new connection, for go-redis. While the file cannot be read, the last one
-// holds: a rotation may replace it in more than one step.
+// credentials returns the credentials of a new connection, for go-redis. While the file cannot be read, as in the
+// middle of a rotation, the last ones hold.
 func (l *login) credentials(context.Context) (user, password string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -59,7 +59,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	node := newClient(o)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return isClosed(old) })
+	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
 	c.nodes[o.Addr] = node
 	if o.NodeAddress != "" {
 		c.nodes[o.NodeAddress] = node
@@ -103,8 +103,8 @@ func (c *cluster) learn() {
 	})
 }
 
-// At finds the node or makes a client for it: one that has no slots yet is in no map. A node calls itself by its port
-// alone if it does not know by which address it is reached.
+// At returns the client of a node, and makes one for a node without slots, which is in no map. A node that does not
+// know its address names itself by its port alone.
 func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	if c.closed {
 		return nil, goredis.ErrClosed
 	}
-	if node := c.nodes[addr]; node != nil && !isClosed(node) {
+	if node := c.nodes[addr]; node != nil && !Left(node) {
 		return node, nil
 	}
 	node := c.node(addr)

@@ -46,8 +46,8 @@ func (t Type) String() string { return nameOf(typeNames, int(t)) }
 // MarshalText writes the name that UnmarshalText reads.
 func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// NodeLoss is what happens to the keys of a ring's node that does not answer. A node counts as lost after three missed
-// heartbeats, about two seconds, and as back with the first that it answers.
+// NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
+// two seconds, and back when it answers one.
 type NodeLoss uint8
 
 const (
@@ -83,12 +83,12 @@ const (
 	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
 	DefaultPoolSize = 20
 
-	// DefaultTimeout is longer than a handshake with TLS between zones or a pause of Redis while it forks takes, and
-	// short enough that a caller without a deadline of its own does not hang on a server that is gone.
+	// DefaultTimeout is longer than a TLS handshake between zones or a pause of Redis while it forks, and bounds the
+	// wait of a caller without a deadline.
 	DefaultTimeout = 500 * time.Millisecond
 
-	// DefaultProbePause and DefaultLongestProbePause let a server that comes back be noticed within seconds, and one
-	// that stays away be left alone.
+	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back, and ask one that
+	// stays away rarely.
 	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
 )
 
@@ -103,27 +103,24 @@ type Config struct {
 	//	          ?username=, ?password= and ?db= stand for those parts
 	//	sentinel  name,host:port,host:port   the primary's name, then sentinels, also as redis://[user:password@]host:port
 	//	cluster   one server or more, separated by commas, each as for single but for a path; named twice it is one
-	//	ring      all servers, likewise; their order does not matter, but their addresses as written do: keys are placed
-	//	          by them, so 10.0.0.1:6379 and redis-1:6379 are different nodes, while scheme and credentials are no
-	//	          part of it
+	//	ring      all servers, likewise, in any order; keys are placed by their addresses as written, without scheme and
+	//	          credentials, so 10.0.0.1:6379 and redis-1:6379 are different nodes
 	//
 	// Credentials in a URL go before Auth and AuthFile.
 	URL string
 
-	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. For a ring it is looked
-	// at every second, and the nodes follow it: what cannot be used, an empty file among it, changes nothing and is
-	// logged.
+	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. A ring reads it every
+	// second and follows it; a file that cannot be used, or is empty, changes nothing and is logged.
 	URLFile string
 
-	// SocketType, tcp or unix, is for Single only. Empty, it follows from the URL; else it must fit the URL. With unix,
-	// a path need not begin with a slash, but has one, or a dot.
+	// SocketType, tcp or unix, is for Single only, and must fit the URL; empty, it follows from that. With unix, a path
+	// has a slash or a dot, and need not begin with a slash.
 	SocketType string
 
 	// Auth is password or user:password.
 	Auth string
 
-	// AuthFile holds what Auth would. It is read for every new connection, so a change needs no restart; connections
-	// that are open stay, as Redis lets them.
+	// AuthFile holds what Auth would. It is read for every new connection; open ones stay, as Redis lets them.
 	AuthFile string
 
 	// SentinelAuth is password or user:password for the sentinels.
@@ -132,26 +129,24 @@ type Config struct {
 	// TLS is for all connections, those to sentinels included.
 	TLS TLSConfig
 
-	// PoolSize is the most connections to one server, DefaultPoolSize by default. Below 18, batches wait for each
-	// other.
+	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.
 	PoolSize int
 
-	// Timeout is the longest that connecting (with the TLS handshake), one write, one read, or the wait for a
-	// connection may each take, whatever the deadline of the caller; DefaultTimeout by default.
+	// Timeout bounds connecting (with the TLS handshake), a write, a read, and the wait for a connection, each,
+	// DefaultTimeout by default.
 	Timeout time.Duration
 
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
-	// Fixed is for Ring only: the nodes are those that the URL names at the start, and none ever counts as lost. It is
-	// for what must be looked for where it is kept, or not at all: an [At] then names the node.
+	// Fixed is for Ring only: the nodes are those of the URL at the start, and none is ever lost. An [At] may name one.
 	Fixed bool
 
-	// ProbePause is how long it takes, while no server can count, from one probe of them to the next; each pause is
-	// twice the one before, up to LongestProbePause. DefaultProbePause and DefaultLongestProbePause by default.
+	// ProbePause is the pause between probes while no server can count. It doubles up to LongestProbePause.
+	// DefaultProbePause and DefaultLongestProbePause by default.
 	ProbePause, LongestProbePause time.Duration
 
-	// GiveUp is when Await stops waiting for the first server that can count: so long after Open. By default never.
+	// GiveUp is how long Await waits for the first server that can count, from Open on. By default for ever.
 	GiveUp time.Duration
 
 	// Connections, if not nil, counts the connections.
@@ -218,8 +213,8 @@ func (c Config) readURL() (string, error) {
 	return string(content), nil
 }
 
-// blame adds to an error about the URL which setting it is about. The URL itself may hold a password.
-func (c Config) blame(err error) error {
+// nameSetting adds to an error about the URL the setting at fault. The URL itself may hold a password.
+func (c Config) nameSetting(err error) error {
 	if err == nil {
 		return nil
 	}

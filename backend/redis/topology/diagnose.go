@@ -24,8 +24,7 @@ func Forbidden(err error) bool {
 	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
 }
 
-// Diagnose wraps an error that a server gave to a command: it names the server and, where somebody can mend it, how.
-// nil stays nil.
+// Diagnose adds to a server's error its name, the command, and the remedy if there is one. nil stays nil.
 func (s *Servers) Diagnose(from Server, command string, err error) error {
 	var hint string
 	_, misplaced := goredis.IsMovedError(err)
@@ -35,7 +34,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	case NoPrimary(err):
 		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
 	case Forbidden(err):
-		hint = "; grant all that weir needs" + s.note() + ": " + s.ACLLine(from)
+		hint = "; grant all that weir needs" + s.rightsNote() + ": " + s.ACLLine(from)
 	case TakesNoWrites(err):
 		hint = "; it takes no writes: make room in it, or mend what its own log names"
 	case goredis.IsAuthError(err):
@@ -53,8 +52,8 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 	return s.Diagnose(s.describe(client), command, err)
 }
 
-// NoPrimary reports whether an error says that sentinels answer, and know no primary of the name that they are asked
-// for. A script and PING never answer that there is nothing.
+// NoPrimary reports whether an error says that sentinels know no primary of the name. A script and PING never answer
+// nil.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
@@ -65,13 +64,13 @@ func (s *Servers) ACLLine(from Server) string {
 			user = name
 		}
 	}
-	besides, _ := s.besides.Load(from.Name)
-	rules, _ := besides.([]string)
+	extra, _ := s.extra.Load(from.Name)
+	rules, _ := extra.([]string)
 	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, rules, s.rights.Rules), " "))
 }
 
-// note returns what there is to know of the rights, in brackets.
-func (s *Servers) note() string {
+// rightsNote returns the note of the rights, in brackets.
+func (s *Servers) rightsNote() string {
 	if s.rights.Note == "" {
 		return ""
 	}

@@ -23,7 +23,7 @@ import (
 //   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
-//     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: isClosed
+//     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left
 //     (TestAClusterReachesNodesThatNoMapKnows).
 //   - It keeps connections to a server that has become a replica: Disconnect
 //     (TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce).
@@ -114,8 +114,7 @@ func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
 	return c
 }
 
-// libraryLog receives what go-redis would write to stderr by itself. It repeats what the errors of calls say, once for
-// each dial, so it is for debugging only.
+// libraryLog is the log of go-redis. It repeats the errors of calls, once for each dial, so it is for debugging only.
 type libraryLog struct{ log *slog.Logger }
 
 // Printf has the form that go-redis wants.
@@ -132,10 +131,9 @@ func newClient(o *goredis.Options) *goredis.Client {
 	return client
 }
 
-// dialHook hands a dial that failed on as a connection that fails. go-redis counts the failed dials of a client for as
-// long as it lives, and after as many as its pool has room for it dials once a second, whoever asks: a server that is
-// back would then be found up to a second late. Whether a server is worth a dial is decided elsewhere, by what is known
-// of it.
+// dialHook turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after as
+// many as its pool has room for it dials once a second: a server that is back would be found up to a second late. The
+// breaker decides whether a server is dialed.
 type dialHook struct {
 	reached func(addr string) // called with the address of each connection; nil for nothing
 }
@@ -179,19 +177,16 @@ func (c failedConn) SetDeadline(time.Time) error      { return nil }
 func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Left reports whether a server has left for good: nothing is sent by its client any more.
-func Left(client *goredis.Client) bool { return isClosed(client) }
-
-// isClosed reports whether go-redis has closed a client, a minute after its node left the cluster. go-redis looks for
-// that before it looks whether the caller has gone, so nothing is sent.
-func isClosed(client *goredis.Client) bool {
+// Left reports whether a server has left for good: its client is closed, which go-redis does a minute after a node has
+// left the cluster. go-redis checks that before it checks the context, so nothing is sent.
+func Left(client *goredis.Client) bool {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
 }
 
-// Disconnect closes the connections to a server that nothing uses now: they lead to a replica, where new ones may lead
-// to the primary. go-redis closes one, and none where a script hands the refusal on for each check.
+// Disconnect closes the idle connections to a server: they lead to a replica, where new ones may lead to the primary.
+// go-redis closes one, and none where a script returns the refusal for each check.
 func Disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()
@@ -203,7 +198,7 @@ func Disconnect(ctx context.Context, client *goredis.Client) {
 	}
 }
 
-// NewPingClient makes a client of its own for the server that another one leads to, with one connection.
+// NewPingClient makes another client of a server, with one connection.
 func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Client {
 	o := *like.Options()
 	o.DialTimeout = dialTimeout

@@ -14,8 +14,8 @@ const (
 	remembered = 400 * 24 * time.Hour
 )
 
-// losses remembers when servers may have lost what they had counted, or keys went to another server that knows nothing
-// of them. Nobody knows of a server that was away what it still holds, so each absence is a loss.
+// losses notes when servers may have lost their counts, or keys went to another server without them. What a server that
+// was away still holds is unknown, so each absence is a loss.
 type losses struct {
 	mu      sync.Mutex
 	of      map[string]*record
@@ -76,8 +76,7 @@ func (l *losses) joined(nodes []string, now time.Time) {
 	}
 }
 
-// reached notes where a primary that sentinels name was reached, which is a loss if it was elsewhere before: replicas
-// lack what came last.
+// reached notes the address of the primary that sentinels name. Another one is a loss: replicas lack what came last.
 func (l *losses) reached(name, addr string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Rendezvous hashing (Thaler and Ravishankar, 1996): every node has a score for a key, and the highest owns it. A node
-// that comes or goes thus moves only the keys that it gets or had. The scores are those of go-redis's Ring, so that
-// keys stay where it has placed them.
+// Rendezvous hashing (Thaler and Ravishankar, 1996): each node has a score for a key, and the highest owns it, so a
+// node that comes or goes moves only its own keys. The scores are those of go-redis's Ring, which placed keys before.
 
 // keyHash returns the hash of a Redis key: that of its hash tag, if it has one, so that keys of one tag stay together.
 func keyHash(key []byte) uint64 {

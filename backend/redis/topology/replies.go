@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// What a reply may announce: go-redis makes room for all of it at once, and goes as deep as it is told. The longest
-// that weir asks for are the history's, some megabytes. Of elements those count that have not come, a list as four
-// more.
+// What a reply may announce: go-redis allocates all of it at once, to any depth. The longest replies are the history's,
+// some megabytes. Elements are those that have not come, and a list counts as four more.
 const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
 
 // errDamaged is why a connection is closed whose other side does not speak like a Redis.

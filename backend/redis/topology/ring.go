@@ -20,8 +20,8 @@ const (
 	maxMissed = 3
 )
 
-// ring is a number of independent servers. Keys are placed on those that live, see score. Every node is asked by itself
-// whether it lives, so that a few that swallow packets do not hold up the news of the others.
+// ring is a number of independent servers. Keys are placed on those that live, see score. Each node has heartbeats of
+// its own, so that one that swallows packets does not delay the others'.
 type ring struct {
 	*options
 
@@ -31,7 +31,7 @@ type ring struct {
 
 	mu    sync.Mutex // of changes
 	nodes []*node
-	gone  []*node                 // have left, and what is on its way there has its time still
+	gone  []*node                 // have left, and may still answer what was sent
 	owner atomic.Pointer[[]*node] // the nodes that keys are placed on
 }
 
@@ -100,7 +100,7 @@ func (r *ring) newNode(t target) *node {
 	return n
 }
 
-// retire ends a node that has left, and closes its client once what is on its way there has had its time.
+// retire ends a node that has left, and closes its client after the timeout of what was sent there.
 func (r *ring) retire(n *node) {
 	n.leave()
 	r.gone = append(r.gone, n)

@@ -122,7 +122,7 @@ func TestANodeKeepsItsClientUntilItsCredentialsChange(t *testing.T) {
 	if _, password, _ := after.Options().CredentialsProviderContext(context.Background()); password != "y" {
 		t.Error("the new client has the old password")
 	}
-	if isClosed(before) {
+	if Left(before) {
 		t.Error("the old client was closed at once, under what is on its way")
 	}
 }
@@ -295,7 +295,7 @@ func TestARingFollowsItsFile(t *testing.T) {
 		t.Errorf("what is on its way to a removed node fails: %v", err)
 	}
 	redistest.Eventually(t, "the removed node is forgotten", func() error {
-		if !isClosed(removed) {
+		if !Left(removed) {
 			return errors.New("its connections are open")
 		}
 		return nil

@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// fileInterval is how often the file of a ring's nodes is read. It is small, so reading it costs less than a watch that
-// has to understand how each platform replaces files.
+// fileInterval is how often the file of a ring's nodes is read, which is small.
 const fileInterval = time.Second
 
-// follow keeps the ring as the file says, until the ring is closed. A file that cannot be used is logged once and
-// changes nothing.
+// follow keeps the ring as the file says. A file that cannot be used is logged once, and changes nothing.
 func (r *ring) follow(list string) {
 	ticker := time.NewTicker(fileInterval)
 	defer ticker.Stop()

@@ -19,8 +19,8 @@ type Servers struct {
 	config    Config
 	rights    Rights
 	losses    *losses
-	lent      bool     // by others, who close them
-	besides   sync.Map // of names of servers: []string, what Need was told
+	borrowed  bool     // another one closes them
+	extra     sync.Map // of names of servers: []string, the rights that Need was told
 }
 
 // Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
@@ -59,13 +59,13 @@ func (s *Servers) For(r Rights, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log
 	same := over(s.topology, c, r, s.losses)
-	same.lent = true
+	same.borrowed = true
 	return same
 }
 
 // Close ends all connections.
 func (s *Servers) Close() error {
-	if s.lent {
+	if s.borrowed {
 		return nil
 	}
 	return s.topology.Close()
@@ -80,8 +80,8 @@ func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
 // Log returns Config.Log, or its default.
 func (s *Servers) Log() *slog.Logger { return s.config.Log }
 
-// Need notes rights that are needed of one server besides those of all, as rules of an ACL. Errors name them, too.
-func (s *Servers) Need(of Server, rules ...string) { s.besides.Store(of.Name, rules) }
+// Need adds rights that are needed of one server, as rules of an ACL.
+func (s *Servers) Need(of Server, rules ...string) { s.extra.Store(of.Name, rules) }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }
@@ -89,13 +89,13 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 // NameOf returns the name of the server behind a client, for people.
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
-// Lost notes that a server was away, and may have lost what it had counted. A cluster is asked who takes its place.
+// Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
 func (s *Servers) Lost(name string, now time.Time) {
 	s.losses.note(name, now)
 	s.Reload()
 }
 
-// Reload lets a cluster say anew which server owns what, in the background and at most five times a second.
+// Reload is that of [Redirecting], if the servers are one.
 func (s *Servers) Reload() {
 	if s.redirects != nil {
 		s.redirects.Reload()
@@ -140,7 +140,7 @@ func (s *Servers) NodesNow() ([]string, error) {
 		return nil, err
 	}
 	targets, err := parseNodes(list)
-	return namesOf(targets), s.config.blame(err)
+	return namesOf(targets), s.config.nameSetting(err)
 }
 
 // NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.
@@ -156,7 +156,7 @@ func (s *Servers) NodeOf(key []byte) string {
 // NodeLost reports whether a ring has a node of that name that counts as lost.
 func (s *Servers) NodeLost(name string) bool { return s.ring != nil && s.ring.lost(name) }
 
-// At is whom a request is for: the owner of a key or, in a ring whose nodes are fixed, the node of a name.
+// At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
 type At struct {
 	Key  []byte
 	Node string

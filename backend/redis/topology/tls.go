@@ -29,8 +29,8 @@ type TLSConfig struct {
 	// in its address. It goes before SkipHostnameVerification.
 	ServerName string
 
-	// SkipHostnameVerification accepts a certificate for another name. It must still be signed by a trusted authority,
-	// and without a CAFile that is any public one.
+	// SkipHostnameVerification accepts a certificate of another name that a trusted authority has signed; without a
+	// CAFile that is any public one.
 	SkipHostnameVerification bool
 }
 
@@ -57,8 +57,8 @@ func newDialer(files TLSConfig, timeout time.Duration) (*dialer, error) {
 	return d, err
 }
 
-// dial returns what opens a connection, with TLS if the configuration or the server's URL wants it. What unix sockets
-// carry does not leave the machine, so it is not encrypted.
+// dial returns what opens a connection, with TLS if the configuration or the server's URL wants it, and the connection
+// is no unix socket.
 func (d *dialer) dial(secure bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network != "unix" && (secure || d.files.Enabled) {
@@ -91,8 +91,7 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 	return conn, nil
 }
 
-// config reads the files. While they cannot be used, the last ones hold: a certificate and its key are not replaced in
-// the same instant.
+// config reads the files. While they cannot be used, as between a new certificate and its key, the last ones hold.
 func (d *dialer) config() (*tls.Config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

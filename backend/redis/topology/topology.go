@@ -13,8 +13,8 @@ import (
 // Topology knows which server owns a key. Its methods may be called by any number of goroutines.
 type Topology interface {
 	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client
-	// talks to one server only, and never repeats a command by itself. Once the server has left the topology, and what
-	// was on its way there has had its time, the client's commands fail with goredis.ErrClosed, unsent.
+	// talks to one server, and never repeats a command. Some time after the server has left the topology, the client's
+	// commands fail with goredis.ErrClosed, unsent.
 	Owner(key []byte) (*goredis.Client, error)
 
 	// Servers lists every server that should answer, for probes. A cluster has to be asked for them.
@@ -24,7 +24,7 @@ type Topology interface {
 	Close() error
 }
 
-// ErrNoOwner is what the errors of Owner are: no server is known that owns the key now, so none was asked.
+// ErrNoOwner is the error of Owner when no server is known to own the key.
 var ErrNoOwner = errors.New("no server owns the key")
 
 // noOwner is why no server owns a key.
@@ -35,13 +35,12 @@ func (n noOwner) Error() string { return string(n) }
 // Is makes it an ErrNoOwner.
 func (noOwner) Is(err error) bool { return err == ErrNoOwner }
 
-// Redirecting is what a topology also is whose servers answer MOVED and ASK, key by key: a cluster.
+// Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
 type Redirecting interface {
 	// At returns the client of the server at addr, as the reply of the server behind from names it.
 	At(from *goredis.Client, addr string) (*goredis.Client, error)
 
-	// Reload asks in the background, and at most five times a second, which server owns what. It is worth a call
-	// after MOVED, READONLY, CLUSTERDOWN, and when a server does not answer.
+	// Reload reads the map of slots in the background, at most five times a second.
 	Reload()
 }
 
@@ -81,7 +80,7 @@ func newTopology(c Config, l *losses) (Topology, error) {
 	default:
 		t, err = newSingle(url, o)
 	}
-	return t, c.blame(err)
+	return t, c.nameSetting(err)
 }
 
 // one is a topology of one client: a single server, or the primary that sentinels name.

@@ -13,8 +13,7 @@ import (
 
 // target is one server as a URL names it.
 type target struct {
-	// name is the address without scheme and credentials. A ring places keys by it, so that neither a new password nor
-	// TLS moves a key.
+	// name is the address without scheme and credentials, by which a ring places keys: a new password moves none.
 	name           string
 	network, addr  string
 	user, password string
@@ -22,8 +21,8 @@ type target struct {
 	tls            bool
 }
 
-// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit; only
-// unix distinguishes a relative path, which has a slash or a dot in it, from a host without a port or a password.
+// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit. Only
+// with unix, a name with a slash or a dot and no port is a relative path.
 func parseSingle(url, socketType string) (target, error) {
 	if strings.Contains(url, ",") && !strings.Contains(url, "://") {
 		return target{}, errors.New("it names several servers, but the type is single: write one, or use ring or cluster")
@@ -180,8 +179,7 @@ func isPort(s string) bool {
 }
 
 // parseURL reads redis://[user:password@]host[:port][/db], rediss:// for TLS. The parameters username, password and db
-// stand for the parts that are missing. url.Parse's own errors are not passed on: they quote what it could not read,
-// which may be the password.
+// stand for missing parts. The errors of url.Parse are not passed on: they may quote the password.
 func parseURL(s, scheme string) (target, error) {
 	if scheme != "redis" && scheme != "rediss" {
 		return target{}, errors.New("the scheme must be redis:// or, for TLS, rediss://; a unix socket is its path alone")
