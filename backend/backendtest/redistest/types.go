@@ -18,8 +18,10 @@ func Start(t testing.TB, kind string, options ...Option) *Set {
 
 // Set is servers of one REDIS_TYPE.
 type Set struct {
-	URL     string      // as REDIS_URL names them
-	Cluster *ClusterSet // nil for another type
+	URL      string       // as REDIS_URL names them
+	Servers  []*Server    // all that hold keys, replicas among them
+	Cluster  *ClusterSet  // nil for another type
+	Sentinel *SentinelSet // nil for another type
 
 	closer // ends all processes, and tells what they printed
 }
@@ -35,27 +37,38 @@ func startSet(dir, kind string, options ...Option) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Addr, closer: s}, nil
+		return &Set{URL: s.Addr, Servers: []*Server{s}, closer: s}, nil
 	case "sentinel":
 		s, err := StartSentinel(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), closer: s}, nil
+		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s, closer: s}, nil
 	case "cluster":
 		c, err := StartCluster(dir, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(c.Addrs(), ","), Cluster: c, closer: c}, nil
+		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, closer: c}, nil
 	case "ring":
 		r, err := StartRing(dir, ringNodes, options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(addrs(r), ","), closer: servers(r)}, nil
+		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
 	}
 	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
+}
+
+// Flush empties all servers. Tests that run beside others use keys of their own instead.
+func (s *Set) Flush(t testing.TB) {
+	t.Helper()
+	for _, server := range s.Servers {
+		err := server.client.FlushAll(t.Context()).Err()
+		if err != nil && !strings.HasPrefix(err.Error(), "READONLY") { // a replica, which follows
+			t.Fatal(err)
+		}
+	}
 }
 
 // shared are the sets that the tests of this process share, by their type.
@@ -87,7 +100,8 @@ func Run(m *testing.M) int {
 }
 
 // Shared returns servers of a REDIS_TYPE that all tests of the package share; the first that asks for them starts them.
-// A test leaves them as they were: it neither kills nor configures, and it uses keys that begin with its name.
+// A test leaves them as they were: it neither kills nor configures, and it uses keys that begin with its
+// name, or Flush where it runs alone.
 func Shared(t testing.TB, kind string) *Set {
 	t.Helper()
 	set, err := share(kind)
