@@ -18,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit/tools"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -53,9 +54,9 @@ func run(program string, args []string) int {
 	case ratelimit.Client:
 		ctx, stop := untilSignal(false)
 		defer stop()
-		return tell(callcmd.Ratelimit(ctx, args, out))
+		return tell(tools.Client(ctx, args, out))
 	case ratelimit.Check:
-		return tell(ratelimitCheck(args, out))
+		return tell(tools.Check(args, out))
 	case ratelimit.Server:
 		return tell(serveAsRatelimit(args, out))
 	}
