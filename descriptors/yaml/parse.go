@@ -79,10 +79,9 @@ type parser struct {
 	domains  map[string]*descriptors.Domain
 	unfolded int // what has been read, aliases followed, in the measure of maxUnfolded
 
-	read       []readFile
-	file       *readFile                  // that is being read
-	composites map[composite]string       // where each stands
-	names      map[descriptors.Entry]spot // where each name of a limit stands, by domain and name
+	read  []readFile
+	file  *readFile                  // that is being read
+	names map[descriptors.Entry]spot // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -90,8 +89,7 @@ type parser struct {
 
 func newParser(o Options) *parser {
 	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
-	return &parser{options: o, domains: make(map[string]*descriptors.Domain),
-		composites: make(map[composite]string), names: make(map[descriptors.Entry]spot)}
+	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]spot)}
 }
 
 func (p *parser) readFile(f File) {

@@ -176,8 +176,6 @@ var warningVerdicts = []verdict{
 		"descriptors: [{key: l, rate_limit: {unlimited: true,", "  name: n}}]"), 6, "the name n is already that of the limit at f:4"},
 	{"replaces in a descriptor", under("replaces: [{name: a}]", aDay), 4,
 		`"replaces" is ignored in a descriptor: it goes inside rate_limit`},
-	{"composite that is a key", "domain: d\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}", 4,
-		"envoyproxy/ratelimit takes this for the descriptor at f:3"},
 }
 
 func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {

@@ -36,7 +36,7 @@ descriptors:
   - {key: path, rate_limit: {unlimited: true, name: paths}}
 `, nil)
 	const want = `shop
-  user  10/minute user-minute, 500/hour  (on_backend_failure: deny)
+  user  10/minute user-minute, 500/hour (on_backend_failure: deny)
   path  unlimited paths
 OK: 1 domain, 2 rules
 `

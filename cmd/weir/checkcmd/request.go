@@ -38,7 +38,7 @@ func (c *checked) request(all []descriptors.Explanation) (lines []string) {
 			default:
 				deniers = append(deniers, name)
 			}
-			does += limitTexts(held...)
+			does += descriptors.DescribeLimits(held...)
 		}
 		lines = append(lines, name+": "+does)
 	}
