@@ -35,7 +35,7 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 		d.Prefix = prefix
 		s := d.scan()
 		files, problems := s.read(root)
-		r := d.renew(s, files, problems)
+		r := d.update(s, files, problems)
 		if r.Config == nil || len(r.Kept)+len(r.Unknown) > 0 || strings.Join(r.Config.DomainNames(), " ") != "a b c" ||
 			len(r.Config.Rules()) != 3 || len(r.Config.BrokenNames()) > 0 {
 			t.Fatalf("prefix %q: got %+v, want the domains a, b and c as their files have them", prefix, r)

@@ -137,8 +137,8 @@ func TestASyntaxErrorStandsOnItsLine(t *testing.T) {
 func TestRulesAndOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
 	text := configMap("a", "x", limits("shop"), "y", limits("shop"))
 	m, _ := manifest.Read("a.yaml", []byte(text))
-	renewed := yaml.NewHeld(yaml.Options{Parts: m.Parts}).Renew(m.Files, nil)
-	if err := renewed.Problems.Err(); err == nil || !strings.HasPrefix(err.Error(),
+	update := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
+	if err := update.Problems.Err(); err == nil || !strings.HasPrefix(err.Error(),
 		"a.yaml:10 (a/y): domain shop: this domain is already configured at a.yaml:6") {
 		t.Errorf("got %v, want the true lines of both files", err)
 	}
@@ -170,7 +170,7 @@ func FuzzRead(f *testing.F) {
 		if !is {
 			return
 		}
-		yaml.NewHeld(yaml.Options{Parts: m.Parts}).Renew(m.Files, nil)
+		yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
 		for _, file := range m.Files {
 			if part := m.Parts[file.Name]; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
 				t.Errorf("%q: %q has the place %+v", text, file.Name, part)

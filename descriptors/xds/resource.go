@@ -25,7 +25,7 @@ const (
 
 const (
 	nameless   = "a resource without a name"
-	everything = "." // all files, in the words of [yaml.Held.Renew]
+	everything = "." // all files, in the words of [yaml.LastGood.Update]
 )
 
 // resource is one of a response, and why no more of it than its name could be read.

@@ -45,7 +45,7 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	var config *descriptors.Config
 	s := New(Config{Log: discard})
 	take := func(resources ...*anypb.Any) string {
-		return s.take(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
+		return s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
 			config = c
 			return nil
 		})
@@ -137,9 +137,9 @@ func TestAFloodOfBadResourcesIsBounded(t *testing.T) {
 		log := &client{t: t}
 		s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
 		for range 2 {
-			s.take(&discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), limited("b", 1))},
+			s.update(&discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), limited("b", 1))},
 				func(*descriptors.Config) error { return nil })
-			s.take(&discovery.DiscoveryResponse{Resources: tc.resources}, log.apply)
+			s.update(&discovery.DiscoveryResponse{Resources: tc.resources}, log.apply)
 		}
 		if got := log.logged("configuration problem"); got > 2*maxProblems {
 			t.Errorf("of resources that %s %d lines are logged, want %d at most", name, got, 2*maxProblems)
@@ -149,7 +149,7 @@ func TestAFloodOfBadResourcesIsBounded(t *testing.T) {
 			t.Errorf("of resources that %s %d are told and %v are unreadable, want %d, and that nobody knows which", name, len(problems),
 				unreadable, tc.problems)
 		}
-		if r := s.held.Renew(nil, unreadable); r.Config != nil {
+		if r := s.lastGood.Update(nil, unreadable); r.Config != nil {
 			t.Errorf("resources that %s take domains with them", name)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAFloodOfBadResourcesIsBounded(t *testing.T) {
 func TestAResourceOfAnUnknownNameIsToldAsOne(t *testing.T) {
 	log := &client{t: t}
 	s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	s.take(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
+	s.update(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
 	if log.limits() != "a=1" || log.logged("is that of: a resource without a name") != 1 {
 		t.Errorf("in force is %s; the log is %s", log.limits(), &log.log)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxMarks bounds the YAML nodes of a file, and so the memory that reading it takes.
-	maxMarks = 1_000_000
+	// maxNodes bounds the YAML nodes of a file, and so the memory that reading it takes.
+	maxNodes = 1_000_000
 	// maxName is the length of keys, values and names, in bytes; maxMessage that of a message.
 	maxName    = 4096
 	maxMessage = 64 << 10
@@ -23,8 +23,8 @@ const (
 
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
-	if marks(data) > maxMarks {
-		p.errorf(&yaml.Node{}, "", "more than %d lines, commas, brackets and list items: split it", maxMarks)
+	if countNodes(data) > maxNodes {
+		p.errorf(&yaml.Node{}, "", "more than %d lines, commas, brackets and list items: split it", maxNodes)
 		return nil
 	}
 	var first, second yaml.Node
@@ -51,14 +51,14 @@ func (p *parser) document(data []byte) *yaml.Node {
 		} else if root := second.Content[0]; len(root.Content) > 0 {
 			second.Line = root.Content[0].Line // that of root may be the line before
 		}
-		p.unlimitedf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
+		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
 		break
 	}
 	return first.Content[0]
 }
 
-// marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
-func marks(data []byte) int {
+// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
+func countNodes(data []byte) int {
 	n := 0
 	for i, c := range data {
 		switch c {
@@ -85,12 +85,12 @@ func syntaxError(err error) (line int, text string) {
 
 // spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.
 func (p *parser) spend(at *yaml.Node, cost int) bool {
-	within := p.unfolded <= maxUnfolded
-	p.unfolded += cost
-	if within && p.unfolded > maxUnfolded {
-		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxUnfolded>>20)
+	within := p.expanded <= maxExpanded
+	p.expanded += cost
+	if within && p.expanded > maxExpanded {
+		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
 	}
-	return p.unfolded <= maxUnfolded
+	return p.expanded <= maxExpanded
 }
 
 // mapping is a YAML mapping, read as one of its kind.
@@ -98,8 +98,8 @@ type mapping struct {
 	node   *yaml.Node
 	in     *kind
 	fields []field         // keys that the kind has, once
-	strays []*yaml.Node    // all other keys
-	again  [][2]*yaml.Node // keys that hold instead of one that was given before
+	unknown []*yaml.Node    // all other keys
+	duplicates  [][2]*yaml.Node // keys that hold instead of one that was given before
 }
 
 type field struct {
@@ -115,7 +115,7 @@ func (m *mapping) set(f field) {
 		return
 	}
 	if old := m.fields[i]; !old.merged {
-		m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
+		m.duplicates = append(m.duplicates, [2]*yaml.Node{f.key, old.key})
 	}
 	m.fields[i] = f
 }
@@ -162,7 +162,7 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
 	p.collect(&m, n, path, 0)
-	return m, p.unfolded <= maxUnfolded
+	return m, p.expanded <= maxExpanded
 }
 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
@@ -177,7 +177,7 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 		case m.in.has(key):
 			m.set(field{key, value, depth > 0})
 		default:
-			m.strays = append(m.strays, key)
+			m.unknown = append(m.unknown, key)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (p *parser) text(m mapping, name, path string) string {
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
 		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
-	case slices.Contains(borrowed, name) && !plainText(n):
+	case slices.Contains(ratelimitKeys, name) && !plainText(n):
 		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
 	default:

@@ -127,7 +127,7 @@ func ref(definition string) object { return object{"$ref": "#/definitions/" + de
 // textOf allows what is a text as it is written. Its length is in characters here, of which a text has no more than bytes.
 func textOf(o object, t *term) {
 	number := "number"
-	if slices.Contains(borrowed, t.name) {
+	if slices.Contains(ratelimitKeys, t.name) {
 		number = "integer"
 		o["minimum"], o["maximum"] = int64(math.MinInt64), int64(math.MaxInt64)
 	}

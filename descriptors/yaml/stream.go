@@ -14,8 +14,8 @@ import (
 // Documents returns the roots of the YAML documents of a file, without those that are empty. Where the file is not valid,
 // it returns those before, and the line (0 if it is not known) and the reason.
 func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
-	if marks(data) > maxMarks {
-		return nil, 0, fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxMarks)
+	if countNodes(data) > maxNodes {
+		return nil, 0, fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {

@@ -62,8 +62,8 @@ func (p *parser) warnOfValue(m mapping, path string) {
 	}
 }
 
-// spot is a place in a file: as people are told it, and its line.
-type spot struct {
+// position is a place in a file: as people are told it, and its line.
+type position struct {
 	where string
 	line  int
 }
@@ -74,7 +74,7 @@ func (p *parser) warnOfName(m mapping, name, path string) {
 		return
 	}
 	at := m.get("name")
-	id, here := descriptors.Entry{Key: p.file.domain, Value: name}, spot{p.where(at), at.Line}
+	id, here := descriptors.Entry{Key: p.file.domain, Value: name}, position{p.where(at), at.Line}
 	switch other, known := p.names[id]; {
 	case !known:
 		p.names[id] = here

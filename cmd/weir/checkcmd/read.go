@@ -90,9 +90,9 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	}
 	options := files.Options()
 	options.Parts = m.Parts
-	renewed := yaml.NewHeld(options).Renew(m.Files, nil)
-	problems := slices.Concat(m.Problems, renewed.Problems, ineffective(renewed.Config))
-	x := &checked{config: renewed.Config, problems: problems, leftOut: m.LeftOut, files: files}
+	update := yaml.NewLastGood(options).Update(m.Files, nil)
+	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
+	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
 }

@@ -37,11 +37,11 @@ func (s *Settings) checkSource() error {
 func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 	c := xds.Config{
 		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
-		Pauses: xds.Pauses{Again: s.XDSRetry, First: s.XDSFirstPause, Longest: s.XDSLongestPause, Spread: s.XDSPauseFactor},
-		Rules:  s.Rules(), Log: log,
+		Backoff: xds.Backoff{Retry: s.XDSRetry, Initial: s.XDSFirstPause, Max: s.XDSLongestPause, Jitter: s.XDSPauseFactor},
+		Rules:   s.Rules(), Log: log,
 	}
 	if !s.XDSPauseJitter {
-		c.Pauses.Spread = 0
+		c.Backoff.Jitter = 0
 	}
 	for i, entry := range strings.Split(s.XDSNodeMetadata, ",") {
 		key, value, found := strings.Cut(entry, "=")

@@ -42,7 +42,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 	if c.Server != "envoy-gateway:18001" || c.Node != "envoy-ratelimit" || c.MaxMessage != 1000 || c.TLS != nil || !c.Rules.Merge ||
 		!maps.Equal(c.Metadata, map[string]string{"a": "b", "c": "d=e"}) ||
 		!maps.Equal(c.Headers, map[string]string{"x-team": "edge", "x-b": "c"}) ||
-		c.Pauses != (xds.Pauses{Again: 3 * time.Second, First: 2 * time.Second, Longest: 9 * time.Second, Spread: 0.7}) {
+		c.Backoff != (xds.Backoff{Retry: 3 * time.Second, Initial: 2 * time.Second, Max: 9 * time.Second, Jitter: 0.7}) {
 		t.Errorf("the server is %+v, want what the environment says", c)
 	}
 	if got := strings.Count(log.String(), "an entry has no effect"); got != 1 || !strings.Contains(log.String(), "entry=3") ||
@@ -50,8 +50,8 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 		t.Errorf("the log is %s, want a line about the third entry, which may be a secret", &log)
 	}
 	s.XDSPauseJitter = false
-	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Pauses.Spread != 0 {
-		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Pauses.Spread)
+	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Backoff.Jitter != 0 {
+		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Backoff.Jitter)
 	}
 }
 
