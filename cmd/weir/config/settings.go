@@ -46,9 +46,12 @@ type Compatibility struct {
 type Environment map[string]string
 
 // Process returns the environment of this process.
-func Process() Environment {
+func Process() Environment { return Of(os.Environ()...) }
+
+// Of returns an environment of variables NAME=VALUE.
+func Of(variables ...string) Environment {
 	e := make(Environment)
-	for _, variable := range os.Environ() {
+	for _, variable := range variables {
 		name, value, _ := strings.Cut(variable, "=")
 		e[name] = value
 	}

@@ -7,12 +7,10 @@ import (
 	"testing"
 )
 
-// ineffectiveIn returns the line that tells what has no effect in an environment.
-func ineffectiveIn(t *testing.T, environment string) string {
-	t.Helper()
-	s := mustRead(t, environment)
+// told returns what is told of an environment.
+func told(warn func(Environment, *slog.Logger), environment string) string {
 	var log strings.Builder
-	s.WarnOfIneffective(env(environment), slog.New(slog.NewTextHandler(&log, nil)))
+	warn(env(environment), slog.New(slog.NewTextHandler(&log, nil)))
 	return log.String()
 }
 
@@ -38,20 +36,14 @@ func TestWhatHasNoEffectIsTold(t *testing.T) {
 		"REDIS_HISTORY_URL=h:1 REDIS_TLS_CACERT=c HISTORY_RETENTION=9999h": "",
 		"REDIS_SERVICE_HOST=10.0.0.1 MEMCACHE_PORT=tcp://10.0.0.2 HOME=/":  "",
 	} {
-		got := ineffectiveIn(t, environment)
-		_, told, _ := strings.Cut(got, "variables=")
-		if !strings.HasPrefix(strings.Trim(told, `"`), want) || (got == "") != (want == "") || strings.Contains(got, "hunter2") ||
-			strings.Count(told, " (") > 1 {
+		s := mustRead(t, environment)
+		got := told(s.WarnOfIneffective, environment)
+		_, variables, _ := strings.Cut(got, "variables=")
+		if !strings.HasPrefix(strings.Trim(variables, `"`), want) || (got == "") != (want == "") || strings.Contains(got, "hunter2") ||
+			strings.Count(variables, " (") > 1 {
 			t.Errorf("%s: it tells %q, want %q, and no value", environment, got, want)
 		}
 	}
-}
-
-// misspeltIn returns the line about slips in an environment.
-func misspeltIn(environment string) string {
-	var log strings.Builder
-	WarnOfMisspelt(env(environment), slog.New(slog.NewTextHandler(&log, nil)))
-	return log.String()
 }
 
 func TestANameNearlyThatOfAVariableIsTold(t *testing.T) {
@@ -67,11 +59,11 @@ func TestANameNearlyThatOfAVariableIsTold(t *testing.T) {
 		"REDIS_AUHT=hunter2":       "REDIS_AUTH",
 	} {
 		name, _, _ := strings.Cut(variable, "=")
-		if got := misspeltIn(variable); !strings.Contains(got, name+" (did you mean "+meant+"?)") || strings.Contains(got, "hunter2") {
+		if got := told(WarnOfMisspelt, variable); !strings.Contains(got, name+" (did you mean "+meant+"?)") || strings.Contains(got, "hunter2") {
 			t.Errorf("%s: it tells %q, want a warning that names it and %s, and no value", variable, got, meant)
 		}
 	}
-	if got := misspeltIn("REDIS_URLS=a GRPC_PROT=1 REDIS_URL=b"); strings.Count(got, "\n") != 1 ||
+	if got := told(WarnOfMisspelt, "REDIS_URLS=a GRPC_PROT=1 REDIS_URL=b"); strings.Count(got, "\n") != 1 ||
 		!strings.Contains(got, "GRPC_PROT (did you mean GRPC_PORT?); REDIS_URLS (did you mean REDIS_URL?)") {
 		t.Errorf("it tells %q, want both in one line", got)
 	}
@@ -98,7 +90,7 @@ func TestNoNameOfOthersIsTold(t *testing.T) {
 		others = append(others, name+"=x")
 	}
 	for _, variable := range append(others, os.Environ()...) {
-		if got := misspeltIn(variable); got != "" {
+		if got := told(WarnOfMisspelt, variable); got != "" {
 			t.Errorf("%s: it tells %s: want silence, or a warning at each start teaches people not to read them", variable, got)
 		}
 	}

@@ -14,15 +14,6 @@ import (
 	"github.com/weirproxy/weir/descriptors/xds"
 )
 
-func TestTheSourceOfTheConfigurationIsAFileOrAServer(t *testing.T) {
-	for value, server := range map[string]bool{"": false, "FILE": false, "file": false, "GRPC_XDS_SOTW": true, "grpc_xds_sotw": true} {
-		s, err := Read(Environment{"CONFIG_TYPE": value})
-		if err != nil || s.FromServer() != server {
-			t.Errorf("CONFIG_TYPE=%q is a server: %v (%v), want %v", value, s.FromServer(), err, server)
-		}
-	}
-}
-
 func TestAllOfTheServerIsPassedOn(t *testing.T) {
 	s, err := Read(Environment{
 		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
