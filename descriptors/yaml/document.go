@@ -3,6 +3,7 @@ package yaml
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -24,38 +25,53 @@ const (
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if countNodes(data) > maxNodes {
-		p.errorf(&yaml.Node{}, "", "more than %d lines, commas, brackets and list items: split it", maxNodes)
+		p.errorf(&yaml.Node{}, "", "%v", errTooManyNodes)
 		return nil
 	}
-	var first, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	err := decoder.Decode(&first)
-	if errors.Is(err, io.EOF) || (err == nil && isNull(first.Content[0])) {
+	roots, err := documents(data)
+	switch {
+	case len(roots) == 0 && err == nil:
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
 		return nil
-	}
-	if err != nil {
+	case len(roots) == 0:
 		found := findFault(data, err)
 		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
 		return nil
 	}
-	for err = nil; err == nil; { // what is empty may follow, as the end of a template
-		if err = decoder.Decode(&second); errors.Is(err, io.EOF) {
-			break
+	var second yaml.Node
+	if len(roots) > 1 {
+		second = *roots[1]
+		if len(second.Content) > 0 {
+			second.Line = second.Content[0].Line // that of the root may be the line before
 		}
-		if err != nil {
-			line, _ := syntaxError(err)
-			second.Line = line + 1 // the parser counts from 0 here
-		} else if isNull(second.Content[0]) {
-			continue
-		} else if root := second.Content[0]; len(root.Content) > 0 {
-			second.Line = root.Content[0].Line // that of root may be the line before
-		}
-		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
-		break
+	} else if err != nil {
+		line, _ := syntaxError(err)
+		second.Line = line + 1 // the library counts from 0 behind the first document
 	}
-	return first.Content[0]
+	if second.Line > 0 {
+		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
+	}
+	return roots[0]
 }
+
+// documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
+// Where the file is not valid, it returns those before, and the library's error.
+func documents(data []byte) (roots []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return roots, nil
+		case err != nil:
+			return roots, err
+		case !isNull(document.Content[0]):
+			roots = append(roots, document.Content[0])
+		}
+	}
+}
+
+var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
 
 // countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
 func countNodes(data []byte) int {
@@ -95,11 +111,11 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 
 // mapping is a YAML mapping, read as one of its kind.
 type mapping struct {
-	node   *yaml.Node
-	in     *kind
-	fields []field         // keys that the kind has, once
-	unknown []*yaml.Node    // all other keys
-	duplicates  [][2]*yaml.Node // keys that hold instead of one that was given before
+	node       *yaml.Node
+	in         *kind
+	fields     []field         // keys that the kind has, once
+	unknown    []*yaml.Node    // all other keys
+	duplicates [][2]*yaml.Node // keys that hold instead of one that was given before
 }
 
 type field struct {

@@ -70,7 +70,7 @@ type readFile struct {
 	expanded     int    // its part of what was read, in the measure of maxExpanded
 	replacements []replacement
 	problems     Problems // that were found while it was read
-	truncated       bool     // there were more
+	truncated    bool     // there were more
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -80,7 +80,7 @@ type parser struct {
 	expanded int // what has been read, aliases followed, in the measure of maxExpanded
 
 	read  []readFile
-	file  *readFile                  // that is being read
+	file  *readFile                      // that is being read
 	names map[descriptors.Entry]position // where each name of a limit stands, by domain and name
 
 	problems         Problems
