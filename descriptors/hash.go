@@ -36,7 +36,7 @@ func (d *Domain) contentSum() [sha256.Size]byte {
 	return d.sum
 }
 
-// sumOf returns the hash of what is written, or of why it cannot be.
+// sumOf returns the hash of what write encodes, or of its error.
 func sumOf(write func(*json.Encoder) error) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	buffered := bufio.NewWriter(hash) // whose writes never fail, as those of a hash

@@ -79,7 +79,7 @@ func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, erro
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var tried snapshot // what was last loaded, in force or not; the zero snapshot is like no other
+	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
 	last, waited := d.scan(), 0
 	if d.load(&last, apply, maxChanging, false) {
 		tried = last

@@ -126,7 +126,7 @@ func (r *reader) object(n *goyaml.Node) {
 	}
 	kind := yaml.ManifestKind(n)
 	var o object
-	_ = n.Decode(&o) // what is of another type is nothing that weir reads
+	_ = n.Decode(&o) // fields of other types are not weir's
 	switch {
 	case kind == "":
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")

@@ -65,7 +65,7 @@ func (s *stream) follow(ctx context.Context) (delivered bool, err error) {
 				return delivered, r.err
 			}
 			if r.response.GetTypeUrl() != typeURL {
-				s.source.config.Log.Debug("configuration server sends what nobody asked for", "type", r.response.GetTypeUrl())
+				s.source.config.Log.Debug("the configuration server sends resources of another type", "type", r.response.GetTypeUrl())
 				continue
 			}
 			quiet.Stop()

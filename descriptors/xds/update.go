@@ -13,13 +13,13 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// maxRefusal bounds what a server is told about what is wrong, in bytes: its log may have it once a second.
+// maxRefusal bounds the error message of a rejection, in bytes: the server may log it once a second.
 const maxRefusal = 4 << 10
 
 // refusal is a response that was refused, and why.
 type refusal struct{ version, why string }
 
-// update puts a response in force as far as it is right. It returns what is wrong, for the server; "" if nothing is.
+// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none.
 func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
 	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	files, unreadable, problems := read(r.GetResources())
@@ -48,7 +48,7 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	return s.refused.why
 }
 
-// complain says what was not put in force, and what is instead.
+// complain logs that a response was not put in force, or only in part.
 func (s *Source) complain(errs []error, inPart bool, update *yaml.Update, log *slog.Logger) {
 	if i := slices.Index(update.Unknown, everything); i >= 0 {
 		update.Unknown[i] = nameless

@@ -56,7 +56,7 @@ type Source struct {
 
 	loaded   bool            // a configuration is in force
 	lastGood *yaml.LastGood  // what that was made of
-	told     map[string]bool // what was wrong in the last response, one line each
+	told     map[string]bool // the problems of the last response
 	refused  refusal         // the last response, if it was refused
 }
 

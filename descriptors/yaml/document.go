@@ -123,7 +123,7 @@ type field struct {
 	merged     bool // by <<
 }
 
-// set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
+// set adds a field. The last value of a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
 	i := m.index(f.key.Value)
 	if i < 0 {

@@ -49,12 +49,12 @@ var belongs = []struct {
 var ratelimitKeys = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// limitKeys are the keys of envoyproxy/ratelimit that were meant as a limit wherever they stand, and of which the one
-// that is ignored leaves its hits unlimited. What remedies one that is given twice stands beside it, "" if the last holds.
+// limitKeys are the keys of envoyproxy/ratelimit that belong to a limit: where one is ignored, hits stay unlimited. Their
+// values are the remedies for a key that is given twice, "" for the usual one.
 var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 
-// lostLimitf complains of what was meant as a limit and is none: an error, unless envoyproxy/ratelimit has to take it.
+// lostLimitf reports a limit that is not in force: an error, or a warning if the options are lenient.
 func (p *parser) lostLimitf(at *yaml.Node, path, format string, args ...any) {
 	if p.options.Lenient {
 		p.warnf(at, path, format, args...)
@@ -87,7 +87,7 @@ func (p *parser) checkKeys(m *mapping, path string) {
 type misplaced struct {
 	key string
 	in  *kind
-	is  string // what is the matter: it does not belong there, or is ignored
+	is  string // "does not belong" or "is ignored"
 }
 
 // String says where the key belongs, or which keys the mapping can have.

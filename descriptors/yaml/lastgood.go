@@ -40,7 +40,7 @@ type Update struct {
 	Config   *descriptors.Config
 	LastGood *LastGood // to go on from, once Config is in force
 	Kept     []string  // domains that have errors and keep their last good form, sorted
-	Unknown  []string  // files with errors of which nobody knows the domain, sorted
+	Unknown  []string  // files with errors whose domain is unknown, sorted
 	Problems Problems
 }
 
@@ -255,8 +255,7 @@ func (r *Update) Told() string {
 	return strings.Join(parts, "; ")
 }
 
-// LogErrors says what errors kept from being put in force, and what is in force instead: in part what has no errors, else
-// what was loaded before.
+// LogErrors logs that errors kept all or part of a configuration from being put in force, and what is in force instead.
 func (r *Update) LogErrors(log *slog.Logger, err error, inPart, loaded bool) {
 	message, inForce := "configuration not loaded", "none yet"
 	switch {

@@ -80,7 +80,7 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if environment == nil {
 		environment = make(config.Environment)
 	}
-	maps.Copy(environment, config.Process()) // what is set here goes before what is known of another process
+	maps.Copy(environment, config.Process()) // variables of this process go before those of the manifest
 	if m.Program == ratelimit.Server {
 		read = ratelimit.ReadFiles
 	}

@@ -32,7 +32,7 @@ type Settings struct {
 // own.
 type Compatibility struct {
 	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
-	Ports            server.Config                                // what is the same whatever is set
+	Ports            server.Config                                // settings that no variable has
 	HealthRules      server.HealthRules                           // likewise
 	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
 	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names

@@ -33,7 +33,7 @@ func takesAnyValue(variable string) bool {
 	return slices.ContainsFunc(strings.Fields(prefixes), func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
 }
 
-// Settings are weir's, and what was found on the way to them.
+// Settings are weir's, with notes for [Settings.Warn].
 type Settings struct {
 	config.Settings
 	refused []string // why weir's defaults hold instead of what variables say

@@ -35,8 +35,8 @@ func Started(line []string) (program string, arguments []string) {
 // longestFlagInLogs is how many characters of an argument a log shows.
 const longestFlagInLogs = 60
 
-// Warn logs what somebody who has replaced envoyproxy/ratelimit does not expect. Of arguments, none of which has an effect,
-// it shows the names of flags alone: what is behind them may be a secret.
+// Warn logs what differs from envoyproxy/ratelimit. Arguments have no effect; it shows the names of flags alone, as their
+// values may be secrets.
 func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	if len(arguments) > 0 {
 		var flags []string
