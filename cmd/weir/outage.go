@@ -97,12 +97,9 @@ func (o *outages) tell(servers []string) {
 			}
 		}
 	}
-	for p, meaning := range [descriptors.Policies]string{descriptors.PolicyAllow: "pass, uncounted",
-		descriptors.PolicyDeny: "are refused", descriptors.PolicyLocal: "are counted here, under a share of the limit",
-		descriptors.PolicyError: "get no verdict: Envoy's failure_mode_deny decides"} {
-		if rules[p] > 0 {
-			about = append(about, descriptors.Policy(p).String(),
-				fmt.Sprintf("requests of %s %s", terminal.Count(rules[p], "rule"), meaning))
+	for i, n := range rules {
+		if p := descriptors.Policy(i); n > 0 {
+			about = append(about, p.String(), fmt.Sprintf("requests of %s %s", terminal.Count(n, "rule"), p.Effect()))
 		}
 	}
 	o.log.Warn("servers of Redis do not count: until they do, failure policies decide about what they own", append(about,

@@ -205,12 +205,12 @@ func TestAHistoryIsKeptWhereItIsAskedFor(t *testing.T) {
 		told string
 	}{
 		"":                                 {false, "level=WARN+1 msg=\"no history is kept, as nobody asked for one"},
-		"DATA_DIR=" + dir:                  {true, "level=INFO msg=\"a history is kept, in DATA_DIR\" folder=" + dir},
+		"DATA_DIR=" + dir:                  {true, "level=INFO msg=\"a history is kept\" in=" + dir},
 		"DATA_DIR=" + file:                 {false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
 		"HISTORY=true DATA_DIR=" + file:    {true, "level=INFO"}, // what fails is told when it is opened
-		"REDIS_HISTORY_URL=h:1":            {true, "in the Redis of REDIS_HISTORY_URL"},
-		"REDIS_HISTORY_URL_FILE=/f":        {true, "in the Redis of REDIS_HISTORY_URL_FILE"},
-		"HISTORY=true":                     {true, "in the Redis of the counters, as HISTORY says"},
+		"REDIS_HISTORY_URL=h:1":            {true, "in=\"the Redis of REDIS_HISTORY_URL\""},
+		"REDIS_HISTORY_URL_FILE=/f":        {true, "in=\"the Redis of REDIS_HISTORY_URL_FILE\""},
+		"HISTORY=true":                     {true, "in=\"the Redis of the counters\""},
 		"HISTORY=true BACKEND_TYPE=memory": {true, "lost when this process ends"},
 		"HISTORY=false":                    {false, "level=INFO msg=\"no history is kept, as HISTORY says\""},
 	} {

@@ -3,6 +3,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -87,13 +88,11 @@ func (s *Settings) decideHistory(log *slog.Logger) {
 	case !s.KeepHistory:
 		log.Log(context.Background(), shownInfo, "no history is kept, as nobody asked for one; "+how)
 	case s.HistoryVariable() != "":
-		log.Info("a history is kept, in the Redis of " + s.HistoryVariable())
+		log.Info("a history is kept", "in", "the Redis of "+s.HistoryVariable())
 	case s.HistoryInRedis():
-		log.Info("a history is kept, in the Redis of the counters, as HISTORY says")
-	case s.DataDir != "":
-		log.Info("a history is kept, in DATA_DIR", "folder", s.DataDir)
+		log.Info("a history is kept", "in", "the Redis of the counters")
 	default:
-		log.Info("a history is kept in memory, as HISTORY says; DATA_DIR is not set, so it is lost when this process ends")
+		log.Info("a history is kept", "in", cmp.Or(s.DataDir, "memory, which is lost when this process ends"))
 	}
 }
 
