@@ -18,9 +18,7 @@ const (
 	// maxDepth is how deep the messages of a resource may nest. What is right nests less: a level of metadata is three.
 	maxDepth = 1000
 	// maxResources is how many a response may have. An empty one takes two bytes of it.
-	maxResources = 100_000
-	// maxProblems is how many of them are told one by one if they cannot be read.
-	maxProblems = 1000
+	maxResources = 10_000
 )
 
 const (
@@ -61,12 +59,8 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		if r.err == nil {
 			written, r.err = text(r.config)
 		}
-		switch {
-		case r.err == nil:
+		if r.err == nil {
 			files = append(files, yaml.File{Name: name, Data: written})
-			continue
-		case len(problems) == maxProblems:
-			unreadable = []string{everything}
 			continue
 		}
 		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", r.err)})

@@ -40,7 +40,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 		strings.Contains(log.String(), "hunter2") {
 		t.Errorf("the log is %s, want a line about the third entry, which may be a secret", &log)
 	}
-	s.XDSPauseJitter = false
+	s.XDSBackoffJitter = false
 	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Backoff.Jitter != 0 {
 		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Backoff.Jitter)
 	}
