@@ -1,5 +1,7 @@
-// Package manifest finds the descriptor files in Kubernetes manifests: in the ConfigMaps of which an entry names a domain,
-// or in the only one there is.
+// Package manifest finds the descriptor files in Kubernetes manifests: in the ConfigMaps that weir would read.
+//
+// These are the ConfigMaps in which an entry names a domain, or the only one there is. Where a container among the manifests
+// runs weir, only volumes of its pod are meant.
 package manifest
 
 import (
@@ -49,9 +51,12 @@ func Read(name string, data []byte) (*Manifests, bool) {
 		r.object(document)
 	}
 	for _, c := range r.maps {
-		if len(r.maps) > 1 && !c.namesDomain() {
+		switch {
+		case out.Program != "" && !slices.Contains(r.mounted, c.name):
+			r.leaveOut("ConfigMap %s (line %d): no pod that runs weir mounts it", c.name, c.line)
+		case len(r.maps) > 1 && !c.namesDomain():
 			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.line)
-		} else {
+		default:
 			r.entries(&c)
 		}
 	}
@@ -70,6 +75,7 @@ func Read(name string, data []byte) (*Manifests, bool) {
 type reader struct {
 	name    string
 	maps    []configMap
+	mounted []string // names of the ConfigMaps that are volumes of pods which serve limits
 	objects int
 	size    int // of all entries, in bytes
 	out     *Manifests
@@ -109,6 +115,15 @@ type object struct {
 type pod struct {
 	Containers     []container
 	InitContainers []container `yaml:"initContainers"`
+	Volumes        []struct {
+		Source    source `yaml:",inline"`
+		Projected struct{ Sources []source }
+	}
+}
+
+// source is what a volume holds.
+type source struct {
+	ConfigMap struct{ Name string } `yaml:"configMap"`
 }
 
 type container struct {
@@ -139,16 +154,26 @@ func (r *reader) object(n *goyaml.Node) {
 	}
 	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec, o.Spec.JobTemplate.Spec.Template.Spec} {
 		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
+			program, environment := c.serves()
+			if program == "" {
+				continue
+			}
 			if r.out.Program == "" {
-				r.container(&c)
+				r.out.Program, r.out.Environment = program, environment
+			}
+			for _, v := range p.Volumes {
+				for _, s := range append(v.Projected.Sources, v.Source) {
+					r.mounted = append(r.mounted, s.ConfigMap.Name)
+				}
 			}
 		}
 	}
 }
 
-// container takes note of a container that serves limits: weir, or envoyproxy/ratelimit.
-func (r *reader) container(c *container) {
-	environment := make(map[string]string)
+// serves returns the program by which a container serves limits, weir or ratelimit, and its plain variables; "" for
+// other containers.
+func (c *container) serves() (program string, environment map[string]string) {
+	environment = make(map[string]string)
 	for _, variable := range c.Env {
 		if variable.Value != nil {
 			environment[variable.Name] = *variable.Value
@@ -159,10 +184,11 @@ func (r *reader) container(c *container) {
 	named := slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "--config") })
 	switch {
 	case slices.Contains(words, "serve") && (named || rooted):
-		r.out.Program, r.out.Environment = "weir", environment
+		return "weir", environment
 	case rooted || len(words) > 0 && path.Base(words[0]) == "ratelimit":
-		r.out.Program, r.out.Environment = "ratelimit", environment
+		return "ratelimit", environment
 	}
+	return "", nil
 }
 
 func (c *configMap) namesDomain() bool {

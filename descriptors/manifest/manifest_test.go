@@ -23,10 +23,11 @@ func configMap(name string, entries ...string) string {
 	return text
 }
 
-// deployment runs a container whose fields are given.
-func deployment(container string) string {
+// deployment runs a container whose fields are given, in a pod with a ConfigMap as its volume.
+func deployment(container, configMap string) string {
 	return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: limits}\nspec:\n  template:\n    spec:\n" +
-		"      containers:\n        - " + strings.ReplaceAll(container, "\n", "\n          ") + "\n"
+		"      containers:\n        - " + strings.ReplaceAll(container, "\n", "\n          ") + "\n" +
+		"      volumes: [{name: mine, configMap: {name: " + configMap + "}}]\n"
 }
 
 const weirContainer = "command: [/bin/weir]\nargs: [serve, --config, /etc/weir]"
@@ -45,6 +46,13 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 		"all entries of one that names a domain, as weir reads all files": {
 			[]string{configMap("a", "x", limits("shop"), "y", "    broken: [\n"), configMap("ring", "url", "    a\n")},
 			[]string{"a/x", "a/y"}, "ring", ""},
+		"what weir mounts, and nothing else that names a domain": {
+			[]string{configMap("mine", "x", limits("shop"), "y", "    dmain: bank\n"), configMap("other", "x", limits("shop")), deployment(weirContainer, "mine")},
+			[]string{"mine/x", "mine/y"}, "ConfigMap other (line 12): no pod that runs weir mounts it", ""},
+		"other programs with such a flag are not weir": {
+			[]string{configMap("mine", "relay.yaml", "    receivers: {}\n"), configMap("other", "x", limits("b")),
+				deployment("args: [--config, /etc/otel]", "mine")},
+			[]string{"other/x"}, "ConfigMap mine", ""},
 		"lists": {
 			[]string{"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(configMap("a", "x", limits("shop")), "\n", "\n  ")},
 			[]string{"a/x"}, "", ""},
@@ -153,7 +161,7 @@ func TestTheContainersVariablesAreKnown(t *testing.T) {
 	const env = "\nenv: [{name: ALGORITHM, value: fixed_window}, {name: REDIS_AUTH, valueFrom: {}}]"
 	for container, program := range map[string]string{weirContainer: "weir", "command: [/bin/ratelimit]": "ratelimit",
 		"args: [--config, /etc/otel]": "", "args: {}": ""} {
-		m, _ := manifest.Read("a.yaml", []byte(configMap("mine", "x", limits("a"))+"---\n"+deployment(container+env)))
+		m, _ := manifest.Read("a.yaml", []byte(configMap("mine", "x", limits("a"))+"---\n"+deployment(container+env, "mine")))
 		if m.Program != program || program != "" && (len(m.Environment) != 1 || m.Environment["ALGORITHM"] != "fixed_window") {
 			t.Errorf("%s: got %s %v, want %s and its ALGORITHM", container, m.Program, m.Environment, program)
 		}
@@ -162,7 +170,7 @@ func TestTheContainersVariablesAreKnown(t *testing.T) {
 
 // FuzzRead holds that no input can end the process, and that all that is read has a place.
 func FuzzRead(f *testing.F) {
-	f.Add(configMap("mine", "x", limits("a")) + "---\n" + deployment(weirContainer))
+	f.Add(configMap("mine", "x", limits("a")) + "---\n" + deployment(weirContainer, "mine"))
 	f.Add("apiVersion: v1\nkind: List\nitems: [&a {apiVersion: v1, kind: List, items: [*a]}]\n")
 	f.Add("apiVersion: v1\nkind: ConfigMap\ndata: {x: &a 1, y: *a, [1]: 2}\nbinaryData: []\n")
 	f.Fuzz(func(t *testing.T, text string) {
