@@ -62,7 +62,8 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	}
 	if r.objects > maxObjects || r.size > maxSize {
 		*out = Manifests{}
-		r.problem(0, "", "too much to read: with its YAML aliases followed it has over %d objects or %d MiB", maxObjects, maxSize>>20)
+		r.problem(0, "", "too much to read: with its YAML aliases followed it has over %d objects or %d MiB",
+			maxObjects, maxSize>>20)
 	}
 	slices.SortStableFunc(out.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
 	if len(out.Files)+len(out.Problems) == 0 {

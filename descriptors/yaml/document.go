@@ -49,7 +49,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 		second.Line = line + 1 // the library counts from 0 behind the first document
 	}
 	if second.Line > 0 {
-		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
+		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+			"keys alike")
 	}
 	return roots[0]
 }

@@ -56,7 +56,7 @@ type answer struct {
 	ResponseHeaders []header            `json:"response_headers,omitempty"`
 	RequestHeaders  []header            `json:"request_headers,omitempty"`
 
-	Shadow        map[string]any `json:"shadow_denied,omitempty"` // what shadow mode let pass: rule, limit, retry_after and others
+	Shadow        map[string]any `json:"shadow_denied,omitempty"` // rule, limit, retry_after and others
 	UnknownDomain bool           `json:"unknown_domain,omitempty"`
 }
 

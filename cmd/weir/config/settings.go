@@ -38,7 +38,7 @@ type Compatibility struct {
 	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names
 	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
 	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
-	CountAsRatelimit bool                                         // hits are counted as envoyproxy/ratelimit does even if no sink wants it
+	CountAsRatelimit bool                                         // also where no sink reads that program's counters
 	OptionalSinks    bool                                         // statistics that Prometheus cannot have do not end the process
 }
 
