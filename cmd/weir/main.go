@@ -114,8 +114,8 @@ func tell(err error) int {
 	return code
 }
 
-// begin tells somebody who gives no command which there are, and where to begin. It is no success: a container without a
-// command must not look as if it had done its work.
+// begin lists the commands where none is given. Its error is not nil: a container without a command must not look as if it
+// had done its work.
 func begin(parser *kong.Kong) error {
 	parser.Stdout = parser.Stderr
 	k, err := kong.Trace(parser, nil)

@@ -107,9 +107,9 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	}
 }
 
-// load tries what s lists, after the directory has been waited for during so many polls. It reports false, and has done
-// nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read. Somebody who
-// asked for it is told if the files are those that are in force, which then goes on.
+// load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
+// false, and has done nothing, if the directory changed while it was read; where it reads again, s becomes the snapshot
+// that it has read. If asked is set and nothing has changed, it only logs that.
 func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
 	files, problems, whole := d.readWhole(s, waited)
 	if !whole {

@@ -32,8 +32,8 @@ type resource struct {
 	err    error
 }
 
-// read writes each resource as the file that means the same, named "resource" and its name. There is a problem for each
-// one that cannot be read; unreadable names it, or everything where nobody knows which one it is.
+// read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
+// one that cannot be read; unreadable has its name, or everything if the name is unknown.
 func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"

@@ -199,8 +199,8 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	}
 }
 
-// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first
-// wins, and so comes last. Depth counts the merge keys, and what else n is nested in.
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list in reverse, as the first wins.
+// Depth counts the merge keys, and the mappings and lists around n.
 func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
 		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)

@@ -117,8 +117,8 @@ func (h *LastGood) knows(name string) bool {
 	return false
 }
 
-// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in
-// force, and nobody removed the domain.
+// keepLeft keeps the domain that a file had before, if the domain that it names now is bad: the new one is not in force,
+// and the old one was not deleted.
 func (h *LastGood) keepLeft(files []readFile, next *LastGood, bad map[string]bool) {
 	for _, f := range files {
 		was := h.of[f.Name]

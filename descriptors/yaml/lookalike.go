@@ -8,8 +8,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// warnOfLookalike warns of a value that was meant to match more than its text. Where nobody sees the lines, no person has
-// written it.
+// warnOfLookalike warns of a value that was meant to match more than its text. Files without lines come from a program,
+// which means what it writes.
 func (p *parser) warnOfLookalike(m mapping, key, value, path string) {
 	if p.options.NoLines || value == "" || value == key || slices.Contains(literalKeys, key) || len(value) > maxComparedBytes {
 		return

@@ -124,7 +124,7 @@ func termSchema(t *term) object {
 
 func ref(definition string) object { return object{"$ref": "#/definitions/" + definition} }
 
-// textOf allows what is a text as it is written. Its length is in characters here, of which a text has no more than bytes.
+// textOf allows numbers and flags too, which are texts as they are written. A schema counts characters, the parser bytes.
 func textOf(o object, t *term) {
 	number := "number"
 	if slices.Contains(ratelimitKeys, t.name) {

@@ -40,7 +40,7 @@ func (c *Command) read(in io.Reader) (x *checked, err error) {
 	return x, err
 }
 
-// unread is what there is to say of what cannot be read.
+// unread returns the result for a path that cannot be read: one problem, without a place.
 func unread(format string, args ...any) *checked {
 	return &checked{unread: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
 }

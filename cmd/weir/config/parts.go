@@ -110,8 +110,8 @@ func (s *Settings) Limits() limit.Options {
 	}
 }
 
-// shortestAge is how long a connection has to live: the gRPC library panics on ages of some nanoseconds, of which it draws
-// a tenth of jitter, and a connection that is closed at once is none.
+// shortestAge is the least age of a connection. The gRPC library adds a tenth of jitter, and panics where that rounds to
+// zero nanoseconds.
 const shortestAge = time.Millisecond
 
 // checkAge refuses shorter ages of connections.

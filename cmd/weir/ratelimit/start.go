@@ -71,8 +71,8 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	s.decideHistory(log)
 }
 
-// decideHistory turns off a history that nobody asked for and DATA_DIR cannot hold, and logs where there is one, or how to
-// get one.
+// decideHistory turns the history off if HISTORY is not set and DATA_DIR cannot be written. It logs where the history is
+// kept, or how to turn it on.
 func (s *Settings) decideHistory(log *slog.Logger) {
 	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
 	if s.KeepHistory && !s.asked && !s.HistoryInRedis() {
