@@ -64,6 +64,3 @@ tool (
 	golang.org/x/vuln/cmd/govulncheck
 	honnef.co/go/tools/cmd/staticcheck
 )
-
-// client_golang/exp at the version that Prometheus 0.316.0 asks for is not on every Go proxy; nothing of it is linked.
-replace github.com/prometheus/client_golang/exp => github.com/prometheus/client_golang/exp v0.0.0-20260907100614-57bb367da472

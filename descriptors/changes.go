@@ -38,14 +38,14 @@ func (d *Domain) changes(was *Domain) []string {
 	}
 	for _, r := range d.rules {
 		if old := gone[r.Path]; old == nil {
-			add(r, "new, "+r.limits())
+			add(r, "new, "+r.Describe())
 		} else if change := r.change(*old); change != "" {
 			add(r, change)
 		}
 		delete(gone, r.Path)
 	}
 	for _, path := range slices.Sorted(maps.Keys(gone)) {
-		add(gone[path], "gone, was "+gone[path].limits())
+		add(gone[path], "gone, was "+gone[path].Describe())
 	}
 	if len(all) == 0 {
 		all = append(all, Shown(d.Name)+": other than its rules: what passes, the order of patterns, or refund_on_deny")
@@ -53,44 +53,40 @@ func (d *Domain) changes(was *Domain) []string {
 	return all
 }
 
-// change says what is other than in a former rule of the same path; "" if nothing is.
+// change says what differs from a former rule of the same path; "" if nothing does.
 func (r *Rule) change(was Rule) string {
-	var parts []string
-	for _, word := range []struct {
-		key string
-		say func(*Rule) string
-	}{
-		{"", (*Rule).limits},
-		{"", func(r *Rule) string { return r.each(func(l Limit) string { return l.Algorithm.String() }) }},
-		{"shadow_mode: ", func(r *Rule) string { return fmt.Sprint(r.Shadow) }},
-		{"quota_mode: ", func(r *Rule) string { return fmt.Sprint(r.Quota) }},
-		{"on_backend_failure: ", func(r *Rule) string { return r.OnFailure.String() }},
-		{"message: ", func(r *Rule) string { return Quoted(r.Message) }},
-	} {
-		if from, to := word.say(&was), word.say(r); from != to {
-			parts = append(parts, word.key+from+" → "+to)
-		}
+	if from, to := was.Describe(), r.Describe(); from != to {
+		return from + " → " + to
 	}
-	was.Where, was.Number = r.Where, r.Number
-	if len(parts) == 0 && !reflect.DeepEqual(was, *r) {
-		parts = append(parts, r.limits()+" as before, other keys changed")
+	if was.Where, was.Number = r.Where, r.Number; reflect.DeepEqual(was, *r) {
+		return ""
 	}
-	return strings.Join(parts, ", ")
+	return r.Describe() + " as before, other keys changed"
 }
 
-// limits returns a rule's limits as people write them.
-func (r *Rule) limits() string {
+// Describe returns a rule's limits, and in brackets what else decides about its requests, for people.
+func (r *Rule) Describe() string {
+	out := DescribeLimits(r.Limits...)
 	if r.Unlimited {
-		return "unlimited"
+		out = strings.TrimSpace("unlimited " + Printable(r.Name))
 	}
-	return r.each(Limit.String)
+	if r.OnFailure != PolicyDefault {
+		out += " (on_backend_failure: " + r.OnFailure.String() + ")"
+	}
+	if r.Shadow {
+		out += " (shadow: never denies)"
+	}
+	if r.Quota {
+		out += " (quota: denies when all quotas of a request are over)"
+	}
+	return out
 }
 
-// each joins what is said of each limit.
-func (r *Rule) each(say func(Limit) string) string {
-	all := make([]string, len(r.Limits))
-	for i := range r.Limits {
-		all[i] = say(r.Limits[i])
+// DescribeLimits returns limits as N/UNIT, each with its name.
+func DescribeLimits(limits ...Limit) string {
+	texts := make([]string, len(limits))
+	for i := range limits {
+		texts[i] = strings.TrimSpace(limits[i].String() + " " + Printable(limits[i].Name))
 	}
-	return strings.Join(all, " and ")
+	return strings.Join(texts, ", ")
 }

@@ -192,13 +192,8 @@ func how(c Child, e Entry) string {
 
 // compare sets whether and how nearly c fits e, and why it was not chosen.
 func (c *Child) compare(e Entry, chosen *Child) {
-	keyFits, sameLetters := glob(c.Key, e.Key), strings.EqualFold(c.Key, e.Key)
-	c.Fits, c.far = c.Entry.Fits(e), 2
-	if c.Fits {
-		c.far = 0
-	} else if keyFits || sameLetters {
-		c.far = 1
-	}
+	keyFits := glob(c.Key, e.Key)
+	c.Fits = c.Entry.Fits(e)
 	switch {
 	case c.Fits && chosen.Entry == e:
 		c.Why = "fits too, but the exact value goes first"
@@ -206,27 +201,17 @@ func (c *Child) compare(e Entry, chosen *Child) {
 		c.Why = "fits too, but comes later"
 	case c.Fits:
 		c.Why = "fits too, but a pattern goes before a key alone"
-	case keyFits && strings.Contains(c.Value, "*"):
-		c.Why = "the value does not fit the pattern"
 	case keyFits && strings.EqualFold(c.Value, e.Value):
-		c.Why = "another value: upper and lower case differ"
+		c.Why, c.far = "another value: upper and lower case differ", 1
 	case keyFits:
-		c.Why = "another value"
-	case strings.Contains(c.Key, "*"):
-		c.Why = "the key does not fit the pattern"
-	case sameLetters:
-		c.Why = "another key: upper and lower case differ"
-	case c.nearlyNamed(e):
+		c.Why, c.far = "another value", 1
+	case strings.EqualFold(c.Key, e.Key):
+		c.Why, c.far = "another key: upper and lower case differ", 1
+	case Nearest(e.Key, []string{strings.ToLower(c.Key)}) != "":
 		c.Why, c.far = "another key, spelled nearly so", 1
 	default:
-		c.Why = "another key"
+		c.Why, c.far = "another key", 2
 	}
-}
-
-// nearlyNamed reports whether c's key looks like a slip of e's. Short keys all look alike, and long ones cost time.
-func (c *Child) nearlyNamed(e Entry) bool {
-	slips := 1 + len(e.Key)/8
-	return min(len(e.Key), len(c.Key)) > 2 && len(e.Key)+len(c.Key) <= maxShown && Distance(e.Key, c.Key) <= slips
 }
 
 // String returns the account as a terminal shows it, over several lines.

@@ -22,8 +22,8 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	return hex.EncodeToString(sum[:hashShown])
 }
 
-// contentSum returns the hash of all that decides what becomes of a request in the domain, and what it is told. It is
-// made once, as configurations share domains.
+// contentSum returns the hash of the rules, and of all else that decides a request in the domain or stands in its answer.
+// It is computed once, as configurations share domains.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
 		d.sum = sumOf(func(e *json.Encoder) error {
@@ -36,7 +36,7 @@ func (d *Domain) contentSum() [sha256.Size]byte {
 	return d.sum
 }
 
-// sumOf returns the hash of what is written, or of why it cannot be.
+// sumOf returns the hash of what write encodes, or of its error.
 func sumOf(write func(*json.Encoder) error) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	buffered := bufio.NewWriter(hash) // whose writes never fail, as those of a hash

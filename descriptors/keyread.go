@@ -183,8 +183,8 @@ func (c *Config) ruleOf(domain string, parts []part) (*Rule, error) {
 	return n.Rule, nil
 }
 
-// stepHashed is step for an entry of which a part may be hashed. It reports false if a pattern is in the way of which
-// nobody can say whether the entry fits.
+// stepHashed is step for an entry with a hashed part. It reports false where it cannot know whether the entry fits a
+// pattern.
 func (n *Node) stepHashed(key, value part) (next *Node, known bool) {
 	for id, child := range n.exact {
 		if key.is(id.Key) && value.is(id.Value) {

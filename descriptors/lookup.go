@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MissingPath returns a sentence for somebody who asks for a path that no rule has, in a domain or, if that is "", in any:
-// it names the rules whose paths hold the text, since people know /pay, and not user/path=/pay.
+// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any. It names the rules whose
+// paths contain the text: people know /pay, and not user/path=/pay.
 func (c *Config) MissingPath(domain, path string) string {
 	var near []string
 	for _, r := range c.rules {

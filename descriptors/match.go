@@ -15,7 +15,7 @@ const (
 	NoRule
 	// RuleFound means that Match.Rule applies.
 	RuleFound
-	// BrokenDomain means that files name the domain, but have errors and never were good: nobody knows what to answer.
+	// BrokenDomain means that files name the domain, but have errors and never were good: its requests get no verdict.
 	BrokenDomain
 )
 

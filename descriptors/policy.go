@@ -39,6 +39,13 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
+// Effect returns what hits do under the policy while no store decides, for a sentence: they pass, uncounted.
+func (p Policy) Effect() string {
+	return [Policies]string{PolicyAllow: "pass, uncounted", PolicyDeny: "are refused",
+		PolicyLocal: "are counted by each replica, under its share of the limit",
+		PolicyError: "get no verdict: Envoy's failure_mode_deny decides"}[p]
+}
+
 // String returns the policy's name in files; the zero value has "default".
 func (p Policy) String() string {
 	switch {

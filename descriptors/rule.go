@@ -120,7 +120,7 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// SamePath reports whether somebody who asks for a path means the rule's path: as it is stored, or as people are shown it.
+// SamePath reports whether asked is a rule's path, as it is stored or as it is shown.
 func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
 
 // ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it.

@@ -8,8 +8,8 @@ import (
 // ellipsis ends a text that is cut.
 const ellipsis = "…"
 
-// AppendShort appends what String returns, cut between two runes to at most so many bytes, of which an ellipsis then takes
-// the last three; most is at least 3. It allocates only to grow dst, and reads no more of d than it writes.
+// AppendShort appends what String returns, cut between two runes to at most most bytes, an ellipsis of three included; most
+// is at least 3. It allocates only to grow dst, and reads no more of d than it writes.
 func (d Descriptor) AppendShort(dst []byte, most int) []byte {
 	begin := len(dst)
 	for i := range d {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
@@ -42,26 +40,23 @@ A token_bucket has no levels; its limit has "burst", and reset_seconds is until 
 asked, hits_before, given_back and, if nothing was counted, nearest: other descriptors of the rule that have hits.`
 }
 
-// countersTarget is what all three have: whom to ask, about what, and how to show it.
+// countersTarget is what get, reset and grant have in common.
 type countersTarget struct {
-	Domain     string          `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
-	Descriptor string          `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
-	Admin      string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Token      adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE."`
-	Timeout    time.Duration   `default:"5s" help:"How long to wait for the answer."`
-	JSON       bool            `name:"json" help:"Print the answer as JSON."`
+	Domain     string `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
+	Descriptor string `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
+	portFlags
 }
 
 type countersGet struct{ countersTarget }
 
 func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
-	return c.ask(ctx, out, http.MethodGet, "", url.Values{})
+	return c.run(ctx, out, http.MethodGet, "", url.Values{})
 }
 
 type countersReset struct{ countersTarget }
 
 func (c *countersReset) Run(ctx context.Context, out terminal.Output) error {
-	return c.ask(ctx, out, http.MethodDelete, "", url.Values{})
+	return c.run(ctx, out, http.MethodDelete, "", url.Values{})
 }
 
 type countersGrant struct {
@@ -70,37 +65,24 @@ type countersGrant struct {
 }
 
 func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
-	return c.ask(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
+	return c.run(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
 }
 
-// ask sends one request and shows the answer. Its error is terminal.No if there was nothing to change.
-func (c *countersTarget) ask(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
-	body, err := c.fetch(ctx, method, path, query)
-	err = printAnswer(out, asked{"counters", c.Admin, c.JSON}, body, err, func(a *admin.CountersAnswer) string {
+// run asks and shows the answer. Its error is terminal.No if there was nothing to change.
+func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
+	if err := checkDescriptor(c.Descriptor); err != nil {
+		return named("counters", err)
+	}
+	query.Set("domain", c.Domain)
+	query.Set("descriptor", c.Descriptor)
+	a, err := ask(ctx, out, &c.portFlags, method, "/api/v1/counters"+path, query, func(a *admin.CountersAnswer) string {
 		view := countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
 		return view.String()
 	})
-	var a admin.CountersAnswer
-	if err == nil && json.Unmarshal(body, &a) == nil && a.Changed != nil && a.HitsBefore == 0 {
+	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
 		return terminal.No
 	}
-	return err
-}
-
-// fetch checks the flags, sends the request and returns the body of a good answer. Its errors are for people.
-func (c *countersTarget) fetch(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	if err := checkDescriptor(c.Descriptor); err != nil {
-		return nil, err
-	}
-	if err := setNames(query, map[string]string{"domain": c.Domain, "descriptor": c.Descriptor}); err != nil {
-		return nil, err
-	}
-	var err error
-	if c.Admin, err = adminAddress(c.Admin); err != nil {
-		return nil, err
-	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
-	return port.Ask(ctx, method, "/api/v1/counters"+path, query)
+	return named("counters", err)
 }
 
 const (

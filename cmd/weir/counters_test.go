@@ -74,7 +74,7 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 // annsCounters are the flags that ask a port about ann, and what is printed.
 func annsCounters(s *httptest.Server) (countersTarget, *bytes.Buffer) {
 	out := new(bytes.Buffer)
-	return countersTarget{Domain: "shop", Descriptor: "user=ann", Admin: s.Listener.Addr().String(), Timeout: time.Minute}, out
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}}, out
 }
 
 // utc is where a command prints, with times in UTC.

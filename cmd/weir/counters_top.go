@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/ranking"
@@ -19,14 +18,11 @@ import (
 
 // countersTop asks a running weir who is over now.
 type countersTop struct {
-	Domain  string          `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
-	Path    string          `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	N       int             `default:"20" short:"n" help:"How many to list."`
-	For     time.Duration   `default:"2s" help:"How long to look through the store, up to 1m."`
-	Admin   string          `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout time.Duration   `default:"10s" help:"How long to wait for the answer, longer than --for."`
-	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
-	JSON    bool            `name:"json" help:"Print the answer as JSON."`
+	Domain string        `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
+	Path   string        `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
+	N      int           `default:"20" short:"n" help:"How many to list."`
+	For    time.Duration `default:"2s" help:"How long to look through the store, up to 1m; --timeout begins after it."`
+	portFlags
 }
 
 func (*countersTop) Help() string {
@@ -43,27 +39,15 @@ warnings, top [{descriptor, path, limit, algorithm, hits, remaining, share, rese
 
 // Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
-	body, err := c.fetch(ctx)
-	return printAnswer(out, asked{"counters top", c.Admin, c.JSON}, body, err, func(a *ranking.Answer) string {
+	if c.Timeout > 0 {
+		c.Timeout += max(0, c.For)
+	}
+	query := url.Values{"n": {strconv.Itoa(c.N)}, "for": {c.For.String()}, "domain": {c.Domain}, "path": {c.Path}}
+	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *ranking.Answer) string {
 		view := topView{answer: a, paint: terminal.PaintFor(out.Out)}
 		return view.String()
 	})
-}
-
-func (c *countersTop) fetch(ctx context.Context) ([]byte, error) {
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "for": {c.For.String()}}
-	if err := setNames(query, map[string]string{"domain": c.Domain, "path": c.Path}); err != nil {
-		return nil, err
-	}
-	if c.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %v must be above 0", c.Timeout)
-	}
-	var err error
-	if c.Admin, err = adminAddress(c.Admin); err != nil {
-		return nil, err
-	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout + max(0, c.For), Token: c.Token}
-	return port.Ask(ctx, http.MethodGet, "/api/v1/counters/top", query)
+	return named("counters top", err)
 }
 
 // topView shows a ranking to people:

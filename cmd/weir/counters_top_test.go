@@ -21,7 +21,7 @@ func topOf(t *testing.T, a ranking.Answer) string {
 	}))
 	defer s.Close()
 	out := new(bytes.Buffer)
-	c := countersTop{Domain: "shop", N: 5, For: 3 * time.Second, Admin: s.Listener.Addr().String(), Timeout: time.Minute}
+	c := countersTop{Domain: "shop", N: 5, For: 3 * time.Second, portFlags: portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}}
 	if err := c.Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -28,10 +27,7 @@ type denialsCommand struct {
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
 	N          int               `default:"20" short:"n" help:"How many to list, at most 1000."`
-	Admin      string            `placeholder:"HOST:PORT" help:"Weir's admin port; 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Timeout    time.Duration     `default:"5s" help:"How long to wait for the answer."`
-	Token      adminport.Token   `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown, nor asked for."`
-	JSON       bool              `name:"json" help:"Print the answer as JSON."`
+	portFlags
 }
 
 func (*denialsCommand) Help() string {
@@ -52,37 +48,29 @@ kept_since, recent [{first, at, …}].`
 
 // Run asks the port and prints a table, or the port's JSON.
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
-	body, err := c.fetch(ctx, &out)
-	return printAnswer(out, asked{"denials", c.Admin, c.JSON}, body, err, func(a *admin.DenialsAnswer) string {
-		return c.describe(a, out.Zone)
-	})
+	return named("denials", c.run(ctx, out))
 }
 
-func (c *denialsCommand) fetch(ctx context.Context, out *terminal.Output) ([]byte, error) {
-	err := out.SetZone(c.TZ)
-	if err != nil {
-		return nil, err
+func (c *denialsCommand) run(ctx context.Context, out terminal.Output) error {
+	if err := out.SetZone(c.TZ); err != nil {
+		return err
 	}
-	query, now, descriptor := url.Values{"n": {strconv.Itoa(c.N)}}, time.Now(), ""
+	now := time.Now()
+	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "path": {c.Path},
+		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
 	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
 		if err := checkDescriptor(*c.Descriptor); err != nil {
-			return nil, err
+			return err
 		}
-		descriptor = *c.Descriptor
+		query.Set("descriptor", *c.Descriptor)
 	}
-	err = setNames(query, map[string]string{"domain": c.Domain, "path": c.Path, "descriptor": descriptor,
-		"from": c.From.In(out.Zone, now), "to": c.To.In(out.Zone, now)})
-	if err != nil {
-		return nil, err
-	}
-	if c.Admin, err = adminAddress(c.Admin); err != nil {
-		return nil, err
-	}
-	port := adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
 	if c.Values {
 		query.Set("values", "true")
 	}
-	return port.Ask(ctx, http.MethodGet, "/api/v1/denials", query)
+	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/denials", query, func(a *admin.DenialsAnswer) string {
+		return c.describe(a, out.Zone)
+	})
+	return err
 }
 
 // describe returns a table for people:

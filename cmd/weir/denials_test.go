@@ -98,7 +98,7 @@ Denied since 2026-11-22 11:13:00; each replica keeps its own.
 	if got := w.run(t, denialsCommand{N: 1}); !strings.Contains(got, "… and 2 rules more (-n lists them)\n") {
 		t.Errorf("of three rules one is printed, and nothing says that there are more:\n%s", got)
 	}
-	if got := w.run(t, denialsCommand{JSON: true, N: 20}); !strings.HasPrefix(got, `{"since":`) || strings.Contains(got, "ann") {
+	if got := w.run(t, denialsCommand{portFlags: portFlags{JSON: true}, N: 20}); !strings.HasPrefix(got, `{"since":`) || strings.Contains(got, "ann") {
 		t.Errorf("--json prints %s; want what the port answers, without values", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
+	"github.com/weirproxy/weir/cmd/weir/ratelimit/tools"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -53,9 +54,9 @@ func run(program string, args []string) int {
 	case ratelimit.Client:
 		ctx, stop := untilSignal(false)
 		defer stop()
-		return tell(callcmd.Ratelimit(ctx, args, out))
+		return tell(tools.Client(ctx, args, out))
 	case ratelimit.Check:
-		return tell(ratelimitCheck(args, out))
+		return tell(tools.Check(args, out))
 	case ratelimit.Server:
 		return tell(serveAsRatelimit(args, out))
 	}
@@ -113,8 +114,8 @@ func tell(err error) int {
 	return code
 }
 
-// begin tells somebody who gives no command which there are, and where to begin. It is no success: a container without a
-// command must not look as if it had done its work.
+// begin lists the commands where none is given. Its error is not nil: a container without a command must not look as if it
+// had done its work.
 func begin(parser *kong.Kong) error {
 	parser.Stdout = parser.Stderr
 	k, err := kong.Trace(parser, nil)

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// outageLook is how often it is looked whether all servers of Redis count. The second look in a row that finds one
-	// that does not begins an outage.
+	// outageLook is how often the states of all Redis servers are read. Two readings in a row in which one does not
+	// count begin an outage.
 	outageLook = 250 * time.Millisecond
-	// outageCalm is how long all must count until the outage is over: one that comes and goes fills no log.
+	// outageCalm is how long all must count until the outage is over, so that a flapping server fills no log.
 	outageCalm = 5 * time.Second
 )
 
@@ -42,7 +42,7 @@ func (c *counters) followOutages(ctx context.Context, o outages) {
 	o.end("weir ends while servers of Redis do not count; so many descriptors were decided by each policy meanwhile")
 }
 
-// uncounting names the servers that do not count now, and what is known of them.
+// uncounting names the servers that do not count now, and their states.
 func (c *counters) uncounting() []string {
 	var names []string
 	for name, state := range c.remote.Servers() {
@@ -97,12 +97,9 @@ func (o *outages) tell(servers []string) {
 			}
 		}
 	}
-	for p, meaning := range [descriptors.Policies]string{descriptors.PolicyAllow: "pass, uncounted",
-		descriptors.PolicyDeny: "are refused", descriptors.PolicyLocal: "are counted here, under a share of the limit",
-		descriptors.PolicyError: "get no verdict: Envoy's failure_mode_deny decides"} {
-		if rules[p] > 0 {
-			about = append(about, descriptors.Policy(p).String(),
-				fmt.Sprintf("requests of %s %s", terminal.Count(rules[p], "rule"), meaning))
+	for i, n := range rules {
+		if p := descriptors.Policy(i); n > 0 {
+			about = append(about, p.String(), fmt.Sprintf("requests of %s %s", terminal.Count(n, "rule"), p.Effect()))
 		}
 	}
 	o.log.Warn("servers of Redis do not count: until they do, failure policies decide about what they own", append(about,

@@ -27,7 +27,7 @@ type counters struct {
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
 }
 
-// remote is what is known of servers that count, and of who else counts there.
+// remote is a store on servers: their health, the replicas that share them, and counts that they may have lost.
 type remote interface {
 	backend.Health
 	backend.Replicas
@@ -101,7 +101,7 @@ func measure(one redis.Counters, name string, metrics *stats.Metrics) {
 	countServers(one, name, metrics)
 }
 
-// countServers shows how many servers one of the Redis has, by what is known of them.
+// countServers shows how many servers one of the Redis has, by state.
 func countServers(one redis.Counters, name string, metrics *stats.Metrics) {
 	for state := range backend.ServerStates {
 		metrics.Gauge("weir_redis_servers", "Servers that count, by what is known of them: up, away (they do not answer, or too "+
@@ -128,7 +128,7 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// follow lets health say no, until ctx ends, while one of the Redis does not answer, if that is asked for.
+// follow keeps health negative while one of the Redis does not answer, until ctx ends, if asked is set.
 func (c *counters) follow(ctx context.Context, h *server.Health, asked bool) {
 	for more := asked; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(c.remote == nil || c.remote.Answers() == nil)

@@ -5,9 +5,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-type schemaCommand struct {
-	Values bool `help:"Print that of files which are given as values, as those of a Helm chart: numbers and flags are no texts there."`
-}
+type schemaCommand struct{}
 
 func (schemaCommand) Help() string {
 	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
@@ -19,11 +17,7 @@ or the path of a file in place of that address:
     weir schema > schema.json`
 }
 
-func (c schemaCommand) Run(out terminal.Output) error {
-	schema := yaml.Schema()
-	if c.Values {
-		schema = yaml.ValuesSchema()
-	}
-	_, err := out.Out.Write(schema)
+func (schemaCommand) Run(out terminal.Output) error {
+	_, err := out.Out.Write(yaml.Schema())
 	return err
 }

@@ -2,23 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
-
-func TestTheSchemaOfValuesTakesNoTextForAFlag(t *testing.T) {
-	var out bytes.Buffer
-	if err := (schemaCommand{Values: true}).Run(terminal.Output{Out: &out}); err != nil || !json.Valid(out.Bytes()) {
-		t.Fatalf("weir schema --values prints what is no JSON (%v):\n%s", err, &out)
-	}
-	if strings.Contains(out.String(), `"yes"`) || !strings.Contains(out.String(), `"shadow_mode"`) {
-		t.Errorf("weir schema --values takes yes for a flag, or is none of descriptor files:\n%s", &out)
-	}
-}
 
 // What users save from the command must be what the repository's address serves.
 func TestSchemaPrintsTheCommittedSchema(t *testing.T) {

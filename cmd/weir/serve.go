@@ -33,18 +33,17 @@ once. SIGHUP has the configuration read again at once.`
 
 // Run serves until a signal comes, then drains.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
-	hangups, environment := hangup.Await(), config.Process()
-	set, err := config.Read(environment)
-	return serveLogged(&set, err, environment, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
+	hangups := hangup.Await()
+	set, err := config.Read(config.Process())
+	return serveLogged(&set, err, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
 }
 
 // serveAsRatelimit serves in the place of envoyproxy/ratelimit, whatever its arguments are.
 func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	ctx, stop := untilSignal(false)
 	defer stop()
-	environment := config.Process()
-	set, err := ratelimit.Read(environment)
-	return serveLogged(&set.Settings, err, environment, out, func(log *slog.Logger) error {
+	set, err := ratelimit.Read(config.Process())
+	return serveLogged(&set.Settings, err, out, func(log *slog.Logger) error {
 		set.Warn(arguments, log)
 		return new(serveCommand).serve(ctx, &set.Settings, nil, log)
 	})
@@ -52,10 +51,8 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 
 // serveLogged serves with settings, unless there is an error with them. Where logs are JSON, so is the line about what ends
 // it.
-func serveLogged(set *config.Settings, err error, environment config.Environment, out terminal.Output,
-	serve func(log *slog.Logger) error) error {
+func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
-	config.WarnOfMisspelt(environment, log) // first: a slip may be why the others are wrong
 	if err == nil {
 		err = serve(log)
 	}

@@ -30,8 +30,8 @@ func ofDir(d *file.Dir, path string, log *slog.Logger) configSource {
 	}}
 }
 
-// openSource returns the directory that --config names, or else what CONFIG_TYPE says: the flag is nearer to whoever
-// starts weir than the environment. Nothing is read yet but the certificates for a server.
+// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads nothing yet but
+// the certificates for a server.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
@@ -74,7 +74,7 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 // mostChanges is how many changes of one reload the log lists.
 const mostChanges = 10
 
-// tellChanges logs in what a configuration differs from the one before, nil for none, of which there is nothing to tell.
+// tellChanges logs how a configuration differs from the one before; nothing if that is nil.
 func tellChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return

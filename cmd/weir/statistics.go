@@ -74,7 +74,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 		}
 	}
 	if err != nil && set.OptionalSinks {
-		s.log.Error("the default mapping of statistics holds", "error", err)
+		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used: the default mapping holds", "error", err)
 		c.Mapping = mapped.DefaultMapping(set.PrometheusMilliseconds)
 		shown, err = mapped.New(c)
 	}

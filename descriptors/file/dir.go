@@ -40,17 +40,17 @@ type Dir struct {
 	// was loaded. Set it before Run.
 	MayBeEmpty bool
 
-	path   string
-	log    *slog.Logger
-	asked  chan struct{} // has a token if Reload was called
-	loaded bool          // Run has put a configuration in force
-	held   *yaml.Held    // what that was made of
-	whole  bool          // it is all that was last read: nothing was wrong with that
+	path     string
+	log      *slog.Logger
+	asked    chan struct{}  // has a token if Reload was called
+	loaded   bool           // Run has put a configuration in force
+	lastGood *yaml.LastGood // what that was made of
+	whole    bool           // it is all that was last read: nothing was wrong with that
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o yaml.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), held: yaml.NewHeld(o)}
+	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), lastGood: yaml.NewLastGood(o)}
 }
 
 // Reload has Run read all files at once, also those that seem to be unchanged, and log what came of it. It does not
@@ -69,17 +69,17 @@ func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, erro
 	d := New(path, o, nil)
 	s := d.scan()
 	files, problems := s.read(path)
-	renewed := d.renew(s, files, problems)
-	return renewed.Config, renewed.Problems, s.err
+	update := d.update(s, files, problems)
+	return update.Config, update.Problems, s.err
 }
 
 // Run implements [descriptors.Source]. It loads the directory at once, then after each change. What is wrong is
-// logged, once and one line a problem, and breaks no more than [yaml.Held.Renew] says. A directory that is
+// logged, once and one line a problem, and breaks no more than [yaml.LastGood.Update] says. A directory that is
 // missing or empty is waited for, and leaves the last good configuration in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var tried snapshot // what was last loaded, in force or not; the zero snapshot is like no other
+	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
 	last, waited := d.scan(), 0
 	if d.load(&last, apply, maxChanging, false) {
 		tried = last
@@ -107,22 +107,22 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	}
 }
 
-// load tries what s lists, after the directory has been waited for during so many polls. It reports false, and has done
-// nothing, if the directory changed while it was read. Where it reads again, s becomes what it has read. Somebody who
-// asked for it is told if the files are those that are in force, which then goes on.
+// load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
+// false, and has done nothing, if the directory changed while it was read; where it reads again, s becomes the snapshot
+// that it has read. If asked is set and nothing has changed, it only logs that.
 func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
 	files, problems, whole := d.readWhole(s, waited)
 	if !whole {
 		return false
 	}
-	renewed := d.renew(*s, files, problems)
-	config, err := renewed.Config, d.tell(renewed.Problems)
+	update := d.update(*s, files, problems)
+	config, err := update.Config, d.tell(update.Problems)
 	if d.isEmpty(*s) {
 		d.log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
 	} else if s.err != nil {
 		err = s.err
 	}
-	if asked && config != nil && d.whole && renewed.Held.Same(d.held) {
+	if asked && config != nil && d.whole && update.LastGood.Same(d.lastGood) {
 		d.log.Info("configuration unchanged", "dir", d.path, "files", len(s.files), "hash", config.Hash())
 		return true
 	}
@@ -132,13 +132,13 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 		}
 	}
 	if config != nil {
-		d.loaded, d.held = true, renewed.Held
+		d.loaded, d.lastGood = true, update.LastGood
 		d.log.Info("configuration loaded", "dir", d.path, "files", len(s.files), "domains", config.Domains(),
 			"rules", len(config.Rules()), "hash", config.Hash())
 	}
 	d.whole = config != nil && err == nil
 	if err != nil {
-		renewed.LogErrors(d.log.With("dir", d.path), err, config != nil, d.loaded)
+		update.LogErrors(d.log.With("dir", d.path), err, config != nil, d.loaded)
 		if d.OnError != nil {
 			d.OnError(err)
 		}
@@ -146,10 +146,10 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 	return true
 }
 
-// renew parses what was read of s, beside what is held.
-func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Renewal {
+// update parses what was read of s, beside the last good forms.
+func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Update {
 	if s.err != nil && !d.isEmpty(s) {
-		return yaml.Renewal{Held: d.held}
+		return yaml.Update{LastGood: d.lastGood}
 	}
 	var unreadable []string
 	for _, p := range problems {
@@ -157,9 +157,9 @@ func (d *Dir) renew(s snapshot, files []yaml.File, problems yaml.Problems) yaml.
 			unreadable = append(unreadable, p.File)
 		}
 	}
-	renewed := d.held.Renew(files, unreadable)
-	renewed.Problems = append(problems, renewed.Problems...)
-	return renewed
+	update := d.lastGood.Update(files, unreadable)
+	update.Problems = append(problems, update.Problems...)
+	return update
 }
 
 // isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or

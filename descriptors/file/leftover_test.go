@@ -5,9 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
@@ -35,7 +33,7 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 		d.Prefix = prefix
 		s := d.scan()
 		files, problems := s.read(root)
-		r := d.renew(s, files, problems)
+		r := d.update(s, files, problems)
 		if r.Config == nil || len(r.Kept)+len(r.Unknown) > 0 || strings.Join(r.Config.DomainNames(), " ") != "a b c" ||
 			len(r.Config.Rules()) != 3 || len(r.Config.BrokenNames()) > 0 {
 			t.Fatalf("prefix %q: got %+v, want the domains a, b and c as their files have them", prefix, r)
@@ -67,25 +65,4 @@ func TestADirectoryOfLeftoversIsAsEmptyAsAnEmptyOne(t *testing.T) {
 	if c != nil || len(problems) > 0 || err == nil || err.Error() != want {
 		t.Errorf("got %v, %v, %v, want the error %q", c, problems, err, want)
 	}
-}
-
-func TestALeftoverThatComesAndGoesKeepsWhatIsInForce(t *testing.T) {
-	dir := t.TempDir()
-	write(t, config("a", 1), dir, "a.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
-		w.expect(1, 1, "the only file")
-		write(t, config("a", 1), dir, "a.yaml~")
-		write(t, config("a", 2), dir, "a.yaml")
-		w.pass(promised)
-		w.expect(2, 2, "the file was saved, and its editor left the old one")
-		w.expectLogged("left out, as its name is that of an editor's backup", 1)
-		w.expectErrors()
-		must(t, os.Remove(filepath.Join(dir, "a.yaml")))
-		w.pass(time.Minute)
-		w.expect(2, 2, "only the leftover is there: the directory is empty, and that changes nothing")
-		w.expectErrors("holds no files but what is left out (a.yaml~)")
-		if got := w.applied[1].Match("a", descriptors.Descriptor{{Key: "k1"}}).Found; got != descriptors.RuleFound {
-			t.Errorf("a request finds %v, want the rule of the last good file", got)
-		}
-	})
 }

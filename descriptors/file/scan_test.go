@@ -142,7 +142,7 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	must(t, os.Truncate(filepath.Join(dir, "a.yaml"), maxFileSize+1))
 	for _, want := range []string{"larger than 16 MiB", "no such file"} {
 		files, problems := s.read(dir)
-		if r := d.renew(s, files, problems); r.Config != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, want) {
+		if r := d.update(s, files, problems); r.Config != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, want) {
 			t.Errorf("got %+v, want no configuration and one problem …%s…", r, want)
 		}
 		must(t, os.RemoveAll(filepath.Join(dir, "a.yaml")))

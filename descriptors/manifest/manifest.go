@@ -22,11 +22,18 @@ type Manifests struct {
 	Parts    map[string]yaml.Part // where each stands, for yaml.Options
 	Problems yaml.Problems        // what keeps manifests from being read
 	LeftOut  []string             // sentences: which ConfigMaps and entries weir would not read
-	// Program is the name that the container which reads them is started by, "weir" or "ratelimit"; "" if there is none.
+	// Program is the name that the first container which serves limits is started by, "weir" or "ratelimit"; "" for none.
 	Program string
 	// Environment are the variables that this container is given as plain values.
 	Environment map[string]string
 }
+
+const (
+	// maxObjects is how many objects are read, those of lists among them, which may nest.
+	maxObjects = 10_000
+	// maxSize is how many bytes all entries may have together. Aliases make a short file a long one.
+	maxSize = 64 << 20
+)
 
 // Read returns the descriptor files in the manifests of a file, which is called name in messages. It reports false if
 // the file does not begin with a manifest; then it may be a descriptor file itself.
@@ -35,40 +42,51 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	if len(documents) == 0 || yaml.ManifestKind(documents[0]) == "" {
 		return nil, false
 	}
-	r := reader{name: name, out: &Manifests{Parts: make(map[string]yaml.Part)}}
+	out := &Manifests{Parts: make(map[string]yaml.Part)}
+	r := reader{name: name, out: out}
 	if err != nil {
 		r.problem(line, "", "%v", err)
 	}
-	if size := (unfolded{}); !size.add(documents, 0) {
-		r.problem(0, "", "too much to read: with its YAML aliases followed it takes over %d MiB", maxUnfolded>>20)
-		return r.out, true
-	}
 	for _, document := range documents {
-		r.object(document, 0)
+		r.object(document)
 	}
-	r.read()
-	slices.SortStableFunc(r.out.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
-	if len(r.out.Files)+len(r.out.Problems) == 0 {
+	for _, c := range r.maps {
+		switch {
+		case out.Program != "" && !slices.Contains(r.mounted, c.name):
+			r.leaveOut("ConfigMap %s (line %d): no pod that runs weir mounts it", c.name, c.line)
+		case len(r.maps) > 1 && !c.namesDomain():
+			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.line)
+		default:
+			r.entries(&c)
+		}
+	}
+	if r.objects > maxObjects || r.size > maxSize {
+		*out = Manifests{}
+		r.problem(0, "", "too much to read: with its YAML aliases followed it has over %d objects or %d MiB",
+			maxObjects, maxSize>>20)
+	}
+	slices.SortStableFunc(out.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
+	if len(out.Files)+len(out.Problems) == 0 {
 		r.problem(0, "", "no ConfigMap here holds descriptor files; one that begins with domain: and its name makes a ConfigMap one of them")
 	}
-	return r.out, true
+	return out, true
 }
-
-// maxLists is how deep lists of manifests may nest.
-const maxLists = 10
 
 // reader collects what matters of the manifests.
 type reader struct {
-	name  string
-	maps  []configMap
-	weirs []container
-	out   *Manifests
+	name    string
+	maps    []configMap
+	mounted []string // names of the ConfigMaps that are volumes of pods which serve limits
+	objects int
+	size    int // of all entries, in bytes
+	out     *Manifests
 }
 
 // configMap is a ConfigMap.
 type configMap struct {
-	at   *goyaml.Node
-	name string
+	name             string
+	line             int
+	data, binaryData *goyaml.Node
 }
 
 func (r *reader) problem(line int, part, format string, args ...any) {
@@ -79,111 +97,104 @@ func (r *reader) leaveOut(format string, args ...any) {
 	r.out.LeftOut = append(r.out.LeftOut, fmt.Sprintf(format, args...))
 }
 
+// object is what can matter of a Kubernetes object.
+type object struct {
+	Metadata   struct{ Name string }
+	Items      goyaml.Node
+	Data       goyaml.Node
+	BinaryData goyaml.Node `yaml:"binaryData"`
+	Spec       struct {
+		Pod         pod `yaml:",inline"`
+		Template    struct{ Spec pod }
+		JobTemplate struct {
+			Spec struct{ Template struct{ Spec pod } }
+		} `yaml:"jobTemplate"`
+	}
+}
+
+// pod describes a pod.
+type pod struct {
+	Containers     []container
+	InitContainers []container `yaml:"initContainers"`
+	Volumes        []struct {
+		Source    source `yaml:",inline"`
+		Projected struct{ Sources []source }
+	}
+}
+
+// source is what a volume holds.
+type source struct {
+	ConfigMap struct{ Name string } `yaml:"configMap"`
+}
+
+type container struct {
+	Command, Args []string
+	Env           []struct {
+		Name  string
+		Value *string
+	}
+}
+
 // object takes note of one manifest, or of those in a list.
-func (r *reader) object(n *goyaml.Node, lists int) {
+func (r *reader) object(n *goyaml.Node) {
+	if r.objects++; r.objects > maxObjects {
+		return
+	}
 	kind := yaml.ManifestKind(n)
-	items := at(n, "items")
+	var o object
+	_ = n.Decode(&o) // fields of other types are not weir's
 	switch {
 	case kind == "":
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")
-	case strings.HasSuffix(kind, "List") && items != nil && lists < maxLists:
-		for _, item := range items.Content {
-			r.object(follow(item), lists+1)
+	case strings.HasSuffix(kind, "List") && o.Items.Kind == goyaml.SequenceNode:
+		for _, item := range o.Items.Content {
+			r.object(follow(item))
 		}
 	case kind == "ConfigMap":
-		r.maps = append(r.maps, configMap{n, text(at(n, "metadata", "name"))})
-	default:
-		r.weirs = append(r.weirs, weirs(n)...)
+		r.maps = append(r.maps, configMap{o.Metadata.Name, n.Line, follow(&o.Data), follow(&o.BinaryData)})
 	}
-}
-
-// read adds the files of the ConfigMaps that weir would read, and tells which it would not.
-func (r *reader) read() {
-	mounted := make(map[string]bool)
-	for i, c := range r.weirs {
-		if i == 0 {
-			r.out.Program, r.out.Environment = c.program, c.environment
-		}
-		for _, name := range c.configMaps {
-			mounted[name] = true
-		}
-	}
-	for _, c := range r.maps {
-		switch {
-		case len(r.weirs) > 0 && !mounted[c.name]:
-			r.leaveOut("ConfigMap %s (line %d): no pod that runs weir mounts it", c.name, c.at.Line)
-		case len(r.maps) > 1 && !c.namesDomain():
-			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.at.Line)
-		default:
-			r.entries(c)
-		}
-	}
-}
-
-// container is a container that runs weir, or envoyproxy/ratelimit.
-type container struct {
-	program     string // weir or ratelimit
-	environment map[string]string
-	configMaps  []string // volumes of its pod
-}
-
-// podSpecs are where manifests hold the description of a pod.
-var podSpecs = [][]string{
-	{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}, {"spec"},
-}
-
-// weirs returns the containers of a manifest that serve limits.
-func weirs(n *goyaml.Node) (all []container) {
-	for _, keys := range podSpecs {
-		pod := at(n, keys...)
-		var configMaps []string
-		for _, v := range list(pod, "volumes") {
-			for _, source := range append(list(v, "projected", "sources"), v) {
-				configMaps = append(configMaps, text(at(source, "configMap", "name")))
+	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec, o.Spec.JobTemplate.Spec.Template.Spec} {
+		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
+			program, environment := c.serves()
+			if program == "" {
+				continue
 			}
-		}
-		for _, c := range slices.Concat(list(pod, "containers"), list(pod, "initContainers")) {
-			environment := plainValues(c)
-			if program := programOf(c, environment); program != "" {
-				all = append(all, container{program, environment, configMaps})
+			if r.out.Program == "" {
+				r.out.Program, r.out.Environment = program, environment
+			}
+			for _, v := range p.Volumes {
+				for _, s := range append(v.Projected.Sources, v.Source) {
+					r.mounted = append(r.mounted, s.ConfigMap.Name)
+				}
 			}
 		}
 	}
-	return all
 }
 
-// plainValues returns the environment of a container, as far as its manifest says it.
-func plainValues(c *goyaml.Node) map[string]string {
-	environment := make(map[string]string)
-	for _, variable := range list(c, "env") {
-		if value := at(variable, "value"); value != nil {
-			environment[text(at(variable, "name"))] = text(value)
+// serves returns the program by which a container serves limits, weir or ratelimit, and its plain variables; "" for
+// other containers.
+func (c *container) serves() (program string, environment map[string]string) {
+	environment = make(map[string]string)
+	for _, variable := range c.Env {
+		if variable.Value != nil {
+			environment[variable.Name] = *variable.Value
 		}
 	}
-	return environment
-}
-
-// programOf returns weir or ratelimit, whichever a container runs; "" for other programs.
-func programOf(c *goyaml.Node, environment map[string]string) string {
-	var words []string
-	for _, word := range slices.Concat(list(c, "command"), list(c, "args")) {
-		words = append(words, text(word))
-	}
+	words := slices.Concat(c.Command, c.Args)
 	_, rooted := environment["RUNTIME_ROOT"]
 	named := slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "--config") })
 	switch {
 	case slices.Contains(words, "serve") && (named || rooted):
-		return "weir"
+		return "weir", environment
 	case rooted || len(words) > 0 && path.Base(words[0]) == "ratelimit":
-		return "ratelimit"
+		return "ratelimit", environment
 	}
-	return ""
+	return "", nil
 }
 
 func (c *configMap) namesDomain() bool {
-	data := at(c.at, "data")
-	for i := 1; data != nil && i < len(data.Content); i += 2 {
-		if yaml.NamesDomain([]byte(follow(data.Content[i]).Value)) {
+	for i := 1; i < len(c.data.Content); i += 2 {
+		if yaml.NamesDomain([]byte(follow(c.data.Content[i]).Value)) {
 			return true
 		}
 	}
@@ -191,25 +202,27 @@ func (c *configMap) namesDomain() bool {
 }
 
 // entries adds the files of a ConfigMap.
-func (r *reader) entries(c configMap) {
-	for _, field := range []string{"data", "binaryData"} {
-		data := at(c.at, field)
-		for i := 0; data != nil && i+1 < len(data.Content); i += 2 {
-			key, value := data.Content[i], follow(data.Content[i+1])
-			part := c.name + "/" + key.Value
-			switch {
-			case strings.HasPrefix(key.Value, "."):
-				r.leaveOut("%s (line %d): weir does not read it", part, key.Line)
-			case field == "binaryData":
-				r.problem(key.Line, part, "an entry of binaryData is not checked: put the file into data, as text")
-			case value.Kind != goyaml.ScalarNode || value.Tag != "!!str":
-				r.problem(key.Line, part, "an entry of a ConfigMap is text: put | behind %s: and the file below it", key.Value)
-			default:
-				// The name begins with the entry's, by which weir orders the files.
-				name := fmt.Sprintf("%s\x00%s:%d", key.Value, c.name, key.Line)
-				r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value)})
-				r.out.Parts[name] = yaml.Part{File: r.name, Name: part, Line: lines(key, value)}
+func (r *reader) entries(c *configMap) {
+	for i := 0; i+1 < len(c.binaryData.Content); i += 2 {
+		key := c.binaryData.Content[i]
+		r.problem(key.Line, c.name+"/"+key.Value, "an entry of binaryData is not checked: put the file into data, as text")
+	}
+	for i := 0; i+1 < len(c.data.Content); i += 2 {
+		key, value := c.data.Content[i], follow(c.data.Content[i+1])
+		part := c.name + "/" + key.Value
+		switch {
+		case strings.HasPrefix(key.Value, "."):
+			r.leaveOut("%s (line %d): weir does not read it", part, key.Line)
+		case value.Kind != goyaml.ScalarNode || value.Tag != "!!str":
+			r.problem(key.Line, part, "an entry of a ConfigMap is text: put | behind %s: and the file below it", key.Value)
+		default:
+			if r.size += len(value.Value); r.size > maxSize {
+				return
 			}
+			// The name begins with the entry's, by which weir orders the files.
+			name := fmt.Sprintf("%s\x00%s:%d", key.Value, c.name, key.Line)
+			r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value)})
+			r.out.Parts[name] = yaml.Part{File: r.name, Name: part, Line: lines(key, value)}
 		}
 	}
 }
@@ -221,43 +234,6 @@ func lines(key, value *goyaml.Node) func(int) int {
 		return func(line int) int { return value.Line + line }
 	}
 	return func(int) int { return key.Line }
-}
-
-// at returns what stands behind keys, one within the other; nil if nothing does.
-func at(n *goyaml.Node, keys ...string) *goyaml.Node {
-	for _, key := range keys {
-		n = field(n, key)
-	}
-	return n
-}
-
-func field(n *goyaml.Node, key string) *goyaml.Node {
-	if n == nil || n.Kind != goyaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return follow(n.Content[i+1])
-		}
-	}
-	return nil
-}
-
-// list returns the items of what stands behind keys.
-func list(n *goyaml.Node, keys ...string) (items []*goyaml.Node) {
-	if n = at(n, keys...); n != nil && n.Kind == goyaml.SequenceNode {
-		for _, item := range n.Content {
-			items = append(items, follow(item))
-		}
-	}
-	return items
-}
-
-func text(n *goyaml.Node) string {
-	if n == nil || n.Kind != goyaml.ScalarNode {
-		return ""
-	}
-	return n.Value
 }
 
 func follow(n *goyaml.Node) *goyaml.Node {

@@ -18,14 +18,12 @@ const (
 	// maxDepth is how deep the messages of a resource may nest. What is right nests less: a level of metadata is three.
 	maxDepth = 1000
 	// maxResources is how many a response may have. An empty one takes two bytes of it.
-	maxResources = 100_000
-	// maxProblems is how many of them are told one by one if they cannot be read.
-	maxProblems = 1000
+	maxResources = 10_000
 )
 
 const (
 	nameless   = "a resource without a name"
-	everything = "." // all files, in the words of [yaml.Held.Renew]
+	everything = "." // all files, in the words of [yaml.LastGood.Update]
 )
 
 // resource is one of a response, and why no more of it than its name could be read.
@@ -34,8 +32,8 @@ type resource struct {
 	err    error
 }
 
-// read writes each resource as the file that means the same, named "resource" and its name. There is a problem for each
-// one that cannot be read; unreadable names it, or everything where nobody knows which one it is.
+// read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
+// one that cannot be read; unreadable has its name, or everything if the name is unknown.
 func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"
@@ -61,12 +59,8 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		if r.err == nil {
 			written, r.err = text(r.config)
 		}
-		switch {
-		case r.err == nil:
+		if r.err == nil {
 			files = append(files, yaml.File{Name: name, Data: written})
-			continue
-		case len(problems) == maxProblems:
-			unreadable = []string{everything}
 			continue
 		}
 		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", r.err)})

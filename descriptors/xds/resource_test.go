@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -45,7 +46,7 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	var config *descriptors.Config
 	s := New(Config{Log: discard})
 	take := func(resources ...*anypb.Any) string {
-		return s.take(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
+		return s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
 			config = c
 			return nil
 		})
@@ -85,20 +86,32 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	expect("b=5")
 }
 
-func TestAWrappedResourceIsUnwrapped(t *testing.T) {
-	inner := pack(t, &ratelimit.RateLimitConfig{Domain: "a"})[0]
-	files, unreadable, problems := read(pack(t, &discovery.Resource{Name: "n", Resource: inner}))
-	if len(files) != 1 || files[0].Name != "resource n" || len(unreadable)+len(problems) != 0 {
-		t.Errorf("got %v, %v, %v, want one file that is named for its wrapping", files, unreadable, problems)
+func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
+	wrapped := &discovery.Resource{Name: "n", Resource: pack(t, &ratelimit.RateLimitConfig{Domain: "a"})[0]}
+	unwritable := limited("a", 1)
+	unwritable.Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"n": structpb.NewNumberValue(math.NaN())}}
+	deep := &ratelimit.RateLimitDescriptor{Key: "k"}
+	for range 3 * maxDepth {
+		deep = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}
 	}
-}
-
-func TestAResourceThatNoFileCanSayIsUnreadable(t *testing.T) {
-	c := limited("a", 1)
-	c.Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"n": structpb.NewNumberValue(math.NaN())}}
-	files, unreadable, problems := read(pack(t, c))
-	if len(files) != 0 || len(unreadable) != 1 || unreadable[0] != "resource a" || len(problems) != 1 {
-		t.Errorf("got %v, %v, %v, want the resource among the unreadable ones", files, unreadable, problems)
+	for name, tc := range map[string]struct {
+		resources              []*anypb.Any
+		file, unreadable, told string
+	}{
+		"named for its wrapping":  {pack(t, wrapped), "resource n", "", ""},
+		"what no file can say":    {pack(t, unwritable), "", "resource a", "resource a: cannot be read"},
+		"nested too deep":         {pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}), "", "resource a", "recursion depth"},
+		"too many, nobody's name": {slices.Repeat(pack(t, limited("a", 1)), maxResources+1), "", everything, "at most 10000 are allowed"},
+	} {
+		files, unreadable, problems := read(tc.resources)
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name)
+		}
+		if strings.Join(names, " ") != tc.file || strings.Join(unreadable, " ") != tc.unreadable || (len(problems) > 0) != (tc.told != "") ||
+			!strings.Contains(fmt.Sprint(problems.Err()), tc.told) && tc.told != "" {
+			t.Errorf("%s: got the files %v, unreadable %v, and %v; want %+v", name, names, unreadable, problems, tc)
+		}
 	}
 }
 
@@ -114,51 +127,10 @@ func TestResourcesOfOneNameAreToldApart(t *testing.T) {
 	}
 }
 
-func TestNestingHasAnEnd(t *testing.T) {
-	deep := &ratelimit.RateLimitDescriptor{Key: "k"}
-	for range 3 * maxDepth {
-		deep = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}
-	}
-	_, unreadable, problems := read(pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}))
-	if len(unreadable) != 1 || unreadable[0] != "resource a" || !strings.Contains(problems[0].Text, "recursion depth") {
-		t.Errorf("got %v, %v, want that it nests too deep", unreadable, problems)
-	}
-}
-
-func TestAFloodOfBadResourcesIsBounded(t *testing.T) {
-	good := pack(t, limited("a", 1))
-	for name, tc := range map[string]struct {
-		resources []*anypb.Any
-		problems  int
-	}{
-		"cannot be read": {slices.Concat(good, make([]*anypb.Any, 5*maxProblems)), maxProblems},
-		"are too many":   {slices.Repeat(good, maxResources+1), 1},
-	} {
-		log := &client{t: t}
-		s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-		for range 2 {
-			s.take(&discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), limited("b", 1))},
-				func(*descriptors.Config) error { return nil })
-			s.take(&discovery.DiscoveryResponse{Resources: tc.resources}, log.apply)
-		}
-		if got := log.logged("configuration problem"); got > 2*maxProblems {
-			t.Errorf("of resources that %s %d lines are logged, want %d at most", name, got, 2*maxProblems)
-		}
-		_, unreadable, problems := read(tc.resources)
-		if len(problems) != tc.problems || !slices.Contains(unreadable, everything) {
-			t.Errorf("of resources that %s %d are told and %v are unreadable, want %d, and that nobody knows which", name, len(problems),
-				unreadable, tc.problems)
-		}
-		if r := s.held.Renew(nil, unreadable); r.Config != nil {
-			t.Errorf("resources that %s take domains with them", name)
-		}
-	}
-}
-
 func TestAResourceOfAnUnknownNameIsToldAsOne(t *testing.T) {
 	log := &client{t: t}
 	s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	s.take(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
+	s.update(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
 	if log.limits() != "a=1" || log.logged("is that of: a resource without a name") != 1 {
 		t.Errorf("in force is %s; the log is %s", log.limits(), &log.log)
 	}

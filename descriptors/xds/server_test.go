@@ -173,7 +173,7 @@ func follow(t *testing.T, address string, change func(*Config)) *client {
 	t.Helper()
 	c := &client{t: t}
 	config := Config{Server: address, Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.onError,
-		Pauses: Pauses{Again: 100 * time.Millisecond, First: 200 * time.Millisecond, Longest: time.Second}}
+		Backoff: Backoff{Retry: 100 * time.Millisecond, Initial: 200 * time.Millisecond, Max: time.Second}}
 	if change != nil {
 		change(&config)
 	}

@@ -63,7 +63,7 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			v := visit{source: source, stream: s, apply: c.apply}
+			v := stream{source: source, client: s, apply: c.apply}
 			_, err := v.follow(ctx)
 			ended <- err
 		}()

@@ -65,12 +65,12 @@ func written(t *testing.T, c *ratelimit.RateLimitConfig) []byte {
 }
 
 // judge reads a file as a source does.
-func judge(data []byte) rules.Renewal {
-	return rules.NewHeld(rules.Options{NoLines: true}).Renew([]rules.File{{Name: "resource n", Data: data}}, nil)
+func judge(data []byte) rules.Update {
+	return rules.NewLastGood(rules.Options{NoLines: true}).Update([]rules.File{{Name: "resource n", Data: data}}, nil)
 }
 
 // expectSame fails unless two files give the same rules, or the same errors. One may have more warnings.
-func expectSame(t *testing.T, got, want rules.Renewal, data []byte) {
+func expectSame(t *testing.T, got, want rules.Update, data []byte) {
 	t.Helper()
 	if a, b := fmt.Sprint(got.Problems.Err()), fmt.Sprint(want.Problems.Err()); a != b {
 		t.Fatalf("the errors are\n%.2000s\nwant\n%.2000s\nof\n%.2000q", a, b, data)
@@ -143,7 +143,7 @@ func FuzzResponse(f *testing.F) {
 		config.Rules.Merge = merge
 		s := New(config)
 		for range 2 {
-			wrong := s.take(&response, func(*descriptors.Config) error { return nil })
+			wrong := s.update(&response, func(*descriptors.Config) error { return nil })
 			if len(wrong) > maxRefusal || !utf8.ValidString(wrong) {
 				t.Fatalf("the server would be told %d bytes, %q", len(wrong), wrong)
 			}

@@ -2,7 +2,7 @@
 // state of the world of ratelimit.config.ratelimit.v3.RateLimitConfig, over an aggregated discovery stream (ADS).
 //
 // Each response is the whole configuration, a resource a domain. A resource that is wrong breaks no more than its
-// domain, as [yaml.Held] has it for files: the others are put in force, and the response is refused with what is wrong
+// domain, as [yaml.LastGood] has it for files: the others are put in force, and the response is refused with what is wrong
 // in it. While the server is away or silent, what it sent last stays in force.
 package xds
 
@@ -39,7 +39,7 @@ type Config struct {
 	Metadata   map[string]string
 	Headers    map[string]string // that each stream begins with
 	MaxMessage int               // of a response, in bytes; 0 is DefaultMaxMessage
-	Pauses     Pauses
+	Backoff    Backoff
 	Rules      yaml.Options
 	Log        *slog.Logger
 	// OnError, if set, is called by Run for each response that was not put in force, or only in part, with the reason
@@ -54,10 +54,10 @@ type Source struct {
 	config Config
 	node   *core.Node
 
-	loaded  bool            // a configuration is in force
-	held    *yaml.Held      // what that was made of
-	told    map[string]bool // what was wrong in the last response, one line each
-	refused refusal         // the last response, if it was refused
+	loaded   bool            // a configuration is in force
+	lastGood *yaml.LastGood  // what that was made of
+	told     map[string]bool // the problems of the last response
+	refused  refusal         // the last response, if it was refused
 }
 
 // New makes a source of a server. It connects to nothing yet.
@@ -71,37 +71,37 @@ func New(c Config) *Source {
 	for key, value := range c.Metadata {
 		node.Metadata.Fields[key] = structpb.NewStringValue(value)
 	}
-	return &Source{config: c, node: node, held: yaml.NewHeld(c.Rules)}
+	return &Source{config: c, node: node, lastGood: yaml.NewLastGood(c.Rules)}
 }
 
-// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, one line before each pause.
+// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, one line before each wait.
 func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
-	pauses := s.config.Pauses.begin()
+	waits := s.config.Backoff.start()
 	for {
-		delivered, err := s.visit(ctx, apply)
+		delivered, err := s.connect(ctx, apply)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if delivered {
-			pauses = s.config.Pauses.begin()
+			waits = s.config.Backoff.start()
 		}
-		pause := pauses.next()
+		wait := waits.next()
 		inForce := "none yet"
 		if s.loaded {
 			inForce = "the last one"
 		}
 		s.config.Log.Warn("configuration server is away", "server", s.config.Server, "error", err,
-			"configuration", inForce, "next_attempt_in", pause.Round(time.Millisecond))
+			"configuration", inForce, "next_attempt_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// visit connects to the server and takes what it sends, until the stream breaks. It reports whether there was a response.
-func (s *Source) visit(ctx context.Context, apply func(*descriptors.Config) error) (delivered bool, err error) {
+// connect follows one stream until it breaks. It reports whether there was a response.
+func (s *Source) connect(ctx context.Context, apply func(*descriptors.Config) error) (delivered bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := s.dial()
@@ -112,12 +112,11 @@ func (s *Source) visit(ctx context.Context, apply func(*descriptors.Config) erro
 	for key, value := range s.config.Headers {
 		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
 	}
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	client, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
 		return false, err
 	}
-	v := visit{source: s, stream: stream, apply: apply}
-	return v.follow(ctx)
+	return (&stream{source: s, client: client, apply: apply}).follow(ctx)
 }
 
 const (

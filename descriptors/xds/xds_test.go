@@ -110,7 +110,7 @@ func TestAnAbsentServerIsTriedWithPauses(t *testing.T) {
 	server := listen(t, socket(t), nil)
 	server.stop()
 	c := follow(t, server.address, func(c *Config) {
-		c.Pauses = Pauses{Again: 100 * time.Millisecond, First: 200 * time.Millisecond, Longest: 300 * time.Millisecond}
+		c.Backoff = Backoff{Retry: 100 * time.Millisecond, Initial: 200 * time.Millisecond, Max: 300 * time.Millisecond}
 	})
 	c.await("four attempts", func() bool { return c.logged("next_attempt_in=") >= 4 })
 	for pause, times := range map[string]int{"100ms": 1, "200ms": 1} {
@@ -155,7 +155,7 @@ func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
 	} {
 		config, c := Config{Log: discard}, &client{t: t}
 		config.Rules.Merge = merge
-		if told := New(config).take(r, c.apply); c.limits() != want[0] || told != want[1] {
+		if told := New(config).update(r, c.apply); c.limits() != want[0] || told != want[1] {
 			t.Errorf("merged %t: in force is %s and the server is told %q, want %q", merge, c.limits(), told, want)
 		}
 	}
@@ -170,7 +170,7 @@ func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
 		for _, c := range all {
 			r.Resources = append(r.Resources, pack(t, c)...)
 		}
-		s.take(r, func(*descriptors.Config) error {
+		s.update(r, func(*descriptors.Config) error {
 			told = append(told, "applied")
 			return nil
 		})

@@ -3,6 +3,7 @@ package yaml
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 )
 
 const (
-	// maxMarks bounds the YAML nodes of a file, and so the memory that reading it takes.
-	maxMarks = 1_000_000
+	// maxNodes bounds the YAML nodes of a file, and so the memory that reading it takes.
+	maxNodes = 1_000_000
 	// maxName is the length of keys, values and names, in bytes; maxMessage that of a message.
 	maxName    = 4096
 	maxMessage = 64 << 10
@@ -23,42 +24,58 @@ const (
 
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
-	if marks(data) > maxMarks {
-		p.errorf(&yaml.Node{}, "", "more than %d lines, commas, brackets and list items: split it", maxMarks)
+	if countNodes(data) > maxNodes {
+		p.errorf(&yaml.Node{}, "", "%v", errTooManyNodes)
 		return nil
 	}
-	var first, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	err := decoder.Decode(&first)
-	if errors.Is(err, io.EOF) || (err == nil && isNull(first.Content[0])) {
+	roots, err := documents(data)
+	switch {
+	case len(roots) == 0 && err == nil:
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
 		return nil
-	}
-	if err != nil {
+	case len(roots) == 0:
 		found := findFault(data, err)
 		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
 		return nil
 	}
-	for err = nil; err == nil; { // what is empty may follow, as the end of a template
-		if err = decoder.Decode(&second); errors.Is(err, io.EOF) {
-			break
+	var second yaml.Node
+	if len(roots) > 1 {
+		second = *roots[1]
+		if len(second.Content) > 0 {
+			second.Line = second.Content[0].Line // that of the root may be the line before
 		}
-		if err != nil {
-			line, _ := syntaxError(err)
-			second.Line = line + 1 // the parser counts from 0 here
-		} else if isNull(second.Content[0]) {
-			continue
-		} else if root := second.Content[0]; len(root.Content) > 0 {
-			second.Line = root.Content[0].Line // that of root may be the line before
-		}
-		p.unlimitedf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its keys alike")
-		break
+	} else if err != nil {
+		line, _ := syntaxError(err)
+		second.Line = line + 1 // the library counts from 0 behind the first document
 	}
-	return first.Content[0]
+	if second.Line > 0 {
+		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+			"keys alike")
+	}
+	return roots[0]
 }
 
-// marks counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
-func marks(data []byte) int {
+// documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
+// Where the file is not valid, it returns those before, and the library's error.
+func documents(data []byte) (roots []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return roots, nil
+		case err != nil:
+			return roots, err
+		case !isNull(document.Content[0]):
+			roots = append(roots, document.Content[0])
+		}
+	}
+}
+
+var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
+
+// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
+func countNodes(data []byte) int {
 	n := 0
 	for i, c := range data {
 		switch c {
@@ -85,21 +102,21 @@ func syntaxError(err error) (line int, text string) {
 
 // spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.
 func (p *parser) spend(at *yaml.Node, cost int) bool {
-	within := p.unfolded <= maxUnfolded
-	p.unfolded += cost
-	if within && p.unfolded > maxUnfolded {
-		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxUnfolded>>20)
+	within := p.expanded <= maxExpanded
+	p.expanded += cost
+	if within && p.expanded > maxExpanded {
+		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
 	}
-	return p.unfolded <= maxUnfolded
+	return p.expanded <= maxExpanded
 }
 
 // mapping is a YAML mapping, read as one of its kind.
 type mapping struct {
-	node   *yaml.Node
-	in     *kind
-	fields []field         // keys that the kind has, once
-	strays []*yaml.Node    // all other keys
-	again  [][2]*yaml.Node // keys that hold instead of one that was given before
+	node       *yaml.Node
+	in         *kind
+	fields     []field         // keys that the kind has, once
+	unknown    []*yaml.Node    // all other keys
+	duplicates [][2]*yaml.Node // keys that hold instead of one that was given before
 }
 
 type field struct {
@@ -107,7 +124,7 @@ type field struct {
 	merged     bool // by <<
 }
 
-// set adds a field. The last value that a file gives a key holds, as in envoyproxy/ratelimit, even if << gives it.
+// set adds a field. The last value of a key holds, as in envoyproxy/ratelimit, even if << gives it.
 func (m *mapping) set(f field) {
 	i := m.index(f.key.Value)
 	if i < 0 {
@@ -115,7 +132,7 @@ func (m *mapping) set(f field) {
 		return
 	}
 	if old := m.fields[i]; !old.merged {
-		m.again = append(m.again, [2]*yaml.Node{f.key, old.key})
+		m.duplicates = append(m.duplicates, [2]*yaml.Node{f.key, old.key})
 	}
 	m.fields[i] = f
 }
@@ -162,7 +179,7 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
 	p.collect(&m, n, path, 0)
-	return m, p.unfolded <= maxUnfolded
+	return m, p.expanded <= maxExpanded
 }
 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
@@ -177,13 +194,13 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 		case m.in.has(key):
 			m.set(field{key, value, depth > 0})
 		default:
-			m.strays = append(m.strays, key)
+			m.unknown = append(m.unknown, key)
 		}
 	}
 }
 
-// merged returns the mappings that the value n of a merge key names: a mapping, or a list of them of which the first
-// wins, and so comes last. Depth counts the merge keys, and what else n is nested in.
+// merged returns the mappings that the value n of a merge key names: a mapping, or a list in reverse, as the first wins.
+// Depth counts the merge keys, and the mappings and lists around n.
 func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
 		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
@@ -226,7 +243,7 @@ func (p *parser) text(m mapping, name, path string) string {
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
 		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
-	case slices.Contains(borrowed, name) && !plainText(n):
+	case slices.Contains(ratelimitKeys, name) && !plainText(n):
 		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
 	default:

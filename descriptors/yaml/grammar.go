@@ -45,17 +45,17 @@ var belongs = []struct {
 	{inRateLimit, "in rate_limit: {unlimited: true}"},
 }
 
-// borrowed are the keys of envoyproxy/ratelimit, which accepts them anywhere and ignores them where they mean nothing.
-var borrowed = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
+// ratelimitKeys are the keys of envoyproxy/ratelimit, which accepts them anywhere and ignores them where they mean nothing.
+var ratelimitKeys = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// limiting are the keys of envoyproxy/ratelimit that were meant as a limit wherever they stand, and of which the one
-// that is ignored leaves its hits unlimited. What remedies one that is given twice stands beside it, "" if the last holds.
-var limiting = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
+// limitKeys are the keys of envoyproxy/ratelimit that belong to a limit: where one is ignored, hits stay unlimited. Their
+// values are the remedies for a key that is given twice, "" for the usual one.
+var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 
-// unlimitedf complains of what was meant as a limit and is none: an error, unless envoyproxy/ratelimit has to take it.
-func (p *parser) unlimitedf(at *yaml.Node, path, format string, args ...any) {
+// lostLimitf reports a limit that is not in force: an error, or a warning if the options are lenient.
+func (p *parser) lostLimitf(at *yaml.Node, path, format string, args ...any) {
 	if p.options.Lenient {
 		p.warnf(at, path, format, args...)
 	} else {
@@ -65,21 +65,21 @@ func (p *parser) unlimitedf(at *yaml.Node, path, format string, args ...any) {
 
 // checkKeys complains of the keys of m that cannot be there, or are there twice.
 func (p *parser) checkKeys(m *mapping, path string) {
-	for _, key := range m.strays {
+	for _, key := range m.unknown {
 		name := key.Value
-		_, limits := limiting[name]
+		_, limits := limitKeys[name]
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
-		case !slices.Contains(borrowed, name) || m.in == inListItem || limits && !p.options.Lenient:
+		case !slices.Contains(ratelimitKeys, name) || m.in == inListItem || limits && !p.options.Lenient:
 			p.errorf(key, path, "%s", misplaced{name, m.in, "does not belong"})
 		default:
 			p.warnf(key, path, "%s", misplaced{name, m.in, "is ignored"})
 		}
 	}
-	for _, a := range m.again {
-		remedy := cmp.Or(limiting[a[0].Value], "keep one, or put back the - of a list item")
-		p.unlimitedf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", a[0].Value, lineOf{p, a[1]}, remedy)
+	for _, a := range m.duplicates {
+		remedy := cmp.Or(limitKeys[a[0].Value], "keep one, or put back the - of a list item")
+		p.lostLimitf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", a[0].Value, lineOf{p, a[1]}, remedy)
 	}
 }
 
@@ -87,7 +87,7 @@ func (p *parser) checkKeys(m *mapping, path string) {
 type misplaced struct {
 	key string
 	in  *kind
-	is  string // what is the matter: it does not belong there, or is ignored
+	is  string // "does not belong" or "is ignored"
 }
 
 // String says where the key belongs, or which keys the mapping can have.

@@ -4,13 +4,12 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// warnOfLookalike warns of a value that was meant to match more than its text. Where nobody sees the lines, no person has
-// written it.
+// warnOfLookalike warns of a value that was meant to match more than its text. Files without lines come from a program,
+// which means what it writes.
 func (p *parser) warnOfLookalike(m mapping, key, value, path string) {
 	if p.options.NoLines || value == "" || value == key || slices.Contains(literalKeys, key) || len(value) > maxComparedBytes {
 		return
@@ -27,11 +26,8 @@ var literalKeys = []string{"generic_key", "header_match", "query_match", "masked
 var (
 	// A regular expression: anchored, all there is, below a path, a class or an escape that is repeated, or a choice.
 	expression = regexp.MustCompile(`^\^|^\.[*+]$|^/.+/\.[*+]|\[[^\]]+\][*+{]|\\[dwsDWS][*+{]|\\\.|\([^()]*\|[^()]*\)`)
-	// What varies in a template of paths: /{id}, /:id, /<id>.
-	variable = regexp.MustCompile(`/(\{[^{}/]+\}|:[A-Za-z_][A-Za-z0-9_]*|<[A-Za-z_:]+>)(/|$)`)
-	// Keys whose values are names of templates or of ranges, rather than what is within.
-	namesTemplate = regexp.MustCompile(`(?i)route|template|operation|endpoint|name|pattern|rule|method`)
-	namesRange    = regexp.MustCompile(`(?i)cidr|net|range|block|zone`)
+	// Keys whose values are names of ranges, rather than addresses.
+	namesRange = regexp.MustCompile(`(?i)cidr|net|range|block|zone`)
 )
 
 // lookalike returns what a value is taken for, and what would be right; "" if it means what it says.
@@ -44,23 +40,8 @@ func lookalike(key, value string) string {
 		return "matches only that text, not the addresses in it: have Envoy send the range that an address is in, by its action " +
 			"masked_remote_address with " + mask + ", and use the key masked_remote_address"
 	}
-	if strings.HasPrefix(value, "/") && variable.MatchString(value) && !namesTemplate.MatchString(key) {
-		return "looks like a template of paths, but matches as it is written: use * for what varies, " +
-			descriptors.Shown(withStars(value))
-	}
 	if expression.MatchString(value) {
 		return "looks like a regular expression, but matches as it is written: only * has a meaning, which is any characters or none"
 	}
 	return ""
-}
-
-// withStars returns a template as a pattern. Variables that stand side by side share a slash.
-func withStars(template string) string {
-	for {
-		next := variable.ReplaceAllString(template, "/*$2")
-		if next == template {
-			return next
-		}
-		template = next
-	}
 }

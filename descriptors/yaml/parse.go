@@ -1,6 +1,6 @@
 // Package yaml reads and judges descriptor files.
 //
-// [Parse] reads files once, all or none. A [Held] is renewed as files change, and lets a file that is wrong break no
+// [Parse] reads files once, all or none. A [LastGood] is updated as files change, and lets a file that is wrong break no
 // more than its domain. FORMAT.md beside package descriptors is the reference of the files.
 package yaml
 
@@ -43,8 +43,8 @@ type Part struct {
 const (
 	// maxDepth is how deep descriptors may nest. It also ends YAML aliases that contain themselves.
 	maxDepth = 100
-	// maxUnfolded bounds what files hold once their YAML aliases are followed, roughly in bytes.
-	maxUnfolded = 64 << 20
+	// maxExpanded bounds what files hold once their YAML aliases are followed, roughly in bytes.
+	maxExpanded = 64 << 20
 	nodeCost    = 32
 	// maxProblems is how many errors, and how many warnings, are told at most.
 	maxProblems = 1000
@@ -55,7 +55,7 @@ const (
 // Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. It returns
 // up to 1,000 errors and 1,000 warnings, and reads files in the order of the bytes of their names.
 func Parse(files []File, o Options) (*descriptors.Config, Problems) {
-	r := NewHeld(o).Renew(files, nil)
+	r := NewLastGood(o).Update(files, nil)
 	if r.Problems.Err() != nil {
 		return nil, r.Problems
 	}
@@ -67,22 +67,21 @@ type readFile struct {
 	File
 	domain       string // "" if that is not known
 	bad          bool   // it has errors
-	unfolded     int    // its part of what was read, in the measure of maxUnfolded
+	expanded     int    // its part of what was read, in the measure of maxExpanded
 	replacements []replacement
 	problems     Problems // that were found while it was read
-	untold       bool     // there were more
+	truncated    bool     // there were more
 }
 
 // parser holds what has been read so far, and where it stands.
 type parser struct {
 	options  Options
 	domains  map[string]*descriptors.Domain
-	unfolded int // what has been read, aliases followed, in the measure of maxUnfolded
+	expanded int // what has been read, aliases followed, in the measure of maxExpanded
 
-	read       []readFile
-	file       *readFile                  // that is being read
-	composites map[composite]string       // where each stands
-	names      map[descriptors.Entry]spot // where each name of a limit stands, by domain and name
+	read  []readFile
+	file  *readFile                      // that is being read
+	names map[descriptors.Entry]position // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -90,26 +89,25 @@ type parser struct {
 
 func newParser(o Options) *parser {
 	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
-	return &parser{options: o, domains: make(map[string]*descriptors.Domain),
-		composites: make(map[composite]string), names: make(map[descriptors.Entry]spot)}
+	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]position)}
 }
 
 func (p *parser) readFile(f File) {
 	p.file = &readFile{File: f}
-	errors, warnings, problems, unfolded := p.errors, p.warnings, len(p.problems), p.unfolded
+	errors, warnings, problems, expanded := p.errors, p.warnings, len(p.problems), p.expanded
 	p.readData(f.Data)
-	if p.unfolded > maxUnfolded {
-		p.unfolded = unfolded // the next file need not pay for this one
+	if p.expanded > maxExpanded {
+		p.expanded = expanded // the next file need not pay for this one
 	}
-	p.file.bad, p.file.unfolded = p.errors > errors, p.unfolded-unfolded
+	p.file.bad, p.file.expanded = p.errors > errors, p.expanded-expanded
 	p.file.problems = slices.Clone(p.problems[problems:])
-	p.file.untold = p.errors-errors+p.warnings-warnings > len(p.file.problems)
+	p.file.truncated = p.errors-errors+p.warnings-warnings > len(p.file.problems)
 	p.read = append(p.read, *p.file)
 }
 
 // reuse adds a file without errors as it was read before, and reports its warnings again.
 func (p *parser) reuse(f readFile) {
-	p.unfolded += f.unfolded
+	p.expanded += f.expanded
 	told := min(len(f.problems), max(0, maxProblems-p.warnings))
 	p.warnings += len(f.problems)
 	p.problems = append(p.problems, f.problems[:told]...)

@@ -52,7 +52,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := NewHeld(Options{}).Renew([]File{{"a", []byte(limited("a", 1))}, {"f", []byte(test.text)}, {"c", []byte(limited("c", 1))}}, nil)
+			r := NewLastGood(Options{}).Update([]File{{"a", []byte(limited("a", 1))}, {"f", []byte(test.text)}, {"c", []byte(limited("c", 1))}}, nil)
 			var all strings.Builder
 			for _, p := range r.Problems {
 				all.WriteString(p.Error() + "\n")
@@ -81,14 +81,14 @@ func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 // TestAProblemThatNobodyIsToldCostsNoText counts allocations, which a text takes dozens of.
 func TestAProblemThatNobodyIsToldCostsNoText(t *testing.T) {
 	const keys = 1000
-	var unknown, borrowed, again mapping
+	var unknown, misplaced, again mapping
 	for i := range keys {
-		unknown.strays = append(unknown.strays, &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint("requests_per_uni", i)})
-		borrowed.strays = append(borrowed.strays, &yaml.Node{Kind: yaml.ScalarNode, Value: "unit"})
+		unknown.unknown = append(unknown.unknown, &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint("requests_per_uni", i)})
+		misplaced.unknown = append(misplaced.unknown, &yaml.Node{Kind: yaml.ScalarNode, Value: "unit"})
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: "domain", Line: 1000 + i}
-		again.again = append(again.again, [2]*yaml.Node{key, key})
+		again.duplicates = append(again.duplicates, [2]*yaml.Node{key, key})
 	}
-	for name, m := range map[string]mapping{"unknown": unknown, "in the wrong place": borrowed, "given twice": again} {
+	for name, m := range map[string]mapping{"unknown": unknown, "in the wrong place": misplaced, "given twice": again} {
 		m.in = inDescriptor
 		p := &parser{errors: maxProblems, warnings: maxProblems}
 		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m, "") }) / keys

@@ -16,7 +16,6 @@ const maxFuzzed = 16 << 10
 
 // everyFeature are files with all that the language has.
 var everyFeature = []string{
-	toldApart,
 	"domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n- {key: l, <<: {rate_limit: *r}}",
 	"domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]",
 	`domain: d

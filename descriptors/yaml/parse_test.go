@@ -32,12 +32,12 @@ func parseSuspect(t testing.TB, text string) *descriptors.Config {
 
 // read is Parse, with the domains that the configuration was made of.
 func read(files []File, o Options) (*descriptors.Config, map[string]*descriptors.Domain, Problems) {
-	r := NewHeld(o).Renew(files, nil)
+	r := NewLastGood(o).Update(files, nil)
 	if r.Problems.Err() != nil {
 		return nil, nil, r.Problems
 	}
 	trees := make(map[string]*descriptors.Domain)
-	for name, f := range r.Held.domains {
+	for name, f := range r.LastGood.domains {
 		trees[name] = f.domain
 	}
 	return r.Config, trees, r.Problems

@@ -16,7 +16,7 @@ type Problem struct {
 	Domain  string // "" outside a domain
 	Path    string // of the descriptor, readable; "" outside one
 	Stored  string // the same path as it is stored
-	Text    string // what is wrong, and what would be right
+	Text    string // the fault and its remedy
 	Warning bool   // the file can be used, but does hardly what its author meant
 }
 

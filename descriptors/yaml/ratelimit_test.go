@@ -37,50 +37,6 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 	}
 }
 
-func TestAPatternsValuesShareOneCountIfAsked(t *testing.T) {
-	c := parse(t, `
-domain: d
-descriptors:
-  - key: path
-    value: files/*
-    share_threshold: true
-    detailed_metric: true
-    rate_limit: {unit: day, requests_per_unit: 5}
-    descriptors:
-      - {key: user, rate_limit: {unit: day, requests_per_unit: 5}}
-  - {key: path, value: "open/*", rate_limit: {unit: day, requests_per_unit: 5}}
-  - {key: a*, share_threshold: yes, rate_limit: {unit: day, requests_per_unit: 5}}
-`)
-	key := func(d ...descriptors.Entry) string {
-		m := c.Match("d", d)
-		if m.Found != descriptors.RuleFound {
-			t.Fatalf("%v has no rule", d)
-		}
-		return string(m.AppendKey(nil, "d", d))
-	}
-	for _, test := range []struct {
-		a, b   descriptors.Descriptor
-		shared bool
-	}{
-		{spelt("path=files/1"), spelt("path=files/2"), true},
-		{spelt("path=files/1"), spelt("path=files/*"), true},
-		{spelt("path=open/1"), spelt("path=open/2"), false},
-		{spelt("path=files/1,user=u"), spelt("path=files/2,user=u"), true},
-		{spelt("path=files/1,user=u"), spelt("path=files/2,user=v"), false},
-		{spelt("path=files/1,user=u"), spelt("path=files/1"), false},
-		{spelt("ab=1"), spelt("ab=2"), true},
-		{spelt("ab=1"), spelt("ac=1"), false},
-	} {
-		if got := key(test.a...) == key(test.b...); got != test.shared {
-			t.Errorf("%v and %v share a count: %v, want %v", test.a, test.b, got, test.shared)
-		}
-	}
-	d := spelt("path=files/1")
-	if got := string(c.Match("d", d).Rule.AppendValue(nil, d)); got != "path=files%2F*" {
-		t.Errorf("the history has %s, want the pattern: its values are counted as one", got)
-	}
-}
-
 // In the place of envoyproxy/ratelimit no name of a limit is refused, and what replaces it goes on replacing it alone.
 func TestAsRatelimitANameThatNoHeaderHoldsIsEscaped(t *testing.T) {
 	file := `domain: d

@@ -40,7 +40,7 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.limits(many, r, path)
 	}
 	if one != nil && isNull(one) {
-		p.unlimitedf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
+		p.lostLimitf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
 			"below it, or leave it out")
 		return nil
 	}

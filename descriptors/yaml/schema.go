@@ -3,7 +3,6 @@ package yaml
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,37 +13,16 @@ import (
 // SchemaURL is where editors find the schema of descriptor files: descriptors/schema.json of the repository.
 const SchemaURL = "https://raw.githubusercontent.com/weirproxy/weir/main/descriptors/schema.json"
 
-// Schema returns the JSON Schema (draft-07) of descriptor files, for editors. It is made of the tables that the parser
-// reads. What it refuses the parser refuses too; the parser also judges what no schema can say, such as a descriptor
-// that is there twice. Keys that the parser ignores with a warning are marked with deprecationMessage, which editors
-// show as one; patternErrorMessage is what they say in place of a pattern.
-//
-// An editor that follows YAML 1.2 takes yes and 1_000 for texts, so the schema allows these texts for flags and numbers.
+// Schema returns the JSON Schema (draft-07) of descriptor files, for editors and for the values of a Helm chart. It is made
+// of the tables that the parser reads. What the parser refuses and a schema can say, it refuses too. It is stricter in what
+// the parser ignores, such as a key in the wrong place, and in spellings: a flag is true or false, a number is written in
+// digits. patternErrorMessage is what an editor says in place of a pattern.
 func Schema() []byte {
-	return (&schema{asText: true}).document(object{"$id": SchemaURL, "title": "Descriptor file of weir"})
-}
-
-// ValuesSchema returns the JSON Schema of descriptor files that are given as values, as those of a Helm chart, and only
-// then written as text. A flag is true or false there and a number is one: what is a text there is quoted in the file,
-// where the parser refuses it.
-func ValuesSchema() []byte {
-	return (&schema{}).document(object{"title": "Descriptor file of weir, as a value"})
-}
-
-type object = map[string]any
-
-// schema makes a schema of the grammar.
-type schema struct {
-	asText bool // of YAML, which has more spellings of flags and numbers
-}
-
-// document returns the schema as the file of a JSON Schema that begins with head.
-func (s *schema) document(head object) []byte {
-	all := s.definitions()
+	all := definitions()
 	root := all["file"].(object)
 	delete(all, "file")
 	root["$schema"], root["definitions"] = "http://json-schema.org/draft-07/schema#", all
-	maps.Copy(root, head)
+	root["$id"], root["title"] = SchemaURL, "Descriptor file of weir"
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -55,20 +33,22 @@ func (s *schema) document(head object) []byte {
 	return b.Bytes()
 }
 
+type object = map[string]any
+
 // definitions are the kinds of mappings, which refer to each other as #/definitions/NAME.
-func (s *schema) definitions() object {
-	descriptor, limit, rateLimit := s.kind(inDescriptor), s.kind(inListItem), s.kind(inRateLimit)
+func definitions() object {
+	descriptor, limit, rateLimit := kindSchema(inDescriptor), kindSchema(inListItem), kindSchema(inRateLimit)
 	descriptor["dependencies"] = object{"rate_limits": object{"properties": object{"rate_limit": false}}}
-	descriptor["if"] = s.given("share_threshold")
+	descriptor["if"] = given("share_threshold")
 	descriptor["then"] = object{"anyOf": []object{starred("key"), starred("value")}}
 	limit["allOf"] = misfits()
 	delete(rateLimit, "required") // an unlimited one has no unit
 	rateLimit["allOf"] = misfits()
-	rateLimit["if"], rateLimit["else"] = s.given("unlimited"), object{"required": []string{"unit"}}
+	rateLimit["if"], rateLimit["else"] = given("unlimited"), object{"required": []string{"unit"}}
 	rateLimit["then"] = object{"properties": object{"unit": false, "unit_multiplier": false, "algorithm": false,
 		"precision": false, "burst": false}}
-	return object{"file": s.kind(inFile), "descriptor": descriptor, "limit": limit, "rate_limit": rateLimit,
-		"replaced": s.kind(inReplaces)}
+	return object{"file": kindSchema(inFile), "descriptor": descriptor, "limit": limit, "rate_limit": rateLimit,
+		"replaced": kindSchema(inReplaces)}
 }
 
 // starred is fulfilled by a mapping in which a text has a *.
@@ -89,27 +69,18 @@ func misfits() []object {
 }
 
 // given is fulfilled by a mapping in which a flag is true.
-func (s *schema) given(flag string) object {
-	is := object{"const": true}
-	if s.asText {
-		is = object{"anyOf": []object{is, {"enum": spellings(true)}}}
-	}
-	return object{"properties": object{flag: is}, "required": []string{flag}}
+func given(flag string) object {
+	return object{"properties": object{flag: object{"const": true}}, "required": []string{flag}}
 }
 
-// kind returns the schema of a kind of mapping.
-func (s *schema) kind(in *kind) object {
+// kindSchema returns the schema of a kind of mapping.
+func kindSchema(in *kind) object {
 	properties, needed := make(object), []string{}
 	for i := range in.terms {
 		t := &in.terms[i]
-		properties[t.name] = s.term(t)
+		properties[t.name] = termSchema(t)
 		if t.needed {
 			needed = append(needed, t.name)
-		}
-	}
-	for _, name := range borrowed {
-		if _, isError := limiting[name]; properties[name] == nil && !isError && in != inListItem { // there all are errors
-			properties[name] = object{"deprecationMessage": misplaced{name, in, "is ignored"}.String(), "doNotSuggest": true}
 		}
 	}
 	all := object{"type": "object", "properties": properties, "additionalProperties": false}
@@ -119,8 +90,8 @@ func (s *schema) kind(in *kind) object {
 	return all
 }
 
-// term returns the schema of a key's value.
-func (s *schema) term(t *term) object {
+// termSchema returns the schema of a key's value.
+func termSchema(t *term) object {
 	o := object{"description": t.about}
 	switch t.is {
 	case aText:
@@ -133,13 +104,11 @@ func (s *schema) term(t *term) object {
 		}
 	case aFlag:
 		o["type"] = []string{"boolean", "null"}
-		if s.asText {
-			o["type"] = []string{"boolean", "string", "null"}
-			o["pattern"] = "^(" + strings.Join(append(spellings(true), spellings(false)...), "|") + ")$"
-			o["patternErrorMessage"] = "Must be true or false, without quotes."
-		}
 	case aWhole:
-		s.wholeOf(o, t)
+		o["type"], o["minimum"], o["maximum"] = "integer", t.least, math.MaxUint32
+		if t.least == 0 {
+			o["type"] = []string{"integer", "null"}
+		}
 	case aList:
 		o["type"], o["items"] = []string{"array", "null"}, ref(t.of)
 		if t.least > 0 {
@@ -155,10 +124,10 @@ func (s *schema) term(t *term) object {
 
 func ref(definition string) object { return object{"$ref": "#/definitions/" + definition} }
 
-// textOf allows what is a text as it is written. Its length is in characters here, of which a text has no more than bytes.
+// textOf allows numbers and flags too, which are texts as they are written. A schema counts characters, the parser bytes.
 func textOf(o object, t *term) {
 	number := "number"
-	if slices.Contains(borrowed, t.name) {
+	if slices.Contains(ratelimitKeys, t.name) {
 		number = "integer"
 		o["minimum"], o["maximum"] = int64(math.MinInt64), int64(math.MaxInt64)
 	}
@@ -173,27 +142,5 @@ func textOf(o object, t *term) {
 	}
 }
 
-// otherNumbers are whole numbers that YAML 1.2 takes for texts.
-const otherNumbers = `^\+?(0[bBoOxX][0-9a-fA-F_]+|[0-9]+_[0-9_]*)$`
-
-func (s *schema) wholeOf(o object, t *term) {
-	types := []string{"integer"}
-	if s.asText {
-		types, o["pattern"] = append(types, "string"), otherNumbers
-		o["patternErrorMessage"] = "Must be a whole number, without quotes."
-	}
-	if t.least == 0 {
-		types = append(types, "null")
-	}
-	o["type"], o["minimum"], o["maximum"] = types, t.least, math.MaxUint32
-}
-
 // names splits what a message lists.
 func names(listed string) []string { return strings.Split(listed, ", ") }
-
-// spellings returns the words for a flag of that value that an editor may take for texts, sorted.
-func spellings(v bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(flags)), func(word string) bool {
-		return flags[word] != v || strings.EqualFold(word, "true") || strings.EqualFold(word, "false")
-	})
-}

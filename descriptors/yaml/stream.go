@@ -1,10 +1,7 @@
 package yaml
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"io"
 
 	"go.yaml.in/yaml/v3"
 
@@ -14,22 +11,15 @@ import (
 // Documents returns the roots of the YAML documents of a file, without those that are empty. Where the file is not valid,
 // it returns those before, and the line (0 if it is not known) and the reason.
 func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
-	if marks(data) > maxMarks {
-		return nil, 0, fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxMarks)
+	if countNodes(data) > maxNodes {
+		return nil, 0, errTooManyNodes
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		switch err := decoder.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return roots, 0, nil
-		case err != nil:
-			line, text := syntaxError(err)
-			return roots, line, errors.New("not valid YAML: " + text)
-		case !isNull(document.Content[0]):
-			roots = append(roots, document.Content[0])
-		}
+	if roots, err = documents(data); err != nil {
+		var text string
+		line, text = syntaxError(err)
+		err = errors.New("not valid YAML: " + text)
 	}
+	return roots, line, err
 }
 
 // ManifestKind returns the kind of a Kubernetes manifest; "" for anything else, such as a descriptor file.

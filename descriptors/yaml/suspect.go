@@ -15,31 +15,15 @@ const (
 	maxComparedBytes, maxComparedStars = 256, 8
 )
 
-// composite is a child of a level by the name that envoyproxy/ratelimit has for it.
-type composite struct {
-	parent *descriptors.Node
-	name   string
-}
-
 // child hangs a child below parent, and complains of one that is there already, or that others hide.
 func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, where)
 	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both", descriptors.Printable(child.Where))
+		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
+			descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
-	name := key
-	if value != "" {
-		name += "_" + value
-	}
-	id := composite{parent, name}
-	if other := p.composites[id]; other != "" {
-		p.warnf(n, path, "envoyproxy/ratelimit takes this for the descriptor at %s given twice, and refuses the "+
-			"file: weir compares keys and values apart", descriptors.Printable(other))
-	} else {
-		p.composites[id] = child.Where
-	}
-	if own := (descriptors.Entry{Key: key, Value: value}); strings.Contains(name, "*") && isPlain(own) {
+	if own := (descriptors.Entry{Key: key, Value: value}); strings.Contains(key+value, "*") && isPlain(own) {
 		p.warnOfHidden(n, parent, own, path)
 	}
 	return child
@@ -78,8 +62,8 @@ func (p *parser) warnOfValue(m mapping, path string) {
 	}
 }
 
-// spot is a place in a file: as people are told it, and its line.
-type spot struct {
+// position is a place in a file: as people are told it, and its line.
+type position struct {
 	where string
 	line  int
 }
@@ -90,7 +74,7 @@ func (p *parser) warnOfName(m mapping, name, path string) {
 		return
 	}
 	at := m.get("name")
-	id, here := descriptors.Entry{Key: p.file.domain, Value: name}, spot{p.where(at), at.Line}
+	id, here := descriptors.Entry{Key: p.file.domain, Value: name}, position{p.where(at), at.Line}
 	switch other, known := p.names[id]; {
 	case !known:
 		p.names[id] = here

@@ -161,6 +161,10 @@ func TestLimitsBehindTheFirstDocumentAreNone(t *testing.T) {
 // warningVerdicts are files that are taken, by envoyproxy/ratelimit without a word where they are not weir's own.
 var warningVerdicts = []verdict{
 	{"charge without a limit", under("charge: always"), 4, "charge has no effect on a descriptor without a rate_limit of its own"},
+	{"value_to_metric beside one value", under("value: v", "value_to_metric: true", aDay), 5,
+		"value_to_metric has no effect beside a value without *: there is only one"},
+	{"detailed_metric without a limit", under("detailed_metric: true"), 4,
+		"detailed_metric has no effect on a descriptor without a rate_limit of its own"},
 	{"message of an unlimited rule", under("message: m", "rate_limit: {unlimited: true}"), 4, "message has no effect on an unlimited descriptor"},
 	{"a log that charges always", under("charge: always", "rate_limit: {requests_per_unit: 1, unit: day, algorithm: sliding_log}"), 4,
 		"a sliding_log that charges always keeps the instants of denied hits too, without a bound: " +
@@ -176,8 +180,6 @@ var warningVerdicts = []verdict{
 		"descriptors: [{key: l, rate_limit: {unlimited: true,", "  name: n}}]"), 6, "the name n is already that of the limit at f:4"},
 	{"replaces in a descriptor", under("replaces: [{name: a}]", aDay), 4,
 		`"replaces" is ignored in a descriptor: it goes inside rate_limit`},
-	{"composite that is a key", "domain: d\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}", 4,
-		"envoyproxy/ratelimit takes this for the descriptor at f:3"},
 }
 
 func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {

@@ -37,6 +37,7 @@ func TestARenderedChartIsChecked(t *testing.T) {
 		want   []string
 	}{
 		{"{}", 0, []string{"OK: 1 domain"}},
+		{"monitoring: {dashboards: {enabled: true}}", 0, []string{"left out: ConfigMap weir-dashboards (", "no pod that runs weir mounts it"}},
 		{"redis: {type: ring, addresses: ['a:6379', 'b:6379']}", 0, []string{"left out: ConfigMap weir-redis (", "nothing in it names a domain"}},
 		{"descriptors: {shop.yaml: 'domain: shop\n\n  descriptors: [{key: user, rate_limit: {unti: minute}}]'}", 1,
 			[]string{"(weir-descriptors/shop.yaml): domain shop, user: unknown key \"unti\""}},

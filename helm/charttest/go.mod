@@ -162,5 +162,3 @@ require (
 tool helm.sh/helm/v4/cmd/helm
 
 replace github.com/weirproxy/weir => ../..
-
-replace github.com/prometheus/client_golang/exp => github.com/prometheus/client_golang/exp v0.0.0-20260907100614-57bb367da472

@@ -234,8 +234,8 @@ func TestBadRequests(t *testing.T) {
 	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
-	var none yaml.Held
-	broken.Apply(none.Renew([]yaml.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
+	var none yaml.LastGood
+	broken.Apply(none.Update([]yaml.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
 		{Name: "bar", Data: []byte("domain: bar")}}, nil).Config)
 	brings := one("no", "rule")
 	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}

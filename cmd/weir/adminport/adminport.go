@@ -41,77 +41,67 @@ func (t *Token) UnmarshalText(file []byte) error {
 
 // Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.
 func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	if err := p.check(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	request, err := p.request(ctx, method, path, query)
+	response, err := p.open(ctx, method, path, query)
 	if err != nil {
 		return nil, err
-	}
-	status, body, err := send(request)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
-	case status != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %d: %s", p.Address, status, reasonIn(body))
-	}
-	return body, nil
-}
-
-// Stream copies the body of a good answer to out, and returns the trailer that ends it. However long that takes, it may
-// wait as long as the timeout for each part. Its errors are as those of Ask, or out's.
-func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.Writer) (trailer http.Header, err error) {
-	if err := p.check(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	patience := time.AfterFunc(p.Timeout, func() { cancel(fmt.Errorf("nothing came for %v", p.Timeout)) })
-	defer patience.Stop()
-	request, err := p.request(ctx, http.MethodGet, path, query)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client().Do(request)
-	if err != nil {
-		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
-		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, reasonIn(body))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		err = p.cutShort(err)
 	}
+	return body, err
+}
+
+// Stream copies the body of a good answer to out, and returns the trailer that ends it. However long that takes, it waits
+// as long as the timeout for each part. Its errors are as those of Ask, or out's.
+func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.Writer) (trailer http.Header, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timeout := time.AfterFunc(p.Timeout, func() { cancel(fmt.Errorf("nothing came for %v", p.Timeout)) })
+	defer timeout.Stop()
+	response, err := p.open(ctx, http.MethodGet, path, query)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
 	part := make([]byte, 64<<10)
 	for {
 		n, err := response.Body.Read(part)
-		patience.Stop() // a slow reader of out is no fault of the port
+		timeout.Stop() // a slow reader of out is no fault of the port
 		if _, failed := out.Write(part[:n]); failed != nil {
 			return nil, failed
 		}
-		patience.Reset(p.Timeout)
+		timeout.Reset(p.Timeout)
 		if err == io.EOF {
 			return response.Trailer, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, cmp.Or(context.Cause(ctx), err))
+			return nil, p.cutShort(cmp.Or(context.Cause(ctx), err))
 		}
 	}
 }
 
-func (p Port) check() error {
-	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
-		return fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
-	}
-	if p.Timeout <= 0 {
-		return fmt.Errorf("--timeout %v must be above 0", p.Timeout)
-	}
-	return nil
+func (p Port) cutShort(err error) error {
+	return fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, err)
 }
 
-func (p Port) request(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
+// client asks a port directly: no proxy, as the token is for the admin port alone.
+var client = http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// open sends a request and returns the beginning of a good answer, whose body is to be closed.
+func (p Port) open(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
+	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
+		return nil, fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
+	}
+	if p.Timeout <= 0 {
+		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
+	}
 	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
 	if err != nil {
@@ -120,15 +110,17 @@ func (p Port) request(ctx context.Context, method, path string, query url.Values
 	if p.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+string(p.Token))
 	}
-	return request, nil
-}
-
-// client asks a port directly: no proxy, as the token is for the admin port alone.
-func client() *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	response, err := client.Do(request)
+	if err != nil {
+		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
+		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
 	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, reasonIn(body))
+	}
+	return response, nil
 }
 
 // remedy returns what to do where no weir's admin port has answered.
@@ -140,16 +132,6 @@ func remedy(err error) string {
 		return ": that is not weir's admin port, which is DEBUG_PORT, 6070 unless set"
 	}
 	return ""
-}
-
-func send(request *http.Request) (status int, body []byte, err error) {
-	response, err := client().Do(request)
-	if err != nil {
-		return 0, nil, errors.Unwrap(err) // without the URL, which is long
-	}
-	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return response.StatusCode, body, err
 }
 
 // reasonIn returns the error in an answer's JSON, or else its text.

@@ -56,7 +56,7 @@ default (as ratelimit it is off); of others no limit applies to either.
 
 With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
 and a summary. With --keys K the last value of each descriptor gets -0, -1, … -(K-1) in turn. Exit code then: 2 if a
-call failed, else 1 if one was over. Percentiles are of answered calls, rounded up by at most 1.6 %.
+call failed, else 1 if one was over. Percentiles are of answered calls, rounded up by at most 1.1 %.
 
 --json prints, for one call:
 
@@ -68,7 +68,7 @@ call failed, else 1 if one was over. Percentiles are of answered calls, rounded 
 and for many:
 
     sent, ok, over, errors, degraded, shadowed, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
-    error_codes {CODE: {count, message}}, timeline {width_seconds, ok, over, errors}`
+    error_codes {CODE: {count, message}}`
 }
 
 // Run asks, prints the answer and returns a terminal.Exit unless all was OK.
@@ -82,7 +82,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {
-	q, err := c.question()
+	r, err := c.request()
 	if err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 	}
 	defer target.Close()
 	if c.Rate > 0 || c.For > 0 {
-		return c.callMany(ctx, q, target, out)
+		return c.callMany(ctx, r, target, out)
 	}
-	return c.callOnce(ctx, q, target, out)
+	return c.callOnce(ctx, r, target, out)
 }
 
-// question reads the flags that say what to ask. Its errors name the flag and what it wants.
-func (c *Command) question() (*question, error) {
+// request reads the flags that say what to ask. Its errors name the flag and what it wants.
+func (c *Command) request() (*request, error) {
 	switch {
 	case c.Domain == "":
 		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
@@ -110,13 +110,13 @@ func (c *Command) question() (*question, error) {
 	case c.Refund && c.Hits == 0:
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
-	q := &question{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
+	r := &request{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Descriptor, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}
-		q.descriptors = append(q.descriptors, d)
+		r.descriptors = append(r.descriptors, d)
 	}
 	if err := terminal.CheckUTF8(c.Domain); err != nil {
 		return nil, fmt.Errorf("--domain: %w", err)
@@ -126,9 +126,9 @@ func (c *Command) question() (*question, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--limit: %w", err)
 		}
-		q.limit = &l
+		r.limit = &l
 	}
-	return q, nil
+	return r, nil
 }
 
 // The bounds of many calls: below the least rate a year holds too few of them to mean anything.

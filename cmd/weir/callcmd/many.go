@@ -11,47 +11,39 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
-// callMany asks at a steady rate, or as fast as the service answers, until ctx ends at the latest, and reports.
-func (c *Command) callMany(ctx context.Context, q *question, target *caller, w io.Writer) error {
-	setup, cancel := context.WithTimeout(ctx, c.Timeout)
-	target.connect(setup)
-	cancel()
-
-	r := newReporter(c, q, w)
-	r.begin(c)
+// callMany calls at a steady rate, or as fast as the service answers, until ctx ends at the latest, and reports.
+func (c *Command) callMany(ctx context.Context, r *request, target *client, w io.Writer) error {
+	target.connect(ctx)
+	report := newReport(c, r, w)
+	report.begin(c)
 	s := schedule{rate: c.Rate, length: c.For, workers: c.Concurrency, start: time.Now()}
-	s.ask = func(ctx context.Context, n uint64) outcome {
-		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-		defer cancel()
-		return target.ask(ctx, q.request(n))
-	}
-	r.follow(s.start, s.run(ctx))
-	t := &r.tally
+	s.call = func(ctx context.Context, n uint64) outcome { return target.call(ctx, r.message(n)) }
+	report.follow(s.start, s.run(ctx))
 	if ctx.Err() == nil {
-		t.unsent = s.planned() - min(t.sent(), s.planned())
+		report.Unsent = s.planned() - min(report.Sent, s.planned())
 	}
-	if err := r.end(time.Since(s.start)); err != nil {
+	if err := report.end(time.Since(s.start)); err != nil {
 		return err
 	}
 	switch {
-	case t.Failed > 0:
+	case report.Failed > 0:
 		return terminal.Failed
-	case r.last != nil && r.last.said("unknown_domain").GetBoolValue():
-		return unknownDomain(c.Domain)
-	case t.Over > 0:
+	case report.last != nil && report.last.metadata(unknownDomain).GetBoolValue():
+		return c.unknownDomain()
+	case report.Over > 0:
 		return terminal.No
 	}
 	return nil
 }
 
-// schedule calls ask at its rate. It is fixed in advance (call n is due n/rate after the start), so a slow answer delays
+// schedule calls at its rate. It is fixed in advance (call n is due n/rate after the start), so a slow answer delays
 // no other call while a worker is free.
 type schedule struct {
 	rate    float64       // calls a second; 0 calls as soon as a worker is free
 	length  time.Duration // 0 goes on until the context ends
 	workers int
 	start   time.Time
-	ask     func(ctx context.Context, n uint64) outcome
+	call    func(ctx context.Context, n uint64) outcome
 
 	next atomic.Uint64
 }
@@ -86,7 +78,7 @@ func (s *schedule) work(ctx context.Context, results chan<- outcome) {
 		if !wait.For(ctx, due-time.Since(s.start)) || (s.length > 0 && time.Since(s.start) > s.length+lateness) {
 			return
 		}
-		out := s.ask(context.WithoutCancel(ctx), n)
+		out := s.call(context.WithoutCancel(ctx), n)
 		results <- out
 		if out.err != nil && s.rate == 0 {
 			wait.For(ctx, pause)

@@ -61,13 +61,3 @@ func TestItAsksByTLS(t *testing.T) {
 		}
 	}
 }
-
-func TestRatelimitClientAsksByTLS(t *testing.T) {
-	addr, dir := serveTLS(t)
-	got := runRatelimit(t.Context(), t, "-dial_string", addr, "-domain", "d", "-descriptors", "k=v", "-grpc-use-tls",
-		"-grpc-server-ca-file", filepath.Join(dir, "ca.crt"), "-grpc-cert-file", filepath.Join(dir, "tls.crt"),
-		"-grpc-key-file", filepath.Join(dir, "tls.key"))
-	if got.code != 0 || !strings.Contains(got.stdout, "response: ") {
-		t.Errorf("got %+v, want an answer", got)
-	}
-}

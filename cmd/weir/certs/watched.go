@@ -12,16 +12,16 @@ import (
 	"sync"
 )
 
-// watched is what files hold, as long as they can be read, and what they last held well otherwise.
+// watched is what files hold, or last held while they cannot be used.
 type watched[T any] struct {
 	files []string
 	parse func(contents [][]byte) (T, error) // its error names the file
 	log   *slog.Logger
 
 	mu       sync.Mutex // protects what follows
-	contents [][]byte   // that good was made of
+	contents [][]byte   // of the files that good was parsed from
 	good     T
-	told     string // what is wrong with the files, as the log has it
+	told     string // the error that was logged last, "" for none
 }
 
 // watch reads files for the first time.
@@ -31,8 +31,8 @@ func watch[T any](log *slog.Logger, parse func(contents [][]byte) (T, error), fi
 	return w, err
 }
 
-// now returns what the files hold, or held last. It reads them each time, so that no connection is made with what was
-// replaced before: a handshake costs much more. It can be called by many goroutines.
+// now reads the files and returns what they hold; while they cannot be used, what they held last. A handshake costs much
+// more than reading them. Any number of goroutines may call it.
 func (w *watched[T]) now() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,12 +48,12 @@ func (w *watched[T]) now() T {
 		w.told = ""
 		w.log.Warn("TLS files can be used again", "files", strings.Join(w.files, " "))
 	case changed:
-		w.log.Info("TLS files are new", "files", strings.Join(w.files, " "))
+		w.log.Info("TLS certificates reloaded", "files", strings.Join(w.files, " "))
 	}
 	return w.good
 }
 
-// read reports whether the files hold something new, and makes it what is good.
+// read updates good if the files have changed, and reports whether they have.
 func (w *watched[T]) read() (changed bool, err error) {
 	contents := make([][]byte, len(w.files))
 	for i, name := range w.files {

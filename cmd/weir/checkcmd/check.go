@@ -75,7 +75,7 @@ func (c *Command) Run(out terminal.Output) error {
 	return err
 }
 
-// checked is what the files hold, and what is wrong with them.
+// checked is the result of reading files: the configuration, and the problems.
 type checked struct {
 	config   *descriptors.Config // nil if no domain is right
 	problems yaml.Problems

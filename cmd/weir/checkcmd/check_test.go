@@ -15,49 +15,76 @@ descriptors:
       - {key: path, value: /pay, message: slow down, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: fixed_window}}
 `
 
-func TestCheckPrintsPathsAndLimits(t *testing.T) {
-	code, out, errs := check(t, goodShop, nil)
-	if code != 0 || errs != "" {
-		t.Fatalf("exit code %d, %s", code, errs)
-	}
-	for _, want := range []string{"user", "10/minute, 500/2hour", "user/path=/pay", "5/minute", "OK: 1 domain, 2 rules"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the list lacks %q:\n%s", want, out)
-		}
-	}
+// inConfigMap is a file as an entry of a ConfigMap, whose line 8 is the file's first.
+func inConfigMap(file string) string {
+	return "# rendered\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits}\ndata:\n  shop.yaml: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ") + "\n---\n"
 }
 
-func TestCheckListsPoliciesAndNames(t *testing.T) {
-	_, out, errs := check(t, `domain: shop
+func TestCheckJudgesWhatItIsGiven(t *testing.T) {
+	const (
+		dubious = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: minute}}\n"
+		listed  = `domain: shop
 descriptors:
   - key: user
     on_backend_failure: deny
     rate_limits: [{requests_per_unit: 10, unit: minute, name: user-minute}, {requests_per_unit: 500, unit: hour}]
   - {key: path, rate_limit: {unlimited: true, name: paths}}
-`, nil)
-	const want = `shop
-  user  10/minute user-minute, 500/hour  (on_backend_failure: deny)
+`
+		list = `shop
+  user  10/minute user-minute, 500/hour (on_backend_failure: deny)
   path  unlimited paths
 OK: 1 domain, 2 rules
 `
-	if out != want || errs != "" {
-		t.Errorf("got\n%s%s\nwant\n%s", out, errs, want)
+		other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ring}\ndata: {url: 'a:1,b:2'}\n"
+		weir  = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: weir}
+spec: {template: {spec: {
+  containers: [{args: [serve, --config, /c], env: [{name: ALGORITHM, value: token_bucket}, {name: ON_BACKEND_FAILURE, value: deny}]}],
+  volumes: [{name: c, configMap: {name: limits}}]}}}
+`
+	)
+	dir, file, stdin, ann := Command{Path: "limits"}, Command{Path: "limits/shop.yaml"}, Command{Path: "-"}, []string{"user=ann"}
+	strict, explained := dir, file
+	strict.Strict, explained.Explain = true, ann
+	wrong, unit := strings.Replace(goodShop, "10,", "-1,", 1), strings.Replace(goodShop, "5, unit", "5, unti", 1)
+	for _, tc := range []struct {
+		promise     string
+		file        string // limits/shop.yaml
+		c           Command
+		stdin       string
+		code        int
+		out, stderr string // what they hold
+	}{
+		{"policies and names are listed", listed, dir, "", 0, list, ""},
+		{"a path has its value", goodShop, dir, "", 0, "user/path=/pay  5/minute\nOK: 1 domain, 2 rules\n", ""},
+		{"a fault has its line", unit, dir, "", 1, "", "error: shop.yaml:8: domain shop, user/path=/pay: unknown key \"unti\""},
+		{"so has another", wrong, dir, "", 1, "", "error: shop.yaml:5: domain shop, user: "},
+		{"a warning is none", dubious, dir, "", 0, "OK: ", "warning: shop.yaml:3"},
+		{"but with --strict", dubious, strict, "", 1, "", "error: shop.yaml:3"},
+		{"one file", goodShop, file, "", 0, "OK: 1 domain, 2 rules", ""},
+		{"one file that is wrong", wrong, file, "", 1, "", "error: limits/shop.yaml:5: domain shop, user: "},
+		{"the errors are counted", wrong, file, "", 1, "", "limits/shop.yaml: 1 error, 0 warnings\n"},
+		{"standard input", "", stdin, wrong, 1, "", "error: <stdin>:5: domain shop, user: "},
+		{"nothing on it", "", stdin, "", 1, "", "the file is empty"},
+		{"too much on it", "", stdin, strings.Repeat("#", maxInput+1), 1, "", "larger than 16 MiB"},
+		{"a manifest has its own lines", inConfigMap(goodShop) + other, explained, "", 0, "rule     user (limits/shop.yaml:10)",
+			"left out: ConfigMap ring (line 17): nothing in it names a domain\n"},
+		{"and the names of its entries", inConfigMap(wrong) + other, file, "", 1, "", "error: limits/shop.yaml:12 (limits/shop.yaml): domain shop, user: "},
+		{"weir does not read manifests", inConfigMap(goodShop) + other, dir, "", 1, "",
+			"error: shop.yaml:3: this is a Kubernetes manifest, not a descriptor file: "},
+		{"a container's algorithm holds", inConfigMap(goodShop) + weir, explained, "", 0, "10/minute  token_bucket", ""},
+		{"its failure policy holds", inConfigMap(goodShop) + weir, explained, "", 0, "failure  ON_BACKEND_FAILURE is deny: ", ""},
+		{"its variables are judged", inConfigMap(goodShop) + strings.Replace(weir, "value: deny", "value: dney", 1), file, "", 2, "", "ON_BACKEND_FAILURE"},
+	} {
+		code, out, errs := runOn(t, tc.file, tc.c, tc.stdin)
+		if code != tc.code || !strings.Contains(out, tc.out) || !strings.Contains(errs, tc.stderr) || (errs == "") != (tc.stderr == "") {
+			t.Errorf("%s: exit code %d\n%s%.500s\nwant %d, %q and %q", tc.promise, code, out, errs, tc.code, tc.out, tc.stderr)
+		}
 	}
-}
-
-func TestCheckNamesEveryFault(t *testing.T) {
-	code, _, errs := check(t, strings.NewReplacer("10", "-1", "5, unit: minute", "5, unti: minute").Replace(goodShop), nil)
-	if code != 1 || !strings.Contains(errs, "shop.yaml:5") || !strings.Contains(errs, "shop.yaml:8") || !strings.Contains(errs, "unti") {
-		t.Errorf("exit code %d, %s; want 1 and both lines", code, errs)
-	}
-}
-
-func TestStrictTreatsWarningsAsErrors(t *testing.T) {
-	const dubious = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: minute}}\n"
-	if code, _, errs := check(t, dubious, nil); code != 0 || !strings.Contains(errs, "warning: shop.yaml:3") {
-		t.Errorf("exit code %d, %q; want 0 and a warning", code, errs)
-	}
-	if code, _, errs := check(t, dubious, func(c *Command) { c.Strict = true }); code != 1 || !strings.Contains(errs, "error: shop.yaml:3") {
-		t.Errorf("with --strict: exit code %d, %q; want 1 and an error", code, errs)
+	t.Setenv("ALGORITHM", "fixed_window")
+	if _, out, errs := runOn(t, inConfigMap(goodShop)+weir, explained, ""); !strings.Contains(out, "10/minute  fixed_window") {
+		t.Errorf("%s%s; want the algorithm that this environment sets, as somebody asks for it", out, errs)
 	}
 }

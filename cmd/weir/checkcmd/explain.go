@@ -96,7 +96,7 @@ func (c *checked) explainRule(w io.Writer, x *descriptors.Explanation) {
 		add("quota", "denied only when all quotas of a request are over")
 	}
 	if !r.Unlimited {
-		add("failure", "%s: %s", c.failure(r), describePolicy(cmp.Or(r.OnFailure, c.files.OnFailure)))
+		add("failure", "%s: while Redis gives no answer, hits %s", c.failure(r), cmp.Or(r.OnFailure, c.files.OnFailure).Effect())
 	}
 	if c.config.RefundsOnDeny(x.Domain) {
 		add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
@@ -167,19 +167,6 @@ func (c *checked) failure(r *descriptors.Rule) string {
 	default:
 		return fmt.Sprintf("ON_BACKEND_FAILURE is not set, which means %s (started as ratelimit, error)", policy)
 	}
-}
-
-// describePolicy tells what a failure policy does.
-func describePolicy(p descriptors.Policy) string {
-	switch p {
-	case descriptors.PolicyAllow:
-		return "while Redis gives no answer, all hits pass"
-	case descriptors.PolicyDeny:
-		return "while Redis gives no answer, all hits are refused"
-	case descriptors.PolicyLocal:
-		return "while Redis gives no answer, each replica counts by itself, under its share of the limit"
-	}
-	return "while Redis gives no answer, requests are answered UNAVAILABLE, and Envoy's failure_mode_deny decides"
 }
 
 // replacers names the rules beside which limits of r step aside.

@@ -15,22 +15,22 @@ import (
 func check(t *testing.T, file string, change func(*Command)) (int, string, string) {
 	t.Helper()
 	c := Command{Path: "limits"}
-	holding(t, file)
-	if change != nil {
-		change(&c)
+	if change == nil {
+		change = func(*Command) {}
 	}
+	inDirectory(t, file)
+	change(&c)
 	return c.outcome("")
 }
 
 // runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
 func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
 	t.Helper()
-	holding(t, file)
+	inDirectory(t, file)
 	return c.outcome(stdin)
 }
 
-// holding changes to a directory that holds limits/shop.yaml.
-func holding(t *testing.T, file string) {
+func inDirectory(t *testing.T, file string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("limits", 0o755); err != nil {
@@ -133,71 +133,5 @@ func TestJSONExplains(t *testing.T) {
 	if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: "github", Explain: []string{"user=ann"}}, ""); code != 2 || out != "" ||
 		!strings.Contains(errs, "--explain answers as text or --json") {
 		t.Errorf("--format github: exit code %d, %s%s; want 2 and a sentence", code, out, errs)
-	}
-}
-
-func TestOneFileAndStandardInputAreChecked(t *testing.T) {
-	wrong := strings.Replace(goodShop, "10,", "-1,", 1)
-	if code, out, errs := runOn(t, goodShop, Command{Path: "limits/shop.yaml"}, ""); code != 0 || errs != "" || !strings.Contains(out, "OK: 1 domain, 2 rules") {
-		t.Errorf("a right file: exit code %d, %s%s", code, out, errs)
-	}
-	if code, _, errs := runOn(t, wrong, Command{Path: "limits/shop.yaml"}, ""); code != 1 || !strings.HasPrefix(errs, "error: limits/shop.yaml:5: domain shop, user: ") ||
-		!strings.HasSuffix(errs, "limits/shop.yaml: 1 error, 0 warnings\n") {
-		t.Errorf("a wrong file: exit code %d, %s", code, errs)
-	}
-	if code, _, errs := runOn(t, "", Command{Path: "-"}, wrong); code != 1 || !strings.HasPrefix(errs, "error: <stdin>:5: domain shop, user: ") {
-		t.Errorf("standard input: exit code %d, %s", code, errs)
-	}
-	if code, _, errs := runOn(t, "", Command{Path: "-"}, ""); code != 1 || !strings.Contains(errs, "the file is empty") {
-		t.Errorf("nothing on standard input: exit code %d, %s", code, errs)
-	}
-	if code, _, errs := runOn(t, "", Command{Path: "-"}, strings.Repeat("#", maxInput+1)); code != 1 || !strings.Contains(errs, "larger than 16 MiB") {
-		t.Errorf("too much: exit code %d, %.200s", code, errs)
-	}
-}
-
-func TestAManifestIsCheckedByItsOwnLines(t *testing.T) {
-	manifest := "# rendered\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: weir-descriptors}\ndata:\n  shop.yaml: |\n    " +
-		strings.ReplaceAll(strings.TrimSpace(goodShop), "\n", "\n    ") + "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: ring}\ndata: {url: 'a:1,b:2'}\n"
-	code, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, "")
-	if code != 0 || !strings.Contains(out, "rule     user (limits/shop.yaml:10)") || errs != "left out: ConfigMap ring (line 17): nothing in it names a domain\n" {
-		t.Errorf("exit code %d, %s%s; want the rule with its line, and what was left out", code, out, errs)
-	}
-	code, out, errs = runOn(t, strings.Replace(manifest, "10,", "-1,", 1), Command{Path: "limits/shop.yaml"}, "")
-	if code != 1 || !strings.Contains(errs, "error: limits/shop.yaml:12 (weir-descriptors/shop.yaml): domain shop, user: ") {
-		t.Errorf("exit code %d, %s%s; want the line of the manifest, and the entry's name", code, out, errs)
-	}
-	// A directory is what weir serves, and weir does not read manifests.
-	code, _, errs = runOn(t, manifest, Command{Path: "limits"}, "")
-	if code != 1 || !strings.Contains(errs, "error: shop.yaml:3: this is a Kubernetes manifest, not a descriptor file: ") ||
-		!strings.Contains(errs, "weir check FILE") {
-		t.Errorf("exit code %d, %s; want to be told to check it by itself", code, errs)
-	}
-}
-
-// What weir would do with the rendered manifests depends on the variables that its container has there.
-func TestTheContainersVariablesHold(t *testing.T) {
-	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    " +
-		strings.ReplaceAll(strings.TrimSpace(goodShop), "\n", "\n    ") + `
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: weir}
-spec: {template: {spec: {
-  containers: [{args: [serve, --config, /c], env: [{name: ALGORITHM, value: token_bucket}, {name: ON_BACKEND_FAILURE, value: deny}],
-    volumeMounts: [{name: c, mountPath: /c}]}],
-  volumes: [{name: c, configMap: {name: a}}]}}}
-`
-	_, out, errs := runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, "")
-	if !strings.Contains(out, "10/minute  token_bucket") || !strings.Contains(out, "failure  ON_BACKEND_FAILURE is deny: ") {
-		t.Errorf("%s%s; want the algorithm and the failure policy of the container", out, errs)
-	}
-	if code, _, errs := runOn(t, strings.Replace(manifest, "value: deny", "value: dney", 1), Command{Path: "limits/shop.yaml"}, ""); code != 2 ||
-		!strings.Contains(errs, "ON_BACKEND_FAILURE") {
-		t.Errorf("exit code %d, %s; want 2 and the variable", code, errs)
-	}
-	t.Setenv("ALGORITHM", "fixed_window")
-	if _, out, errs = runOn(t, manifest, Command{Path: "limits/shop.yaml", Explain: []string{"user=ann"}}, ""); !strings.Contains(out, "10/minute  fixed_window") {
-		t.Errorf("%s%s; want the algorithm that this environment sets, as somebody asks for it", out, errs)
 	}
 }

@@ -26,7 +26,7 @@ func ineffective(config *descriptors.Config) (all yaml.Problems) {
 				}
 				file, line := place(r.Where)
 				text := fmt.Sprintf("%s never denies what %s beside it lets pass: leave it out, or correct one of the two",
-					limitTexts(*l), limitTexts(*by))
+					descriptors.DescribeLimits(*l), descriptors.DescribeLimits(*by))
 				all = append(all, yaml.Problem{File: file, Line: line, Domain: descriptors.Shown(r.Domain),
 					Path: descriptors.Shown(descriptors.ReadablePath(r.Path)), Stored: r.Path, Text: text, Warning: true})
 				break

@@ -37,13 +37,6 @@ func TestALimitThatNeverBindsIsTold(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; want 0 and, once or not at all: %q", name, code, errs, tc.want)
 		}
 	}
-	if code, _, errs := check(t, rule(ten+"; "+five), func(c *Command) { c.Strict = true }); code != 1 || !strings.HasPrefix(errs, "error: ") {
-		t.Errorf("with --strict: exit code %d, %s; want 1 and an error", code, errs)
-	}
-	if code, out, _ := runOn(t, rule(ten+"; "+five), Command{Path: "limits", Format: "github"}, ""); code != 0 ||
-		!strings.Contains(out, "::warning file=limits/shop.yaml,line=3,") {
-		t.Errorf("exit code %d, %s; want an annotation at the descriptor", code, out)
-	}
 }
 
 // What covers another limit denies whatever that one denies: beside it that one changes no verdict, whatever is asked,

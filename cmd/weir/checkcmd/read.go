@@ -40,7 +40,7 @@ func (c *Command) read(in io.Reader) (x *checked, err error) {
 	return x, err
 }
 
-// unread is what there is to say of what cannot be read.
+// unread returns the result for a path that cannot be read: one problem, without a place.
 func unread(format string, args ...any) *checked {
 	return &checked{unread: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
 }
@@ -80,7 +80,7 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if environment == nil {
 		environment = make(config.Environment)
 	}
-	maps.Copy(environment, config.Process()) // what is set here goes before what is known of another process
+	maps.Copy(environment, config.Process()) // variables of this process go before those of the manifest
 	if m.Program == ratelimit.Server {
 		read = ratelimit.ReadFiles
 	}
@@ -90,9 +90,9 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	}
 	options := files.Options()
 	options.Parts = m.Parts
-	renewed := yaml.NewHeld(options).Renew(m.Files, nil)
-	problems := slices.Concat(m.Problems, renewed.Problems, ineffective(renewed.Config))
-	x := &checked{config: renewed.Config, problems: problems, leftOut: m.LeftOut, files: files}
+	update := yaml.NewLastGood(options).Update(m.Files, nil)
+	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
+	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// request tells what each of these descriptors does for a request that has them all, then what is charged, and the
-// verdict.
+// request describes what each descriptor does for a request that has them all, then what is charged, and the verdict.
 func (c *checked) request(all []descriptors.Explanation) (lines []string) {
 	var replaced, charged, deniers, quotas []string
 	for i := range all {
@@ -38,7 +37,7 @@ func (c *checked) request(all []descriptors.Explanation) (lines []string) {
 			default:
 				deniers = append(deniers, name)
 			}
-			does += limitTexts(held...)
+			does += descriptors.DescribeLimits(held...)
 		}
 		lines = append(lines, name+": "+does)
 	}

@@ -3,7 +3,6 @@ package checkcmd
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -31,7 +30,7 @@ func List(out io.Writer, config *descriptors.Config) error {
 		fmt.Fprintln(w, terminal.Printable(domain))
 		for _, r := range config.Rules() {
 			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", terminal.Printable(descriptors.ReadablePath(r.Path)), describeRule(r))
+				fmt.Fprintf(w, "  %s\t%s\n", terminal.Printable(descriptors.ReadablePath(r.Path)), r.Describe())
 			}
 		}
 		for _, p := range config.Passes() {
@@ -45,31 +44,4 @@ func List(out io.Writer, config *descriptors.Config) error {
 	}
 	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
 	return err
-}
-
-// limitTexts returns limits as N/UNIT, each with its name.
-func limitTexts(limits ...descriptors.Limit) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = strings.TrimSpace(l.String() + " " + terminal.Printable(l.Name))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// describeRule returns a rule's limits, and what else it says.
-func describeRule(r *descriptors.Rule) string {
-	if r.Unlimited {
-		return strings.TrimSpace("unlimited " + terminal.Printable(r.Name))
-	}
-	out := limitTexts(r.Limits...)
-	if r.OnFailure != descriptors.PolicyDefault {
-		out += "  (on_backend_failure: " + r.OnFailure.String() + ")"
-	}
-	if r.Shadow {
-		out += "  (shadow: never denies)"
-	}
-	if r.Quota {
-		out += "  (quota: denies when all quotas of a request are over)"
-	}
-	return out
 }

@@ -26,7 +26,7 @@ func AdminAddress() (string, error) {
 }
 
 // GRPCAddress returns where this machine reaches the gRPC port likewise: 127.0.0.1:8081 unless GRPC_HOST or GRPC_PORT say
-// otherwise, or unix: and the path of GRPC_UDS. What makes no sense is for whoever uses it to refuse.
+// otherwise, or unix: and the path of GRPC_UDS. It is not checked.
 func GRPCAddress() string {
 	if path := os.Getenv("GRPC_UDS"); path != "" {
 		return "unix:" + path

@@ -13,6 +13,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
@@ -72,9 +73,24 @@ func (s *Settings) Answers() rls.Options {
 	return o
 }
 
-// Rules returns how descriptor files are read.
+// ReadFiles reads only these variables, for a tool that does nothing else.
+func ReadFiles(e Environment) (f Files, err error) {
+	err = e.fill(&f)
+	f.FailureAsked = e["ON_BACKEND_FAILURE"] != ""
+	return f, err
+}
+
+// Options returns how descriptor files are read by a tool, which counts nothing.
+func (f *Files) Options() yaml.Options {
+	return yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
+		Lenient: f.Lenient}
+}
+
+// Rules returns how descriptor files are read by a server.
 func (s *Settings) Rules() yaml.Options {
-	return yaml.Options{Algorithm: s.Algorithm, Keys: s.Keys(), Merge: s.MergeDomains, Lenient: s.Lenient}
+	o := s.Files.Options()
+	o.Keys = s.Keys()
+	return o
 }
 
 // Keys returns how the keys of counters are written. In memory nobody else reads them.
@@ -94,8 +110,8 @@ func (s *Settings) Limits() limit.Options {
 	}
 }
 
-// shortestAge is how long a connection has to live: the gRPC library panics on ages of some nanoseconds, of which it draws
-// a tenth of jitter, and a connection that is closed at once is none.
+// shortestAge is the least age of a connection. The gRPC library adds a tenth of jitter, and panics where that rounds to
+// zero nanoseconds.
 const shortestAge = time.Millisecond
 
 // checkAge refuses shorter ages of connections.
@@ -120,4 +136,14 @@ func checkHeader(variable, name string) error {
 		return !letter && (c < '0' || c > '9') && !strings.ContainsRune(signs, c)
 	})
 	return require(!wrong, variable, name, "the name of a header has letters, digits and "+signs+" only")
+}
+
+func (s *Denials) check() error {
+	return require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
+		"use at least 1s, or 0 to log no denials")
+}
+
+// DenialLog returns the logger of denials.
+func (s *Settings) DenialLog(r *denials.Recorder, log *slog.Logger) *denials.Log {
+	return &denials.Log{Recorder: r, Every: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -42,22 +41,5 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 	}
 	if !s.BothRedis.Persecond || !s.BothRedis.HealthCheckActiveConnection || s.BackendType != "redis" {
 		t.Errorf("the settings are %+v", s)
-	}
-}
-
-func TestVariablesOfARedisThatIsNotUsedAreNotChecked(t *testing.T) {
-	mustRead(t, "REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1") // without REDIS_PERSECOND
-	mustRead(t, "REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory")
-}
-
-func TestKeysOfRatelimitLastAsTheVariablesSay(t *testing.T) {
-	for environment, want := range map[string]incr.Keys{
-		"":                                {Jitter: 300},
-		"EXPIRATION_JITTER_MAX_SECONDS=0": {},
-		"EXPIRATION_JITTER_MAX_SECONDS=0 USE_CALENDAR_MONTH_RATE_LIMIT=true": {CalendarMonths: true},
-	} {
-		if s := mustRead(t, environment); s.Windows() != want {
-			t.Errorf("%s: keys last by %+v; want %+v", environment, s.Windows(), want)
-		}
 	}
 }

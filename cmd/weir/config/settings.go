@@ -32,13 +32,13 @@ type Settings struct {
 // own.
 type Compatibility struct {
 	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
-	Ports            server.Config                                // what is the same whatever is set
+	Ports            server.Config                                // settings that no variable has
 	HealthRules      server.HealthRules                           // likewise
 	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
 	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names
 	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
 	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
-	CountAsRatelimit bool                                         // hits are counted as envoyproxy/ratelimit does even if no sink wants it
+	CountAsRatelimit bool                                         // also where no sink reads that program's counters
 	OptionalSinks    bool                                         // statistics that Prometheus cannot have do not end the process
 }
 
@@ -46,9 +46,12 @@ type Compatibility struct {
 type Environment map[string]string
 
 // Process returns the environment of this process.
-func Process() Environment {
+func Process() Environment { return Of(os.Environ()...) }
+
+// Of returns an environment of variables NAME=VALUE.
+func Of(variables ...string) Environment {
 	e := make(Environment)
-	for _, variable := range os.Environ() {
+	for _, variable := range variables {
 		name, value, _ := strings.Cut(variable, "=")
 		e[name] = value
 	}

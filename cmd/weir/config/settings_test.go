@@ -1,24 +1,20 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/rls"
 )
 
 // env is an environment of variables that are separated by spaces.
-func env(variables string) Environment {
-	e := make(Environment)
-	for _, variable := range strings.Fields(variables) {
-		name, value, _ := strings.Cut(variable, "=")
-		e[name] = value
-	}
-	return e
-}
+func env(variables string) Environment { return Of(strings.Fields(variables)...) }
 
 // mustRead returns the settings of an environment that is right.
 func mustRead(t *testing.T, variables string) Settings {
@@ -41,32 +37,51 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestLogLevelsOfTheIncumbent(t *testing.T) {
-	for name, want := range map[string]slog.Level{
-		"trace": slog.LevelDebug, "DEBUG": slog.LevelDebug, "info": slog.LevelInfo, "WARN": slog.LevelWarn,
-		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError,
-	} {
-		var l logLevel
-		if err := l.EnvDecode(name); err != nil || slog.Level(l) != want {
-			t.Errorf("LOG_LEVEL=%s gives %v, %v; want %v", name, slog.Level(l), err, want)
-		}
+// What the parts of weir are configured by, of environments.
+func TestWhatAnEnvironmentSays(t *testing.T) {
+	level := func(s *Settings) any { return slog.Level(s.LogLevel) }
+	headers := func(s *Settings) any { return s.Answers().Headers }
+	usual := rls.Names{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
+	request := usual
+	request.Reset = "X-Reset"
+	const named, on = " LIMIT_REQUEST_RESET_HEADER=X-Reset", "LIMIT_REQUEST_HEADERS_ENABLED=true"
+	denials := func(s *Settings) any { // the interval of the log, whether it shows values, and whether metadata tell of denials
+		l := s.DenialLog(nil, nil)
+		return fmt.Sprint(l.Every, l.Values, s.Answers().DeniedMetadata)
 	}
-}
-
-// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
-func TestJSONIsNotServedBesideClientCertificates(t *testing.T) {
-	for environment, why := range map[string]string{
-		"":                   "",
-		"JSON_ENABLED=false": "JSON_ENABLED",
-		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k":                           "",
-		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=ca": "GRPC_CLIENT_TLS_CACERT",
+	keys := func(s *Settings) any { return s.Windows() }
+	// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
+	json := func(s *Settings) any { return s.Server().NoJSON }
+	const tls = "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k"
+	fromServer := func(s *Settings) any { return s.FromServer() }
+	for _, tc := range []struct {
+		environment string
+		got         func(*Settings) any
+		want        any
+	}{
+		{"LOG_LEVEL=trace", level, slog.LevelDebug}, {"LOG_LEVEL=DEBUG", level, slog.LevelDebug}, {"LOG_LEVEL=info", level, slog.LevelInfo},
+		{"LOG_LEVEL=WARN", level, slog.LevelWarn}, {"LOG_LEVEL=warning", level, slog.LevelWarn}, {"LOG_LEVEL=fatal", level, slog.LevelError},
+		{named, headers, rls.Headers{}},
+		{on + named, headers, rls.Headers{Request: request}},
+		{on + named + " LIMIT_RESPONSE_HEADERS_ENABLED=true", headers, rls.Headers{Request: request, Answer: usual}},
+		{"", denials, "1m0s false true"}, {"DENIAL_LOG_INTERVAL=0 DENIAL_METADATA=false", denials, "0s false false"},
+		{"DENIAL_LOG_INTERVAL=5m", denials, "5m0s false true"},
+		{"", keys, incr.Keys{Jitter: 300}}, {"EXPIRATION_JITTER_MAX_SECONDS=0", keys, incr.Keys{}},
+		{"EXPIRATION_JITTER_MAX_SECONDS=0 USE_CALENDAR_MONTH_RATE_LIMIT=true", keys, incr.Keys{CalendarMonths: true}},
+		{"", json, ""}, {tls, json, ""}, {"JSON_ENABLED=false", json, "/json is not served, as JSON_ENABLED is false."},
+		{tls + " GRPC_CLIENT_TLS_CACERT=ca", json,
+			"/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."},
+		{"", fromServer, false}, {"CONFIG_TYPE=", fromServer, false}, {"CONFIG_TYPE=file", fromServer, false},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW", fromServer, true}, {"CONFIG_TYPE=grpc_xds_sotw", fromServer, true},
+		// Variables of a Redis that is not used are not checked.
+		{"REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1", fromServer, false},
+		{"REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory", fromServer, false},
+		// All hits are near, of a limit of 1e9 too.
+		{"NEAR_LIMIT_RATIO=0", func(s *Settings) any { return s.Limits().NearRatio > 0 && uint64(1e9*s.Limits().NearRatio) == 0 }, true},
 	} {
-		t.Run(environment, func(t *testing.T) {
-			s := mustRead(t, environment)
-			if c := s.Server(); (c.NoJSON == "") != (why == "") || !strings.Contains(c.NoJSON, why) {
-				t.Errorf("/json is not served because of %q, want %q", c.NoJSON, why)
-			}
-		})
+		if s := mustRead(t, tc.environment); tc.got(&s) != tc.want {
+			t.Errorf("%s: got %+v, want %+v", tc.environment, tc.got(&s), tc.want)
+		}
 	}
 }
 
@@ -84,25 +99,5 @@ func TestWhatIsSetToNothingIsNotSet(t *testing.T) {
 	}
 	if s := mustRead(t, "DATA_DIR= LIMIT_LIMIT_HEADER= LIMIT_RESPONSE_HEADERS_ENABLED=true"); s.DataDir != "" || s.Answers().Headers.Answer.Limit != "" {
 		t.Errorf("the settings are %+v; want nothing saved, and a header left out", s)
-	}
-}
-
-func TestARatioOfNothingIsNotTheDefault(t *testing.T) {
-	s := mustRead(t, "NEAR_LIMIT_RATIO=0")
-	if ratio := s.Limits().NearRatio; ratio <= 0 || uint64(1e9*ratio) != 0 {
-		t.Errorf("the ratio is %v; want all hits near, of a limit of 1e9 too, and not the default", ratio)
-	}
-}
-
-func TestDenialsAreToldUnlessAskedOtherwise(t *testing.T) {
-	for environment, want := range map[string]struct {
-		every    time.Duration
-		metadata bool
-	}{"": {time.Minute, true}, "DENIAL_LOG_INTERVAL=0 DENIAL_METADATA=false": {0, false}, "DENIAL_LOG_INTERVAL=5m": {5 * time.Minute, true}} {
-		s := mustRead(t, environment)
-		if l := s.DenialLog(nil, nil); l.Every != want.every || l.Values || s.Answers().DeniedMetadata != want.metadata {
-			t.Errorf("%s: denials are logged every %v, with values: %t, and are in dynamic metadata: %t; want %+v", environment, l.Every, l.Values,
-				s.Answers().DeniedMetadata, want)
-		}
 	}
 }

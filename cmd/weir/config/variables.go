@@ -185,11 +185,11 @@ type XDS struct {
 	XDSClientCert string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`
 	XDSClientKey  string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"`
 
-	XDSFirstPause   time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL,default=10s"`
-	XDSLongestPause time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL,default=60s"`
-	XDSPauseFactor  float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR,default=0.5"`
-	XDSPauseJitter  bool          `env:"XDS_CLIENT_BACKOFF_JITTER,default=true"`
-	XDSMaxMessage   int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES,default=0"`
+	XDSInitialBackoff time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL,default=10s"`
+	XDSMaxBackoff     time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL,default=60s"`
+	XDSBackoffFactor  float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR,default=0.5"`
+	XDSBackoffJitter  bool          `env:"XDS_CLIENT_BACKOFF_JITTER,default=true"`
+	XDSMaxMessage     int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES,default=0"`
 }
 
 // RequestHeaders are the variables about headers that requests get on their way to the service behind Envoy.

@@ -3,7 +3,6 @@ package config
 import (
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ var ineffective = []struct {
 	names, why string
 	when       func(s *Settings) bool // nil is always
 }{
-	{"MEMCACHE_", "weir does not count in memcached", nil},
+	{"MEMCACHE_HOST_PORT MEMCACHE_MAX_ MEMCACHE_SRV MEMCACHE_TLS", "weir does not count in memcached", nil},
 	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces", nil},
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates", nil},
 	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
@@ -57,31 +56,9 @@ func (s *Settings) WarnOfIneffective(e Environment, log *slog.Logger) {
 	}
 }
 
-// asks reports whether a variable asks for anything, and is no service's.
+// asks reports whether a variable asks for anything.
 func (e Environment) asks(name string) bool {
-	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name])) && !e.isLink(name)
-}
-
-// WarnOfMisspelt logs, in one line, which variables nobody reads although a letter or two make them one that weir reads. It
-// shows no value: some are secrets.
-func WarnOfMisspelt(e Environment, log *slog.Logger) {
-	known, lower := variables(), make([]string, 0)
-	for name := range known {
-		if len(name) > 6 { // shorter ones, such as HOST, look like those of any program
-			lower = append(lower, strings.ToLower(name))
-		}
-	}
-	slices.Sort(lower)
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(e)) {
-		near := descriptors.Nearest(name, lower)
-		if !known[name] && near != "" && !e.isLink(name) && descriptors.Distance(strings.ToLower(name), near) <= min(len(name)/5, 2) {
-			all = append(all, descriptors.Shown(name)+" (did you mean "+strings.ToUpper(near)+"?)")
-		}
-	}
-	if len(all) > 0 {
-		log.Warn("weir does not read these environment variables: correct their names, or remove them", "variables", strings.Join(all, "; "))
-	}
+	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name]))
 }
 
 // variables returns the names of the variables that weir reads.
@@ -97,15 +74,7 @@ func variables() map[string]bool {
 	return known
 }
 
-// serviceLink matches what Kubernetes and Docker set for a service of any name.
-var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
-
-// isLink reports whether Kubernetes or Docker set a variable for a service.
-func (e Environment) isLink(name string) bool {
-	return serviceLink.MatchString(name) || isLinkValue(e[name])
-}
-
-// isLinkValue reports whether a value is what they set NAME_PORT to: tcp://10.0.0.1:6379.
+// isLinkValue reports whether a value is what Kubernetes sets NAME_PORT to for a service: tcp://10.0.0.1:6379.
 func isLinkValue(value string) bool {
 	protocol, _, is := strings.Cut(value, "://")
 	return is && slices.Contains([]string{"tcp", "udp", "sctp"}, protocol)

@@ -27,7 +27,7 @@ func (s *Settings) checkSource() error {
 		require(s.FromServer() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, configFile), "CONFIG_TYPE", s.ConfigType,
 			"use "+configFile+" or "+configServer),
 		notNegative("", durations{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": s.XDSRetry,
-			"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": s.XDSFirstPause, "XDS_CLIENT_BACKOFF_MAX_INTERVAL": s.XDSLongestPause}),
+			"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": s.XDSInitialBackoff, "XDS_CLIENT_BACKOFF_MAX_INTERVAL": s.XDSMaxBackoff}),
 		require(s.XDSMaxMessage >= 0, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", s.XDSMaxMessage, "use a number of bytes, or 0 for the default"),
 	)
 }
@@ -37,11 +37,11 @@ func (s *Settings) checkSource() error {
 func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 	c := xds.Config{
 		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
-		Pauses: xds.Pauses{Again: s.XDSRetry, First: s.XDSFirstPause, Longest: s.XDSLongestPause, Spread: s.XDSPauseFactor},
-		Rules:  s.Rules(), Log: log,
+		Backoff: xds.Backoff{Retry: s.XDSRetry, Initial: s.XDSInitialBackoff, Max: s.XDSMaxBackoff, Jitter: s.XDSBackoffFactor},
+		Rules:   s.Rules(), Log: log,
 	}
-	if !s.XDSPauseJitter {
-		c.Pauses.Spread = 0
+	if !s.XDSBackoffJitter {
+		c.Backoff.Jitter = 0
 	}
 	for i, entry := range strings.Split(s.XDSNodeMetadata, ",") {
 		key, value, found := strings.Cut(entry, "=")

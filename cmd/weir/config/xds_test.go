@@ -14,15 +14,6 @@ import (
 	"github.com/weirproxy/weir/descriptors/xds"
 )
 
-func TestTheSourceOfTheConfigurationIsAFileOrAServer(t *testing.T) {
-	for value, server := range map[string]bool{"": false, "FILE": false, "file": false, "GRPC_XDS_SOTW": true, "grpc_xds_sotw": true} {
-		s, err := Read(Environment{"CONFIG_TYPE": value})
-		if err != nil || s.FromServer() != server {
-			t.Errorf("CONFIG_TYPE=%q is a server: %v (%v), want %v", value, s.FromServer(), err, server)
-		}
-	}
-}
-
 func TestAllOfTheServerIsPassedOn(t *testing.T) {
 	s, err := Read(Environment{
 		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
@@ -42,16 +33,16 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 	if c.Server != "envoy-gateway:18001" || c.Node != "envoy-ratelimit" || c.MaxMessage != 1000 || c.TLS != nil || !c.Rules.Merge ||
 		!maps.Equal(c.Metadata, map[string]string{"a": "b", "c": "d=e"}) ||
 		!maps.Equal(c.Headers, map[string]string{"x-team": "edge", "x-b": "c"}) ||
-		c.Pauses != (xds.Pauses{Again: 3 * time.Second, First: 2 * time.Second, Longest: 9 * time.Second, Spread: 0.7}) {
+		c.Backoff != (xds.Backoff{Retry: 3 * time.Second, Initial: 2 * time.Second, Max: 9 * time.Second, Jitter: 0.7}) {
 		t.Errorf("the server is %+v, want what the environment says", c)
 	}
 	if got := strings.Count(log.String(), "an entry has no effect"); got != 1 || !strings.Contains(log.String(), "entry=3") ||
 		strings.Contains(log.String(), "hunter2") {
 		t.Errorf("the log is %s, want a line about the third entry, which may be a secret", &log)
 	}
-	s.XDSPauseJitter = false
-	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Pauses.Spread != 0 {
-		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Pauses.Spread)
+	s.XDSBackoffJitter = false
+	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Backoff.Jitter != 0 {
+		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Backoff.Jitter)
 	}
 }
 

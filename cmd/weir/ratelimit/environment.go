@@ -13,27 +13,27 @@ import (
 	"github.com/weirproxy/weir/server"
 )
 
-// defaults are what variables are that nobody has set.
+// defaults are the values of variables that are not set.
 var defaults = config.Environment{
 	"ALGORITHM": descriptors.FixedWindow.String(), "ON_BACKEND_FAILURE": "error", "BACKEND_TYPE": "redis", "USE_STATSD": "true",
 	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning",
-	// Its file system may be read-only, its Redis is the operator's, and it tells nobody of denials.
+	// The file system may be read-only, Redis is the operator's, and envoyproxy/ratelimit logs no denials.
 	"DATA_DIR": "", "HISTORY": "false", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
 }
 
-// sockets are where it looks for Redis if nothing else is said.
+// sockets are the addresses of Redis unless variables name others.
 var sockets = map[string]string{
 	"REDIS_": "/var/run/nutcracker/ratelimit.sock", "REDIS_PERSECOND_": "/var/run/nutcracker/ratelimitpersecond.sock",
 }
 
-// takesAnyValue reports whether no value of a variable is refused there, as long as it is of the right kind.
+// takesAnyValue reports whether envoyproxy/ratelimit starts with any value of a variable that is of the right type.
 func takesAnyValue(variable string) bool {
 	const prefixes = `NEAR_LIMIT_RATIO LIMIT_ LOCAL_CACHE_SIZE EXPIRATION_JITTER LOG_FORMAT STATSD_PROTOCOL CONFIG_GRPC_XDS_ XDS_CLIENT_
 		GRPC_MAX_CONNECTION_AGE GRPC_CLIENT_TLS_ REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_STARTUP_`
 	return slices.ContainsFunc(strings.Fields(prefixes), func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
 }
 
-// Settings are weir's, and what was found on the way to them.
+// Settings are weir's, with notes for [Settings.Warn].
 type Settings struct {
 	config.Settings
 	refused []string // why weir's defaults hold instead of what variables say
@@ -149,8 +149,8 @@ func translateRedis(e config.Environment, prefix, socket string) {
 	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, kind
 }
 
-// moveCredentials returns a URL of Redis without the parameters that nobody reads, and without credentials if auth has some:
-// a variable goes before the URL. What the variable lacks is taken from the URL.
+// moveCredentials returns a URL of Redis without unknown parameters, and without credentials if auth has some: a variable
+// goes before the URL. A user that the variable lacks is taken from the URL.
 func moveCredentials(url, auth string) (string, string) {
 	u, err := neturl.Parse(url)
 	if err != nil || u.Scheme != "redis" {

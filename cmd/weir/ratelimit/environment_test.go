@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -14,14 +15,7 @@ import (
 )
 
 // env is an environment of variables that are separated by spaces.
-func env(variables string) config.Environment {
-	e := make(config.Environment)
-	for _, variable := range strings.Fields(variables) {
-		name, value, _ := strings.Cut(variable, "=")
-		e[name] = value
-	}
-	return e
-}
+func env(variables string) config.Environment { return config.Of(strings.Fields(variables)...) }
 
 func mustRead(t *testing.T, variables string) Settings {
 	t.Helper()
@@ -55,20 +49,40 @@ func TestTheNameDecidesTheDefaults(t *testing.T) {
 	}
 }
 
-func TestASocketIsTheDefaultUnlessTheURLHasAPort(t *testing.T) {
-	for given, want := range map[string]string{
-		"":                                       "unix",
-		"REDIS_URL=/run/redis.sock":              "unix",
-		"REDIS_URL=run/r.sock REDIS_TYPE=SINGLE": "unix",
-		"REDIS_URL=redis:6379":                   "",
-		"REDIS_URL=redis://redis":                "",
-		"REDIS_URL=redis:6379 REDIS_SOCKET_TYPE=unix":                      "unix", // which is refused later
-		"REDIS_URL=redis:6379 REDIS_SOCKET_TYPE=tcp6":                      "tcp",
-		"REDIS_URL=primary,s:1 REDIS_TYPE=Sentinel REDIS_SOCKET_TYPE=unix": "",
-		"REDIS_URL_FILE=/run/url":                                          "",
+// What weir's settings are, of environments of envoyproxy/ratelimit.
+func TestWhatAnEnvironmentSays(t *testing.T) {
+	socket := func(s *Settings) string { return s.Redis.SocketType }
+	// It reads the files of TLS only where TLS is on, and of half a pair none.
+	tls := func(s *Settings) string {
+		both := &s.BothRedis
+		return strings.Join([]string{both.TLSCacert, both.TLSClientCert, both.TLSClientKey, s.XDSClientCert, s.XDSClientKey}, " ")
+	}
+	files := func(s *Settings) string {
+		dir, prefix := s.ConfigFiles()
+		return fmt.Sprint(dir, " ", prefix, " may be empty: ", s.EmptyConfig)
+	}
+	for _, tc := range []struct {
+		given string
+		got   func(*Settings) string
+		want  string
+	}{
+		{"", socket, "unix"}, {"REDIS_URL=/run/redis.sock", socket, "unix"}, {"REDIS_URL=run/r.sock REDIS_TYPE=SINGLE", socket, "unix"},
+		{"REDIS_URL=redis:6379", socket, ""}, {"REDIS_URL=redis://redis", socket, ""}, {"REDIS_URL_FILE=/run/url", socket, ""},
+		{"REDIS_URL=redis:6379 REDIS_SOCKET_TYPE=unix", socket, "unix"}, // which is refused later
+		{"REDIS_URL=redis:6379 REDIS_SOCKET_TYPE=tcp6", socket, "tcp"},
+		{"REDIS_URL=primary,s:1 REDIS_TYPE=Sentinel REDIS_SOCKET_TYPE=unix", socket, ""},
+		{"REDIS_TLS=false REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k", tls, "    "},
+		{"REDIS_TLS=true REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k", tls, "ca c k  "},
+		{"REDIS_URL=rediss://r:1 REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c", tls, "ca    "},
+		{"REDIS_TLS=1 REDIS_TLS_CLIENT_KEY=k CONFIG_GRPC_XDS_CLIENT_TLS_KEY=k", tls, "    "},
+		{"REDIS_HISTORY_URL_FILE=/f REDIS_TLS_CACERT=ca CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c", tls, "ca    "},
+		{"", files, "/srv/runtime_data/current config. may be empty: true"},
+		{"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit", files, "/data/ratelimit config. may be empty: true"},
+		{"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_WATCH_ROOT=false", files, "/data/ratelimit/config  may be empty: true"},
+		{"RUNTIME_ROOT=/data RUNTIME_APPDIRECTORY=a/b", files, "/data a.b. may be empty: true"},
 	} {
-		if s := mustRead(t, given); s.Redis.SocketType != want {
-			t.Errorf("%s: the socket type is %q, want %q", given, s.Redis.SocketType, want)
+		if s := mustRead(t, tc.given); tc.got(&s) != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.given, tc.got(&s), tc.want)
 		}
 	}
 }
@@ -121,23 +135,6 @@ func TestAValueThatCannotBeMeantIsToldAndGivesWay(t *testing.T) {
 	}
 }
 
-// envoyproxy/ratelimit reads the files of TLS only where TLS is on, and of half a pair none.
-func TestFilesOfTLSThatNobodyReadsNeedNotBeThere(t *testing.T) {
-	for given, want := range map[string][3]string{
-		"REDIS_TLS=false REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k": {},
-		"REDIS_TLS=true REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k":  {"ca", "c", "k"},
-		"REDIS_URL=rediss://r:1 REDIS_TLS_CACERT=ca REDIS_TLS_CLIENT_CERT=c":                 {"ca"},
-		"REDIS_TLS=1 REDIS_TLS_CLIENT_KEY=k CONFIG_GRPC_XDS_CLIENT_TLS_KEY=k":                {},
-		"REDIS_HISTORY_URL_FILE=/f REDIS_TLS_CACERT=ca CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c":    {"ca"},
-	} {
-		s := mustRead(t, given)
-		both := &s.BothRedis
-		if got := [3]string{both.TLSCacert, both.TLSClientCert, both.TLSClientKey}; got != want || s.XDSClientCert+s.XDSClientKey != "" {
-			t.Errorf("%s: got %q, and towards the configuration server %q and %q; want %q, and none", given, got, s.XDSClientCert, s.XDSClientKey, want)
-		}
-	}
-}
-
 func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
 	for _, tc := range []struct {
 		kind, url, auth, sentinel        string
@@ -157,20 +154,6 @@ func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
 		s, err := Read(config.Environment{"REDIS_TYPE": tc.kind, "REDIS_URL": tc.url, "REDIS_AUTH": tc.auth, "REDIS_SENTINEL_AUTH": tc.sentinel})
 		if r := s.Redis; err != nil || r.URL != tc.wantURL || r.Auth != tc.wantAuth || r.SentinelAuth != tc.wantSentinels {
 			t.Errorf("%+v becomes %q with %q and %q, %v", tc, r.URL, r.Auth, r.SentinelAuth, err)
-		}
-	}
-}
-
-func TestWhichFilesAreTheConfiguration(t *testing.T) {
-	for given, want := range map[string]string{
-		"": "/srv/runtime_data/current config.",
-		"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit":                          "/data/ratelimit config.",
-		"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_WATCH_ROOT=false": "/data/ratelimit/config ",
-		"RUNTIME_ROOT=/data RUNTIME_APPDIRECTORY=a/b":                                "/data a.b.",
-	} {
-		s := mustRead(t, given)
-		if dir, prefix := s.ConfigFiles(); dir+" "+prefix != want || !s.EmptyConfig {
-			t.Errorf("%s: the configuration is %s %q, want %q, and that it may be empty", given, dir, prefix, want)
 		}
 	}
 }
@@ -222,12 +205,12 @@ func TestAHistoryIsKeptWhereItIsAskedFor(t *testing.T) {
 		told string
 	}{
 		"":                                 {false, "level=WARN+1 msg=\"no history is kept, as nobody asked for one"},
-		"DATA_DIR=" + dir:                  {true, "level=INFO msg=\"a history is kept, in DATA_DIR\" folder=" + dir},
+		"DATA_DIR=" + dir:                  {true, "level=INFO msg=\"a history is kept\" in=" + dir},
 		"DATA_DIR=" + file:                 {false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
 		"HISTORY=true DATA_DIR=" + file:    {true, "level=INFO"}, // what fails is told when it is opened
-		"REDIS_HISTORY_URL=h:1":            {true, "in the Redis of REDIS_HISTORY_URL"},
-		"REDIS_HISTORY_URL_FILE=/f":        {true, "in the Redis of REDIS_HISTORY_URL_FILE"},
-		"HISTORY=true":                     {true, "in the Redis of the counters, as HISTORY says"},
+		"REDIS_HISTORY_URL=h:1":            {true, "in=\"the Redis of REDIS_HISTORY_URL\""},
+		"REDIS_HISTORY_URL_FILE=/f":        {true, "in=\"the Redis of REDIS_HISTORY_URL_FILE\""},
+		"HISTORY=true":                     {true, "in=\"the Redis of the counters\""},
 		"HISTORY=true BACKEND_TYPE=memory": {true, "lost when this process ends"},
 		"HISTORY=false":                    {false, "level=INFO msg=\"no history is kept, as HISTORY says\""},
 	} {

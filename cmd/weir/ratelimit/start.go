@@ -3,6 +3,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,8 +36,8 @@ func Started(line []string) (program string, arguments []string) {
 // longestFlagInLogs is how many characters of an argument a log shows.
 const longestFlagInLogs = 60
 
-// Warn logs what somebody who has replaced envoyproxy/ratelimit does not expect. Of arguments, none of which has an effect,
-// it shows the names of flags alone: what is behind them may be a secret.
+// Warn logs what differs from envoyproxy/ratelimit. Arguments have no effect; it shows the names of flags alone, as their
+// values may be secrets.
 func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	if len(arguments) > 0 {
 		var flags []string
@@ -70,8 +71,8 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	s.decideHistory(log)
 }
 
-// decideHistory turns off a history that nobody asked for and DATA_DIR cannot hold, and logs where there is one, or how to
-// get one.
+// decideHistory turns the history off if HISTORY is not set and DATA_DIR cannot be written. It logs where the history is
+// kept, or how to turn it on.
 func (s *Settings) decideHistory(log *slog.Logger) {
 	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
 	if s.KeepHistory && !s.asked && !s.HistoryInRedis() {
@@ -87,13 +88,11 @@ func (s *Settings) decideHistory(log *slog.Logger) {
 	case !s.KeepHistory:
 		log.Log(context.Background(), shownInfo, "no history is kept, as nobody asked for one; "+how)
 	case s.HistoryVariable() != "":
-		log.Info("a history is kept, in the Redis of " + s.HistoryVariable())
+		log.Info("a history is kept", "in", "the Redis of "+s.HistoryVariable())
 	case s.HistoryInRedis():
-		log.Info("a history is kept, in the Redis of the counters, as HISTORY says")
-	case s.DataDir != "":
-		log.Info("a history is kept, in DATA_DIR", "folder", s.DataDir)
+		log.Info("a history is kept", "in", "the Redis of the counters")
 	default:
-		log.Info("a history is kept in memory, as HISTORY says; DATA_DIR is not set, so it is lost when this process ends")
+		log.Info("a history is kept", "in", cmp.Or(s.DataDir, "memory, which is lost when this process ends"))
 	}
 }
 

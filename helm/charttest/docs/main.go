@@ -45,7 +45,7 @@ func embed(dir, module string) error {
 	if err != nil {
 		return err
 	}
-	schema := exec.Command("go", "run", "./cmd/weir", "schema", "--values")
+	schema := exec.Command("go", "run", "./cmd/weir", "schema")
 	schema.Dir, schema.Stderr = module, os.Stderr
 	file, err := schema.Output()
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// refusalPause is the least time between two refusals on a stream. Many servers answer a refusal at once with what
-	// they have, which is the same again.
-	refusalPause = time.Second
-	// silence is how long a stream may bring nothing until the log says what could be the reason.
+	// rejectInterval is the least time between two rejections (NACKs) on a stream. Many servers answer one at once with
+	// what they have, which is the same again.
+	rejectInterval = time.Second
+	// silence is how long a stream may bring nothing until the log says so.
 	silence = 10 * time.Second
 )
 
-// visit is one stream of a source.
-type visit struct {
+// stream is one stream of a source.
+type stream struct {
 	source *Source
-	stream grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+	client grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 	apply  func(*descriptors.Config) error
 
 	version string // that was last accepted on this stream; another replica of the server may use it for something else
@@ -42,43 +42,43 @@ type received struct {
 
 // follow asks for the configuration and answers each response, until the stream breaks. It reports whether there was a
 // response. All of what it starts has ended once ctx and the stream have.
-func (v *visit) follow(ctx context.Context) (delivered bool, err error) {
-	if err := v.send(&discovery.DiscoveryRequest{Node: v.source.node}); err != nil {
+func (s *stream) follow(ctx context.Context) (delivered bool, err error) {
+	if err := s.send(&discovery.DiscoveryRequest{Node: s.source.node}); err != nil {
 		return false, err
 	}
 	incoming := make(chan received)
-	go v.receive(ctx, incoming)
+	go s.receive(ctx, incoming)
 	quiet := time.NewTimer(silence)
 	defer quiet.Stop()
-	var due <-chan time.Time // when refusal is sent
-	var refusal *discovery.DiscoveryRequest
-	var refusable time.Time // when the next one may be sent
+	var due <-chan time.Time // when rejection is sent
+	var rejection *discovery.DiscoveryRequest
+	var earliest time.Time // when the next one may be sent
 	for {
 		select {
 		case <-ctx.Done():
 			return delivered, ctx.Err()
 		case <-quiet.C:
-			v.source.config.Log.Warn("configuration server is silent: has it a configuration for this node?",
-				"server", v.source.config.Server, "node", v.source.config.Node)
+			s.source.config.Log.Warn("configuration server is silent: has it a configuration for this node?",
+				"server", s.source.config.Server, "node", s.source.config.Node)
 		case r := <-incoming:
 			if r.err != nil {
 				return delivered, r.err
 			}
 			if r.response.GetTypeUrl() != typeURL {
-				v.source.config.Log.Debug("configuration server sends what nobody asked for", "type", r.response.GetTypeUrl())
+				s.source.config.Log.Debug("the configuration server sends resources of another type", "type", r.response.GetTypeUrl())
 				continue
 			}
 			quiet.Stop()
-			delivered, due, refusal = true, nil, nil
-			answer := v.answer(r.response)
+			delivered, due, rejection = true, nil, nil
+			answer := s.answer(r.response)
 			if answer.GetErrorDetail() != nil {
-				refusal, due = answer, time.After(time.Until(refusable))
-			} else if err := v.send(answer); err != nil {
+				rejection, due = answer, time.After(time.Until(earliest))
+			} else if err := s.send(answer); err != nil {
 				return delivered, err
 			}
 		case <-due:
-			refusable, due = time.Now().Add(refusalPause), nil
-			if err := v.send(refusal); err != nil {
+			earliest, due = time.Now().Add(rejectInterval), nil
+			if err := s.send(rejection); err != nil {
 				return delivered, err
 			}
 		}
@@ -86,9 +86,9 @@ func (v *visit) follow(ctx context.Context) (delivered bool, err error) {
 }
 
 // receive hands on what comes, until the stream or ctx ends.
-func (v *visit) receive(ctx context.Context, to chan<- received) {
+func (s *stream) receive(ctx context.Context, to chan<- received) {
 	for {
-		response, err := v.stream.Recv()
+		response, err := s.client.Recv()
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the server has ended the stream")
 		}
@@ -104,21 +104,21 @@ func (v *visit) receive(ctx context.Context, to chan<- received) {
 }
 
 // send sends a request for all resources of the type. What broke the stream is left to receive to find out.
-func (v *visit) send(r *discovery.DiscoveryRequest) error {
+func (s *stream) send(r *discovery.DiscoveryRequest) error {
 	r.TypeUrl = typeURL
-	if err := v.stream.Send(r); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.client.Send(r); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
 }
 
 // answer puts a response in force as far as that is possible. It returns the request that says so.
-func (v *visit) answer(r *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
-	wrong := v.source.take(r, v.apply)
+func (s *stream) answer(r *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
+	wrong := s.source.update(r, s.apply)
 	if wrong == "" {
-		v.version = r.GetVersionInfo()
+		s.version = r.GetVersionInfo()
 	}
-	request := &discovery.DiscoveryRequest{VersionInfo: v.version, ResponseNonce: r.GetNonce()}
+	request := &discovery.DiscoveryRequest{VersionInfo: s.version, ResponseNonce: r.GetNonce()}
 	if wrong != "" {
 		request.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: wrong}
 	}

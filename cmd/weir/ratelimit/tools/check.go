@@ -1,7 +1,6 @@
-package main
+package tools
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,18 +16,14 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// ratelimitCheck is envoyproxy/ratelimit's ratelimit_config_check: weir check, with that program's flags. Its error is a
-// terminal.Exit: No if the files are wrong, Failed if a flag is.
-func ratelimitCheck(arguments []string, out terminal.Output) error {
+// Check is ratelimit_config_check: weir check, with that program's flags. Its error is a terminal.Exit: No if the files
+// are wrong, Failed if a flag is.
+func Check(arguments []string, out terminal.Output) error {
 	flags := flag.NewFlagSet("ratelimit_config_check", flag.ContinueOnError)
-	flags.SetOutput(out.Err)
 	dir := flags.String("config_dir", "", "`DIRECTORY` of descriptor files")
 	merge := flags.Bool("merge_domain_configs", false, "let several files configure one domain")
-	switch err := flags.Parse(arguments); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil:
-		return terminal.Failed // flag has told it
+	if more, err := parse(flags, arguments, out); !more {
+		return err
 	}
 	files, err := ratelimit.ReadFiles(config.Process())
 	if err != nil {

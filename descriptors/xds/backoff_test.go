@@ -8,8 +8,8 @@ import (
 )
 
 func TestPausesGrowUpToTheLongest(t *testing.T) {
-	first := func(p Pauses, n int) (seconds []float64) {
-		all := p.begin()
+	first := func(p Backoff, n int) (seconds []float64) {
+		all := p.start()
 		for range n {
 			seconds = append(seconds, all.next().Seconds())
 		}
@@ -17,17 +17,17 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 	}
 	forever := time.Duration(math.MaxInt64).Seconds()
 	for _, test := range []struct {
-		pauses Pauses
+		pauses Backoff
 		want   []float64
 	}{
-		{Pauses{}, []float64{3, 10, 20, 40, 60, 60}},
-		{Pauses{Again: time.Second, First: 2 * time.Second, Longest: 5 * time.Second}, []float64{1, 2, 4, 5, 5}},
-		{Pauses{Again: time.Minute, First: 2 * time.Second}, []float64{2, 2, 4}},
-		{Pauses{First: 90 * time.Second}, []float64{3, 90, 90}},
-		{Pauses{Again: 1, First: 1, Longest: 1}, []float64{0.1, 0.1}},
-		{Pauses{Again: -1, First: -1, Longest: -1, Spread: -1}, []float64{3, 10, 20}},
-		{Pauses{Again: math.MaxInt64, First: math.MaxInt64, Longest: math.MaxInt64}, []float64{forever, forever, forever}},
-		{Pauses{Spread: math.NaN()}, []float64{3, 10, 20}},
+		{Backoff{}, []float64{3, 10, 20, 40, 60, 60}},
+		{Backoff{Retry: time.Second, Initial: 2 * time.Second, Max: 5 * time.Second}, []float64{1, 2, 4, 5, 5}},
+		{Backoff{Retry: time.Minute, Initial: 2 * time.Second}, []float64{2, 2, 4}},
+		{Backoff{Initial: 90 * time.Second}, []float64{3, 90, 90}},
+		{Backoff{Retry: 1, Initial: 1, Max: 1}, []float64{0.1, 0.1}},
+		{Backoff{Retry: -1, Initial: -1, Max: -1, Jitter: -1}, []float64{3, 10, 20}},
+		{Backoff{Retry: math.MaxInt64, Initial: math.MaxInt64, Max: math.MaxInt64}, []float64{forever, forever, forever}},
+		{Backoff{Jitter: math.NaN()}, []float64{3, 10, 20}},
 	} {
 		if got := first(test.pauses, len(test.want)); !slices.Equal(got, test.want) {
 			t.Errorf("%+v: the pauses are %v, want %v seconds", test.pauses, got, test.want)
@@ -37,7 +37,7 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 
 func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
 	for _, spread := range []float64{0.5, 1, 7} {
-		p := Pauses{First: 10 * time.Second, Longest: 10 * time.Second, Spread: spread}.begin()
+		p := Backoff{Initial: 10 * time.Second, Max: 10 * time.Second, Jitter: spread}.start()
 		p.next()
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {

@@ -13,27 +13,27 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// maxRefusal bounds what a server is told about what is wrong, in bytes: its log may have it once a second.
+// maxRefusal bounds the error message of a rejection, in bytes: the server may log it once a second.
 const maxRefusal = 4 << 10
 
 // refusal is a response that was refused, and why.
 type refusal struct{ version, why string }
 
-// take puts a response in force as far as it is right. It returns what is wrong, for the server; "" if nothing is.
-func (s *Source) take(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
+// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none.
+func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
 	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	files, unreadable, problems := read(r.GetResources())
-	renewed := s.held.Renew(files, unreadable)
-	problems = append(problems, renewed.Problems...)
+	update := s.lastGood.Update(files, unreadable)
+	problems = append(problems, update.Problems...)
 	errs := s.tell(problems, log)
-	config := renewed.Config
+	config := update.Config
 	if config != nil {
 		if err := apply(config); err != nil {
 			config, errs = nil, append([]error{err}, errs...)
 		}
 	}
 	if config != nil {
-		s.loaded, s.held = true, renewed.Held
+		s.loaded, s.lastGood = true, update.LastGood
 		log.Info("configuration loaded", "resources", len(files), "domains", config.Domains(), "rules", len(config.Rules()),
 			"hash", config.Hash())
 	}
@@ -43,18 +43,18 @@ func (s *Source) take(r *discovery.DiscoveryResponse, apply func(*descriptors.Co
 	}
 	if now := (refusal{r.GetVersionInfo(), listed(errs)}); now != s.refused || config != nil {
 		s.refused = now
-		s.complain(errs, config != nil, &renewed, log)
+		s.complain(errs, config != nil, &update, log)
 	}
 	return s.refused.why
 }
 
-// complain says what was not put in force, and what is instead.
-func (s *Source) complain(errs []error, inPart bool, renewed *yaml.Renewal, log *slog.Logger) {
-	if i := slices.Index(renewed.Unknown, everything); i >= 0 {
-		renewed.Unknown[i] = nameless
+// complain logs that a response was not put in force, or only in part.
+func (s *Source) complain(errs []error, inPart bool, update *yaml.Update, log *slog.Logger) {
+	if i := slices.Index(update.Unknown, everything); i >= 0 {
+		update.Unknown[i] = nameless
 	}
 	err := yaml.First(errs)
-	renewed.LogErrors(log, err, inPart, s.loaded)
+	update.LogErrors(log, err, inPart, s.loaded)
 	if s.config.OnError != nil {
 		s.config.OnError(err)
 	}

@@ -20,62 +20,63 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// question is what a call asks, from the flags.
-type question struct {
+// request is what each call asks, from the flags.
+type request struct {
 	domain      string
 	descriptors []descriptors.Descriptor
 	limit       *descriptors.Limit // nil: the configured ones
 	hits        uint32             // 0 looks
 	refund      bool
-	keys        uint64 // at least 1; with more, calls use them in turn
+	keys        uint64 // more than 1: calls use them in turn
 }
 
-// request returns the n-th call's message. Hits stand at the request where they can, so that the rule decides what it
-// charges, as for a plain request of Envoy's; a look and a refund can only be said at the descriptor.
-func (q *question) request(n uint64) *rls.RateLimitRequest {
-	req := &rls.RateLimitRequest{Domain: q.domain}
-	atDescriptor := q.hits == 0 || q.refund
+// message returns the n-th call's message. Hits stand at the request where they can, so that the rule decides what it
+// charges, as for a plain request of Envoy's; hits of 0 and a refund have a place only at the descriptor.
+func (r *request) message(n uint64) *rls.RateLimitRequest {
+	message := &rls.RateLimitRequest{Domain: r.domain}
+	atDescriptor := r.hits == 0 || r.refund
 	if !atDescriptor {
-		req.HitsAddend = q.hits
+		message.HitsAddend = r.hits
 	}
-	for _, d := range q.descriptors {
-		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: q.refund}
+	for _, d := range r.descriptors {
+		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: r.refund}
 		for _, e := range d {
 			wire.Entries = append(wire.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
 		}
-		if q.keys > 1 {
-			wire.Entries[len(d)-1].Value += "-" + strconv.FormatUint(n%q.keys, 10)
+		if r.keys > 1 {
+			wire.Entries[len(d)-1].Value += "-" + strconv.FormatUint(n%r.keys, 10)
 		}
 		if atDescriptor {
-			wire.HitsAddend = wrapperspb.UInt64(uint64(q.hits))
+			wire.HitsAddend = wrapperspb.UInt64(uint64(r.hits))
 		}
-		if l := q.limit; l != nil {
+		if l := r.limit; l != nil {
 			wire.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{
 				RequestsPerUnit: uint32(l.Requests), Unit: typev3.RateLimitUnit(l.Unit)}
 			if l.Multiplier > 1 {
 				wire.Limit.UnitMultiplier = wrapperspb.UInt32(l.Multiplier)
 			}
 		}
-		req.Descriptors = append(req.Descriptors, wire)
+		message.Descriptors = append(message.Descriptors, wire)
 	}
-	return req
+	return message
 }
 
-// caller is a connection to the service. It may be used by any number of goroutines.
-type caller struct {
+// client is a connection to the service. It may be used by any number of goroutines.
+type client struct {
 	*grpc.ClientConn
 	addr    string
 	timeout time.Duration // of each call
 }
 
 // dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
-func (c *Command) dial() (*caller, error) {
+func (c *Command) dial() (*client, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
@@ -87,10 +88,10 @@ func (c *Command) dial() (*caller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
-	return &caller{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, nil
+	return &client{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, nil
 }
 
-// transport returns what a connection is made with: plaintext, or TLS as the flags say.
+// transport returns the credentials of a connection: plaintext, or TLS as the flags say.
 func (c *Command) transport() (credentials.TransportCredentials, error) {
 	if !c.TLS {
 		return insecure.NewCredentials(), nil
@@ -104,8 +105,10 @@ func (c *Command) transport() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-// connect waits until the connection stands, has failed, or ctx ends, so that no call's latency holds its setup.
-func (c *caller) connect(ctx context.Context) {
+// connect waits until the connection stands or has failed, so that no call's latency holds its setup.
+func (c *client) connect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	c.Connect()
 	state := c.GetState()
 	for state != connectivity.Ready && state != connectivity.TransientFailure && c.WaitForStateChange(ctx, state) {
@@ -120,15 +123,45 @@ type outcome struct {
 	err     error // a gRPC status
 }
 
-// ask sends one request and waits for the answer, at most until ctx ends.
-func (c *caller) ask(ctx context.Context, req *rls.RateLimitRequest) outcome {
+// over reports whether Envoy would deny the request.
+func (o *outcome) over() bool { return o.resp.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT }
+
+// metadata returns a field of the answer's dynamic metadata, nil if there is none.
+func (o *outcome) metadata(name string) *structpb.Value {
+	return o.resp.GetDynamicMetadata().GetFields()[name]
+}
+
+// call sends one request and waits for the answer, at most until its timeout.
+func (c *client) call(ctx context.Context, message *rls.RateLimitRequest) outcome {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	start := time.Now()
-	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, req)
+	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, message)
 	return outcome{resp: resp, latency: time.Since(start), err: err}
 }
 
-// describe makes a sentence of a failed call, naming the address.
-func (c *caller) describe(err error) error {
+// Ask calls once about these descriptors and returns the answer, whatever its verdict.
+func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.RateLimitResponse, error) {
+	target, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer target.Close()
+	r := request{domain: c.Domain, descriptors: all, hits: 1}
+	answered := target.callOnce(ctx, &r)
+	return answered.resp, answered.err
+}
+
+// callOnce connects and calls, within one timeout.
+func (c *client) callOnce(ctx context.Context, r *request) outcome {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	c.connect(ctx)
+	return c.call(ctx, r.message(0))
+}
+
+// describe returns the error of a failed call in a sentence that names the address.
+func (c *client) describe(err error) error {
 	s := status.Convert(err)
 	switch refused, isDial := dialFailure(s.Message()); {
 	case s.Code() == codes.Unavailable && isDial:

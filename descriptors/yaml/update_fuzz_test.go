@@ -71,10 +71,10 @@ func checkRenewals(t *testing.T, steps []uint32) (reused int) {
 	t.Helper()
 	choose := spelled(^steps[0])
 	o := Options{Merge: choose.next(2) > 0, Keys: descriptors.Keys{Prefix: choose.of("", "p")}}
-	held, reading := NewHeld(o), NewHeld(o)
+	held, reading := NewLastGood(o), NewLastGood(o)
 	names := []string{"1", "2", "3", "d/4", "d/5"}
 	now := make(map[string]string)
-	var before Renewal
+	var before Update
 	var asBefore *descriptors.Config // what before.Config was like when it was new
 	for step, number := range steps {
 		choose := spelled(number)
@@ -98,31 +98,31 @@ func checkRenewals(t *testing.T, steps []uint32) (reused int) {
 		why := func() string {
 			return fmt.Sprintf("step %d, with Merge %v and %v unreadable, of\n%s", step, o.Merge, unreadable, files)
 		}
-		got, want := held.Renew(files, unreadable), reading.renew(NewHeld(o).read(files), unreadable)
-		checkSameRenewal(t, got, want, why)
+		got, want := held.Update(files, unreadable), reading.update(NewLastGood(o).read(files), unreadable)
+		checkSameUpdate(t, got, want, why)
 		if !reflect.DeepEqual(before.Config, asBefore) {
 			t.Fatalf("%s: the configuration that was in force has changed to\n%s", why(), allOf(before))
 		}
 		if got.Config == nil {
 			continue
 		}
-		for domain, form := range got.Held.domains {
+		for domain, form := range got.LastGood.domains {
 			if last, there := held.domains[domain]; there && last.domain == form.domain && !slices.Contains(got.Kept, domain) {
 				reused++
 			}
 		}
-		held, reading = got.Held, want.Held
+		held, reading = got.LastGood, want.LastGood
 		before, asBefore = got, checkForms(t, got, o)
 	}
 	return reused
 }
 
-func checkSameRenewal(t *testing.T, got, want Renewal, why func() string) {
+func checkSameUpdate(t *testing.T, got, want Update, why func() string) {
 	t.Helper()
 	if !slices.Equal(got.Problems, want.Problems) {
 		t.Fatalf("%s: the problems are\n%v\nwhere all files read again have\n%v", why(), got.Problems, want.Problems)
 	}
-	if !slices.Equal(got.Kept, want.Kept) || got.Told() != want.Told() || !maps.Equal(got.Held.of, want.Held.of) {
+	if !slices.Equal(got.Kept, want.Kept) || got.Told() != want.Told() || !maps.Equal(got.LastGood.of, want.LastGood.of) {
 		t.Fatalf("%s: got %+v, where all files read again give %+v", why(), got, want)
 	}
 	if (got.Config == nil) != (want.Config == nil) {
@@ -136,7 +136,7 @@ func checkSameRenewal(t *testing.T, got, want Renewal, why func() string) {
 	}
 }
 
-func TestARenewalIsThatOfAllFilesReadAgain(t *testing.T) {
+func TestAnUpdateIsThatOfAllFilesReadAgain(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	reused := 0
 	for range walks(12, 30) {
@@ -152,9 +152,9 @@ func TestARenewalIsThatOfAllFilesReadAgain(t *testing.T) {
 	}
 }
 
-// FuzzRenew walks eight steps. They are numbers, since go test minimizes what is bytes, with thousands of runs for each
+// FuzzUpdate walks eight steps. They are numbers, since go test minimizes what is bytes, with thousands of runs for each
 // input that it finds of interest, and loses them when their time is over.
-func FuzzRenew(f *testing.F) {
+func FuzzUpdate(f *testing.F) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 10 {
 		n := random.Uint32

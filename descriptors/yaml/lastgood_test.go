@@ -136,12 +136,12 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 	}
 }
 
-func TestARenewalTellsWhichDomainsSuffer(t *testing.T) {
+func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
 	good := []File{{"a", []byte(limited("a", 1))}, {"d/b", []byte(limited("b", 1))}}
-	first := NewHeld(Options{}).Renew(append(good, File{"x", []byte("]")}), []string{"y"})
-	kept := first.Held.Renew(good[:1], []string{"d"})
-	never := first.Held.Renew([]File{{"a", []byte(wrong("a"))}, good[1], {"c", []byte(wrong("c\\x"))}}, nil)
-	for want, r := range map[string]Renewal{
+	first := NewLastGood(Options{}).Update(append(good, File{"x", []byte("]")}), []string{"y"})
+	kept := first.LastGood.Update(good[:1], []string{"d"})
+	never := first.LastGood.Update([]File{{"a", []byte(wrong("a"))}, good[1], {"c", []byte(wrong("c\\x"))}}, nil)
+	for want, r := range map[string]Update{
 		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
 		"keep their last good form: b":                                                                 kept,
 		`keep their last good form: a; never had a good form, so that requests cannot be decided: c\x`: never,
@@ -169,17 +169,17 @@ func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
 
 func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 	t.Helper()
-	held := NewHeld(o)
+	held := NewLastGood(o)
 	for i, step := range steps {
 		var files []File
 		for _, name := range slices.Sorted(maps.Keys(step.files)) {
 			files = append(files, File{Name: name, Data: []byte(step.files[name])})
 		}
-		r := held.Renew(files, step.unreadable)
+		r := held.Update(files, step.unreadable)
 		got := "as before"
 		if r.Config != nil {
 			got = inForce(r)
-			held = r.Held
+			held = r.LastGood
 			checkForms(t, r, o)
 		}
 		if got != step.want {
@@ -189,11 +189,11 @@ func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 }
 
 // checkForms fails unless a renewal gives what its files alone give: those of the forms that it holds.
-func checkForms(t *testing.T, r Renewal, o Options) *descriptors.Config {
+func checkForms(t *testing.T, r Update, o Options) *descriptors.Config {
 	t.Helper()
 	var files []File
-	for _, domain := range slices.Sorted(maps.Keys(r.Held.domains)) {
-		for _, f := range r.Held.domains[domain].files {
+	for _, domain := range slices.Sorted(maps.Keys(r.LastGood.domains)) {
+		for _, f := range r.LastGood.domains[domain].files {
 			files = append(files, f.File)
 		}
 	}
@@ -202,14 +202,14 @@ func checkForms(t *testing.T, r Renewal, o Options) *descriptors.Config {
 
 // checkInForce fails unless a renewal gives the configuration that these files alone give, to the last line number. It
 // returns this other configuration, which shares nothing with that of the renewal.
-func checkInForce(t *testing.T, r Renewal, o Options, files []File, why string) *descriptors.Config {
+func checkInForce(t *testing.T, r Update, o Options, files []File, why string) *descriptors.Config {
 	t.Helper()
-	alone := NewHeld(o).Renew(files, nil)
+	alone := NewLastGood(o).Update(files, nil)
 	if err := alone.Problems.Err(); err != nil {
 		t.Fatalf("%s: the good forms have errors: %v", why, err)
 	}
-	alone.Held.broken = slices.Clone(r.Held.broken)
-	alone.Held.build(&alone)
+	alone.LastGood.broken = slices.Clone(r.LastGood.broken)
+	alone.LastGood.build(&alone)
 	if !reflect.DeepEqual(r.Config, alone.Config) {
 		t.Fatalf("%s: the configuration is\n%s\nwant\n%s", why, allOf(r), allOf(alone))
 	}
@@ -217,7 +217,7 @@ func checkInForce(t *testing.T, r Renewal, o Options, files []File, why string) 
 }
 
 // allOf writes all that a renewal has put in force.
-func allOf(r Renewal) string {
+func allOf(r Update) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Config.BrokenNames(), r.Config.Passes())
 	for _, rule := range r.Config.Rules() {
@@ -227,7 +227,7 @@ func allOf(r Renewal) string {
 }
 
 // inForce shows the domains of a renewal with the limit of their key k.
-func inForce(r Renewal) string {
+func inForce(r Update) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c z", " ") {
 		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
@@ -258,7 +258,7 @@ func large(domain string) string {
 
 func TestFilesAreTooMuchTogetherWhetherReadAgainOrNot(t *testing.T) {
 	a, b, c := []byte(large("a")), []byte(large("b")), []byte(large("c"))
-	first := (&Held{}).Renew([]File{{"a", a}, {"b", b}}, nil)
+	first := (&LastGood{}).Update([]File{{"a", a}, {"b", b}}, nil)
 	if first.Config == nil {
 		t.Fatalf("two large files must not be too much: %v", first.Problems)
 	}
@@ -272,7 +272,7 @@ func TestFilesAreTooMuchTogetherWhetherReadAgainOrNot(t *testing.T) {
 		{"a third beside one that is kept", []File{{"a", a}, {"b", []byte(wrong("b"))}, {"c", c}},
 			"too much configuration: beside the last good form of b it takes over 64 MiB"},
 	} {
-		got, want := first.Held.Renew(test.files, nil), first.Held.renew((&Held{}).read(test.files), nil)
+		got, want := first.LastGood.Update(test.files, nil), first.LastGood.update((&LastGood{}).read(test.files), nil)
 		if !slices.Equal(got.Problems, want.Problems) || (got.Config == nil) != (want.Config == nil) {
 			t.Errorf("%s: got %.500v, where all files read again give %.500v", test.name, got.Problems, want.Problems)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Held is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one with
-// [NewHeld]; the zero value is that of zero [Options].
-type Held struct {
+// LastGood is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one
+// with [NewLastGood]; the zero value is that of zero [Options].
+type LastGood struct {
 	options Options
 	domains map[string]form
 	broken  []string          // domains that files name, but that never had a good form; sorted
@@ -31,31 +31,31 @@ type form struct {
 	files  []readFile // in the order of their names
 }
 
-// NewHeld holds nothing yet. All that is renewed from it is read with these options.
-func NewHeld(o Options) *Held { return &Held{options: o} }
+// NewLastGood holds nothing yet. All its updates are read with these options.
+func NewLastGood(o Options) *LastGood { return &LastGood{options: o} }
 
-// Renewal is what [Held.Renew] makes of the files as they are now.
-type Renewal struct {
+// Update is what [LastGood.Update] makes of the files as they are now.
+type Update struct {
 	// Config is nil if there is nothing to put in force: no domain has ever been good, or errors leave all as it was.
 	Config   *descriptors.Config
-	Held     *Held    // to go on from, once Config is in force
-	Kept     []string // domains that have errors and keep their last good form, sorted
-	Unknown  []string // files with errors of which nobody knows the domain, sorted
+	LastGood *LastGood // to go on from, once Config is in force
+	Kept     []string  // domains that have errors and keep their last good form, sorted
+	Unknown  []string  // files with errors whose domain is unknown, sorted
 	Problems Problems
 }
 
-// Renew reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
+// Update reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. Only
 // what has changed costs time: a domain whose files are those of its last good form is not read again.
-func (h *Held) Renew(files []File, unreadable []string) Renewal {
-	return h.renew(h.read(files), unreadable)
+func (h *LastGood) Update(files []File, unreadable []string) Update {
+	return h.update(h.read(files), unreadable)
 }
 
-// renew is Renew once the files are read.
-func (h *Held) renew(p *parser, unreadable []string) Renewal {
-	next := &Held{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
+// update is Update once the files are read.
+func (h *LastGood) update(p *parser, unreadable []string) Update {
+	next := &LastGood{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	var unknown []string
 	for _, f := range p.read {
@@ -80,7 +80,7 @@ func (h *Held) renew(p *parser, unreadable []string) Renewal {
 	h.keepLeft(p.read, next, bad)
 	unknown = append(unknown, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
 	slices.Sort(unknown)
-	r := Renewal{Held: next, Unknown: unknown, Problems: p.problems}
+	r := Update{LastGood: next, Unknown: unknown, Problems: p.problems}
 	h.keepBad(&r, bad)
 	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && !h.inForce) {
 		return r
@@ -91,8 +91,8 @@ func (h *Held) renew(p *parser, unreadable []string) Renewal {
 }
 
 // keepBad gives each bad domain its last good form, or makes it known as broken.
-func (h *Held) keepBad(r *Renewal, bad map[string]bool) {
-	next := r.Held
+func (h *LastGood) keepBad(r *Update, bad map[string]bool) {
+	next := r.LastGood
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
 		last, held := h.domains[domain]
 		switch {
@@ -108,7 +108,7 @@ func (h *Held) keepBad(r *Renewal, bad map[string]bool) {
 }
 
 // knows reports whether a file of that name, or below it, had a domain.
-func (h *Held) knows(name string) bool {
+func (h *LastGood) knows(name string) bool {
 	for file := range h.of {
 		if within(file, []string{name}) {
 			return true
@@ -117,9 +117,9 @@ func (h *Held) knows(name string) bool {
 	return false
 }
 
-// keepLeft keeps domains that files have left for one that is bad: what these files were meant to become is not in
-// force, and nobody removed the domain.
-func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
+// keepLeft keeps the domain that a file had before, if the domain that it names now is bad: the new one is not in force,
+// and the old one was not deleted.
+func (h *LastGood) keepLeft(files []readFile, next *LastGood, bad map[string]bool) {
 	for _, f := range files {
 		was := h.of[f.Name]
 		if _, held := h.domains[was]; held && bad[next.of[f.Name]] {
@@ -131,9 +131,9 @@ func (h *Held) keepLeft(files []readFile, next *Held, bad map[string]bool) {
 	}
 }
 
-// read reads files in the order of their names, but reuses those of unchanged domains as they are held. It reuses none
+// read reads files in the order of their names, but reuses those of unchanged domains. It reuses none
 // if others change what they mean: by naming their domain, or by leaving them no room.
-func (h *Held) read(files []File) *parser {
+func (h *LastGood) read(files []File) *parser {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	p := newParser(h.options)
@@ -148,8 +148,8 @@ func (h *Held) read(files []File) *parser {
 		}
 	}
 	for domain := range left {
-		if p.domains[domain] != nil || p.unfolded > maxUnfolded {
-			return NewHeld(h.options).read(files)
+		if p.domains[domain] != nil || p.expanded > maxExpanded {
+			return NewLastGood(h.options).read(files)
 		}
 		p.domains[domain] = h.domains[domain].domain
 	}
@@ -157,45 +157,45 @@ func (h *Held) read(files []File) *parser {
 	return p
 }
 
-// unchanged returns, by domain, the files that are those of the form that is held, and had all of their warnings told.
-func (h *Held) unchanged(files []File) map[string][]readFile {
+// unchanged returns, by domain, the files that are those of the last good form, and had all of their warnings told.
+func (h *LastGood) unchanged(files []File) map[string][]readFile {
 	now := make(map[string][]File)
 	for _, f := range files {
 		now[h.of[f.Name]] = append(now[h.of[f.Name]], f)
 	}
 	unchanged := make(map[string][]readFile)
-	for domain, form := range h.domains {
-		if slices.EqualFunc(form.files, now[domain], func(held readFile, f File) bool { return held.is(f) && !held.untold }) {
-			unchanged[domain] = form.files
+	for domain, last := range h.domains {
+		if slices.EqualFunc(last.files, now[domain], func(was readFile, f File) bool { return was.is(f) && !was.truncated }) {
+			unchanged[domain] = last.files
 		}
 	}
 	return unchanged
 }
 
-// build makes the renewal's Config of the forms that are held, unless together they are too much.
-func (h *Held) build(r *Renewal) {
-	forms := slices.SortedFunc(maps.Values(h.domains), func(a, b form) int {
+// build makes the update's Config of the last good forms, unless together they are too much.
+func (h *LastGood) build(r *Update) {
+	all := slices.SortedFunc(maps.Values(h.domains), func(a, b form) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
 	var domains []*descriptors.Domain
-	unfolded := 0
-	for _, form := range forms {
-		domains = append(domains, form.domain)
-		for _, f := range form.files {
-			unfolded += f.unfolded
+	expanded := 0
+	for _, v := range all {
+		domains = append(domains, v.domain)
+		for _, f := range v.files {
+			expanded += f.expanded
 		}
 	}
-	if unfolded > maxUnfolded { // each form was good
+	if expanded > maxExpanded { // each form was good
 		r.Problems = append(r.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(r.Kept), maxUnfolded>>20)})
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(r.Kept), maxExpanded>>20)})
 		return
 	}
 	r.Config = descriptors.NewConfig(h.options.Keys, domains, h.broken)
 }
 
 // Same reports whether h and g are made of the same files, so that they make the same configuration.
-func (h *Held) Same(g *Held) bool {
+func (h *LastGood) Same(g *LastGood) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool { return a.is(b.File) })
 	})
@@ -240,14 +240,14 @@ func domainLine(data []byte) string {
 // maxSearched is how far into a file in braces its domain is looked for, in bytes.
 const maxSearched = 64 << 10
 
-// Told returns what a renewal with errors means for requests, as one line for a log; "" if it means nothing.
-func (r *Renewal) Told() string {
+// Told returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
+func (r *Update) Told() string {
 	var parts []string
 	if len(r.Kept) > 0 {
 		parts = append(parts, "keep their last good form: "+descriptors.Listed(r.Kept))
 	}
-	if len(r.Held.broken) > 0 {
-		parts = append(parts, "never had a good form, so that requests cannot be decided: "+descriptors.Listed(r.Held.broken))
+	if len(r.LastGood.broken) > 0 {
+		parts = append(parts, "never had a good form, so that requests cannot be decided: "+descriptors.Listed(r.LastGood.broken))
 	}
 	if len(r.Unknown) > 0 {
 		parts = append(parts, "unknown, and let pass unless another file has it, is that of: "+descriptors.Listed(r.Unknown))
@@ -255,9 +255,8 @@ func (r *Renewal) Told() string {
 	return strings.Join(parts, "; ")
 }
 
-// LogErrors says what errors kept from being put in force, and what is in force instead: in part what has no errors, else
-// what was loaded before.
-func (r *Renewal) LogErrors(log *slog.Logger, err error, inPart, loaded bool) {
+// LogErrors logs that errors kept all or part of a configuration from being put in force, and what is in force instead.
+func (r *Update) LogErrors(log *slog.Logger, err error, inPart, loaded bool) {
 	message, inForce := "configuration not loaded", "none yet"
 	switch {
 	case inPart:

@@ -1,4 +1,5 @@
-package callcmd
+// Package tools is ratelimit_client and ratelimit_config_check, the other programs of envoyproxy/ratelimit.
+package tools
 
 import (
 	"context"
@@ -8,59 +9,54 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/callcmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ratelimitTimeout ends a question to a server that hangs. The program whose place this takes waits for ever.
-const ratelimitTimeout = time.Minute
+// clientTimeout ends a call to a server that hangs. The original waits forever.
+const clientTimeout = time.Minute
 
-// Ratelimit is envoyproxy/ratelimit's ratelimit_client: it asks once, with that program's flags, and prints the answer. Its
-// error is a terminal.Exit: No if there was no answer, Failed if a flag was wrong.
-func Ratelimit(ctx context.Context, arguments []string, out terminal.Output) error {
-	q := question{hits: 1, keys: 1}
-	c := Command{Timeout: ratelimitTimeout}
+// Client is ratelimit_client: it calls once, with that program's flags, and prints the answer. Its error is a
+// terminal.Exit: No without an answer, Failed for a wrong flag.
+func Client(ctx context.Context, arguments []string, out terminal.Output) error {
+	c := callcmd.Command{Timeout: clientTimeout}
+	var all descriptorList
 	flags := flag.NewFlagSet("ratelimit_client", flag.ContinueOnError)
-	flags.SetOutput(out.Err)
 	flags.StringVar(&c.Addr, "dial_string", "localhost:8081", "`HOST:PORT` of the server")
-	flags.StringVar(&q.domain, "domain", "", "the domain to ask about")
-	flags.Var((*descriptorList)(&q.descriptors), "descriptors", "a descriptor, as `KEY=VALUE,KEY=VALUE`; may be given several times")
+	flags.StringVar(&c.Domain, "domain", "", "the domain to ask about")
+	flags.Var(&all, "descriptors", "a descriptor, as `KEY=VALUE,KEY=VALUE`; may be given several times")
 	flags.BoolVar(&c.TLS, "grpc-use-tls", false, "use TLS")
 	flags.StringVar(&c.CA, "grpc-server-ca-file", "", "`FILE` with the authorities that the server's certificate is checked by")
 	flags.StringVar(&c.Cert, "grpc-cert-file", "", "`FILE` with the client's certificate")
 	flags.StringVar(&c.Key, "grpc-key-file", "", "`FILE` with its key")
 	flags.String("oltp-protocol", "", "taken without effect: no traces are sent")
-	switch err := flags.Parse(arguments); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil:
-		return terminal.Failed // flag has told it
+	if more, err := parse(flags, arguments, out); !more {
+		return err
 	}
 	flags.VisitAll(func(f *flag.Flag) { fmt.Fprintf(out.Out, "Flag: --%s=%q\n", f.Name, f.Value) })
-	answer, err := c.askOnce(ctx, &q)
+	answer, err := c.Ask(ctx, all)
 	if err != nil {
 		fmt.Fprintf(out.Out, "request error: %s\n", terminal.Printable(err.Error()))
 		return terminal.No
 	}
-	_, err = fmt.Fprintf(out.Out, "response: %s\n", answer.resp)
+	_, err = fmt.Fprintf(out.Out, "response: %s\n", answer)
 	return err
 }
 
-// askOnce returns the answer to one request, whatever its verdict.
-func (c *Command) askOnce(ctx context.Context, q *question) (outcome, error) {
-	target, err := c.dial()
-	if err != nil {
-		return outcome{}, err
+// parse reports whether the program goes on, or returns what it ends with. The flag package prints its own errors.
+func parse(flags *flag.FlagSet, arguments []string, out terminal.Output) (more bool, err error) {
+	flags.SetOutput(out.Err)
+	switch err := flags.Parse(arguments); {
+	case errors.Is(err, flag.ErrHelp):
+		return false, nil
+	case err != nil:
+		return false, terminal.Failed
 	}
-	defer target.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	target.connect(ctx)
-	answer := target.ask(ctx, q.request(0))
-	return answer, answer.err
+	return true, nil
 }
 
-// descriptorList is a flag of Go's package flag. Its values have no escapes: each entry has one =, and no comma.
+// descriptorList is a flag. Its values have no escapes: each entry has one =, and no comma.
 type descriptorList []descriptors.Descriptor
 
 // String returns the descriptors as the flag reads them.

@@ -112,49 +112,38 @@ OK    overall, answered in N ms
 	}
 }
 
-func TestCallTellsAnUnknownDomainFromAnUnmatchedDescriptor(t *testing.T) {
+func TestCallTellsTheSameInEachForm(t *testing.T) {
 	passed := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
-	_, addr := serveFake(t, always(saying(map[string]any{"unknown_domain": true}, passed)))
-	const told = "weir call: no file configures the domain \"shopp\""
-	for _, c := range []struct{ flag, want string }{
-		{"--hits=1", "OK    user=ann  the domain is unknown\n"},
-		{"--json", `"unknown_domain":true`},
-		{"--for=10ms", "OK, 0 over, 0 errors\n"},
-	} {
-		got := runCall(t.Context(), t, "--addr", addr, "--domain", "shopp", "--descriptor", "user=ann", c.flag)
-		if got.code != 2 || !strings.Contains(got.stdout, c.want) || !strings.HasPrefix(got.stderr, told) {
-			t.Errorf("weir call %s ended with %d, stdout %q and stderr %q; want 2, %q and %q", c.flag, got.code, got.stdout, got.stderr, c.want, told)
-		}
-	}
-}
-
-func TestCallTellsWhatShadowModeLetPass(t *testing.T) {
+	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
 	shadow := perMinute(10, 0, 41*time.Second)
 	shadow.Code = rls.RateLimitResponse_OK
 	denied := map[string]any{"rule": "user", "limit": "10/minute", "retry_after": 41}
-	_, addr := serveFake(t, always(saying(map[string]any{"shadow_denied": denied}, shadow)))
-	for _, c := range []struct{ flag, want string }{
-		{"--hits=1", "resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n"},
-		{"--json", `"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`},
-		{"--for=10ms", " of the answers would be refusals but for shadow mode\n"},
+	for _, c := range []struct {
+		promise          string
+		resp             *rls.RateLimitResponse
+		once, json, many string
+		code             int
+		stderr           string
+	}{
+		{"that a domain is unknown, and not only the descriptor", saying(map[string]any{"unknown_domain": true}, passed),
+			"OK    user=ann  the domain is unknown\n", `"unknown_domain":true`, "OK, 0 over, 0 errors",
+			2, "weir call: no file configures the domain \"shop\""},
+		{"what shadow mode let pass", saying(map[string]any{"shadow_denied": denied}, shadow),
+			"resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n",
+			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, " of the answers would be refusals but for shadow mode\n", 0, ""},
+		{"that a rule is unlimited", answered(unlimited), "OK    user=ann  unlimited\n", `"limit":"unlimited"`, "; last: unlimited\n", 0, ""},
 	} {
-		got := runCall(t.Context(), t, "--addr", addr, "--domain", "shop", "--descriptor", "user=ann", c.flag)
-		if got.code != 0 || !strings.Contains(got.stdout, c.want) {
-			t.Errorf("weir call %s ended with %d and printed %q; want 0, and %q in it", c.flag, got.code, got.stdout, c.want)
-		}
-	}
-}
-
-func TestCallSaysUnlimitedWhereverItAsks(t *testing.T) {
-	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
-	_, addr := serveFake(t, always(answered(unlimited)))
-	for _, c := range []struct{ flags, want string }{
-		{"--hits=1", "OK    user=ann  unlimited\n"}, {"--json", `"limit":"unlimited"`}, {"--for=1500ms --rate=2", "; last: unlimited\n"},
-	} {
-		got := runCall(t.Context(), t, append(strings.Fields(c.flags), "--addr", addr, "--domain", "shop", "--descriptor", "user=ann")...)
-		if !strings.Contains(got.stdout, c.want) {
-			t.Errorf("weir call %s printed %q, want %q in it", c.flags, got.stdout, c.want)
-		}
+		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
+			_, addr := serveFake(t, always(c.resp))
+			for flags, want := range map[string]string{"--hits=1": c.once, "--json": c.json, "--for=1500ms --rate=2": c.many} {
+				got := runCall(t.Context(), t, append(strings.Fields(flags), "--addr", addr, "--domain", "shop", "--descriptor", "user=ann")...)
+				if got.code != c.code || !strings.Contains(got.stdout, want) || !strings.HasPrefix(got.stderr, c.stderr) {
+					t.Errorf("weir call %s ended with %d, stdout %q and stderr %q; want %d, %q and %q", flags, got.code, got.stdout, got.stderr,
+						c.code, want, c.stderr)
+				}
+			}
+		})
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
+func TestPercentilesAreAtMostOnePercentTooHigh(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var h histogram
 	var all []time.Duration
@@ -24,8 +24,8 @@ func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
 	for _, q := range []float64{0.001, 0.5, 0.9, 0.99, 0.9999, 1} {
 		exact := all[int(math.Ceil(q*float64(len(all))))-1]
 		got := h.quantile(q)
-		if got < exact || float64(got) > float64(exact)*(1+1.0/64) {
-			t.Errorf("quantile %v is %d ns, want %d ns or at most 1/64 more", q, got, exact)
+		if got < exact || float64(got) > float64(exact)*1.011+1 {
+			t.Errorf("quantile %v is %d ns, want %d ns or at most 1.1 %% more", q, got, exact)
 		}
 	}
 	if h.quantile(1) != h.max || h.max != all[len(all)-1] {
@@ -33,24 +33,9 @@ func TestHistogramIsAtMostOneSixtyFourthTooHigh(t *testing.T) {
 	}
 }
 
-func TestTimelineNeverGrowsAndLosesNothing(t *testing.T) {
-	var l timeline
-	const calls = 100_000
-	for i := range calls {
-		l.at(time.Duration(i)*977*time.Millisecond).OK++ // 27 hours
-	}
-	var sum uint64
-	for _, m := range l.columns[:l.used] {
-		sum += m.OK
-	}
-	if sum != calls || l.width != 2048*time.Second || l.used != 48 {
-		t.Errorf("27 hours give %d calls in %d columns of %v, want %d in 48 of 2048 s", sum, l.used, l.width, calls)
-	}
-}
-
 func TestTerminalProgressIsRewrittenInPlace(t *testing.T) {
 	var out bytes.Buffer
-	r := reporter{out: &out, question: &question{keys: 1}, terminal: true, paint: terminal.Paint{On: true}}
+	r := report{out: &out, request: &request{keys: 1}, terminal: true, paint: terminal.Paint{On: true}}
 	open := outcome{resp: answered(perMinute(10, 9, time.Minute))}
 	shut := outcome{resp: answered(perMinute(10, 0, time.Minute))}
 	r.add(100*time.Millisecond, &open)
