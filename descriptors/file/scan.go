@@ -127,6 +127,7 @@ type walk struct {
 	root   *os.Root // links that lead out of it are not followed
 	prefix string   // that of the names of files
 	size   int64
+	dirs   int // walked, each as often as links lead to it
 }
 
 // walk adds what is in the directory of that name; above are that directory and those that led to it.
@@ -154,8 +155,7 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 	info, err := w.root.Stat(name)
 	switch what := leftover(filepath.Base(name)); {
 	case isFile && what != "" && (err != nil || !info.IsDir()):
-		w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as its name " +
-			"is that of " + what + ": remove it, or give it another name if it holds limits"})
+		w.leaveOut(name, "its name is that of "+what+": remove it, or give it another name if it holds limits")
 		err = nil
 	case err != nil:
 	case !isFile && !info.IsDir():
@@ -164,19 +164,27 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 	case info.IsDir() && len(above) > maxDepth:
 		err = fmt.Errorf("directories nest deeper than %d levels", maxDepth)
 	case info.IsDir():
+		w.dirs++
 		w.walk(name, append(slices.Clip(above), info))
 	case info.Mode().IsRegular() && info.Size() > maxFileSize:
 		err = errTooLarge
 	case info.Mode().IsRegular():
 		w.files, w.size = append(w.files, found{name, info}), w.size+info.Size()
+	default:
+		w.leaveOut(name, "it is neither a file nor a directory: remove it")
 	}
 	if err != nil {
 		w.problems = append(w.problems, problem(name, err))
 	}
-	if len(w.files)+len(w.problems) > maxFiles || w.size > maxSize {
-		w.err = fmt.Errorf("configuration directory %s holds more than %d files or %d MiB: is it the right one?",
+	if len(w.files)+len(w.problems)+w.dirs > maxFiles || w.size > maxSize {
+		w.err = fmt.Errorf("configuration directory %s holds more than %d files and directories, or %d MiB: is it the right one?",
 			w.root.Name(), maxFiles, maxSize>>20)
 	}
+}
+
+// leaveOut warns that what is there under a name is not read.
+func (w *walk) leaveOut(name, why string) {
+	w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as " + why})
 }
 
 // leftovers are the endings of names of files that are no configuration, and what such files are.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -38,8 +39,8 @@ func TestLoadReadsEveryFileBelowADirectory(t *testing.T) {
 	defer socket.Close()
 
 	c, problems, err := loadTexts(dir)
-	if err != nil || len(problems) > 0 {
-		t.Fatalf("got %v, %v", problems, err)
+	if err != nil || strings.Join(problems, ";") != "s: left out, as it is neither a file nor a directory: remove it" {
+		t.Fatalf("got %q, %v; want a warning of the socket alone", problems, err)
 	}
 	var got []string
 	for _, r := range c.Rules() {
@@ -117,11 +118,21 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 		write(t, "", dir, "huge", fmt.Sprint(i))
 		must(t, os.Truncate(filepath.Join(dir, "huge", fmt.Sprint(i)), maxFileSize))
 	}
+	for level := range 8 { // 12 to the seventh directories, by links from each to the next
+		write(t, "", dir, "fan", fmt.Sprint(level), ".x")
+		for n := range 12 {
+			must(t, os.Symlink(fmt.Sprintf("../%d", level+1), filepath.Join(dir, "fan", fmt.Sprint(level), fmt.Sprintf("l%d", n))))
+		}
+	}
+	write(t, "", dir, "pipe", ".x")
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe", "pipe"), 0o600))
 	tests := []struct{ path, want string }{
 		{"missing", "does not exist: create it, or name another one"},
 		{"file/a.yaml", "is not a directory: name the directory that holds the configuration"},
 		{"hidden", "holds no files: put a YAML file into it"},
-		{"huge", "holds more than 10000 files or 64 MiB: is it the right one?"},
+		{"huge", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
+		{"fan", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
+		{"pipe", "holds no files but what is left out (pipe): put a YAML file into it"},
 		{"file/a.yaml/x", "cannot be read: "},
 	}
 	for _, test := range tests {

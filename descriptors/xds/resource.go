@@ -19,6 +19,9 @@ const (
 	maxDepth = 1000
 	// maxResources is how many a response may have. An empty one takes two bytes of it.
 	maxResources = 10_000
+	// maxResource is how large a resource may be, and maxWritten how large all of a response may be as files, in bytes: as
+	// files of a directory.
+	maxResource, maxWritten = 16 << 20, 64 << 20
 )
 
 const (
@@ -46,7 +49,7 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 	slices.SortStableFunc(all, func(a, b resource) int {
 		return cmp.Or(cmp.Compare(a.name(), b.name()), cmp.Compare(a.config.GetDomain(), b.config.GetDomain()))
 	})
-	times := make(map[string]int)
+	times, size := make(map[string]int), 0
 	for _, r := range all {
 		name := nameless
 		if r.name() != "" {
@@ -58,6 +61,9 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		var written []byte
 		if r.err == nil {
 			written, r.err = text(r.config)
+		}
+		if size += len(written); size > maxWritten && r.err == nil {
+			r.err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
 		}
 		if r.err == nil {
 			files = append(files, yaml.File{Name: name, Data: written})

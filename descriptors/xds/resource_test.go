@@ -94,6 +94,8 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 	for range 3 * maxDepth {
 		deep = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}
 	}
+	large, full := limited("a", 1), limited("a", 1)
+	large.Descriptors[0].Value, full.Descriptors[0].Value = strings.Repeat("\x01", maxResource), strings.Repeat("\x01", maxWritten/6/2)
 	for name, tc := range map[string]struct {
 		resources              []*anypb.Any
 		file, unreadable, told string
@@ -101,6 +103,8 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 		"named for its wrapping":  {pack(t, wrapped), "resource n", "", ""},
 		"what no file can say":    {pack(t, unwritable), "", "resource a", "resource a: cannot be read"},
 		"nested too deep":         {pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}), "", "resource a", "recursion depth"},
+		"too large":               {pack(t, large), "", "resource a", "it is 16 MiB large: at most 16 are allowed, split it"},
+		"too much together":       {pack(t, full, full), "resource a", "resource a (2)", "the response becomes more than 64 MiB with it: send less"},
 		"too many, nobody's name": {slices.Repeat(pack(t, limited("a", 1)), maxResources+1), "", everything, "at most 10000 are allowed"},
 	} {
 		files, unreadable, problems := read(tc.resources)

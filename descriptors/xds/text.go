@@ -12,6 +12,9 @@ import (
 // text writes a resource as the file that says the same, in JSON, which is YAML too. Left out is what means something only
 // beside a limit, where there is none: servers set shadow_mode on each level.
 func text(c *ratelimit.RateLimitConfig) ([]byte, error) {
+	if size := proto.Size(c); size > maxResource { // before it is written: a control character takes six bytes there
+		return nil, fmt.Errorf("it is %d MiB large: at most %d are allowed, split it", size>>20, maxResource>>20)
+	}
 	c = proto.CloneOf(c)
 	c.Name = "" // which no file has
 	prepare(c.GetDescriptors())
@@ -20,6 +23,7 @@ func text(c *ratelimit.RateLimitConfig) ([]byte, error) {
 		return nil, err
 	}
 	var ascii strings.Builder // for YAML, some of what may stand in a text of JSON breaks a line
+	ascii.Grow(len(written))
 	for _, r := range string(written) {
 		switch {
 		case r < 0x7f:
