@@ -24,7 +24,7 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 		config := newVolume(t, nil)
 		weir := container{
 			Host: "8f14e45fceea", User: 65532, Command: []string{"/bin/weir", "/bin/ratelimit"},
-			Mounts: map[string]string{"/data/ratelimit/config": config.dir},
+			Mounts: map[string]string{"/data/ratelimit/config": config},
 		}.start(t, []string{
 			"LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit",
 			"RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "STATS_FLUSH_INTERVAL=1s",
@@ -36,7 +36,7 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 		hit := func() (string, error) { return client.Verdict("shop", weirtest.Describe("plan", "basic")) }
 		wantVerdicts(t, "without any rule", hit, "OK: OK")
 
-		config.write(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
+		writeVolume(t, config, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
 		wantRules(t, "a file that comes is read", "http://127.0.0.1:6070/rlconfig",
 			"shop.plan_basic: unit=HOUR requests_per_unit=3, shadow_mode: false, quota_mode: false")
 		wantVerdicts(t, "3 an hour", hit, "OK: OK", "OK: OK", "OK: OK", "OVER_LIMIT: OVER_LIMIT", "OVER_LIMIT: OVER_LIMIT")

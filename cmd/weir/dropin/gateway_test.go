@@ -2,7 +2,6 @@ package dropin_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -83,50 +82,5 @@ func wantGatewaySeries(t *testing.T) {
 			return fmt.Errorf("ratelimit_service_config_load_success is %v, want the 2 snapshots", n)
 		}
 		return nil
-	})
-}
-
-func TestSnapshotsThatSwapUnderLoadFailNoCallAndLoseNoCount(t *testing.T) {
-	onNode(t, func(t *testing.T) {
-		g := startGateway(t)
-		g.startControl(t)
-		g.startWeir(t)
-		g.healthy(t)
-		g.apply(t, allRoute.limit(plenty))
-		running := g.envoy.startLoad(t, 4, allRoute.Path)
-		var version string
-		swaps := form(20, 50, 600)
-		for i := range swaps {
-			other := limits(fmt.Sprint("default/other-", i%7, "/http"), allRoute.limit(5))
-			version = g.control.set(t, limits(gatewayDomain, allRoute.limit(plenty-uint32(i%10)), insideRoute.limit(uint32(i))), other)
-			running.Reach(t, 20)
-		}
-		weirtest.Eventually(t, "the last snapshot is accepted", func() error { return g.control.accepted(version) })
-		running.Reach(t, 20)
-		asked, shown := running.wantAllPassed(t, "snapshots that swap"), 0
-		running.limits.Range(func(any, any) bool { shown++; return true })
-		t.Logf("%d calls, under %d limits of %d snapshots", asked, shown, swaps)
-		if shown < 2 {
-			t.Error("all calls were answered with the same limit, want those of many snapshots")
-		}
-		if got := counted(t, g.redis, allRoute.stem()); got != asked {
-			t.Errorf("Redis holds a count of %d, want %d, that of the calls", got, asked)
-		}
-		weirtest.Eventually(t, "the statistics lose none either", func() error {
-			families, err := scrape(gatewayMetrics)
-			if err != nil {
-				return err
-			}
-			labels := []string{"domain", gatewayDomain, "key1", allRoute.Name + "_" + allRoute.Name, "key2", "rule-0-match--1_rule-0-match--1"}
-			for _, name := range []string{"total_hits", "within_limit"} {
-				if n, _ := count(families, "ratelimit_service_rate_limit_"+name, labels...); int(n) != asked {
-					return fmt.Errorf("%s is %v, want %d", name, n, asked)
-				}
-			}
-			return nil
-		})
-		if rules, err := weirtest.Get(gatewayRules); err != nil || !strings.Contains(rules, insideRoute.Name) {
-			t.Errorf("/rlconfig (%v) prints\n%s\nwant the last snapshot's", err, rules)
-		}
 	})
 }

@@ -22,8 +22,8 @@ type envoy struct {
 	accessLog string // file of the lines that testdata/envoy.yaml.tmpl says
 }
 
-// startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses or lets through what weir does not answer.
-func startEnvoy(t *testing.T, w *weirtest.Weir, failureModeDeny bool) *envoy {
+// startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses what weir does not answer.
+func startEnvoy(t *testing.T, w *weirtest.Weir) *envoy {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(sendBytes))
 	t.Cleanup(upstream.Close)
@@ -35,10 +35,9 @@ func startEnvoy(t *testing.T, w *weirtest.Weir, failureModeDeny bool) *envoy {
 	}
 	var text bytes.Buffer
 	err = bootstrap.Execute(&text, map[string]any{
-		"WeirPort":        weirPort,
-		"UpstreamPort":    upstream.Listener.Addr().(*net.TCPAddr).Port,
-		"FailureModeDeny": failureModeDeny,
-		"AccessLog":       accessLog,
+		"WeirPort":     weirPort,
+		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port,
+		"AccessLog":    accessLog,
 	})
 	if err != nil {
 		t.Fatal(err)

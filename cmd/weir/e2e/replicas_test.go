@@ -18,26 +18,6 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// topologies start Redis servers of each type and give their REDIS_URL. On a busy machine a server that is well may not
-// answer for seconds: it must not lose its keys to another one for that.
-var topologies = map[string]func(t *testing.T) string{
-	"single": func(t *testing.T) string { return redistest.Single(t).Addr },
-	"sentinel": func(t *testing.T) string {
-		set := redistest.Sentinel(t)
-		return set.Master + "," + strings.Join(set.Addrs(), ",")
-	},
-	"cluster": func(t *testing.T) string {
-		return strings.Join(redistest.Cluster(t, redistest.WithConfig("cluster-node-timeout 60000")).Addrs(), ",")
-	},
-	"ring": func(t *testing.T) string {
-		var addrs []string
-		for _, s := range redistest.Ring(t, 3) {
-			addrs = append(addrs, s.Addr)
-		}
-		return strings.Join(addrs, ",")
-	},
-}
-
 const (
 	sharedReplicas = 3
 	sharedLimit    = 50
@@ -61,7 +41,8 @@ func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			at := topologies[kind](t)
+			// A server that the machine holds up for seconds must not lose its keys to another one for that.
+			at := redistest.Types[kind](t, redistest.WithConfig("cluster-node-timeout 60000"))
 			var replicas []*weirtest.Weir
 			for range sharedReplicas {
 				replicas = append(replicas, weirtest.Serve(t, sharedRules, "REDIS_TYPE="+kind, "REDIS_URL="+at, "RING_ON_NODE_LOSS=pin",
@@ -81,7 +62,11 @@ func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 				flushes += 2 + int(time.Since(began)/time.Second) // at most: they are at whole seconds
 				w.Drain(t)
 			}
-			partitions := wantHistory(t, topology.Config{Type: types[kind], URL: at, Timeout: process.Hang})
+			var of topology.Type
+			if err := of.UnmarshalText([]byte(kind)); err != nil {
+				t.Fatal(err)
+			}
+			partitions := wantHistory(t, topology.Config{Type: of, URL: at, Timeout: process.Hang})
 			// However many requests there are, at each flush a replica sends one batch to each partition that it has hits for.
 			if most := partitions * flushes; batches > most {
 				t.Errorf("%d batches were sent to %d partitions, want at most %d: requests cost none", batches, partitions, most)
@@ -89,8 +74,6 @@ func TestThreeReplicasAdmitExactlyTheLimitAndKeepEachHit(t *testing.T) {
 		})
 	}
 }
-
-var types = map[string]topology.Type{"single": topology.Single, "sentinel": topology.Sentinel, "cluster": topology.Cluster, "ring": topology.Ring}
 
 // spend lets all clients ask, and wants each user of each plan to be admitted exactly as often as the limit says. They ask
 // again while a node of a ring is thought lost: with pin it is not sent anything.
