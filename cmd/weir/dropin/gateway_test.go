@@ -54,31 +54,28 @@ func TestEnvoyGatewayIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 func wantGatewaySeries(t *testing.T) {
 	t.Helper()
 	weirtest.Eventually(t, "each request is counted where Prometheus looks", func() error {
-		families, err := scrape(gatewayMetrics)
+		metrics, err := weirtest.Scrape(gatewayMetrics)
 		if err != nil {
 			return err
 		}
+		const all, other = "masked_remote_address_0_0_0_0/0", "masked_remote_address_invert_192_0_2_0/24"
 		for _, want := range []struct {
 			name  string
 			route route
 			key2  string
 			value float64
 		}{
-			{"over_limit", insideRoute, "masked_remote_address_0_0_0_0/0", 3},
-			{"total_hits", insideRoute, "masked_remote_address_0_0_0_0/0", 6},
-			{"within_limit", insideRoute, "masked_remote_address_0_0_0_0/0", 3},
-			{"near_limit", insideRoute, "masked_remote_address_0_0_0_0/0", 1},
-			{"over_limit", outsideRoute, "masked_remote_address_invert_192_0_2_0/24", 1},
-			{"total_hits", outsideRoute, "masked_remote_address_invert_192_0_2_0/24", 4},
+			{"over_limit", insideRoute, all, 3}, {"total_hits", insideRoute, all, 6},
+			{"within_limit", insideRoute, all, 3}, {"near_limit", insideRoute, all, 1},
+			{"over_limit", outsideRoute, other, 1}, {"total_hits", outsideRoute, other, 4},
 		} {
-			name, key1 := "ratelimit_service_rate_limit_"+want.name, want.route.Name+"_"+want.route.Name
-			got, there := count(families, name, "domain", gatewayDomain, "key1", key1, "key2", want.key2)
-			if !there || got != want.value {
-				return fmt.Errorf("%s{domain=%q, key1=%q, key2=%q} is %v (there: %v), want %v; of that name there are %v",
-					name, gatewayDomain, key1, want.key2, got, there, want.value, families[name])
+			series := fmt.Sprintf("ratelimit_service_rate_limit_%s{domain=%q,key1=%q,key2=%q}", want.name, gatewayDomain,
+				want.route.Name+"_"+want.route.Name, want.key2)
+			if got, there := metrics[series]; !there || got != want.value {
+				return fmt.Errorf("%s is %v (there: %v), want %v of\n%v", series, got, there, want.value, metrics)
 			}
 		}
-		if n, _ := count(families, "ratelimit_service_config_load_success"); n < 2 {
+		if n := metrics["ratelimit_service_config_load_success"]; n < 2 {
 			return fmt.Errorf("ratelimit_service_config_load_success is %v, want the 2 snapshots", n)
 		}
 		return nil

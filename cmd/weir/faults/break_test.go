@@ -38,13 +38,6 @@ func blackHole(s *scene) {
 	during(func(s *scene) { s.far.BlackHole(s.T) }, func(s *scene) { s.far.Restore(s.T) })(s)
 }
 
-// slow delays what Redis answers, for longer than the load waits.
-var slow = during(func(s *scene) {
-	for _, p := range s.proxies {
-		p.Delay(redistest.Replies, 50*time.Millisecond)
-	}
-}, (*scene).mendProxies)
-
 // spoil damages replies.
 var spoil = during(func(s *scene) {
 	for _, p := range s.proxies {

@@ -29,7 +29,7 @@ func (s *scene) judge() string {
 	var line []string
 	for _, check := range []func([]call) string{
 		s.judgeAnswers, s.judgeDegraded, s.judgeInTime, s.judgeOver, s.judgeLocal, s.judgeDenied, s.judgeCounts,
-		s.judgeMetrics, s.judgeEnvoys, s.judgeHistory, s.judgeLogs, s.judgeProcesses,
+		s.judgeMetrics, s.judgeHistory, s.judgeLogs, s.judgeProcesses,
 	} {
 		if said := check(calls); said != "" {
 			line = append(line, said)
@@ -172,26 +172,21 @@ func (s *scene) judgeMetrics(calls []call) string {
 		}
 	}
 	var hits, degraded, decisions float64
-	besides := s.besides
-	for _, e := range s.envoys {
-		asked, _ := e.asked()
-		besides += asked
-	}
 	for i, r := range s.replicas {
 		m := r.mustScrape(s.T)
 		for _, outcome := range []string{"within", "over", "degraded"} {
 			label := fmt.Sprintf("outcome=%q", outcome)
-			hits += m.sum("weir_hits_total", label) - s.atRest[i].sum("weir_hits_total", label)
+			hits += m.Sum("weir_hits_total", label) - s.atRest[i].Sum("weir_hits_total", label)
 		}
-		degraded += m.sum("weir_hits_total", `outcome="degraded"`) - s.atRest[i].sum("weir_hits_total", `outcome="degraded"`)
-		decisions += m.sum("weir_degraded_decisions_total", "") - s.atRest[i].sum("weir_degraded_decisions_total", "")
+		degraded += m.Sum("weir_hits_total", `outcome="degraded"`) - s.atRest[i].Sum("weir_hits_total", `outcome="degraded"`)
+		decisions += m.Sum("weir_degraded_decisions_total", "") - s.atRest[i].Sum("weir_degraded_decisions_total", "")
 	}
-	if int(hits) < answered || int(hits) > len(calls)+besides {
-		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls)+besides)
+	if int(hits) < answered || int(hits) > len(calls)+s.besides {
+		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls)+s.besides)
 	}
-	if int(degraded) < without || int(degraded) > without+lost+besides || degraded != decisions {
+	if int(degraded) < without || int(degraded) > without+lost+s.besides || degraded != decisions {
 		s.errorf("%v hits are degraded in weir_hits_total and %v decisions in weir_degraded_decisions_total, want both alike and "+
-			"%d to %d", degraded, decisions, without, without+lost+besides)
+			"%d to %d", degraded, decisions, without, without+lost+s.besides)
 	}
 	return ""
 }
@@ -263,11 +258,6 @@ func (s *scene) judgeHistory(calls []call) string {
 			answered++
 		}
 	}
-	for _, e := range s.envoys {
-		asked, passed := e.asked()
-		most += uint64(asked)
-		answered += uint64(passed)
-	}
 	var held uint64
 	redistest.Eventually(s.T, "all hits are in the history", func() (err error) {
 		held, err = s.replicas[0].lifetimes()
@@ -279,15 +269,14 @@ func (s *scene) judgeHistory(calls []call) string {
 	if held > most {
 		s.errorf("the history has %d hits of %d calls: some came twice", held, most)
 	}
-	s.verifies(weirBinary)
+	s.verifies(process.Weir(s.T))
 	return fmt.Sprintf("%d hits in the history of %d", held, answered)
 }
 
 // verifies wants weir history verify, of a binary, to find that each series holds what it counted.
 func (s *scene) verifies(binary string) {
 	s.Helper()
-	p := process.Start(s.T, "weir history verify", []string{"REDIS_URL=" + s.urls[0]}, binary, "history", "verify")
-	if code := p.ExitCode(s.T); code != 0 {
-		s.errorf("weir history verify ended with %d, want 0:\n%s", code, p.Log)
+	if printed, code := process.Command(s.T, []string{"REDIS_URL=" + s.urls[0]}, binary, "history", "verify"); code != 0 {
+		s.errorf("weir history verify ended with %d, want 0:\n%s", code, printed)
 	}
 }

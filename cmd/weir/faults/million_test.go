@@ -33,7 +33,7 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startReplica(t, weirBinary, "domain: shop\ndescriptors:\n- key: plan\n  descriptors:\n  - key: user\n"+
+	r := startReplica(t, "", "- key: plan\n  descriptors:\n  - key: user\n"+
 		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory",
 		fmt.Sprint("MEMORY_MAX_KEYS=", keys))
 	var asking sync.WaitGroup
@@ -44,7 +44,7 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 				for i := from + 1; i < from+inOne; i++ {
 					question.Descriptors = append(question.Descriptors, request("much", fmt.Sprint("somebody ", i)).Descriptors[0])
 				}
-				if _, err := r.rls().ShouldRateLimit(context.Background(), question); err != nil {
+				if _, err := r.rls.ShouldRateLimit(context.Background(), question); err != nil {
 					t.Error(err)
 					return
 				}

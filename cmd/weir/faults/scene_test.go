@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // scene is what a row is played on: servers, replicas of weir on them, the load, and what happened when.
@@ -34,11 +35,10 @@ type scene struct {
 	record   *record
 	load     *load
 	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
-	besides  int                   // hits that neither the load nor an Envoy has asked for
-	envoys   []*envoy
+	besides  int                   // hits that the load has not asked for
 	stalls   *stalls
-	atRest   []metrics // of each replica, before the load
-	said     []int     // lines that each had logged by then
+	atRest   []weirtest.Metrics // of each replica, before the load
+	said     []int              // lines that each had logged by then
 
 	drainDelay time.Duration // of each replica
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
@@ -132,7 +132,7 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
-	binary := weirBinary
+	binary := ""
 	if s.row.starts != nil {
 		binary = s.row.starts(s.T)
 	}
@@ -143,17 +143,6 @@ func (s *scene) start() {
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
-	}
-	if *long && !s.row.onlyHasty || s.row.throughEnvoy {
-		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, patientBudget))
-	}
-	if *long {
-		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, s.row.budget))
-	}
-	for _, e := range s.envoys { // it connects when it is first asked
-		for n := range 2 * replicas {
-			e.send("allow", fmt.Sprint(n))
-		}
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
@@ -187,7 +176,7 @@ func (r *replica) look(user string, budget time.Duration) error {
 	defer cancel()
 	question := request(countPlan("allow"), user)
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
-	answer, err := r.rls().ShouldRateLimit(ctx, question)
+	answer, err := r.rls.ShouldRateLimit(ctx, question)
 	if err != nil {
 		return err
 	}
@@ -212,7 +201,7 @@ func (s *scene) hold() {
 		}
 		redistest.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
 			m, err := r.scrape()
-			if err == nil && m.sum("weir_redis_breaker_open", "") == 0 {
+			if err == nil && m.Sum("weir_redis_breaker_open", "") == 0 {
 				err = fmt.Errorf("weir_redis_breaker_open of replica %d is 0", i)
 			}
 			return err
