@@ -130,13 +130,6 @@ func (c *Client) Look(plan, user string) (*rlspb.RateLimitResponse_DescriptorSta
 	return c.one(d)
 }
 
-// Refund gives hits back.
-func (c *Client) Refund(hits uint64, plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
-	d := Describe("plan", plan, "user", user)
-	d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), true
-	return c.one(d)
-}
-
 func (c *Client) one(d *descriptorpb.RateLimitDescriptor) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
 	answer, err := c.Ask("shop", d)
 	if err != nil {
