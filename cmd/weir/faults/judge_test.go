@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -124,7 +123,7 @@ func (s *scene) judgeDegraded(calls []call) string {
 }
 
 // judgeInTime wants that callers have an answer before they must leave: of the calls during the fault that the machine
-// did not hold up, more had one than had none. It prints how long they waited.
+// did not hold up, more had one than had none.
 func (s *scene) judgeInTime(calls []call) string {
 	end := s.record.now()
 	if s.healed > 0 {
@@ -150,8 +149,8 @@ func (s *scene) judgeInTime(calls []call) string {
 		s.errorf("during the fault %d calls had no answer before their deadline and %d had one, while the machine was well: "+
 			"nobody may wait for a Redis that gives no answer", none, answered)
 	}
-	return fmt.Sprintf("p50 %s p99 %s of %v, %.1f%% decided by a store, %d without an answer, %d more as the machine stood",
-		brief(quantile(through, 0.5)), brief(quantile(through, 0.99)), s.row.budget, share(stored, len(through)), none, excused)
+	return fmt.Sprintf("%.1f%% decided by a store, %d without an answer, %d more as the machine stood",
+		share(stored, len(through)), none, excused)
 }
 
 // judgeMetrics compares what weir says it did with what its callers saw.
@@ -216,17 +215,6 @@ func (s *scene) judgeProcesses([]call) string {
 		s.errorf("a weir holds %.0f MB, at most %d are allowed", memory/1e6, int(memoryCap/1e6))
 	}
 	return fmt.Sprintf("RSS %.0f of %.0f MB", memory/1e6, memoryCap/1e6)
-}
-
-// brief rounds a time to what is worth reading.
-func brief(d time.Duration) string {
-	switch {
-	case d < 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(10 * time.Millisecond).String()
 }
 
 // transitions is how many lines more a log may have that tell once of a beginning or an end: of servers, of what can

@@ -26,7 +26,6 @@ type scene struct {
 	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
 	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
-	far      *redistest.Far
 	clock    string   // the file that shifts the first server's clock
 	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
 	settings []string // of all replicas
@@ -73,18 +72,6 @@ var (
 	downAtFirst topology = func(s *scene) {
 		single(s)
 		s.servers[0].Kill()
-	}
-
-	// debugged is a server that can be told to take its time.
-	debugged topology = func(s *scene) {
-		s.on(redistest.Single(s.T, redistest.WithConfig("enable-debug-command yes", "loading-process-events-interval-bytes 1024")))
-	}
-
-	// far is a server behind a route that can lose everything.
-	far topology = func(s *scene) {
-		s.on(redistest.Single(s.T))
-		s.far = redistest.FarProxy(s.T, s.servers[0].Addr)
-		s.proxies, s.urls = append(s.proxies, s.far.FaultProxy), []string{s.far.Addr}
 	}
 
 	ring topology = func(s *scene) {
@@ -229,7 +216,7 @@ func (s *scene) recovered() {
 		last, inVain := s.stalls.lastTrouble(calls, s.mark())
 		switch {
 		case len(calls) > 0 && calls[len(calls)-1].begun-last > quiet:
-			s.note("back after %s of %v", brief(last-s.mark()), s.row.bounds.recovery)
+			s.note("back after %v of %v", (last - s.mark()).Round(10*time.Millisecond), s.row.bounds.recovery)
 			return
 		case !s.row.bounds.healthy && inVain > most:
 			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)

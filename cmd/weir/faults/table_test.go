@@ -15,11 +15,6 @@ var rows = []row{
 		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 2500 * time.Millisecond},
 	},
 	{
-		number: "2", fault: "a ring's node comes back", on: ring, window: 2 * time.Second,
-		short: 2 * time.Second, long: 20 * time.Second,
-		happens: rejoin, bounds: bounds{states: 2, forgets: true, recovery: 2500 * time.Millisecond},
-	},
-	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
 		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
 	},
@@ -38,11 +33,6 @@ var rows = []row{
 		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
 	},
 	{
-		number: "6a", fault: "a black hole of packets", on: far,
-		short: 2 * time.Second, long: 30 * time.Second,
-		happens: blackHole, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
-	},
-	{
 		number: "7", fault: "Redis frozen and back", quick: true, on: single,
 		short: time.Second, long: 5 * time.Second,
 		happens: freeze, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
@@ -51,11 +41,6 @@ var rows = []row{
 		number: "9a", fault: "replies lost after execution", quick: true, on: proxied,
 		short: 1500 * time.Millisecond, long: 20 * time.Second,
 		happens: loseReplies, bounds: bounds{recovery: time.Second},
-	},
-	{
-		number: "9b", fault: "connections reset", on: proxied,
-		short: 1500 * time.Millisecond, long: 20 * time.Second,
-		happens: resets, bounds: bounds{recovery: time.Second},
 	},
 	{
 		number: "10a", fault: "Redis killed and back empty", quick: true, on: single,
@@ -71,10 +56,6 @@ var rows = []row{
 		number: "11a", fault: "Redis down at the start", quick: true, on: downAtFirst, beginsDown: true,
 		short: time.Second, long: 10 * time.Second,
 		happens: appear, bounds: bounds{gone: true, recovery: time.Second},
-	},
-	{
-		number: "11b", fault: "Redis loading", on: debugged, short: 2 * time.Second, long: 10 * time.Second,
-		happens: loading, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
 	},
 	{
 		number: "12a", fault: "Redis full", quick: true, on: single,
