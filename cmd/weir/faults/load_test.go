@@ -12,6 +12,8 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // load asks the replicas at a steady rate, whether they answer or not: a call that waits holds nothing back.
@@ -126,7 +128,6 @@ func degraded(answer *rlspb.RateLimitResponse) (policy, reason string) {
 
 // request is what Envoy sends for one descriptor.
 func request(plan, user string) *rlspb.RateLimitRequest {
-	return &rlspb.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{{
-		Entries: []*descriptorpb.RateLimitDescriptor_Entry{{Key: "plan", Value: plan}, {Key: "user", Value: user}},
-	}}}
+	return &rlspb.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{
+		weirtest.Describe("plan", plan, "user", user)}}
 }
