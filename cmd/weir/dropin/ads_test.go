@@ -1,10 +1,12 @@
 package dropin_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -24,14 +26,8 @@ type controlPlane struct {
 	cache cache.SnapshotCache
 
 	mu       sync.Mutex
-	versions int // snapshots so far
-	requests []request
-}
-
-// request is what was asked on a stream.
-type request struct {
-	version string // the last that was accepted
-	refused string // why the one after was not; "" if it was
+	versions int      // snapshots so far
+	requests []string // the versions that were accepted, or why one was refused
 }
 
 // startControlPlane serves a node at an address.
@@ -53,7 +49,7 @@ func startControlPlane(t *testing.T, addr, node string, config *tls.Config) *con
 func (c *controlPlane) asked(_ int64, r *discoverypb.DiscoveryRequest) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests = append(c.requests, request{version: r.VersionInfo, refused: r.GetErrorDetail().GetMessage()})
+	c.requests = append(c.requests, cmp.Or(r.GetErrorDetail().GetMessage(), r.VersionInfo))
 	return nil
 }
 
@@ -82,12 +78,10 @@ func (c *controlPlane) set(t *testing.T, configs ...*configpb.RateLimitConfig) s
 func (c *controlPlane) accepted(version string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.requests {
-		if r.version == version && r.refused == "" {
-			return nil
-		}
+	if !slices.Contains(c.requests, version) {
+		return fmt.Errorf("version %s was not accepted; asked: %q", version, c.requests)
 	}
-	return fmt.Errorf("version %s was not accepted; last asked: %+v", version, c.requests[max(0, len(c.requests)-1):])
+	return nil
 }
 
 // limits returns the configuration of one domain.

@@ -5,12 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"text/template"
 
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
@@ -88,7 +85,7 @@ func startGateway(t *testing.T) *gateway {
 	g.proxy = redistest.ProxyAt(t, "127.0.0.1:6379", g.redis.Addr)
 	g.envoy = startEnvoy(t, "gateway.yaml.tmpl", map[string]any{
 		"Domain": gatewayDomain, "FailureModeDeny": false, "Routes": []route{insideRoute, outsideRoute, allRoute},
-		"Secrets": secretSources(t, g.secret(t, "envoy")),
+		"Secret": g.secret(t, "envoy"),
 	})
 	return g
 }
@@ -145,21 +142,4 @@ func (g *gateway) apply(t *testing.T, routes ...*configpb.RateLimitDescriptor) {
 func (r route) stem() string {
 	last := r.limit(0).Descriptors[0]
 	return fmt.Sprintf("%s_%s_%s_%s_%s_", gatewayDomain, r.Name, r.Name, last.Key, last.Value)
-}
-
-// secretSources writes the files in which Envoy reads where its Secrets are.
-func secretSources(t *testing.T, dir string) string {
-	t.Helper()
-	at := t.TempDir()
-	text := template.Must(template.ParseFiles(filepath.Join("testdata", "sds.yaml.tmpl")))
-	for _, name := range []string{"certificate", "trusted"} {
-		f, err := os.Create(filepath.Join(at, name+".yaml"))
-		if err == nil {
-			err = errors.Join(text.Execute(f, map[string]string{"Name": name, "Dir": dir}), f.Close())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return at
 }

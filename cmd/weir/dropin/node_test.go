@@ -90,24 +90,9 @@ func makeNode(hosts string) error {
 	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("giving names at /etc/hosts: %w", err)
 	}
-	return loopbackUp()
-}
-
-// loopbackUp switches on the loopback device, which is all the network that a node has.
-func loopbackUp() error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
+	if err := process.LoopbackUp(); err != nil {
 		return err
 	}
-	defer unix.Close(socket)
-	device, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	device.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, device); err != nil {
-		return fmt.Errorf("switching on the loopback device: %w", err)
-	}
-	_, err = net.LookupHost("envoy-ratelimit")
+	_, err := net.LookupHost("envoy-ratelimit")
 	return err
 }
