@@ -11,16 +11,6 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// wantVerdicts asks for one hit again and again, and complains unless it is answered so.
-func wantVerdicts(t *testing.T, promise string, ask func() (string, error), want ...string) {
-	t.Helper()
-	for i, want := range want {
-		if got, err := ask(); err != nil || got != want {
-			t.Errorf("%s: hit %d is answered %q (%v), want %q", promise, i+1, got, err, want)
-		}
-	}
-}
-
 // wantRules waits until the lines of /rlconfig hold these.
 func wantRules(t *testing.T, promise, url string, lines ...string) {
 	t.Helper()

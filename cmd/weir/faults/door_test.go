@@ -3,14 +3,10 @@ package faults_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"os"
-	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,20 +120,6 @@ func (c *custom) ask(t *testing.T, leave <-chan struct{}) {
 	}
 }
 
-// peak returns what a process held at most, in MB.
-func peak(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	most, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return most * 1024 / 1e6
-}
-
 // raced tells a build with the race detector, which needs several times the memory.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
@@ -170,7 +152,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 			good(func() { besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), leave) })
 			good(func() {}) // what weir has not closed stays
 			close(leave)
-			held := peak(t, r.Pid())
+			held := r.PeakMemory(t) / 1e6
 			if held > besiegedCap && !raced() {
 				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, besiegedCap)
 			}

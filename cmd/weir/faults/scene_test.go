@@ -24,7 +24,6 @@ type scene struct {
 	row      *row
 	servers  []*redistest.Server     // that count
 	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
-	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
 	clock    string   // the file that shifts the first server's clock
 	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
@@ -77,20 +76,6 @@ var (
 	ring topology = func(s *scene) {
 		s.on(redistest.Ring(s.T, 3)...)
 		s.settings = append(s.settings, "REDIS_TYPE=ring")
-	}
-
-	// sentinels call a server down after a second.
-	sentinels topology = func(s *scene) {
-		s.sentinel = redistest.Sentinel(s.T)
-		for _, sentinel := range s.sentinel.Sentinels {
-			set := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000)
-			if err := set.Err(); err != nil {
-				s.Fatalf("setting how soon a sentinel calls a server down: %v", err)
-			}
-		}
-		s.servers = s.sentinel.Nodes
-		s.urls = []string{s.sentinel.Master + "," + strings.Join(s.sentinel.Addrs(), ",")}
-		s.settings = append(s.settings, "REDIS_TYPE=sentinel")
 	}
 
 	cluster topology = func(s *scene) {

@@ -24,10 +24,6 @@ var rows = []row{
 		happens: migrate, bounds: bounds{healthy: true},
 	},
 	{
-		number: "4a", fault: "a sentinels' primary frozen, back read-only", on: sentinels,
-		happens: failOver, bounds: bounds{states: 2, forgets: true, recovery: 4 * time.Second},
-	},
-	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
 		short: 2500 * time.Millisecond, long: 20 * time.Second,
 		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},

@@ -86,16 +86,6 @@ func (s *scene) keysBeside(gone *redistest.Server) map[int]bool {
 	return beside
 }
 
-// failOver freezes the primary until it has a successor; when it wakes it takes writes until it is told.
-func failOver(s *scene) {
-	old := s.sentinel.Nodes[0]
-	old.Stop()
-	s.breaks()
-	s.sentinel.AwaitFailover(s.T, old)
-	old.Cont()
-	s.sentinel.Await(s.T)
-}
-
 // split lets each replica reach another server, which both take writes, as the two sides of a partition do.
 func split(s *scene) {
 	old, next := s.servers[0], redistest.Single(s.T)
