@@ -33,17 +33,6 @@ func kept(w *weirtest.Weir) (c curve, err error) {
 	return c, json.Unmarshal([]byte(text), &c)
 }
 
-// expectHits asks weir for so many hits and wants each to pass.
-func expectHits(t *testing.T, w *weirtest.Weir, n int) {
-	t.Helper()
-	c := w.Client(t)
-	for range n {
-		if s, err := c.Hit("large", "ann"); err != nil || s.Code.String() != "OK" {
-			t.Fatalf("a request is answered %v (%v), want OK: whatever the history does, the limiter is unharmed", s, err)
-		}
-	}
-}
-
 // expectLifetime wants the history to hold so many hits of the rule, exactly, within some flushes.
 func expectLifetime(t *testing.T, w *weirtest.Weir, want uint64) {
 	t.Helper()
@@ -67,7 +56,7 @@ func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	w := weirtest.Serve(t, largePlan, "DATA_DIR="+data, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
-	expectHits(t, w, 3)
+	hits(t, w.Client(t), 3, "large", "ann")
 	w.Drain(t)
 	path := filepath.Join(data, filehistory.Name)
 	whole, err := os.ReadFile(path)
@@ -81,7 +70,7 @@ func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
 
 	w.Restart(t)
 	w.Says(t, "level=WARN", path, "is damaged", "move the file away")
-	expectHits(t, w, 5)
+	hits(t, w.Client(t), 5, "large", "ann") // whatever the history does, the limiter is unharmed
 	if c, err := kept(w); err != nil || !strings.Contains(c.Error, "is damaged") {
 		t.Errorf("the API answers %+v, %v, want the reason why there is no history", c, err)
 	}
