@@ -129,20 +129,16 @@ func TestAsRatelimitRedisMakesItHealthyOnceAndNeverUnhealthy(t *testing.T) {
 	server.Kill()
 	w := weirtest.NewRatelimit(t, threeAnHour, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+server.Addr)
 	w.Start(t, process.Ratelimit(t))
-	healthy := func(status int) func() error {
-		return func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", status) }
-	}
-	w.Process.AwaitReady(t, healthy(500)) // it listens before Redis has answered, so that a probe hears why
+	healthy := func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", 200) }
+	// It listens before Redis has answered, so that a probe hears why.
+	w.Process.AwaitReady(t, func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", 500) })
 	server.Restart(t)
-	weirtest.Eventually(t, "it is healthy once Redis has answered", healthy(200))
+	weirtest.Eventually(t, "it is healthy once Redis has answered", healthy)
 	server.Kill()
-	c := w.Client(t)
-	for range 5 {
-		if s, err := c.Hit("basic", "ann"); err == nil {
-			t.Errorf("without Redis a call is answered %v, want an error", s)
-		}
+	if s, err := w.Client(t).Hit("basic", "ann"); err == nil {
+		t.Errorf("without Redis a call is answered %v, want an error", s)
 	}
-	if err := healthy(200)(); err != nil {
+	if err := healthy(); err != nil {
 		t.Fatalf("Redis is gone: %v; its pods would all be restarted for nothing", err)
 	}
 }

@@ -1,19 +1,18 @@
 package faults_test
 
 import (
-	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // besiegedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
@@ -95,31 +94,6 @@ func besiege(t *testing.T, addr string, connections int, says []byte, leave <-ch
 	sent.Wait()
 }
 
-// custom is a good client's: its calls must all be answered right.
-type custom struct {
-	replica *replica
-	calls   atomic.Int64
-}
-
-// ask asks until leave is closed, at least once.
-func (c *custom) ask(t *testing.T, leave <-chan struct{}) {
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
-		answer, err := c.replica.rls.ShouldRateLimit(ctx, request(countPlan("allow"), "0"))
-		cancel()
-		if err != nil || len(answer.Statuses) != 1 || answer.Statuses[0].GetCurrentLimit().GetRequestsPerUnit() != countLimit {
-			t.Errorf("call %d of a good client is answered %v, %v; want it served beside whatever others do", c.calls.Load()+1, answer, err)
-			return
-		}
-		c.calls.Add(1)
-		select {
-		case <-leave:
-			return
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
 // raced tells a build with the race detector, which needs several times the memory.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
@@ -133,25 +107,24 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 		}
 		t.Run(s.number+" "+s.what, func(t *testing.T) {
 			r := startReplica(t, "", rules(time.Minute))
-			good := func(while func()) {
-				c, leave := &custom{replica: r}, make(chan struct{})
-				var asking sync.WaitGroup
-				asking.Go(func() { c.ask(t, leave) })
-				while()
-				for c.calls.Load() < 100 && !t.Failed() {
-					time.Sleep(time.Millisecond)
+			client := r.Client(t)
+			good := weirtest.StartLoad(t, 1, func(int) error {
+				time.Sleep(2 * time.Millisecond)
+				status, err := client.Hit(countPlan("allow"), "0")
+				if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != countLimit {
+					err = fmt.Errorf("it is answered %v", status)
 				}
-				close(leave)
-				asking.Wait()
-			}
+				return err
+			})
 			connections := 2000
 			if testing.Short() {
 				connections = 200
 			}
 			leave := make(chan struct{})
-			good(func() { besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), leave) })
-			good(func() {}) // what weir has not closed stays
+			besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), leave)
+			good.Reach(t, 100) // what weir has not closed stays
 			close(leave)
+			good.WantNoFailures(t, "a good client is served beside whatever others do")
 			held := r.PeakMemory(t) / 1e6
 			if held > besiegedCap && !raced() {
 				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, besiegedCap)
