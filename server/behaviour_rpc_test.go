@@ -110,13 +110,6 @@ var rpcBehaviours = []behaviour{{
 		{ask: "path=/ hits:3 + user=bob", want: "OK | OK 5/MINUTE, 1 left, 1m0s | OK 2/HOUR few, 1 left, 1h0m0s | limit: 5 | left: 1 | reset: 60"},
 	},
 }, {
-	name: "headers speak of the last that is over", rules: fewRules, answers: limitHeaders,
-	steps: []step{{ask: "closed=x + user=ann hits:3 + path=/", want: `OVER_LIMIT | OVER_LIMIT 0/DAY, 0 left, 12h0m0s | ` +
-		`OVER_LIMIT 2/HOUR few, 0 left, 1h0m0s | OK 5/MINUTE, 4 left, 1m0s | "never" | limit: 2 | left: 0 | reset: 3600`}},
-}, {
-	name: "without a limit there are no headers", rules: fewRules, answers: limitHeaders,
-	steps: []step{{ask: "free=x + nobody=x", want: "OK | OK, 4294967295 left | OK"}, {ask: "domain:bar user=x", want: "OK | OK"}},
-}, {
 	name: "whom the service refuses it tells when to come again, but not if that never helps", rules: fewRules,
 	algorithm: descriptors.SlidingWindow, answers: rls.Options{Headers: rls.Headers{RetryAfter: true}},
 	steps: []step{
@@ -124,10 +117,6 @@ var rpcBehaviours = []behaviour{{
 		{ask: "user=ann + free=x", want: "OVER_LIMIT | OVER_LIMIT 2/HOUR few, 0 left, 1h1m0s | OK, 4294967295 left | retry-after: 3660"},
 		{ask: "path=/ hits:6", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m1s"},
 	},
-}, {
-	name: "in SHADOW_MODE nobody is told to come again", rules: fewRules, limits: limit.Options{Shadow: true},
-	answers: rls.Options{Headers: rls.Headers{Answer: rls.Names{Remaining: "left"}, RetryAfter: true}},
-	steps:   []step{{ask: "user=ann hits:3", want: "OK | OVER_LIMIT 2/HOUR few, 0 left, 1h0m0s | left: 0"}},
 }, {
 	name: "the service behind Envoy is told on its own, under names of its own", rules: fewRules,
 	answers: rls.Options{Headers: rls.Headers{Answer: rls.Names{Remaining: "left"}, Request: rls.Names{Limit: "quota", Remaining: "of-it"}}},

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -108,41 +107,3 @@ const sayingRules = `
 - {key: trial, shadow_mode: true, metadata: {trial: over}, rate_limit: {requests_per_unit: 0, unit: hour}}
 - {key: free, rate_limit: {unlimited: true}}
 `
-
-const matchingRules = `
-- {key: user, rate_limit: {requests_per_unit: 9, unit: day, name: user}, descriptors: [{key: path, rate_limit: {requests_per_unit: 9, unit: day, name: user-path}}]}
-- {key: user, value: ann, rate_limit: {requests_per_unit: 9, unit: day, name: ann}}
-- {key: user, value: a*, rate_limit: {requests_per_unit: 9, unit: day, name: a}}
-- {key: user, value: root}
-`
-
-// matched is one step in which a descriptor finds the rule of that name, for the first time; "" is none.
-func matched(ask, name string) step {
-	if name == "" {
-		return step{ask: ask, want: "OK | OK"}
-	}
-	return step{ask: ask, want: "OK | OK 9/DAY " + name + ", 8 left, 12h0m0s"}
-}
-
-// matchBehaviours are those of the tree of descriptors, whose own tests know more of it.
-var matchBehaviours = []behaviour{
-	{name: "an exact value goes first, then a pattern, then the key alone, each value with a count of its own", rules: matchingRules,
-		steps: []step{matched("user=ann", "ann"), matched("user=allen", "a"), matched("user=a2", "a"), matched("user=bob", "user"), matched("user=", "user")}},
-	{name: "a limit is for descriptors that end there, and no rule is as deep as others", rules: matchingRules,
-		steps: []step{matched("user=bob,path=/", "user-path"), matched("user=bob,verb=x", ""), matched("user=bob,path=/,verb=x", ""),
-			matched("user=ann,path=/", ""), matched("host=a", ""), matched("hits:1", "")}},
-	{name: "a value without a limit is a whitelist", rules: matchingRules, steps: []step{matched("user=root", "")}, recorded: "shop __unmatched__ 1 within"},
-	{name: "share_threshold gives a pattern's values one count, below it too", algorithm: descriptors.FixedWindow, rules: `
-- key: path
-  value: files/*
-  share_threshold: true
-  rate_limit: {requests_per_unit: 9, unit: day, name: files}
-  descriptors: [{key: user, rate_limit: {requests_per_unit: 9, unit: day, name: user}}]
-`, steps: []step{
-		matched("path=files/a", "files"),
-		{ask: "path=files/b", want: "OK | OK 9/DAY files, 7 left, 12h0m0s"},
-		matched("path=files/a,user=ann", "user"),
-		{ask: "path=files/b,user=ann", want: "OK | OK 9/DAY user, 7 left, 12h0m0s"},
-		matched("path=files/b,user=bob", "user"),
-	}},
-}

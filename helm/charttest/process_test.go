@@ -23,8 +23,7 @@ var weirBinary string
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
-	var envoyBinary string  // which weirtest finds
-	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
+	os.Exit(process.RunWith(m, &weirBinary))
 }
 
 // answers is an error unless a URL answers with a status.

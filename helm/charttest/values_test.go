@@ -151,7 +151,7 @@ func rendered(t *testing.T) map[string]string {
 }
 
 // samplesOfRatelimit are the samples in k8s in which weir takes the place of envoyproxy/ratelimit. What their users run
-// is run in cmd/weir/dropin.
+// is run in cmd/weir/dropin; the flag of the last, in cmd/weir/e2e.
 var samplesOfRatelimit = []string{"istio/rate-limit-service.yaml", "envoy-gateway/drop-in.yaml", "envoy-ai-gateway/ratelimit.yaml"}
 
 var variableLine = regexp.MustCompile(`name: ([A-Z][A-Z0-9_]+)`)

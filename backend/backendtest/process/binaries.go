@@ -27,14 +27,10 @@ func Weir(t testing.TB) string {
 	return path
 }
 
-// RunWith runs the tests of a package that needs a weir and an Envoy, whose paths it writes before, and returns the exit
-// code.
-func RunWith(m *testing.M, weirPath, envoyPath *string) int {
+// RunWith runs the tests of a package that needs a weir, whose path it writes before, and returns the exit code.
+func RunWith(m *testing.M, weirPath *string) int {
 	var err error
-	if *weirPath, err = weir(); err == nil {
-		*envoyPath, err = FindTool("envoy")
-	}
-	if err != nil {
+	if *weirPath, err = weir(); err != nil {
 		fmt.Fprintln(os.Stderr, "before the tests:", err)
 		return 1
 	}

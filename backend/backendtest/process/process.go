@@ -184,6 +184,18 @@ func (p *Process) Await(check func() error) error {
 	}
 }
 
+// PeakMemory returns the most bytes that the process ever held. It is known on Linux only.
+func (p *Process) PeakMemory(t testing.TB) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	_, after, _ := bytes.Cut(status, []byte("VmHWM:"))
+	var kilobytes int
+	if _, scanned := fmt.Sscan(string(after), &kilobytes); err != nil || scanned != nil {
+		t.Fatalf("the memory of %s: %v, %v", p.name, err, scanned)
+	}
+	return kilobytes << 10
+}
+
 // Eventually waits until check returns nil, and returns how long that took. After Hang it fails the test, with the
 // promise and check's last error.
 func Eventually(t testing.TB, promise string, check func() error) time.Duration {

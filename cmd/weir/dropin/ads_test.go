@@ -1,10 +1,12 @@
 package dropin_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,91 +20,36 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// controlPlane serves limits as Envoy Gateway and Envoy AI Gateway do: by their library's SnapshotCache, over ADS.
+// controlPlane serves limits as Envoy Gateway does: by its library's SnapshotCache, over ADS.
 type controlPlane struct {
-	addr  string
 	node  string // the id that it serves
 	cache cache.SnapshotCache
 
 	mu       sync.Mutex
-	versions int         // snapshots so far
-	tls      *tls.Config // for those who connect next; nil for plaintext
-	conns    []net.Conn
-	requests []request
-	peers    []string // the serial numbers of clients' certificates, as they connected
+	versions int      // snapshots so far
+	requests []string // the versions that were accepted, or why one was refused
 }
 
-// request is what was asked on a stream.
-type request struct {
-	version string // the last that was accepted
-	refused string // why the one after was not; "" if it was
-}
-
-// startControlPlane serves a node at an address, with TLS if it has a configuration for that.
+// startControlPlane serves a node at an address.
 func startControlPlane(t *testing.T, addr, node string, config *tls.Config) *controlPlane {
 	t.Helper()
-	c := &controlPlane{node: node, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil), tls: config}
+	c := &controlPlane{node: node, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.addr = l.Addr().String()
-	var options []grpc.ServerOption
-	if config != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{GetConfigForClient: c.config, MinVersion: tls.VersionTLS13})))
-	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)))
 	callbacks := ads.CallbackFuncs{StreamRequestFunc: c.asked}
 	discoverypb.RegisterAggregatedDiscoveryServiceServer(server, ads.NewServer(t.Context(), c.cache, callbacks))
-	go func() { _ = server.Serve(listener{l, c}) }()
+	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	return c
-}
-
-// listener remembers the connections that it accepts.
-type listener struct {
-	net.Listener
-	c *controlPlane
-}
-
-func (l listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.c.mu.Lock()
-		l.c.conns = append(l.c.conns, conn)
-		l.c.mu.Unlock()
-	}
-	return conn, err
-}
-
-func (c *controlPlane) config(*tls.ClientHelloInfo) (*tls.Config, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config := c.tls.Clone()
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.peers = append(c.peers, state.PeerCertificates[0].SerialNumber.Text(16))
-		return nil
-	}
-	return config, nil
-}
-
-// renew changes the TLS of those who connect next, which all are to do.
-func (c *controlPlane) renew(config *tls.Config) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tls = config
-	for _, conn := range c.conns {
-		conn.Close()
-	}
-	c.conns, c.peers = nil, nil
 }
 
 func (c *controlPlane) asked(_ int64, r *discoverypb.DiscoveryRequest) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests = append(c.requests, request{version: r.VersionInfo, refused: r.GetErrorDetail().GetMessage()})
+	c.requests = append(c.requests, cmp.Or(r.GetErrorDetail().GetMessage(), r.VersionInfo))
 	return nil
 }
 
@@ -131,12 +78,10 @@ func (c *controlPlane) set(t *testing.T, configs ...*configpb.RateLimitConfig) s
 func (c *controlPlane) accepted(version string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.requests {
-		if r.version == version && r.refused == "" {
-			return nil
-		}
+	if !slices.Contains(c.requests, version) {
+		return fmt.Errorf("version %s was not accepted; asked: %q", version, c.requests)
 	}
-	return fmt.Errorf("version %s was not accepted; last asked: %+v", version, c.requests[max(0, len(c.requests)-1):])
+	return nil
 }
 
 // limits returns the configuration of one domain.

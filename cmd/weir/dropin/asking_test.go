@@ -7,47 +7,9 @@ import (
 	"testing"
 	"time"
 
-	metricpb "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
-
-// scrape returns what a URL answers, as Prometheus reads it.
-func scrape(url string) (map[string]*metricpb.MetricFamily, error) {
-	text, err := weirtest.Get(url)
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(strings.NewReader(text))
-}
-
-// count returns the value of the counter with just these labels, name, value and so on, and whether it is there.
-func count(families map[string]*metricpb.MetricFamily, name string, labels ...string) (float64, bool) {
-	for _, m := range families[name].GetMetric() {
-		var has []string
-		for _, l := range m.Label {
-			has = append(has, l.GetName(), l.GetValue())
-		}
-		if slices.Equal(has, labels) {
-			return m.GetCounter().GetValue(), true
-		}
-	}
-	return 0, false
-}
-
-// wantVerdicts asks for one hit again and again, and complains unless it is answered so.
-func wantVerdicts(t *testing.T, promise string, ask func() (string, error), want ...string) {
-	t.Helper()
-	for i, want := range want {
-		if got, err := ask(); err != nil || got != want {
-			t.Errorf("%s: hit %d is answered %q (%v), want %q", promise, i+1, got, err, want)
-		}
-	}
-}
 
 // wantRules waits until the lines of /rlconfig hold these.
 func wantRules(t *testing.T, promise, url string, lines ...string) {

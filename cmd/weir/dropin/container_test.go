@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -153,44 +154,20 @@ func kubernetes(env []string, services ...string) []string {
 	return env
 }
 
-// volume is a ConfigMap or Secret as the kubelet mounts it: each name is a link through ..data, and one step of ..data
-// changes them all.
-type volume struct {
-	dir string
-	n   int // how often it was written
+// newVolume returns a folder that is mounted as the kubelet mounts a ConfigMap or a Secret.
+func newVolume(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	writeVolume(t, dir, files)
+	return dir
 }
 
-func newVolume(t *testing.T, files map[string]string) *volume {
+// writeVolume replaces all files of a volume by these, in one step.
+func writeVolume(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
-	v := &volume{dir: t.TempDir()}
-	if err := os.Chmod(v.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	v.write(t, files)
-	return v
-}
-
-// write replaces all files by these.
-func (v *volume) write(t *testing.T, files map[string]string) {
-	t.Helper()
-	v.n++
-	data := filepath.Join(v.dir, "..data")
-	old, _ := os.Readlink(data) // none at first
-	next := fmt.Sprintf("..2026_11_22_16_00_00.%d", v.n)
-	err := os.Mkdir(filepath.Join(v.dir, next), 0o755)
+	all := make(map[string][]byte)
 	for name, text := range files {
-		err = cmp.Or(err, os.WriteFile(filepath.Join(v.dir, next, name), []byte(text), 0o644))
+		all[name] = []byte(text)
 	}
-	err = cmp.Or(err, os.Symlink(next, data+"_tmp"), os.Rename(data+"_tmp", data))
-	for name := range files {
-		if _, missing := os.Lstat(filepath.Join(v.dir, name)); missing != nil {
-			err = cmp.Or(err, os.Symlink(filepath.Join("..data", name), filepath.Join(v.dir, name)))
-		}
-	}
-	if old != "" {
-		err = cmp.Or(err, os.RemoveAll(filepath.Join(v.dir, old)))
-	}
-	if err != nil {
-		t.Fatalf("writing a volume: %v", err)
-	}
+	certstest.Mount(t, dir, all)
 }

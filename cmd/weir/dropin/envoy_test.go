@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"text/template"
 
@@ -76,39 +74,4 @@ func (e *envoy) wantStatuses(t *testing.T, promise, path string, want ...int) (l
 		t.Errorf("%s: Envoy answers %v, want %v", promise, got, want)
 	}
 	return last
-}
-
-// load asks Envoy from several connections, each as fast as it is answered, until it is stopped.
-type load struct {
-	*weirtest.Load
-	envoy  *envoy
-	limits sync.Map // what limits were shown
-}
-
-// startLoad asks for a path over so many connections.
-func (e *envoy) startLoad(t *testing.T, connections int, path string) *load {
-	t.Helper()
-	l := &load{envoy: e}
-	l.Load = weirtest.StartLoad(t, connections, func(int) error {
-		a, err := e.get(path)
-		if err == nil && a.status != http.StatusOK {
-			err = fmt.Errorf("Envoy answers %d", a.status)
-		}
-		l.limits.Store(a.limit, true)
-		return err
-	})
-	return l
-}
-
-// wantAllPassed stops the load, and complains unless each call came through Envoy to weir, was answered there and
-// passed. It returns how many there were.
-func (l *load) wantAllPassed(t *testing.T, promise string) int {
-	t.Helper()
-	asked := l.WantNoFailures(t, promise)
-	l.envoy.wantErrors(t, 0)
-	ok, open := l.envoy.Stat(t, "cluster.upstream.ratelimit.ok"), l.envoy.Stat(t, "cluster.upstream.ratelimit.failure_mode_allowed")
-	if ok < asked || open != 0 {
-		t.Errorf("%s: Envoy counts %d answers OK of weir for %d calls, and %d let through without an answer", promise, ok, asked, open)
-	}
-	return asked
 }

@@ -2,18 +2,18 @@ package dropin_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"text/template"
 
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -74,54 +74,55 @@ type gateway struct {
 	proxy   *redistest.FaultProxy // before Redis, at its port
 	weir    *process.Process
 
-	authority *authority
-	certs     map[string]*volume
+	authority *certstest.Authority
 }
 
 // startGateway starts all but the control plane and weir.
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	awaitRoomInHour()
-	g := &gateway{authority: newAuthority(t, "Envoy Gateway"), redis: redistest.Single(t)}
+	g := &gateway{authority: certstest.New(t, "Envoy Gateway"), redis: redistest.Single(t)}
 	g.proxy = redistest.ProxyAt(t, "127.0.0.1:6379", g.redis.Addr)
-	weir := g.authority.issue(t, weirNames...)
-	envoy := g.authority.issue(t, "envoy")
-	g.certs = map[string]*volume{
-		"weir":  newVolume(t, weir.secret(g.authority)),
-		"envoy": newVolume(t, envoy.secret(g.authority)),
-	}
 	g.envoy = startEnvoy(t, "gateway.yaml.tmpl", map[string]any{
 		"Domain": gatewayDomain, "FailureModeDeny": false, "Routes": []route{insideRoute, outsideRoute, allRoute},
-		"Secrets": secretSources(t, g.certs["envoy"].dir),
+		"Secret": g.secret(t, "envoy"),
 	})
 	return g
 }
 
-// startControl starts the control plane, which is silent still.
+// secret returns a mounted Secret with a new certificate for these names, its key, and the authority.
+func (g *gateway) secret(t *testing.T, names ...string) (dir string) {
+	t.Helper()
+	cert, key := g.authority.Issue(t, names...)
+	dir = t.TempDir()
+	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": g.authority.PEM})
+	return dir
+}
+
+// startControl starts the control plane, which is silent still, and talks to clients of the authority alone.
 func (g *gateway) startControl(t *testing.T) {
 	t.Helper()
-	g.control = startControlPlane(t, "127.0.0.1:18001", "envoy-ratelimit", g.controlTLS(t, g.authority, g.authority))
+	cert, key := g.authority.Issue(t, "envoy-gateway")
+	own, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(g.authority.PEM)
+	g.control = startControlPlane(t, "127.0.0.1:18001", "envoy-ratelimit", &tls.Config{Certificates: []tls.Certificate{own},
+		ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
 }
 
 // weirNames are what Envoy Gateway issues the rate-limit service's certificate for.
 var weirNames = []string{"envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local"}
 
-// controlTLS returns the control plane's TLS: a new certificate by one authority, for clients by some.
-func (g *gateway) controlTLS(t *testing.T, by *authority, trusted ...*authority) *tls.Config {
-	t.Helper()
-	return by.issue(t, "envoy-gateway").config(t, trusted...)
-}
-
 // startWeir starts weir as Envoy Gateway does, in a Deployment whose container is ratelimit's but for the image.
-func (g *gateway) startWeir(t *testing.T, more ...string) {
+func (g *gateway) startWeir(t *testing.T) {
 	t.Helper()
-	c := container{
+	g.weir = container{
 		Host: "envoy-ratelimit-6f5d7c9b8-x2v4q", User: 65534, Command: []string{"/bin/ratelimit"},
-		Mounts: map[string]string{"/certs": g.certs["weir"].dir, "/etc/statsd-exporter": t.TempDir()},
-	}
-	env := kubernetes(append(gatewayEnvironment[:len(gatewayEnvironment):len(gatewayEnvironment)], more...),
-		"envoy-gateway:18000", "envoy-ratelimit:8081")
-	g.weir = c.start(t, env)
+		Mounts: map[string]string{"/certs": g.secret(t, weirNames...), "/etc/statsd-exporter": t.TempDir()},
+	}.start(t, kubernetes(slices.Clone(gatewayEnvironment), "envoy-gateway:18000", "envoy-ratelimit:8081"))
 }
 
 // healthy waits until weir is.
@@ -141,21 +142,4 @@ func (g *gateway) apply(t *testing.T, routes ...*configpb.RateLimitDescriptor) {
 func (r route) stem() string {
 	last := r.limit(0).Descriptors[0]
 	return fmt.Sprintf("%s_%s_%s_%s_%s_", gatewayDomain, r.Name, r.Name, last.Key, last.Value)
-}
-
-// secretSources writes the files in which Envoy reads where its Secrets are.
-func secretSources(t *testing.T, dir string) string {
-	t.Helper()
-	at := t.TempDir()
-	text := template.Must(template.ParseFiles(filepath.Join("testdata", "sds.yaml.tmpl")))
-	for _, name := range []string{"certificate", "trusted"} {
-		f, err := os.Create(filepath.Join(at, name+".yaml"))
-		if err == nil {
-			err = errors.Join(text.Execute(f, map[string]string{"Name": name, "Dir": dir}), f.Close())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return at
 }

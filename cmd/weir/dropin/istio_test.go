@@ -17,7 +17,7 @@ func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 		config := newVolume(t, map[string]string{"config.yaml": istioRules(1, 100)})
 		weir := container{
 			Host: "ratelimit-7c8d6b5f4-k9m2p", User: 65532, Command: []string{"/bin/ratelimit"},
-			Mounts: map[string]string{"/data/ratelimit/config": config.dir},
+			Mounts: map[string]string{"/data/ratelimit/config": config},
 		}.start(t, kubernetes([]string{
 			"LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "USE_STATSD=false", "RUNTIME_ROOT=/data",
 			"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true", "HOST=::", "GRPC_HOST=::",
@@ -47,7 +47,7 @@ func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 			conn.Close()
 		}
 
-		config.write(t, map[string]string{"config.yaml": istioRules(100, 2)})
+		writeVolume(t, config, map[string]string{"config.yaml": istioRules(100, 2)})
 		wantRules(t, "a changed ConfigMap is read", rules,
 			"echo-ratelimit.PATH_/other: unit=HOUR requests_per_unit=2, shadow_mode: false, quota_mode: false")
 		e.wantStatuses(t, "the new limit of 2 an hour", "/other", 200, 200, 429)

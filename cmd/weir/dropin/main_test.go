@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-var long = flag.Bool("long", false, "the long form: a million unknown domains, nine million overrides, 600 snapshots, 100,000 calls")
-
 // The test binary is three programs: the tests; one test again, in namespaces of its own; and what makes a container
 // and then becomes what runs there.
 func TestMain(m *testing.M) {
@@ -19,15 +17,4 @@ func TestMain(m *testing.M) {
 		os.Exit(runOnNode(m, hosts))
 	}
 	os.Exit(m.Run())
-}
-
-// form chooses among the forms of go test -short, of go test and of -long.
-func form(short, whole, theLong int) int {
-	switch {
-	case *long:
-		return theLong
-	case testing.Short():
-		return short
-	}
-	return whole
 }

@@ -23,9 +23,8 @@ const nodeVariable = "WEIR_DROPIN_NODE"
 
 // nodeNames are what a node's /etc/hosts knows: all that the samples name, each at its loopback address.
 var nodeNames = []string{
-	"localhost", "redis", "redis.redis.svc", "redis.redis-system.svc.cluster.local", "ratelimit", "ratelimit.default.svc.cluster.local",
+	"localhost", "redis", "redis.redis.svc", "ratelimit", "ratelimit.default.svc.cluster.local",
 	"envoy-gateway", "envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local",
-	"ai-gateway-controller.envoy-ai-gateway-system.svc.cluster.local",
 }
 
 // onNode runs a test in namespaces of its own, a node with one loopback device: there every port is free, and names are
@@ -46,7 +45,7 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 		t.Fatal(err)
 	}
 	again := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v="+strconv.FormatBool(testing.Verbose()),
-		"-test.short="+strconv.FormatBool(testing.Short()), "-long="+strconv.FormatBool(*long))
+		"-test.short="+strconv.FormatBool(testing.Short()))
 	again.Env = append(os.Environ(), nodeVariable+"="+hosts, process.WeirVariable+"="+process.Weir(t))
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
@@ -91,24 +90,9 @@ func makeNode(hosts string) error {
 	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("giving names at /etc/hosts: %w", err)
 	}
-	return loopbackUp()
-}
-
-// loopbackUp switches on the loopback device, which is all the network that a node has.
-func loopbackUp() error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
+	if err := process.LoopbackUp(); err != nil {
 		return err
 	}
-	defer unix.Close(socket)
-	device, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	device.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, device); err != nil {
-		return fmt.Errorf("switching on the loopback device: %w", err)
-	}
-	_, err = net.LookupHost("envoy-ratelimit")
+	_, err := net.LookupHost("envoy-ratelimit")
 	return err
 }

@@ -1,13 +1,11 @@
 package e2e_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,8 +43,8 @@ func measure(b *testing.B, w *weirtest.Weir, name string, crowd int, during func
 	others.Wait()
 	slices.Sort(took)
 	at := func(share float64) time.Duration { return took[int(share*float64(len(took)-1))] }
-	b.Logf("%-16s %5d calls: p50 %v  p90 %v  p99 %v  p99.9 %v; memory at most %s", name, len(took), at(0.5), at(0.9), at(0.99),
-		at(0.999), peakMemory(b, w.Pid()))
+	b.Logf("%-16s %5d calls: p50 %v  p90 %v  p99 %v  p99.9 %v; memory at most %d MB", name, len(took), at(0.5), at(0.9), at(0.99),
+		at(0.999), w.PeakMemory(b)/1e6)
 }
 
 // BenchmarkCallsBesideReloads tells how long calls take while nothing changes, and while one of ten files with ten
@@ -118,20 +116,6 @@ func besideQuery(b *testing.B, w *weirtest.Weir, query string) {
 		}
 	})
 	b.Logf("                 %d queries, %d of them refused", answered.Load(), refused.Load())
-}
-
-// peakMemory returns the most that a process ever held.
-func peakMemory(b *testing.B, pid int) string {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return "unknown"
-	}
-	for line := range bytes.Lines(status) {
-		if text, is := bytes.CutPrefix(line, []byte("VmHWM:")); is {
-			return string(bytes.TrimSpace(text))
-		}
-	}
-	return "unknown"
 }
 
 // fillYear fills a folder with a year of series that were busy all the time.

@@ -2,7 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
-	"github.com/weirproxy/weir/server/ranking"
 )
 
 func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
@@ -86,76 +84,30 @@ type wanted struct {
 	want []string
 }
 
-// Three users under a limit of 10 an hour: ann is over, bob is near, cara is not.
-func TestAnOperatorSeesWhoIsOverNow(t *testing.T) {
+// An operator asks a weir that is running who is over a limit, what was denied, and what was counted.
+func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
 	t.Parallel()
-	w := weirtest.Serve(t, tenAnHour, "REDIS_URL="+redistest.Single(t).Addr, "HISTORY=false", weirtest.PatientRedis)
-	c := w.Client(t)
-	awaitCounts(t, c, "basic/1")
-	for user, n := range map[string]int{"ann": 12, "bob": 8, "cara": 1} {
-		hits(t, c, n, "basic/1", user)
-	}
-	printed, code := w.Command(t, "counters", "top", "--domain", "shop", "--path", "plan=basic/1/user", "--json", "-n", "2", "--for", "30s")
-	var a ranking.Answer
-	if err := json.Unmarshal([]byte(printed), &a); err != nil || code != 0 {
-		t.Fatalf("it ended with %d and printed %s", code, printed)
-	}
-	if len(a.Top) != 2 || a.Top[0].Descriptor != "plan=basic/1,user=ann" || a.Top[0].Remaining != 0 || a.Top[0].Path != "plan=basic%2F1/user" ||
-		a.Top[1].Descriptor != "plan=basic/1,user=bob" || a.Top[1].Hits != 8 || a.Over != 1 || a.Counted != 3 || !a.Complete {
-		t.Errorf("got %s\nwant ann, who is over, before bob, and cara counted, but not among the first two", printed)
-	}
-	wantCommands(t, w,
-		wanted{"counters top --domain shop", 0, []string{"3 keys have hits, 1 has nothing left",
-			"plan=basic/1,user=ann   rule plan=basic/1/user", "Saw all"}},
-		wanted{"counters top --domain shpo", 2, []string{"404: No file configures domain shpo. Did you mean shop?"}},
-		wanted{"counters top --domain shop --for 2", 2, []string{"--for"}})
-}
-
-func TestWhyARequestWasDeniedIsLoggedServedAndPrinted(t *testing.T) {
-	t.Parallel()
-	w := weirtest.Serve(t, enforced, "LOG_LEVEL=debug")
-	c := w.Client(t)
+	w := weirtest.Serve(t, enforced, "LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s")
 	wantCommands(t, w, wanted{"denials", 0, []string{"Nothing was denied since this weir started"}})
-	hits(t, c, 5, "a/b", "ann\x1b[2J")
-	hits(t, c, 1, "watched", "eve")
-	wantDenials(t, w)
-	printed, code := w.Command(t, "denials", "--domain", "shop", "--path", "plan=a/b/user")
-	if code != 0 || !strings.Contains(printed, "plan=a/b/user  2/hour hourly  3") || strings.Contains(printed, "ann") {
-		t.Errorf("weir denials ends with %d and prints\n%s\nwant the rule, its limit and 3 denials, and no value", code, printed)
-	}
+	hits(t, w.Client(t), 5, "a/b", "ann\x1b[2J")
+	hits(t, w.Client(t), 1, "a/b", "bob")
+	weirtest.Eventually(t, "hits are in the history one flush after they came", func() error {
+		if printed, code := w.Command(t, "history", "show", "--outcome", "over"); code != 0 || !strings.Contains(printed, "lifetime 3") {
+			return fmt.Errorf("weir history show ended with %d and printed\n%s\nwant 3 hits over", code, printed)
+		}
+		return nil
+	})
 	wantCommands(t, w,
+		wanted{"counters top --domain shop", 0, []string{"2 keys have hits, 1 has nothing left", "plan=a/b,user=bob   rule plan=a/b/user"}},
+		wanted{"counters top --domain shpo", 2, []string{"404: No file configures domain shpo. Did you mean shop?"}},
+		wanted{"denials --domain shop --path plan=a/b/user", 0, []string{"plan=a/b/user  2/hour hourly  3"}},
 		wanted{"denials --values", 0, []string{"plan=a/b,user=ann\uFFFD[2J\n"}}, // nothing that a terminal obeys
-		wanted{"denials --domain shpo", 2, []string{"No file configures domain shpo"}})
-	w.Says(t, `msg="requests are denied: a limit is reached" domain=shop rule="plan=a/b/user" limit=2/hour name=hourly`,
-		`msg="requests would be denied, were it not for shadow mode: a limit is reached" domain=shop rule="plan=watched/user"`)
+		wanted{"history top --by over", 0, []string{"shop plan=a/b/user"}},
+		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
+	w.Says(t, `msg="requests are denied: a limit is reached" domain=shop rule="plan=a/b/user" limit=2/hour name=hourly`)
 	for line := range strings.Lines(w.Log.String()) {
 		if strings.Contains(line, "ann") && !strings.Contains(line, "level=DEBUG") {
 			t.Errorf("a value is in the log, and only LOG_LEVEL=debug asks for some: %s", line)
 		}
-	}
-	saysTimes(t, w, "level=DEBUG msg=request", 6)
-}
-
-// wantDenials wants what was denied as the admin port has it, newest first.
-func wantDenials(t *testing.T, w *weirtest.Weir) {
-	t.Helper()
-	var a struct {
-		Denials []struct {
-			Domain, Path, Limit, Name, Descriptor string
-			Retry                                 *int64 `json:"retry_seconds"`
-			Hits                                  int    `json:"denied_hits"`
-			Shadow                                bool
-		}
-	}
-	text, err := weirtest.Get(w.Admin + "/api/v1/denials?values=true")
-	if err != nil || json.Unmarshal([]byte(text), &a) != nil || len(a.Denials) != 2 {
-		t.Fatalf("the port answers %s (%v); want both rules", text, err)
-	}
-	if d := a.Denials[0]; !d.Shadow || d.Path != "plan=watched/user" || d.Descriptor != "plan=watched,user=eve" || d.Retry != nil {
-		t.Errorf("the newest is %+v; want what shadow mode let through, which never passes", d)
-	}
-	if d := a.Denials[1]; d.Path != "plan=a%2Fb/user" || d.Limit != "2/hour" || d.Name != "hourly" || d.Hits != 3 || d.Retry == nil ||
-		*d.Retry < 3000 || *d.Retry > 3660 || d.Descriptor != "plan=a/b,user=ann\x1b[2J" {
-		t.Errorf("the one before is %+v; want 3 hits denied by 2/hour for about an hour", d)
 	}
 }

@@ -145,24 +145,6 @@ func TestQueriesCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-// rulesAt returns what a port answers of rules, but for what its own process differs in.
-func rulesAt(w *weirtest.Weir) (string, error) {
-	body, err := weirtest.Get(w.Admin + "/api/v1/rules")
-	var a struct {
-		Loaded int64
-		Serves []string
-		Rules  json.RawMessage
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(body), &a)
-	}
-	if err != nil || a.Loaded == 0 || !strings.Contains(strings.Join(a.Serves, " "), "rules") {
-		return "", fmt.Errorf("%s answers %s (%w), want rules, and when they were loaded", w.Admin, body, err)
-	}
-	lines, err := weirtest.Get(w.Admin + "/rlconfig")
-	return string(a.Rules) + "\n" + lines, err
-}
-
 // The reader has the files of the fleet: it knows the same rules and limits, also after files have changed.
 func TestAReaderWithTheFilesOfAFleetKnowsItsRules(t *testing.T) {
 	t.Parallel()
@@ -172,11 +154,11 @@ func TestAReaderWithTheFilesOfAFleetKnowsItsRules(t *testing.T) {
 	sameRules := func(limit string) {
 		t.Helper()
 		weirtest.Eventually(t, "the reader knows the rules of weir, with the limit "+limit, func() error {
-			want, err := rulesAt(w)
+			want, err := weirtest.Get(w.Admin + "/rlconfig")
 			if err != nil {
 				return err
 			}
-			if got, err := rulesAt(reader); err != nil || got != want {
+			if got, err := weirtest.Get(reader.Admin + "/rlconfig"); err != nil || got != want {
 				return fmt.Errorf("the rules are\n%s (%w), want those of weir serve:\n%s", got, err, want)
 			}
 			for _, at := range []*weirtest.Weir{reader, w} {

@@ -27,13 +27,13 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	refuses.Write(t, "other.yaml", "domain: other\ndescriptors: []\n")
 	refuses.Start(t, process.Weir(t), "serve", "--config", refuses.Config)
 	refuses.AwaitReady(t)
-	if head, _ := startEnvoy(t, refuses, false).raw(t, "named", ""); strings.Contains(head, "stolen") {
+	if head, _ := startEnvoy(t, refuses).raw(t, "named", ""); strings.Contains(head, "stolen") {
 		t.Errorf("weir has taken the name, and Envoy answers\n%s", head)
 	}
 	refuses.Says(t, "shop.yaml:7: domain shop, plan=named/user: name is ")
 
 	takes := weirtest.Ratelimit(t, nil, splitting, "BACKEND_TYPE=memory")
-	e := startEnvoy(t, takes, false)
+	e := startEnvoy(t, takes)
 	const clean = `x-ratelimit-limit: 3, 3;w=3600;name="evil%22%0D%0ASet-Cookie: stolen=1%0D%0AContent-Length: 4%0D%0A%0D%0Aevil"`
 	if head, _ := e.raw(t, "named", ""); !strings.Contains(head, clean) || strings.Contains(head, "\nSet-Cookie") {
 		t.Errorf("as ratelimit the name is to be sent escaped; Envoy answers\n%s", head)

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -30,21 +29,6 @@ var (
 	fill = during(func(s *scene) { s.configure("maxmemory", "1") }, func(s *scene) { s.configure("maxmemory", "0") })
 )
 
-// blackHole loses all packets on the way to Redis and back or, where that is forbidden, what a proxy hears.
-func blackHole(s *scene) {
-	if !s.far.Real {
-		s.note("NOT TESTED HERE: this machine allows no network namespace; a proxy dropped bytes")
-	}
-	during(func(s *scene) { s.far.BlackHole(s.T) }, func(s *scene) { s.far.Restore(s.T) })(s)
-}
-
-// slow delays what Redis answers, for longer than the load waits.
-var slow = during(func(s *scene) {
-	for _, p := range s.proxies {
-		p.Delay(redistest.Replies, 50*time.Millisecond)
-	}
-}, (*scene).mendProxies)
-
 // spoil damages replies.
 var spoil = during(func(s *scene) {
 	for _, p := range s.proxies {
@@ -57,17 +41,6 @@ func (s *scene) mendProxies() {
 	for _, p := range s.proxies {
 		p.Heal()
 	}
-}
-
-// resets ends all connections, ten times a second.
-func resets(s *scene) {
-	s.breaks()
-	for until := time.Now().Add(s.row.lasts()); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
-		for _, p := range s.proxies {
-			p.ResetAll()
-		}
-	}
-	s.heals()
 }
 
 // countingCommand is what weir counts by, on servers that have libraries of functions.
@@ -118,15 +91,3 @@ func (s *scene) configure(name, value string) {
 
 // appear brings up a server that was not there when weir started.
 var appear = during(func(*scene) {}, func(s *scene) { s.servers[0].Restart(s.T) })
-
-// loading restarts a server that reads its file for as long as the row says before it answers.
-func loading(s *scene) {
-	const keys = 1000
-	ctx, c := context.Background(), s.servers[0].Client()
-	s.must(c.Do(ctx, "debug", "populate", keys, "padding", 1000).Err(), c.Save(ctx).Err())
-	s.configure("key-load-delay", fmt.Sprint((s.row.lasts() / keys).Microseconds()))
-	s.must(c.ConfigRewrite(ctx).Err())
-	s.breaks()
-	s.servers[0].Restart(s.T) // it returns when all is loaded
-	s.heals()
-}

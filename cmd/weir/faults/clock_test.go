@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 	"time"
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -66,27 +65,8 @@ func (s *scene) minutely(hits int) rlspb.RateLimitResponse_Code {
 	defer cancel()
 	question := request(minutePlan, "clock")
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(uint64(hits))
-	answer, err := s.replicas[0].rls().ShouldRateLimit(ctx, question)
+	answer, err := s.replicas[0].rls.ShouldRateLimit(ctx, question)
 	s.must(err)
 	s.besides += hits
 	return answer.OverallCode
-}
-
-// The case of the seed in the table: after the step back the first call of a full key was answered by what its replica
-// remembered, and only the next one, a second later, asked Redis, where what was counted moved into its bucket then.
-func TestARememberedDenialIsNoCallThatRedisHeardOf(t *testing.T) {
-	const window, stepped = 2 * time.Second, 10 * time.Second
-	denied := func(after time.Duration) call {
-		return call{verdict: over, begun: stepped + after, ended: stepped + after + time.Millisecond}
-	}
-	calls := []call{denied(2 * time.Millisecond), denied(time.Second), denied(2800 * time.Millisecond)}
-	steps := bounds{stepsBack: true}
-	from, until := steps.stepBack(calls, stepped, stepped, window)
-	if last := calls[2].begun; from != stepped || last > until {
-		t.Errorf("denials are right from %v to %v, want that at %v among them: Redis was asked at %v, a window before", from, until,
-			last, calls[1].begun)
-	}
-	if most := calls[1].ended + window + 2*precision(window); until > most {
-		t.Errorf("denials are right until %v, want %v at most: no denial outlasts a step back by more", until, most)
-	}
 }

@@ -1,23 +1,18 @@
 package faults_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // besiegedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
@@ -99,54 +94,6 @@ func besiege(t *testing.T, addr string, connections int, says []byte, leave <-ch
 	sent.Wait()
 }
 
-// custom is a good client's: its calls must all be answered right.
-type custom struct {
-	replica *replica
-	calls   atomic.Int64
-	took    []time.Duration // of each; read after the client has left
-}
-
-// ask asks until leave is closed, at least once.
-func (c *custom) ask(t *testing.T, leave <-chan struct{}) {
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
-		began := time.Now()
-		answer, err := c.replica.rls().ShouldRateLimit(ctx, request(countPlan("allow"), "0"))
-		cancel()
-		c.took = append(c.took, time.Since(began))
-		if err != nil || len(answer.Statuses) != 1 || answer.Statuses[0].GetCurrentLimit().GetRequestsPerUnit() != countLimit {
-			t.Errorf("call %d of a good client is answered %v, %v; want it served beside whatever others do", len(c.took), answer, err)
-			return
-		}
-		c.calls.Add(1)
-		select {
-		case <-leave:
-			return
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-// p99 sorts times and returns the one that 99 of 100 are below.
-func p99(took []time.Duration) time.Duration {
-	slices.Sort(took)
-	return took[len(took)*99/100]
-}
-
-// peak returns what a process held at most, in MB.
-func peak(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	most, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return most * 1024 / 1e6
-}
-
 // raced tells a build with the race detector, which needs several times the memory.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
@@ -159,36 +106,30 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 			continue
 		}
 		t.Run(s.number+" "+s.what, func(t *testing.T) {
-			r := startReplica(t, weirBinary, rules(time.Minute))
-			good := func(while func()) time.Duration {
-				c, leave := &custom{replica: r}, make(chan struct{})
-				var asking sync.WaitGroup
-				asking.Go(func() { c.ask(t, leave) })
-				while()
-				for c.calls.Load() < 100 && !t.Failed() {
-					time.Sleep(time.Millisecond)
+			r := startReplica(t, "", rules(time.Minute))
+			client := r.Client(t)
+			good := weirtest.StartLoad(t, 1, func(int) error {
+				time.Sleep(2 * time.Millisecond)
+				status, err := client.Hit(countPlan("allow"), "0")
+				if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != countLimit {
+					err = fmt.Errorf("it is answered %v", status)
 				}
-				close(leave)
-				asking.Wait()
-				return p99(c.took)
-			}
-			quiet := good(func() {})
+				return err
+			})
 			connections := 2000
 			if testing.Short() {
 				connections = 200
 			}
 			leave := make(chan struct{})
-			storm := good(func() {
-				besiege(t, r.conn.Target()[len("passthrough:///"):], connections, spell(s.first, s.streams, s.parts), leave)
-			})
-			besieged := good(func() {}) // what weir has not closed stays
+			besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), leave)
+			good.Reach(t, 100) // what weir has not closed stays
 			close(leave)
-			held := peak(t, r.Pid())
+			good.WantNoFailures(t, "a good client is served beside whatever others do")
+			held := r.PeakMemory(t) / 1e6
 			if held > besiegedCap && !raced() {
 				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, besiegedCap)
 			}
-			t.Logf("%s %s: %d connections, RSS %d of %d MB; p99 %s while they come, %s while they stay, quiet %s, three times "+
-				"that %s", s.number, s.what, connections, held, besiegedCap, brief(storm), brief(besieged), brief(quiet), brief(3*quiet))
+			t.Logf("%s %s: %d connections, RSS %d of %d MB", s.number, s.what, connections, held, besiegedCap)
 		})
 	}
 }

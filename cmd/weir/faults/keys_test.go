@@ -32,7 +32,6 @@ func coldLimit(plan int) uint32      { return uint32(1 + plan) }
 func hotLimit(plan int) uint32       { return uint32(8 + 2*plan) }
 func policyOf(plan int) string       { return policies[plan%len(policies)] }
 func countPlan(policy string) string { return "count-" + policy }
-func envoyPlan(policy string) string { return "envoy-" + policy } // of keys that are asked for through Envoy
 
 // allKeys are cold keys, hot keys and those that count everything, in this order.
 var allKeys = func() []key {
@@ -65,9 +64,9 @@ func anyKey(draw *rand.Rand) int {
 	}
 }
 
-// rules is a file of domain shop with a limit for each plan, within a window of whole seconds.
+// rules are those of domain shop, with a limit for each plan, within a window of whole seconds.
 func rules(window time.Duration) string {
-	text := "domain: shop\ndescriptors:\n"
+	text := ""
 	add := func(plan, policy, limit string) {
 		text += fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
 		if policy != defaultPolicy {
@@ -84,9 +83,7 @@ func rules(window time.Duration) string {
 		add(fmt.Sprint("hot", plan), policyOf(plan), within(hotLimit(plan)))
 	}
 	for _, policy := range policies {
-		limit := fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit)
-		add(countPlan(policy), policy, limit)
-		add(envoyPlan(policy), policy, limit)
+		add(countPlan(policy), policy, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
 	}
 	add(minutePlan, "allow", "unit: minute, requests_per_unit: 1")
 	return text

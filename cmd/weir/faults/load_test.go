@@ -6,15 +6,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // load asks the replicas at a steady rate, whether they answer or not: a call that waits holds nothing back.
@@ -94,7 +93,7 @@ func (l *load) ask(at, k int) call {
 	ctx, cancel := context.WithTimeout(context.Background(), l.budget+patience)
 	defer cancel()
 	c := call{key: k, replica: at, begun: l.record.now()}
-	answer, err := l.to[at].rls().ShouldRateLimit(told{ctx, time.Now().Add(l.budget)},
+	answer, err := l.to[at].rls.ShouldRateLimit(told{ctx, time.Now().Add(l.budget)},
 		request(allKeys[k].plan, allKeys[k].user))
 	c.ended = l.record.now()
 	switch code := status.Code(err); {
@@ -129,19 +128,6 @@ func degraded(answer *rlspb.RateLimitResponse) (policy, reason string) {
 
 // request is what Envoy sends for one descriptor.
 func request(plan, user string) *rlspb.RateLimitRequest {
-	return &rlspb.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{{
-		Entries: []*descriptorpb.RateLimitDescriptor_Entry{{Key: "plan", Value: plan}, {Key: "user", Value: user}},
-	}}}
-}
-
-// dial connects as Envoy does, without its care: it watches no health and repeats nothing.
-func dial(t *testing.T, addr string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDisableHealthCheck(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
-	if err != nil {
-		t.Fatalf("making a client of %s: %v", addr, err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
+	return &rlspb.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorpb.RateLimitDescriptor{
+		weirtest.Describe("plan", plan, "user", user)}}
 }

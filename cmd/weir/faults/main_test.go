@@ -1,26 +1,12 @@
 package faults_test
 
-import (
-	"flag"
-	"os"
-	"testing"
-
-	"github.com/weirproxy/weir/backend/backendtest/process"
-)
-
-// The binaries under test. TestMain finds them; then they are only read.
-var weirBinary, envoyBinary string
+import "flag"
 
 var (
 	long = flag.Bool("long", false,
 		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
 	seed = flag.Uint64("seed", 0, "chooses the keys that are asked for; 0: that of each row, which is always the same")
 )
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(process.RunWith(m, &weirBinary, &envoyBinary))
-}
 
 // form chooses between the other forms and the long one.
 func form[T any](other, theLong T) T {

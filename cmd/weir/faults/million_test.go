@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,6 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for: a fifth of a million
@@ -33,18 +36,19 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startReplica(t, weirBinary, "domain: shop\ndescriptors:\n- key: plan\n  descriptors:\n  - key: user\n"+
+	r := startReplica(t, "", "- key: plan\n  descriptors:\n  - key: user\n"+
 		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory",
 		fmt.Sprint("MEMORY_MAX_KEYS=", keys))
 	var asking sync.WaitGroup
+	client := r.Client(t)
 	for caller := range callers {
 		asking.Go(func() {
 			for from := caller * inOne; from < asked; from += callers * inOne {
-				question := request("much", fmt.Sprint("somebody ", from))
-				for i := from + 1; i < from+inOne; i++ {
-					question.Descriptors = append(question.Descriptors, request("much", fmt.Sprint("somebody ", i)).Descriptors[0])
+				var descriptors []*descriptorpb.RateLimitDescriptor
+				for i := from; i < from+inOne; i++ {
+					descriptors = append(descriptors, weirtest.Describe("plan", "much", "user", fmt.Sprint("somebody ", i)))
 				}
-				if _, err := r.rls().ShouldRateLimit(context.Background(), question); err != nil {
+				if _, err := client.Ask("shop", descriptors...); err != nil {
 					t.Error(err)
 					return
 				}

@@ -30,9 +30,6 @@ type call struct {
 	failure      string // of failed
 }
 
-// took is how long the caller waited.
-func (c *call) took() time.Duration { return c.ended - c.begun }
-
 // exact reports whether a store decided.
 func (c *call) exact() bool { return c.verdict <= over && c.policy == "" }
 
@@ -98,19 +95,6 @@ func byKey(calls []call) [][]call {
 		keys[c.key] = append(keys[c.key], c)
 	}
 	return keys
-}
-
-// quantile returns the time that a share of the calls took at most.
-func quantile(calls []call, share float64) time.Duration {
-	if len(calls) == 0 {
-		return 0
-	}
-	took := make([]time.Duration, len(calls))
-	for i := range calls {
-		took[i] = calls[i].took()
-	}
-	slices.Sort(took)
-	return took[min(len(took)-1, int(float64(len(took))*share))]
 }
 
 // step is how finely recovery is told.

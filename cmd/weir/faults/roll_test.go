@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // drainDelays are how long a replica that is replaced answers after SIGTERM: much longer than its clients need to leave.
@@ -22,10 +22,7 @@ func (s *scene) replace(r *replica, binary string) {
 	told := time.Now()
 	r.Terminate(s.T)
 	redistest.Eventually(s.T, "/readyz says that it drains", func() error {
-		if wantStatus(r.admin+"/readyz") == nil {
-			return errors.New("it is ready")
-		}
-		return nil
+		return weirtest.WantStatus(r.Admin+"/readyz", 503)
 	})
 	before := r.answered.Load()
 	redistest.Eventually(s.T, "clients that have not left yet are answered", func() error {
@@ -47,7 +44,7 @@ func (s *scene) replace(r *replica, binary string) {
 	if code := r.ExitCode(s.T); code != 0 {
 		s.errorf("a replica ended with exit code %d after SIGTERM, want 0", code)
 	}
-	r.start(s.T, binary)
+	r.serve(s.T, binary)
 	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look("0", s.row.budget) })
 	r.out.Store(false)
 }
@@ -56,7 +53,7 @@ func (s *scene) replace(r *replica, binary string) {
 func drainOne(s *scene) {
 	s.breaks()
 	for n := 0; n == 0 || *long && s.load.sent.Load() < 100_000; n++ {
-		s.replace(s.replicas[n%replicas], weirBinary)
+		s.replace(s.replicas[n%replicas], "")
 	}
 	time.Sleep(warm())
 }
@@ -88,8 +85,9 @@ func buildBefore(t *testing.T) string {
 
 // rollOver replaces the release before by this one, and this one by the release before.
 func rollOver(s *scene) {
+	this := process.Weir(s.T)
 	s.breaks()
-	for _, release := range []struct{ to, from string }{{weirBinary, beforeBinary}, {beforeBinary, weirBinary}} {
+	for _, release := range []struct{ to, from string }{{this, beforeBinary}, {beforeBinary, this}} {
 		for _, r := range s.replicas {
 			s.replace(r, release.to)
 		}

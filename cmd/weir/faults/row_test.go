@@ -26,9 +26,6 @@ type row struct {
 	long       time.Duration // and in the long one
 	beginsDown bool          // no server answers when weir starts
 
-	throughEnvoy bool // in each form a real Envoy asks beside the load
-	onlyHasty    bool // nobody waits for longer than the load does, so no patient Envoy asks in the long form
-
 	starts  func(*testing.T) string // builds the weir that the replicas begin as, where it is not the one under test
 	happens func(*scene)
 	bounds  bounds
@@ -97,18 +94,12 @@ func (s *scene) run() {
 	s.stalls = watchStalls(s.T, s.record)
 	stopFollowing := s.followReplicas()
 	s.load = startLoad(s, rate())
-	for _, e := range s.envoys {
-		e.startLoad(s.T, form(30, 100))
-	}
 	if !s.row.beginsDown {
 		time.Sleep(warm())
 	}
 	s.row.happens(s)
 	s.recovered()
 	s.load.stop()
-	for _, e := range s.envoys {
-		e.stop()
-	}
 	stopFollowing()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // scene is what a row is played on: servers, replicas of weir on them, the load, and what happened when.
@@ -23,9 +24,7 @@ type scene struct {
 	row      *row
 	servers  []*redistest.Server     // that count
 	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
-	sentinel *redistest.SentinelSet
 	cluster  *redistest.ClusterSet
-	far      *redistest.Far
 	clock    string   // the file that shifts the first server's clock
 	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
 	settings []string // of all replicas
@@ -34,11 +33,10 @@ type scene struct {
 	record   *record
 	load     *load
 	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
-	besides  int                   // hits that neither the load nor an Envoy has asked for
-	envoys   []*envoy
+	besides  int                   // hits that the load has not asked for
 	stalls   *stalls
-	atRest   []metrics // of each replica, before the load
-	said     []int     // lines that each had logged by then
+	atRest   []weirtest.Metrics // of each replica, before the load
+	said     []int              // lines that each had logged by then
 
 	drainDelay time.Duration // of each replica
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
@@ -75,35 +73,9 @@ var (
 		s.servers[0].Kill()
 	}
 
-	// debugged is a server that can be told to take its time.
-	debugged topology = func(s *scene) {
-		s.on(redistest.Single(s.T, redistest.WithConfig("enable-debug-command yes", "loading-process-events-interval-bytes 1024")))
-	}
-
-	// far is a server behind a route that can lose everything.
-	far topology = func(s *scene) {
-		s.on(redistest.Single(s.T))
-		s.far = redistest.FarProxy(s.T, s.servers[0].Addr)
-		s.proxies, s.urls = append(s.proxies, s.far.FaultProxy), []string{s.far.Addr}
-	}
-
 	ring topology = func(s *scene) {
 		s.on(redistest.Ring(s.T, 3)...)
 		s.settings = append(s.settings, "REDIS_TYPE=ring")
-	}
-
-	// sentinels call a server down after a second.
-	sentinels topology = func(s *scene) {
-		s.sentinel = redistest.Sentinel(s.T)
-		for _, sentinel := range s.sentinel.Sentinels {
-			set := sentinel.Client().Do(context.Background(), "sentinel", "set", s.sentinel.Master, "down-after-milliseconds", 1000)
-			if err := set.Err(); err != nil {
-				s.Fatalf("setting how soon a sentinel calls a server down: %v", err)
-			}
-		}
-		s.servers = s.sentinel.Nodes
-		s.urls = []string{s.sentinel.Master + "," + strings.Join(s.sentinel.Addrs(), ",")}
-		s.settings = append(s.settings, "REDIS_TYPE=sentinel")
 	}
 
 	cluster topology = func(s *scene) {
@@ -132,7 +104,7 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
-	binary := weirBinary
+	binary := ""
 	if s.row.starts != nil {
 		binary = s.row.starts(s.T)
 	}
@@ -143,17 +115,6 @@ func (s *scene) start() {
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
-	}
-	if *long && !s.row.onlyHasty || s.row.throughEnvoy {
-		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, patientBudget))
-	}
-	if *long {
-		s.envoys = append(s.envoys, startEnvoy(s.T, s.replicas, s.row.budget))
-	}
-	for _, e := range s.envoys { // it connects when it is first asked
-		for n := range 2 * replicas {
-			e.send("allow", fmt.Sprint(n))
-		}
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
@@ -187,7 +148,7 @@ func (r *replica) look(user string, budget time.Duration) error {
 	defer cancel()
 	question := request(countPlan("allow"), user)
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
-	answer, err := r.rls().ShouldRateLimit(ctx, question)
+	answer, err := r.rls.ShouldRateLimit(ctx, question)
 	if err != nil {
 		return err
 	}
@@ -212,7 +173,7 @@ func (s *scene) hold() {
 		}
 		redistest.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
 			m, err := r.scrape()
-			if err == nil && m.sum("weir_redis_breaker_open", "") == 0 {
+			if err == nil && m.Sum("weir_redis_breaker_open", "") == 0 {
 				err = fmt.Errorf("weir_redis_breaker_open of replica %d is 0", i)
 			}
 			return err
@@ -240,7 +201,7 @@ func (s *scene) recovered() {
 		last, inVain := s.stalls.lastTrouble(calls, s.mark())
 		switch {
 		case len(calls) > 0 && calls[len(calls)-1].begun-last > quiet:
-			s.note("back after %s of %v", brief(last-s.mark()), s.row.bounds.recovery)
+			s.note("back after %v of %v", (last - s.mark()).Round(10*time.Millisecond), s.row.bounds.recovery)
 			return
 		case !s.row.bounds.healthy && inVain > most:
 			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)

@@ -73,21 +73,3 @@ func (s *stalls) excuses(from, to, atLeast time.Duration) bool {
 	}
 	return false
 }
-
-// spoil reports whether the machine stood still so much that a time of this length says nothing, in what has taken so
-// long.
-func (s *stalls) spoil(length, of time.Duration) bool {
-	all, longest := s.sum()
-	return longest > length/4 || all > of/10
-}
-
-// sum returns how long the machine stood still in all, and at most at once.
-func (s *stalls) sum() (all, longest time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, stood := range s.list {
-		all += stood.to - stood.from
-		longest = max(longest, stood.to-stood.from)
-	}
-	return all, longest
-}

@@ -10,14 +10,9 @@ import "time"
 // Where a row says that no server is away, a call has time for a machine that is slow.
 var rows = []row{
 	{
-		number: "1", fault: "a ring's node killed", quick: true, on: ring, throughEnvoy: true,
+		number: "1", fault: "a ring's node killed", quick: true, on: ring,
 		short: 2 * time.Second, long: 20 * time.Second,
 		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 2500 * time.Millisecond},
-	},
-	{
-		number: "2", fault: "a ring's node comes back", on: ring, window: 2 * time.Second,
-		short: 2 * time.Second, long: 20 * time.Second,
-		happens: rejoin, bounds: bounds{states: 2, forgets: true, recovery: 2500 * time.Millisecond},
 	},
 	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
@@ -29,34 +24,14 @@ var rows = []row{
 		happens: migrate, bounds: bounds{healthy: true},
 	},
 	{
-		number: "4a", fault: "a sentinels' primary frozen, back read-only", on: sentinels,
-		happens: failOver, bounds: bounds{states: 2, forgets: true, recovery: 4 * time.Second},
-	},
-	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
 		short: 2500 * time.Millisecond, long: 20 * time.Second,
 		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
 	},
 	{
-		number: "6a", fault: "a black hole of packets", on: far, throughEnvoy: true,
-		short: 2 * time.Second, long: 30 * time.Second,
-		happens: blackHole, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
-	},
-	{
-		number: "7", fault: "Redis frozen and back", quick: true, on: single, throughEnvoy: true,
+		number: "7", fault: "Redis frozen and back", quick: true, on: single,
 		short: time.Second, long: 5 * time.Second,
 		happens: freeze, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
-	},
-	{
-		number: "8c", fault: "Redis slow by 50 ms", onlyLong: true, on: proxied, onlyHasty: true,
-		short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: slow, bounds: bounds{gone: true, recovery: time.Second, breaks: true},
-	},
-	{
-		// Envoy's calls have their answers, so the server is asked: the others are answered in their time, without it.
-		number: "8d", fault: "Redis slow by 50 ms, some wait", onlyLong: true, on: proxied, throughEnvoy: true,
-		short: 1500 * time.Millisecond, long: 10 * time.Second,
-		happens: slow, bounds: bounds{recovery: time.Second},
 	},
 	{
 		number: "9a", fault: "replies lost after execution", quick: true, on: proxied,
@@ -64,12 +39,7 @@ var rows = []row{
 		happens: loseReplies, bounds: bounds{recovery: time.Second},
 	},
 	{
-		number: "9b", fault: "connections reset", on: proxied, throughEnvoy: true,
-		short: 1500 * time.Millisecond, long: 20 * time.Second,
-		happens: resets, bounds: bounds{recovery: time.Second},
-	},
-	{
-		number: "10a", fault: "Redis killed and back empty", quick: true, on: single, throughEnvoy: true,
+		number: "10a", fault: "Redis killed and back empty", quick: true, on: single,
 		short: time.Second, long: 5 * time.Second,
 		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: time.Second},
 	},
@@ -84,11 +54,7 @@ var rows = []row{
 		happens: appear, bounds: bounds{gone: true, recovery: time.Second},
 	},
 	{
-		number: "11b", fault: "Redis loading", on: debugged, short: 2 * time.Second, long: 10 * time.Second,
-		happens: loading, bounds: bounds{states: 2, forgets: true, recovery: time.Second},
-	},
-	{
-		number: "12a", fault: "Redis full", quick: true, on: single, throughEnvoy: true,
+		number: "12a", fault: "Redis full", quick: true, on: single,
 		short: time.Second, long: 10 * time.Second,
 		happens: fill, bounds: bounds{gone: true, recovery: time.Second},
 	},
@@ -107,7 +73,7 @@ var rows = []row{
 		starts: buildBefore, happens: rollOver, bounds: bounds{healthy: true, restarts: true, heard: true},
 	},
 	{
-		number: "31", fault: "a byte of twenty in Redis's replies damaged", on: proxied, throughEnvoy: true,
+		number: "31", fault: "a byte of twenty in Redis's replies damaged", on: proxied,
 		short: 1500 * time.Millisecond, long: 20 * time.Second,
 		happens: spoil, bounds: bounds{recovery: time.Second},
 	},

@@ -24,23 +24,6 @@ func kill(s *scene) {
 	s.hold()
 }
 
-// rejoin brings a node of a ring back that the others have replaced for longer than a window.
-func rejoin(s *scene) {
-	s.servers[0].Kill()
-	time.Sleep(3*time.Second + s.row.window)
-	s.servers[0].Restart(s.T)
-	s.breaks()
-	redistest.Eventually(s.T, "keys come back to a node that is back", func() error {
-		n, err := s.servers[0].Client().Do(context.Background(), "eval",
-			"return #redis.call('keys', 'weir:*shop*')", 0).Int()
-		if err == nil && n == 0 {
-			err = fmt.Errorf("it has none")
-		}
-		return err
-	})
-	s.hold()
-}
-
 // migrate moves the slots of some hot keys, and back.
 func migrate(s *scene) {
 	s.breaks()
@@ -101,16 +84,6 @@ func (s *scene) keysBeside(gone *redistest.Server) map[int]bool {
 		}
 	}
 	return beside
-}
-
-// failOver freezes the primary until it has a successor; when it wakes it takes writes until it is told.
-func failOver(s *scene) {
-	old := s.sentinel.Nodes[0]
-	old.Stop()
-	s.breaks()
-	s.sentinel.AwaitFailover(s.T, old)
-	old.Cont()
-	s.sentinel.Await(s.T)
 }
 
 // split lets each replica reach another server, which both take writes, as the two sides of a partition do.

@@ -7,7 +7,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
-	"unsafe"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // ownNetwork is set in the process that has a network of its own.
@@ -18,8 +19,8 @@ const ownNetwork = "WEIR_BROWSER_OWN_NETWORK"
 // code of that process, and whether there was one: else the caller runs the tests.
 func inOwnNetwork() (code int, ran bool) {
 	if os.Getenv(ownNetwork) != "" {
-		if err := loopbackUp(); err != nil {
-			fmt.Fprintln(os.Stderr, "switching on the loopback device:", err)
+		if err := process.LoopbackUp(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1, true
 		}
 		return 0, false
@@ -42,23 +43,4 @@ func inOwnNetwork() (code int, ran bool) {
 		return 0, false
 	}
 	return again.ProcessState.ExitCode(), true
-}
-
-func loopbackUp() error {
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(socket)
-	device := struct { // as netdevice(7) has it
-		name  [syscall.IFNAMSIZ]byte
-		flags uint16
-		_     [22]byte
-	}{flags: syscall.IFF_UP | syscall.IFF_RUNNING}
-	copy(device.name[:], "lo")
-	_, _, failed := syscall.Syscall(syscall.SYS_IOCTL, uintptr(socket), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&device)))
-	if failed != 0 {
-		return failed
-	}
-	return nil
 }

@@ -2,6 +2,7 @@
 package certstest
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -91,11 +92,14 @@ func (a *Authority) Issue(t testing.TB, names ...string) (cert, key []byte) {
 func Mount(t testing.TB, dir string, files map[string][]byte) {
 	t.Helper()
 	data, err := os.MkdirTemp(dir, "..")
+	if err == nil { // a container's user may be another one
+		err = cmp.Or(os.Chmod(dir, 0o755), os.Chmod(data, 0o755))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(data, name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(data, name), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)) // it is there already when they change

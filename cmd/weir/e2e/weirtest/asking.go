@@ -105,19 +105,6 @@ func (c *Client) Forward(request *rlspb.RateLimitRequest) (*rlspb.RateLimitRespo
 	return c.rls.ShouldRateLimit(ctx, request)
 }
 
-// Verdict asks for one hit of each descriptor, and returns the verdict on all and on each, such as "OK: OVER_LIMIT OK".
-func (c *Client) Verdict(domain string, descriptors ...*descriptorpb.RateLimitDescriptor) (string, error) {
-	answer, err := c.Ask(domain, descriptors...)
-	if err != nil {
-		return "", err
-	}
-	text := answer.OverallCode.String() + ":"
-	for _, s := range answer.Statuses {
-		text += " " + s.Code.String()
-	}
-	return text, nil
-}
-
 // Hit asks for one hit of a user under a plan of domain shop.
 func (c *Client) Hit(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
 	return c.one(Describe("plan", plan, "user", user))
@@ -127,13 +114,6 @@ func (c *Client) Hit(plan, user string) (*rlspb.RateLimitResponse_DescriptorStat
 func (c *Client) Look(plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
 	d := Describe("plan", plan, "user", user)
 	d.HitsAddend = wrapperspb.UInt64(0)
-	return c.one(d)
-}
-
-// Refund gives hits back.
-func (c *Client) Refund(hits uint64, plan, user string) (*rlspb.RateLimitResponse_DescriptorStatus, error) {
-	d := Describe("plan", plan, "user", user)
-	d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(hits), true
 	return c.one(d)
 }
 
