@@ -13,10 +13,12 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/rate_limit_descriptors/expr/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // read reads a part of Envoy's configuration into its type, which must know every field and find every value right.
@@ -29,43 +31,21 @@ func read[M proto.Message](t *testing.T, where string, tree any, into M) M {
 	return into
 }
 
-// validate holds a message, and all that it carries as Any, to the rules of Envoy's own API.
+// validate holds a message, and all that it carries, also as Any, to the rules of Envoy's own API.
 func validate(t *testing.T, where string, m proto.Message) {
 	t.Helper()
-	if v, ok := m.(interface{ ValidateAll() error }); ok {
-		if err := v.ValidateAll(); err != nil {
-			t.Errorf("%s would be refused by Envoy: %v", where, err)
+	err := protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		part, isMessage := at.Index(-1).Value.Interface().(protoreflect.Message)
+		if !isMessage {
+			return nil
 		}
-	}
-	m.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		eachMessage(value, func(inner proto.Message) {
-			if packed, isAny := inner.(*anypb.Any); isAny {
-				unpacked, err := packed.UnmarshalNew()
-				if err != nil {
-					t.Errorf("%s: %v", where, err)
-					return
-				}
-				inner = unpacked
-			}
-			validate(t, where, inner)
-		})
-		return true
+		if v, ok := part.Interface().(interface{ ValidateAll() error }); ok {
+			return v.ValidateAll()
+		}
+		return nil
 	})
-}
-
-func eachMessage(value protoreflect.Value, visit func(proto.Message)) {
-	switch value := value.Interface().(type) {
-	case protoreflect.Message:
-		visit(value.Interface())
-	case protoreflect.List:
-		for i := range value.Len() {
-			eachMessage(value.Get(i), visit)
-		}
-	case protoreflect.Map:
-		value.Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-			eachMessage(v, visit)
-			return true
-		})
+	if err != nil {
+		t.Errorf("%s would be refused by Envoy: %v", where, err)
 	}
 }
 
@@ -137,65 +117,49 @@ func TestEnvoyTakesWhatTheMeshTemplatesGiveIt(t *testing.T) {
 	}
 }
 
-// The same as the chart's templates, for who has no Helm.
+// The same as the chart's templates, for who has no Helm; and who takes Envoy's bootstrap asks weir the same.
 func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
 	t.Parallel()
-	charted := make(map[string]any)
-	enabled := map[string]any{"enabled": true}
-	r, err := renderIn(t, "weir", "weir", map[string]any{
-		"istio": map[string]any{"gateway": enabled,
-			"sidecar": map[string]any{"enabled": true, "namespace": "shop", "selector": map[string]any{"app": "cart"}}},
-		"envoyGateway": map[string]any{"patchPolicy": map[string]any{"enabled": true, "namespace": "default"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tree := range withoutLabels(r.Objects) {
-		if strings.HasPrefix(name, "Envoy") {
-			charted[name] = tree
-		}
-	}
+	made := renderedInWeir(t, valuesOf(t, `
+istio: {gateway: {enabled: true}, sidecar: {enabled: true, namespace: shop, selector: {app: cart}}}
+envoyGateway: {patchPolicy: {enabled: true, namespace: default}}`))
 	var samples []Object
 	for _, file := range []string{"istio/gateway.yaml", "istio/sidecar.yaml", "envoy-gateway/patch-policy.yaml"} {
-		objects, err := readFile(filepath.Join(k8sDir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		samples = append(samples, objects...)
+		samples = append(samples, readFile(t, filepath.Join(k8sDir, file))...)
 	}
-	wantSame(t, withoutLabels(samples), charted)
+	wantSame(t, samples, ofKind(made, "EnvoyFilter", "EnvoyPatchPolicy"))
+
+	asks := reach(readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].Tree,
+		strings.Fields("static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all rate_limits"))
+	if want := at(defaults(t), []string{"mesh", "rateLimits"}); !cmp.Equal(asks, want) {
+		t.Errorf("k8s/envoy/envoy.yaml asks weir for %v, and the chart makes Envoys ask for %v", asks, want)
+	}
 }
 
 func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(k8sDir, "[ei]*-*", "*.yaml"))
-	istio, _ := filepath.Glob(filepath.Join(k8sDir, "istio", "*.yaml")) // the pattern is right
-	if files = append(files, istio...); err != nil || len(files) < 9 {
-		t.Fatalf("found %d samples, %v: this test looks in the wrong place", len(files), err)
-	}
-	for _, file := range files {
-		if filepath.Base(file) == "kustomization.yaml" {
+	samples := 0
+	for _, file := range inK8s(t, "*.yaml", 20) {
+		folder := filepath.Base(filepath.Dir(file))
+		if folder != "istio" && !strings.HasPrefix(folder, "envoy-") || filepath.Base(file) == "kustomization.yaml" {
 			continue // whose objects kubectl puts together in another test
 		}
-		objects, err := readFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range objects {
+		samples++
+		for _, o := range readFile(t, file) {
 			wantEnvoyTakes(t, o)
 			pod := podOf(decode(t, o))
 			if pod == nil {
 				continue
 			}
-			c, env := pod.Spec.Containers[0], make(map[string]string)
-			for _, e := range c.Env {
-				env[e.Name] = e.Value
-			}
-			for _, m := range c.VolumeMounts {
+			env := envOf(&pod.Spec)
+			for _, m := range pod.Spec.Containers[0].VolumeMounts {
 				if want := filepath.Join(env["RUNTIME_ROOT"], env["RUNTIME_SUBDIRECTORY"], "config"); m.MountPath != want {
 					t.Errorf("%s mounts its limits at %s, and weir reads %s", file, m.MountPath, want)
 				}
 			}
 		}
+	}
+	if samples < 7 {
+		t.Errorf("found %d samples: this test looks in the wrong place", samples)
 	}
 }

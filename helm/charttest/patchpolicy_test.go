@@ -1,11 +1,9 @@
 package charttest
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/ohler55/ojg/jp"
 	"github.com/ohler55/ojg/oj"
@@ -22,36 +21,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// gatewayDir is where the module of Envoy Gateway is, whose own tests say what its translator makes.
-func gatewayDir(t *testing.T) string {
+// translated reads a resource that Envoy Gateway's translator has made, of which its module's own tests tell.
+func translated[M proto.Message](t *testing.T, file, name string, into M) M {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/gateway").Output()
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/gateway").Output()
 	if err != nil {
 		t.Fatalf("looking for Envoy Gateway's module: %v", err)
 	}
-	return strings.TrimSpace(string(out))
-}
-
-// translated reads a resource that Envoy Gateway's translator has made.
-func translated[M proto.Message](t *testing.T, file, name string, into M) M {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(gatewayDir(t), "internal", "xds", "translator", "testdata", "out", "xds-ir", file))
+	dir := filepath.Join(strings.TrimSpace(string(module)), "internal", "xds", "translator", "testdata", "out", "xds-ir")
+	objects, err := ReadObjects("resources:\n" + readText(t, filepath.Join(dir, file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := ReadObjects("resources:\n" + string(text))
-	if err != nil {
-		t.Fatal(err)
+	resource := reach(objects[0].Tree, []string{"resources", name})
+	if err := protojson.Unmarshal(toJSON(t, resource), into); err != nil {
+		t.Fatalf("%s of Envoy Gateway has no such %q: %v", file, name, err)
 	}
-	for _, resource := range objects[0].At("resources").([]any) {
-		if resource.(map[string]any)["name"] == name {
-			if err := protojson.Unmarshal(toJSON(t, resource), into); err != nil {
-				t.Fatalf("%s of Envoy Gateway: %v", file, err)
-			}
-			return into
-		}
-	}
-	t.Fatalf("Envoy Gateway's %s has no %q", file, name)
 	return into
 }
 
@@ -110,19 +95,8 @@ func pointers(t *testing.T, resource []byte, patch Object) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, place := range parsed.Locate(tree, 0) {
-		pointer := ""
-		for _, part := range place {
-			switch part := part.(type) {
-			case jp.Root:
-			case jp.Nth:
-				pointer += fmt.Sprint("/", int(part))
-			case jp.Child:
-				pointer += "/" + string(part)
-			default:
-				t.Fatalf("Envoy Gateway knows no %T in a place", part)
-			}
-		}
+	for _, place := range parsed.Locate(tree, 0) { // $['filter_chains'][0]
+		pointer := regexp.MustCompile(`\['?(.*?)'?\]`).ReplaceAllString(place.BracketString()[1:], "/$1")
 		if path != "" {
 			pointer += "/" + strings.TrimPrefix(path, "/")
 		}
@@ -166,17 +140,13 @@ func managers(t *testing.T, l *listener.Listener) (n int) {
 			if filter.GetName() != "envoy.filters.network.http_connection_manager" {
 				continue
 			}
-			var manager map[string]any
-			text, err := protojson.Marshal(filter.GetTypedConfig())
-			if err == nil {
-				err = json.Unmarshal(text, &manager)
-			}
-			if err != nil {
+			manager := new(hcm.HttpConnectionManager)
+			if err := filter.GetTypedConfig().UnmarshalTo(manager); err != nil {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, f := range manager["httpFilters"].([]any) {
-				names = append(names, f.(map[string]any)["name"].(string))
+			for _, f := range manager.HttpFilters {
+				names = append(names, f.Name)
 			}
 			const limits, router = "envoy.filters.http.ratelimit", "envoy.filters.http.router"
 			if n := len(names); n < 2 || !slices.Equal(names[n-2:], []string{limits, router}) || slices.Index(names, limits) != n-2 {
@@ -208,11 +178,5 @@ func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
 func patchPolicy(t *testing.T, values map[string]any) Object {
 	t.Helper()
 	values["enabled"] = true
-	for _, o := range render(t, "weir", map[string]any{"envoyGateway": map[string]any{"patchPolicy": values}}).Objects {
-		if o.Kind() == "EnvoyPatchPolicy" {
-			return o
-		}
-	}
-	t.Fatal("there is no EnvoyPatchPolicy")
-	return Object{}
+	return ofKind(render(t, "weir", map[string]any{"envoyGateway": map[string]any{"patchPolicy": values}}).Objects, "EnvoyPatchPolicy")[0]
 }

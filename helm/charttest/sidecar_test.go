@@ -3,7 +3,6 @@ package charttest
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -121,10 +120,10 @@ func block(t *testing.T, text, line string) any {
 // Both ways of putting weir beside an Envoy give the same pod.
 func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
 	t.Parallel()
-	spec := func(objects []Object) map[string]any {
-		i := slices.IndexFunc(objects, func(o Object) bool { return o.Kind() == "Deployment" })
-		return map[string]any{"the pod": sorted(objects[i].At("spec", "template", "spec"))}
+	pod := func(objects []Object) []Object {
+		spec := ofKind(objects, "Deployment")[0].At("spec", "template", "spec")
+		return []Object{{Tree: map[string]any{"kind": "Pod", "spec": spec}}}
 	}
 	charted := renderBeside(t, valuesOf(t, "weir: {fullnameOverride: weir, admin: {token: {create: false}}}"))
-	wantSame(t, spec(build(t, filepath.Join("testdata", "shop-kustomized"))), spec(charted))
+	wantSame(t, pod(build(t, filepath.Join("testdata", "shop-kustomized"))), pod(charted))
 }
