@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -81,4 +82,14 @@ func forEachCase(t *testing.T, test func(t *testing.T, r *Rendered)) {
 			test(t, render(t, "weir", caseValues(t, name)))
 		})
 	}
+}
+
+// ofKind are those of some objects that are of these kinds.
+func ofKind(objects []Object, kinds ...string) (found []Object) {
+	for _, o := range objects {
+		if slices.Contains(kinds, o.Kind()) {
+			found = append(found, o)
+		}
+	}
+	return found
 }

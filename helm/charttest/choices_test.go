@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -97,7 +96,7 @@ var elsewhere = map[string]string{"xds.tls.enabled=true": "TestLimitsComeByXDS"}
 // choice is made under the incumbent's name, else each is made under both.
 func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	t.Parallel()
-	schema := schemaOf(t)
+	schema := valuesOf(t, readText(t, filepath.Join(chartDir, "values.schema.json")))
 	choices := choicesBelow(schema, schema["definitions"].(map[string]any), nil)
 	if len(choices) < 100 {
 		t.Fatalf("the schema has only %d values to choose: this test looks in the wrong place", len(choices))
@@ -160,26 +159,20 @@ func (c choice) values(t *testing.T, program string, servers *strings.Replacer) 
 			merge(p.values)
 		}
 	}
-	var chosen any = c.value
-	for _, key := range slices.Backward(c.path) {
-		chosen = map[string]any{key: chosen}
-	}
-	return loader.MergeMaps(values, chosen.(map[string]any))
+	return loader.MergeMaps(values, under(c.path, c.value))
 }
 
 // renderedPod is the pod that weir is in, and all objects of its release.
 func renderedPod(t *testing.T, values map[string]any) ([]Object, *corev1.PodSpec) {
 	t.Helper()
-	var objects []Object
+	r := &Rendered{}
 	if values["mode"] == "sidecar" {
-		objects = renderBeside(t, map[string]any{"weir": values})
+		r.Objects = renderBeside(t, map[string]any{"weir": values})
 	} else {
-		objects = render(t, "weir", values).Objects
+		r = render(t, "weir", values)
 	}
-	for _, o := range objects {
-		if pod := podOf(decode(t, o)); pod != nil && o.Kind() == "Deployment" {
-			return objects, &pod.Spec
-		}
+	if d := r.deployment(t); d != nil {
+		return r.Objects, &d.Spec.Template.Spec
 	}
 	return nil, nil
 }
@@ -209,8 +202,8 @@ func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.Trans
 func startServers(t *testing.T) (*strings.Replacer, map[string]any) {
 	t.Helper()
 	plain := startRedis(t)
-	byTLS := startRedisWith(t, redistest.WithTLS(), redistest.WithConfig("tls-auth-clients no"))
-	cluster := startRedisWith(t, redistest.WithConfig("cluster-enabled yes", fmt.Sprint("cluster-port ", process.Port(t))))
+	byTLS := startRedis(t, redistest.WithTLS(), redistest.WithConfig("tls-auth-clients no"))
+	cluster := startRedis(t, redistest.WithConfig("cluster-enabled yes", fmt.Sprint("cluster-port ", process.Port(t))))
 	if err := cluster.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,13 +218,4 @@ func startServers(t *testing.T) (*strings.Replacer, map[string]any) {
 			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel)),
 		map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "redis-tls", "namespace": "limits"},
 			"stringData": map[string]any{"ca.crt": readText(t, byTLS.TLS.CA)}}
-}
-
-// schemaOf is the schema of the chart's values.
-func schemaOf(t *testing.T) (schema map[string]any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(readText(t, filepath.Join(chartDir, "values.schema.json"))), &schema); err != nil {
-		t.Fatal(err)
-	}
-	return schema
 }

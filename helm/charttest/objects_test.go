@@ -3,7 +3,6 @@ package charttest
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -158,7 +157,7 @@ func TestEveryPodIsRestricted(t *testing.T) {
 		}
 	})
 	for _, dir := range kustomizations(t) {
-		for _, o := range build(t, filepath.Join(k8sDir, dir)) {
+		for _, o := range build(t, dir) {
 			wantRestricted(t, o)
 		}
 	}

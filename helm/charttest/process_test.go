@@ -1,8 +1,8 @@
 package charttest
 
 import (
-	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -57,13 +57,11 @@ type weir struct {
 // mounted into it. Only what a container has for itself is another: ports, and where its files are.
 func startRendered(t *testing.T, r *Rendered) *weir {
 	t.Helper()
-	for _, o := range r.Objects {
-		if pod := podOf(decode(t, o)); pod != nil && o.Kind() == "Deployment" {
-			return startPod(t, r.Objects, &pod.Spec)
-		}
+	d := r.deployment(t)
+	if d == nil {
+		t.Fatal("the release has no Deployment")
 	}
-	t.Fatal("the release has no Deployment")
-	return nil
+	return startPod(t, r.Objects, &d.Spec.Template.Spec)
 }
 
 func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
@@ -147,7 +145,7 @@ func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Con
 		}
 		for _, v := range pod.Volumes {
 			if v.Name == m.Name {
-				certstest.Mount(t, folder, filesOf(objects, &v, c))
+				certstest.Mount(t, folder, filesOf(t, objects, &v, c))
 			}
 		}
 	}
@@ -155,30 +153,36 @@ func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Con
 }
 
 // filesOf are the files of a volume.
-func filesOf(objects []Object, v *corev1.Volume, c *corev1.Container) map[string][]byte {
+func filesOf(t *testing.T, objects []Object, v *corev1.Volume, c *corev1.Container) map[string][]byte {
+	t.Helper()
 	files := make(map[string][]byte)
-	add := func(kind, data, name string) {
-		for _, o := range objects {
-			if all, ok := o.At(data).(map[string]any); ok && o.Kind() == kind && o.Name() == name {
-				for key, value := range all {
-					files[key] = []byte(text(value))
-					if plain, err := base64.StdEncoding.DecodeString(text(value)); err == nil && kind == "Secret" && data == "data" {
-						files[key] = plain
-					}
+	add := func(kind, name string) {
+		for _, o := range ofKind(objects, kind) {
+			if o.Name() != name {
+				continue
+			}
+			switch of := decode(t, o).(type) {
+			case *corev1.ConfigMap:
+				for key, value := range of.Data {
+					files[key] = []byte(value)
+				}
+			case *corev1.Secret:
+				maps.Copy(files, of.Data)
+				for key, value := range of.StringData {
+					files[key] = []byte(value)
 				}
 			}
 		}
 	}
 	switch {
 	case v.ConfigMap != nil:
-		add("ConfigMap", "data", v.ConfigMap.Name)
+		add("ConfigMap", v.ConfigMap.Name)
 	case v.Projected != nil:
 		for _, source := range v.Projected.Sources {
-			add("ConfigMap", "data", source.ConfigMap.Name)
+			add("ConfigMap", source.ConfigMap.Name)
 		}
 	case v.Secret != nil:
-		add("Secret", "stringData", v.Secret.SecretName)
-		add("Secret", "data", v.Secret.SecretName)
+		add("Secret", v.Secret.SecretName)
 		for _, e := range c.Env {
 			name := filepath.Base(e.Value)
 			if strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") && files[name] == nil {

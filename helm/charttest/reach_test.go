@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -34,6 +33,11 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		open    = viewed + "}\n"
 		admin   = `[{"port":6070,"protocol":"TCP"}]`
 		serving = "historyServer: {enabled: true}\n"
+		own     = "history: {redis: {urlSecret: history-redis}}\n"
+		source  = "monitoring: {dataSource: {enabled: true}}\n"
+		grafana = "ConfigMap/weir-datasource data limits-weir.yaml"
+		mine    = "admin: {token: {existingSecret: mine, key: bearer}}"
+		history = "Deployment/weir-history spec template spec "
 		policy  = "NetworkPolicy/weir spec"
 		served  = "NetworkPolicy/weir-history spec"
 		gateway = "EnvoyFilter/weir-gateway.limits spec"
@@ -74,9 +78,17 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"a better policy", better, env + "ON_BACKEND_FAILURE value", `"local"`, ""},
 		{"a history beside ratelimit", better, env + "HISTORY value", `"true"`, ""},
 		{"weir's keys", better, env + "KEY_FORMAT value", `"weir"`, ""},
-		{"a history of its own", asRatelimit + "history: {redis: {urlSecret: history-redis}}", env + "HISTORY value", `"true"`, ""},
-		{"whose URL is a file", "history: {redis: {urlSecret: history-redis}}", env + "REDIS_HISTORY_URL_FILE value", `"/etc/weir/history-url/url"`, ""},
-		{"which is mounted", "history: {redis: {urlSecret: history-redis}}", pod + "spec volumes", `"secretName":"history-redis"`, ""},
+		{"ratelimit's keys, which it has by itself", asRatelimit, env + "KEY_FORMAT", "null", ""},
+		{"ratelimit's name", asRatelimit, pod + "spec containers weir command", `["/bin/ratelimit"]`, ""},
+		{"a history of its own", asRatelimit + own, env + "HISTORY value", `"true"`, ""},
+		{"whose URL is a file", own, env + "REDIS_HISTORY_URL_FILE value", `"/etc/weir/history-url/url"`, ""},
+		{"which is mounted", own, pod + "spec volumes", `"secretName":"history-redis"`, ""},
+		{"also where it is served", own + serving, history + "volumes", `"secretName":"history-redis"`, ""},
+
+		// A Redis that is away restarts no process that reads it: only readiness asks for it.
+		{"a history server starts without Redis", own + serving, history + "containers history startupProbe httpGet path", `"/livez"`, ""},
+		{"and lives without it", own + serving, history + "containers history livenessProbe httpGet path", `"/livez"`, ""},
+		{"but is not ready", own + serving, history + "containers history readinessProbe httpGet path", `"/readyz"`, ""},
 
 		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
 		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},
@@ -107,21 +119,70 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"and then not weir", guarded + serving, policy + " ingress", "ports", "grafana"},
 		{"an open port names nobody", open, policy + " ingress", "ports", "grafana"},
 		{"nor beside a history server", open + serving, policy + " ingress", "ports", "grafana"},
+
+		// Whoever has no token, or the wrong one, changes no counters.
+		{"a token is made", "{}", "Secret/weir-admin-token data", `"token":`, ""},
+		{"and read", "{}", env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
+		{"also by a history server", redis + serving, history + "containers history env ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
+		{"also as ratelimit", asRatelimit, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
+		{"a token of one's own is read", mine, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/bearer"`, ""},
+		{"and none is made", mine, "Secret/weir-admin-token", "null", ""},
+		{"no token is made where none is wanted", "admin: {token: {create: false}}", "Secret/weir-admin-token", "null", ""},
+		{"and none is read", "admin: {token: {create: false}}", env + "ADMIN_TOKEN_FILE", "null", ""},
+
+		// The data source asks what answers, as weir wants to be asked (server/promql/API.md). Its uid stays when the chart
+		// changes, or panels would lose it.
+		{"Grafana's sidecar finds the data source", source, "ConfigMap/weir-datasource metadata labels grafana_datasource", `"1"`, ""},
+		{"which asks weir", source, grafana, `url: http://weir-admin.limits.svc.cluster.local:6070/prometheus\n`, ""},
+		{"by a name that weir takes", source, env + "ADMIN_HOSTS value", `weir-admin.limits.svc.cluster.local`, ""},
+		{"on the port that there is", "admin: {port: 7000}\n" + source, grafana, `weir-admin.limits.svc.cluster.local:7000/`, ""},
+		{"which the Service has", "admin: {port: 7000}\n" + source, "Service/weir-admin spec ports admin port", "7000", ""},
+		{"or a history server", redis + serving + source, grafana, `url: http://weir-history.limits.svc.cluster.local:6070/prometheus\n`, ""},
+		{"by a name that this takes", redis + serving, history + "containers history env ADMIN_HOSTS value", `weir-history.limits.svc`, ""},
+		{"on its port", redis + serving, "Service/weir-history spec ports admin port", "6070", ""},
+		{"also beside Envoys", "mode: sidecar\n" + redis + serving + source, grafana, `url: http://weir-history.limits`, ""},
+		{"as Grafana asks a Prometheus", source, grafana, `type: prometheus\n    access: proxy\n`, ""},
+		{"with long queries, of the metrics that there are", source, grafana, `httpMethod: POST\n      prometheusType: Prometheus\n` +
+			`      prometheusVersion: 3.0.0\n      timeInterval: 1m\n      incrementalQuerying: false\n      manageAlerts: false`, ""},
+		{"by a uid of this release", source, grafana, `uid: \"weir-a0dbf116edaa\"`, ""},
+		{"or by one's own", "monitoring: {dataSource: {enabled: true, uid: mine}}", grafana, `uid: \"mine\"`, ""},
+
+		// Names and texts that YAML would read as something else arrive as they are.
+		{"files of descriptors", `descriptors: {"on": "domain: on\n", "1.5": "domain: x\n", a.yaml: "  # first\n  domain: shop\n"}`,
+			"ConfigMap/weir-descriptors data", `{"1.5":"domain: x\n","a.yaml":"  # first\n  domain: shop\n","on":"domain: on\n"}`, ""},
+
+		// The notes warn of what could surprise.
+		{"counters in memory", "{}", "notes", "weir counts in memory, in one process, and counters and history end with its pod", ""},
+		{"one replica", redis + "replicas: 1", "notes", "NOTE: one replica", ""},
+		{"Envoy's policy", "mesh: {failureModeDeny: true}", "notes", "Envoy refuses requests (failure_mode_deny: true)", ""},
+		{"weir lets pass", redis, "notes", "While Redis is away, weir lets requests pass (redis.onFailure: allow)", ""},
+		{"weir gives no verdict", "redis: {addresses: ['redis:6379'], onFailure: error}", "notes",
+			"While Redis is away, weir gives none (redis.onFailure: error)", ""},
+		{"limits of one pod", "mode: sidecar", "notes", "each pod has limits of its own", ""},
+		{"one listener", "envoyGateway: {patchPolicy: {enabled: true}}", "notes",
+			"The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else", ""},
+		{"no limits of the domain", "descriptors: {api.yaml: 'domain: api'}", "notes", "none of descriptors configures the domain shop", ""},
+		{"but not where there are some", "descriptors: {a.yaml: 'domain: a', shop.yaml: 'domain: shop'}", "notes", "", "none of descriptors"},
+		{"nor where there may be", "descriptors: {a.yaml: 'domain: a'}\nexistingConfigMaps: [limits-of-shop]", "notes", "", "none of descriptors"},
 	} {
 		values := valuesOf(t, tc.values)
-		var objects []Object
+		objects, notes := []Object(nil), ""
 		if strings.HasPrefix(tc.path, beside) {
 			objects = renderBeside(t, map[string]any{"weir": values})
 		} else {
-			objects = render(t, "weir", values).Objects
+			r := render(t, "weir", values)
+			objects, notes = r.Objects, r.Notes
 		}
 		name, path, _ := strings.Cut(tc.path, " ")
-		i := slices.IndexFunc(objects, func(o Object) bool { return o.Kind()+"/"+o.Name() == name })
-		if i < 0 {
-			t.Errorf("%s: there is no %s with\n%s", tc.promise, name, tc.values)
-			continue
+		is := "null"
+		if name == "notes" {
+			is = notes
 		}
-		is := string(toJSON(t, reach(objects[i].Tree, strings.Fields(path))))
+		for _, o := range objects {
+			if o.Kind()+"/"+o.Name() == name {
+				is = string(toJSON(t, reach(o.Tree, strings.Fields(path))))
+			}
+		}
 		if !strings.Contains(is, tc.has) || tc.hasNot != "" && strings.Contains(is, tc.hasNot) {
 			t.Errorf("%s: %s is %s, want %s in it, and no %q, with\n%s", tc.promise, tc.path, is, tc.has, tc.hasNot, tc.values)
 		}

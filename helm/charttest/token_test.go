@@ -1,46 +1,28 @@
 package charttest
 
 import (
-	"context"
 	"encoding/base64"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// installed is as much of a cluster as Helm looks at when it upgrades a release: one Secret.
-type installed struct {
-	dynamic.NamespaceableResourceInterface
-	secret    Object
-	namespace string
-}
+// installed is a cluster in which Helm finds what is there when it upgrades a release.
+type installed struct{ *fake.FakeDynamicClient }
 
 func (c installed) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
-	return c, true, nil
-}
-
-func (c installed) Namespace(namespace string) dynamic.ResourceInterface {
-	c.namespace = namespace
-	return c
-}
-
-func (c installed) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
-	if name != c.secret.Name() || c.namespace != c.secret.Namespace() {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
-	}
-	return &unstructured.Unstructured{Object: c.secret.Tree}, nil
+	return c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), true, nil
 }
 
 // upgrade is the Secret that an upgrade of a release in limits gives, where one is there.
@@ -55,7 +37,8 @@ func upgrade(t *testing.T, name string, there Object, values map[string]any) Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := engine.RenderWithClientProvider(c, all, installed{secret: there})
+	cluster := fake.NewSimpleDynamicClient(scheme.Scheme, &unstructured.Unstructured{Object: there.Tree})
+	files, err := engine.RenderWithClientProvider(c, all, installed{cluster})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,16 +47,6 @@ func upgrade(t *testing.T, name string, there Object, values map[string]any) Obj
 		t.Fatalf("an upgrade makes %d Secrets, %v", len(objects), err)
 	}
 	return objects[0]
-}
-
-// tokenSecret is the Secret with the token that the chart makes, and the token.
-func tokenSecret(t *testing.T, r *Rendered) (Object, string) {
-	t.Helper()
-	i := slices.IndexFunc(r.Objects, func(o Object) bool { return o.Kind() == "Secret" && strings.HasSuffix(o.Name(), "-admin-token") })
-	if i < 0 {
-		return Object{}, ""
-	}
-	return r.Objects[i], tokenIn(t, r.Objects[i])
 }
 
 func tokenIn(t *testing.T, o Object) string {
@@ -87,16 +60,16 @@ func tokenIn(t *testing.T, o Object) string {
 
 func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
 	t.Parallel()
-	first, err := tryRender(t, "weir", nil)
-	if err != nil {
-		t.Fatal(err)
+	var secrets [2]Object
+	for i := range secrets {
+		r, err := tryRender(t, "weir", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[i] = ofKind(r.Objects, "Secret")[0]
 	}
-	second, err := tryRender(t, "weir", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, token := tokenSecret(t, first)
-	if _, other := tokenSecret(t, second); !regexp.MustCompile(`^[a-zA-Z0-9]{40}$`).MatchString(token) || token == other {
+	secret, token, other := secrets[0], tokenIn(t, secrets[0]), tokenIn(t, secrets[1])
+	if !regexp.MustCompile(`^[a-zA-Z0-9]{40}$`).MatchString(token) || token == other {
 		t.Errorf("two installations have the tokens %q and %q; want 40 letters and digits each, not to be guessed", token, other)
 	}
 	if kept := tokenIn(t, upgrade(t, "weir", secret, map[string]any{"replicas": 1})); kept != token {
@@ -108,42 +81,6 @@ func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
 	secret.Tree["data"] = map[string]any{}
 	if renewed := tokenIn(t, upgrade(t, "weir", secret, nil)); len(renewed) != 40 {
 		t.Errorf("where the Secret has lost its token, an upgrade makes %q", renewed)
-	}
-}
-
-func TestTheTokenIsMadeUnlessValuesSayOtherwise(t *testing.T) {
-	t.Parallel()
-	const file = "/etc/weir/admin/token"
-	for values, want := range map[string]struct {
-		makes bool
-		file  string
-	}{
-		"{}": {true, file},
-		"redis: {addresses: ['redis:6379']}\nhistoryServer: {enabled: true}": {true, file},
-		"program: ratelimit":                                  {true, file},
-		"admin: {token: {existingSecret: mine}}":              {false, file},
-		"admin: {token: {existingSecret: mine, key: bearer}}": {false, "/etc/weir/admin/bearer"},
-		"admin: {token: {create: false}}":                     {false, ""},
-	} {
-		r := render(t, "weir", valuesOf(t, values))
-		if secret, _ := tokenSecret(t, r); (secret.Tree != nil) != want.makes {
-			t.Errorf("with %s the chart makes a token: %v; want %v", values, secret.Tree != nil, want.makes)
-		}
-		for _, component := range []string{"server", "history"} {
-			if r.deploymentOf(t, component) == nil {
-				continue
-			}
-			pod, is := r.podOfComponent(t, component), ""
-			for _, e := range pod.Containers[0].Env {
-				if e.Name == "ADMIN_TOKEN_FILE" {
-					is = e.Value
-				}
-			}
-			if is != want.file {
-				t.Errorf("with %s the %s reads the token in %q, want %q", values, component, is, want.file)
-			}
-			wantMounts(t, r.Objects[0], pod)
-		}
 	}
 }
 
@@ -169,10 +106,8 @@ func TestInThePodHitsAreGivenBackAtOnce(t *testing.T) {
 		}
 		args := strings.Fields(strings.NewReplacer(`"$DOMAIN"`, "shop", `"$DESCRIPTOR"`, "user=ann").Replace(inPod))
 		out, code := process.Command(t, env, weirBinary, args...)
-		for _, want := range c.prints {
-			if !regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(want), "…", ".*") + "$").MatchString(out) {
-				t.Errorf("weir %s prints (%d)\n%s\nwant %s", inPod, code, out, want)
-			}
+		if missing := c.missingIn(out); missing != "" {
+			t.Errorf("weir %s ends with %d: %s", inPod, code, missing)
 		}
 		if args[1] != "grant" {
 			continue
