@@ -3,7 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -82,31 +81,27 @@ func rulesOffered(t *testing.T, asked promAPI, d *dashboard) (rules []map[string
 // and no hit stands in two colours.
 func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	t.Helper()
-	const days = pastDays
-	day := 24 * time.Hour
-	with := substitution{interval: day, window: days * day, values: map[string][]string{"domain": {"shop"}, "path": {"user"}}}
+	const day, window = 24 * time.Hour, pastDays * 24 * time.Hour
+	with := substitution{interval: day, window: window, values: map[string][]string{"domain": {"shop"}, "path": {"user"}}}
 	bars := 0.0
 	for where, of := range d.expressions() {
 		if strings.Contains(where, `"The rule, by day"`) {
-			bars += sumOf(t, asked, "/api/v1/query_range", url.Values{"query": {with.expand(d, of.Expr)}, "step": {"86400"},
-				"start": {unix(until.Add(-days * day))}, "end": {unix(until.Add(-day))}})
+			found, err := asked.ranged(t, with.expand(d, of.Expr), until.Add(-window), until.Add(-day), day)
+			bars += sumOf(t, found, err)
 		}
 	}
-	total := sumOf(t, asked, "/api/v1/query", url.Values{"query": {with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)},
-		"time": {unix(until)}})
-	if total < 1000 || bars != total {
-		t.Errorf("the bars of %d days add up to %v, and the range has %v", days, bars, total)
+	found, err := asked.instant(t, with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`), until)
+	if total := sumOf(t, found, err); total < 1000 || bars != total {
+		t.Errorf("the bars of %d days add up to %v, and the range has %v", pastDays, bars, total)
 	}
 }
 
-// sumOf adds all numbers of an answer.
-func sumOf(t *testing.T, asked promAPI, path string, form url.Values) (sum float64) {
+func sumOf(t *testing.T, numbers []float64, err error) (sum float64) {
 	t.Helper()
-	found, err := asked.numbers(t, path, form)
 	if err != nil {
-		t.Fatalf("%v: %v", form, err)
+		t.Fatal(err)
 	}
-	for _, number := range found {
+	for _, number := range numbers {
 		sum += number
 	}
 	return sum

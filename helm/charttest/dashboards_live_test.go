@@ -34,7 +34,8 @@ func startPrometheus(t *testing.T, pods map[string]*weir) promAPI {
 }
 
 // A Redis that holds some days of hits, a weir and a history server of one release over it, and a weir that counts in
-// memory: every query of the dashboards is answered, and has something to show. So have the variables.
+// memory: every query of the dashboards is answered, and has something to show. So have the variables, and the queries of
+// the document of all metrics.
 func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
@@ -136,6 +137,7 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 		t.Error("a metric that is not there is found, so that this test proves nothing")
 	}
 	wantEveryVariableOffers(t, prometheus, d)
+	wantDocumented(t, prometheus, w, inMemory)
 }
 
 // wantEveryVariableOffers wants each variable that asks the source to offer something to choose.

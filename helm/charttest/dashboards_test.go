@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,37 +43,15 @@ func TestDashboardsCanBeProvisioned(t *testing.T) {
 	}
 }
 
-// units are those of Grafana's that the dashboards use; of one that it does not know it shows the number, and says nothing.
-var units = []string{"none", "locale", "percentunit", "s", "bytes", "ops", "reqps", "suffix: hits/s", "suffix: /min"}
-
-// Who looks at three in the morning reads what a number is, in which unit, and where the runbook tells of it.
-func TestEveryPanelSaysWhatItShows(t *testing.T) {
+// Rates of what is scraped look back four scrapes, which Grafana calculates. A fleet is chosen by variables: nothing is
+// asked of all that a Prometheus has, or of one namespace that somebody had. And what server/stats/METRICS.md tells of is
+// shown, all of it and by its labels.
+func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
 	t.Parallel()
-	runbook := anchors(readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md")))
-	for name, d := range dashboards(t) {
-		for _, p := range d.Panels {
-			if p.Type == "row" {
-				continue
-			}
-			if unit := p.FieldConfig.Defaults.Unit; p.Description == "" || len(p.Targets) == 0 || !slices.Contains(units, unit) {
-				t.Errorf("%s: the panel %q has no description, no query, or the unit %q, which is none of %q", name, p.Title, unit, units)
-			}
-			_, alerts, _ := strings.Cut(strings.TrimSuffix(p.Description, "."), "Runbook: ")
-			for alert := range strings.SplitSeq(alerts, ", ") {
-				if alert != "" && !slices.Contains(runbook, strings.ToLower(alert)) {
-					t.Errorf("%s: the panel %q names %s of the runbook, which has no such section", name, p.Title, alert)
-				}
-			}
-		}
-	}
-}
-
-// Rates of what is scraped look back four scrapes, which Grafana calculates; the history has no scrapes, and its bars must
-// meet without overlapping. A bar stands where it begins, so it looks ahead.
-func TestRangesAreThoseOfTheirSource(t *testing.T) {
-	t.Parallel()
-	ranges := regexp.MustCompile(`\[([$\w]+)\]( offset -\$__interval)?`)
-	for where, of := range dashboards(t)["live.json"].expressions() {
+	d, document, asked := dashboards(t)["live.json"], metricsDocument(t), make(map[string]bool)
+	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
+	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
+	for where, of := range d.expressions() {
 		for _, m := range regexp.MustCompile(`rate\([^\[]*\[([^\]]+)\]`).FindAllStringSubmatch(of.Expr, -1) {
 			if m[1] != "$__rate_interval" {
 				t.Errorf("%s: a rate looks back %s, want $__rate_interval", where, m[1])
@@ -83,7 +60,32 @@ func TestRangesAreThoseOfTheirSource(t *testing.T) {
 		if strings.Contains(of.Expr, "$__interval") {
 			t.Errorf("%s: an $__interval may lie between two scrapes: use $__rate_interval, or a time", where)
 		}
+		expr := with.expand(d, of.Expr)
+		wantLabels(t, where, expr, document)
+		eachSelector(t, where, expr, func(selector *parser.VectorSelector) {
+			asked[strings.TrimSuffix(selector.Name, "_bucket")] = true
+			left := maps.Clone(chosen)
+			for _, m := range selector.LabelMatchers {
+				if left[m.Name] == m.Value {
+					delete(left, m.Name)
+				}
+			}
+			if len(left) > 0 {
+				t.Errorf("%s: %s is not of the chosen %v", where, selector, slices.Sorted(maps.Keys(left)))
+			}
+		})
 	}
+	for metric := range document {
+		if !asked[metric] {
+			t.Errorf("server/stats/METRICS.md tells of %s, and live.json does not show it", metric)
+		}
+	}
+}
+
+// The history has no scrapes, and its bars must meet without overlapping. A bar stands where it begins, so it looks ahead.
+func TestRangesOfTheHistoryMeet(t *testing.T) {
+	t.Parallel()
+	ranges := regexp.MustCompile(`\[([$\w]+)\]( offset -\$__interval)?`)
 	d := dashboards(t)["history.json"]
 	for where, of := range d.expressions() {
 		for _, m := range ranges.FindAllStringSubmatch(of.Expr, -1) {
@@ -100,90 +102,41 @@ func TestRangesAreThoseOfTheirSource(t *testing.T) {
 	}
 }
 
-// A fleet is chosen by variables: nothing is asked of all that a Prometheus has, or of one namespace that somebody had.
-func TestEveryLiveQueryIsOfTheChosenPods(t *testing.T) {
-	t.Parallel()
-	d := dashboards(t)["live.json"]
-	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
-	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
-	for where, of := range d.expressions() {
-		eachSelector(t, where, with.expand(d, of.Expr), func(selector *parser.VectorSelector) {
-			left := maps.Clone(chosen)
-			for _, m := range selector.LabelMatchers {
-				if left[m.Name] == m.Value {
-					delete(left, m.Name)
-				}
-			}
-			if len(left) > 0 {
-				t.Errorf("%s: %s is not of the chosen %v", where, selector, slices.Sorted(maps.Keys(left)))
-			}
-		})
-	}
-}
-
-// The live dashboard asks for what server/stats/METRICS.md tells of, all of it, and by its labels.
-func TestTheLiveDashboardShowsEveryMetric(t *testing.T) {
-	t.Parallel()
-	document := metricsDocument(t)
-	d := dashboards(t)["live.json"]
-	asked := make(map[string]bool)
-	for where, of := range d.expressions() {
-		expr := substitution{all: true}.expand(d, of.Expr)
-		wantLabels(t, where, expr, document)
-		for _, m := range regexp.MustCompile(`weir_\w+`).FindAllString(expr, -1) {
-			metric := strings.TrimSuffix(m, "_bucket")
-			if _, is := document[metric]; !is {
-				t.Errorf("%s asks for %s, of which server/stats/METRICS.md does not tell", where, m)
-			}
-			asked[metric] = true
-		}
-	}
-	for metric := range document {
-		if !asked[metric] {
-			t.Errorf("server/stats/METRICS.md tells of %s, and live.json does not show it", metric)
-		}
-	}
-}
-
-// Links lead to the other dashboard, to a document that is there, or to weir's page, with what the page reads.
+// Links lead to the other dashboard, to a document that is there, or to weir's page, with what the page reads; and panels
+// name sections of the runbook.
 func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
-	all := dashboards(t)
-	for name, d := range all {
-		links := slices.Clone(d.Links)
+	runbook := readRunbook(t)
+	for name, d := range dashboards(t) {
 		for _, p := range d.Panels {
-			links = append(links, p.Links...)
-			for _, o := range p.FieldConfig.Overrides {
-				for _, property := range o.Properties {
-					var of []dashboardLink
-					if property.ID == "links" && json.Unmarshal(property.Value, &of) == nil {
-						links = append(links, of...)
-					}
+			_, alerts, _ := strings.Cut(strings.TrimSuffix(p.Description, "."), "Runbook: ")
+			for alert := range strings.SplitSeq(alerts, ", ") {
+				if _, is := runbook[alert]; alert != "" && !is {
+					t.Errorf("%s: the panel %q names %s of the runbook, which has no such section", name, p.Title, alert)
 				}
 			}
 		}
 		pages := 0
-		for _, l := range links {
-			path, fragment, _ := strings.Cut(l.URL, "#")
+		for _, m := range regexp.MustCompile(`"url": *"([^"]*)"`).FindAllStringSubmatch(readText(t, filepath.Join(dashboardFolder, name)), -1) {
+			path, fragment, _ := strings.Cut(m[1], "#")
+			file, isDocument := strings.CutPrefix(path, repository)
+			uid, isDashboard := strings.CutPrefix(path, "/d/weir-")
 			switch {
-			case strings.HasPrefix(l.URL, "/d/"):
-				uid, _, _ := strings.Cut(strings.TrimPrefix(l.URL, "/d/"), "?")
-				if all[strings.TrimPrefix(uid, "weir-")+".json"] == nil {
-					t.Errorf("%s: the link %q leads to the dashboard %s, which the chart has not", name, l.Title, uid)
-				}
+			case isDashboard:
+				file, _, _ = strings.Cut(uid, "?")
+				file = filepath.Join("helm", "weir", "dashboards", file+".json")
 			case path == "${page}/":
 				pages++
 				for _, part := range []string{"domain=", "&path=", "&from=${__from:date:seconds}", "&to=${__to:date:seconds}"} {
 					if fragment != "" && !strings.Contains(fragment, part) {
-						t.Errorf("%s: the link %q to weir's page lacks %q, by which it shows the same: %s", name, l.Title, part, l.URL)
+						t.Errorf("%s: a link to weir's page lacks %q, by which it shows the same: %s", name, part, m[1])
 					}
 				}
-			default:
-				file, isDocument := strings.CutPrefix(path, repository)
-				if _, err := os.Stat(filepath.Join(root, file)); err != nil || !isDocument {
-					t.Errorf("%s: the link %q leads nowhere: %s (%v)", name, l.Title, l.URL, err)
-				}
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil || !isDocument && !isDashboard {
+				t.Errorf("%s: a link leads nowhere: %s (%v)", name, m[1], err)
 			}
 		}
 		if pages == 0 {

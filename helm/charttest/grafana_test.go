@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 )
 
 // dashboard is what these tests read of a dashboard of Grafana.
@@ -23,33 +25,20 @@ type dashboard struct {
 	Inputs        any `json:"__inputs"`
 	Tags          []string
 	Panels        []panel
-	Links         []dashboardLink
 	Templating    struct{ List []variable }
 	Annotations   struct{ List []annotation }
 }
 
 type panel struct {
-	ID                                           int
-	Type, Title, Description, Interval, TimeFrom string
-	Targets                                      []target
-	Links                                        []dashboardLink
-	FieldConfig                                  struct {
-		Defaults  struct{ Unit string }
-		Overrides []struct {
-			Properties []struct {
-				ID    string
-				Value json.RawMessage
-			}
-		}
-	}
+	ID                                 int
+	Type, Title, Description, Interval string
+	Targets                            []target
 }
 
 type target struct {
 	RefID, Expr, Format string
 	Instant, Range      bool
 }
-
-type dashboardLink struct{ Title, URL string }
 
 type variable struct {
 	Name, Type, AllValue string
@@ -153,7 +142,7 @@ func (s substitution) expand(d *dashboard, expr string) string {
 		interval, window, rate = time.Minute, time.Hour, "1m"
 	}
 	seconds := strconv.Itoa(int(window.Seconds()))
-	old := []string{"$__interval_ms", strconv.FormatInt(interval.Milliseconds(), 10), "$__interval", promDuration(interval),
+	old := []string{"$__interval_ms", strconv.FormatInt(interval.Milliseconds(), 10), "$__interval", model.Duration(interval).String(),
 		"$__range_s", seconds, "$__range", seconds + "s", "$__rate_interval", rate}
 	variables := slices.Clone(d.Templating.List)
 	slices.SortFunc(variables, func(a, b variable) int { return len(b.Name) - len(a.Name) })
@@ -163,93 +152,73 @@ func (s substitution) expand(d *dashboard, expr string) string {
 	return strings.NewReplacer(old...).Replace(expr)
 }
 
-// promDuration is a step as Grafana writes it: 1m, 6h, 1d.
-func promDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d%day == 0:
-		return fmt.Sprint(int64(d/day), "d")
-	case d%time.Hour == 0:
-		return fmt.Sprint(int64(d/time.Hour), "h")
-	case d%time.Minute == 0:
-		return fmt.Sprint(int64(d/time.Minute), "m")
-	}
-	return fmt.Sprint(int64(d/time.Second), "s")
-}
-
 // promAPI is what answers as a Prometheus does, below this URL.
 type promAPI string
 
-// asks posts a form, as Grafana's source does, and reads the data of the answer.
-func (a promAPI) asks(t *testing.T, path string, form url.Values, data any) error {
+func (a promAPI) client(t *testing.T) promv1.API {
 	t.Helper()
-	answer, err := http.PostForm(string(a)+path, form)
+	client, err := api.NewClient(api.Config{Address: string(a)})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	return readPrometheus(answer, data)
+	return promv1.NewAPI(client)
 }
 
-func readPrometheus(answer *http.Response, data any) error {
-	defer answer.Body.Close()
-	var read struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&read); err != nil {
-		return fmt.Errorf("the answer %s is no JSON: %w", answer.Status, err)
-	}
-	if read.Status != "success" {
-		return fmt.Errorf("%s: %s", answer.Status, read.Error)
-	}
-	return json.Unmarshal(read.Data, data)
+// ranged are the numbers that a query gives in a range; Grafana aligns it to its steps.
+func (a promAPI) ranged(t *testing.T, expr string, from, to time.Time, step time.Duration) ([]float64, error) {
+	t.Helper()
+	value, _, _, err := a.client(t).QueryRange(t.Context(), expr, promv1.Range{Start: from.Truncate(step), End: to.Truncate(step), Step: step})
+	return numbersIn(value), err
+}
+
+// instant are the numbers that a query gives at a time.
+func (a promAPI) instant(t *testing.T, expr string, when time.Time) ([]float64, error) {
+	t.Helper()
+	value, _, _, err := a.client(t).Query(t.Context(), expr, when)
+	return numbersIn(value), err
 }
 
 // finds reports whether a query of a dashboard gives a number, in a range that ends at a time.
 func (a promAPI) finds(t *testing.T, of target, expr string, from, to time.Time, step time.Duration) (bool, error) {
 	t.Helper()
-	path, form := "/api/v1/query", url.Values{"query": {expr}, "time": {unix(to)}}
-	if of.Range { // as Grafana aligns ranges, in UTC
-		path, form = "/api/v1/query_range", url.Values{"query": {expr}, "start": {unix(from.Truncate(step))},
-			"end": {unix(to.Truncate(step))}, "step": {strconv.Itoa(int(step.Seconds()))}}
+	if of.Range {
+		found, err := a.ranged(t, expr, from, to, step)
+		return len(found) > 0, err
 	}
-	found, err := a.numbers(t, path, form)
+	found, err := a.instant(t, expr, to)
 	return len(found) > 0, err
 }
 
-func unix(when time.Time) string { return strconv.FormatInt(when.Unix(), 10) }
-
-// numbers are all that an answer has, in all of its series.
-func (a promAPI) numbers(t *testing.T, path string, form url.Values) (found []float64, err error) {
-	t.Helper()
-	var data struct {
-		Result []struct {
-			Value  []any
-			Values [][]any
+// numbersIn are all that an answer has, in all of its series.
+func numbersIn(value model.Value) (found []float64) {
+	add := func(number model.SampleValue) {
+		if n := float64(number); !math.IsNaN(n) && !math.IsInf(n, 0) {
+			found = append(found, n)
 		}
 	}
-	if err := a.asks(t, path, form, &data); err != nil {
-		return nil, err
-	}
-	for _, series := range data.Result {
-		for _, point := range append(series.Values, series.Value) {
-			if len(point) != 2 {
-				continue
-			}
-			if number, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
-				found = append(found, number)
+	switch value := value.(type) {
+	case model.Vector:
+		for _, sample := range value {
+			add(sample.Value)
+		}
+	case model.Matrix:
+		for _, series := range value {
+			for _, point := range series.Values {
+				add(point.Value)
 			}
 		}
+	case *model.Scalar:
+		add(value.Value)
 	}
-	return found, nil
+	return found
 }
 
 // offers are the values of a label that a variable offers.
 func (a promAPI) offers(t *testing.T, label, selector string) (values []string, err error) {
 	t.Helper()
-	answer, err := http.Get(string(a) + "/api/v1/label/" + label + "/values?" + url.Values{"match[]": {selector}}.Encode())
-	if err != nil {
-		return nil, err
+	found, _, _, err := a.client(t).LabelValues(t.Context(), label, []string{selector}, time.Time{}, time.Time{})
+	for _, value := range found {
+		values = append(values, string(value))
 	}
-	return values, readPrometheus(answer, &values)
+	return values, err
 }
