@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,31 +21,17 @@ func fromDockerfile(t *testing.T, want *v1.ConfigFile, layer []byte, dist string
 		return `["` + strings.Join(words, `", "`) + `"]`
 	}
 	c := want.Config
-	made := []string{"FROM scratch", "ARG TARGETARCH", "ADD dist/" + archive + " /", "ENV " + strings.Join(c.Env, " "),
+	made := strings.Join([]string{"FROM scratch", "ARG TARGETARCH", "ADD dist/" + archive + " /", "ENV " + strings.Join(c.Env, " "),
 		"WORKDIR " + c.WorkingDir, "USER " + c.User, "EXPOSE " + strings.Join(ports[:], " "),
-		"ENTRYPOINT " + list(c.Entrypoint), "CMD " + list(c.Cmd)}
-	if is := instructions(t); !slices.Equal(is, made) {
-		t.Errorf("the Dockerfile says\n%q, and make image makes an image of\n%q", is, made)
+		"ENTRYPOINT " + list(c.Entrypoint), "CMD " + list(c.Cmd), ""}, "\n")
+	text, err := os.ReadFile("../../Dockerfile")
+	if is := regexp.MustCompile(`(?m)^(#.*)?\n`).ReplaceAllString(string(text), ""); err != nil || is != made {
+		t.Errorf("the Dockerfile says (%v)\n%s\nand make image makes an image of\n%s", err, is, made)
 	}
 	files, err := os.ReadFile(filepath.Join(dist, strings.ReplaceAll(archive, "${TARGETARCH}", want.Architecture)))
 	if err != nil || !bytes.Equal(files, layer) {
 		t.Errorf("the files that the Dockerfile adds are not the layer of the image that make image builds (%v)", err)
 	}
-}
-
-// instructions reads the Dockerfile, in which each has one line.
-func instructions(t *testing.T) (lines []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			lines = append(lines, line)
-		}
-	}
-	return lines
 }
 
 // layer returns the files of an image that has one layer.
