@@ -124,7 +124,7 @@ image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the 
 	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for a descriptor file, from weir schema
-	cd helm/charttest && $(GO) run ./docs
+	$(GO) run ./cmd/weir schema | $(GO) -C helm/charttest run ./docs
 
 clean: ## remove what make built and installed; counters in weir-data stay
 	rm -rf bin dist .tools

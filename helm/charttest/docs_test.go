@@ -7,59 +7,28 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-func TestTheTableOfValuesIsCurrent(t *testing.T) {
+func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
 	t.Parallel()
-	readme := readText(t, filepath.Join(chartDir, "README.md"))
-	documented, err := Document(readme, readText(t, filepath.Join(chartDir, "values.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if documented != readme {
-		t.Error("helm/weir/README.md does not say what values.yaml says: run make chart-docs")
-	}
-}
-
-// One comment explains the lines below it and a whole mapping; a value that none explains is an error.
-func TestTheTableOfValuesHasARowForEachComment(t *testing.T) {
-	t.Parallel()
-	const values = `# -- Where weir listens.
-host: ""
-port: 8081
-tls:
-  # -- Files of a Secret.
-  files: {cert: tls.crt, key: tls.key}
-# -- The pods'.
-labels:
-  mesh: "false"
-`
-	const want = "| `host`, `port` | `\"\"`, `8081` | Where weir listens. |\n" +
-		"| `tls.files` | `{cert: tls.crt, key: tls.key}` | Files of a Secret. |\n" +
-		"| `labels` | `{mesh: \"false\"}` | The pods'. |\n"
-	if got, err := Document(tableBegin+tableEnd, values); err != nil || !strings.Contains(got, want) {
-		t.Errorf("got %v and\n%s\nwant\n%s", err, got, want)
-	}
-	for _, unexplained := range []string{"a: 1\n", "# -- One.\na: 1\n\nb: 2\n", "# -- One.\na: {}\nb:\n  c: 1\n"} {
-		if got, err := Document(tableBegin+tableEnd, unexplained); err == nil {
-			t.Errorf("nothing explains a value of\n%s\nand the table is\n%s", unexplained, got)
+	dir, files := t.TempDir(), []string{"README.md", "values.schema.json", "values.yaml"}
+	for _, name := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(readText(t, filepath.Join(chartDir, name))), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-}
-
-func TestTheSchemaOfDescriptorFilesIsCurrent(t *testing.T) {
-	t.Parallel()
-	values := readText(t, filepath.Join(chartDir, "values.schema.json"))
-	printed, err := exec.Command(weirBinary, "schema").Output()
-	if err != nil {
-		t.Fatal(err)
+	schema, _ := process.Command(t, nil, weirBinary, "schema")
+	docs := exec.Command("go", "run", "./docs", "-chart", dir)
+	docs.Stdin = strings.NewReader(schema)
+	if out, err := docs.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", docs, err, out)
 	}
-	embedded, err := EmbedFileSchema(values, string(printed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if embedded != values {
-		t.Error("helm/weir/values.schema.json is not made of what weir schema prints: run make chart-docs")
+	for _, name := range files {
+		if readText(t, filepath.Join(dir, name)) != readText(t, filepath.Join(chartDir, name)) {
+			t.Errorf("helm/weir/%s is not made of values.yaml and of what weir schema prints: run make chart-docs", name)
+		}
 	}
 }
 
@@ -111,8 +80,8 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 	}
 	wantPatch(t, "the cluster in the notes", "CLUSTER", shown[1].Tree)
 
-	made := render(t, "limits", map[string]any{"istio": map[string]any{"gateway": map[string]any{"enabled": true}}})
-	wantSame(t, withoutLabels(shown[:1]), onlyKind(withoutLabels(made.Objects), "EnvoyFilter"))
+	made := render(t, "limits", valuesOf(t, "istio: {gateway: {enabled: true}}"))
+	wantSame(t, shown[:1], ofKind(made.Objects, "EnvoyFilter"))
 }
 
 // Where weir serves by TLS, an Envoy of one's own has to be told so, and for whom to take it.
@@ -135,41 +104,11 @@ func TestTheNotesShowAClusterThatTalksTLS(t *testing.T) {
 	}
 }
 
-func onlyKind(objects map[string]any, kind string) map[string]any {
-	only := make(map[string]any)
-	for name, o := range objects {
-		if strings.HasPrefix(name, kind+"/") {
-			only[name] = o
-		}
-	}
-	return only
-}
-
-func TestNotesWarnOfWhatCouldSurprise(t *testing.T) {
-	t.Parallel()
-	const redis = "redis: {addresses: ['redis:6379']}\n"
-	for _, tc := range []struct{ values, want, never string }{
-		{"{}", "weir counts in memory, in one process, and counters and history end with its pod", ""},
-		{redis + "replicas: 1", "NOTE: one replica", ""},
-		{"mesh: {failureModeDeny: true}", "Envoy refuses requests (failure_mode_deny: true)", ""},
-		{redis, "While Redis is away, weir lets requests pass (redis.onFailure: allow)", ""},
-		{"redis: {addresses: ['redis:6379'], onFailure: error}", "While Redis is away, weir gives none (redis.onFailure: error)", ""},
-		{"mode: sidecar", "each pod has limits of its own", ""},
-		{"envoyGateway: {patchPolicy: {enabled: true}}", "The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else", ""},
-		{"descriptors: {api.yaml: 'domain: api'}", "none of descriptors configures the domain shop", ""},
-		{"descriptors: {a.yaml: 'domain: a', shop.yaml: 'domain: shop'}", "", "none of descriptors"},
-		{"descriptors: {a.yaml: 'domain: a'}\nexistingConfigMaps: [limits-of-shop]", "", "none of descriptors"}, // may be there
-	} {
-		notes := render(t, "weir", valuesOf(t, tc.values)).Notes
-		if !strings.Contains(notes, tc.want) || tc.never != "" && strings.Contains(notes, tc.never) {
-			t.Errorf("with %s the notes must say %q, and not %q:\n%s", tc.values, tc.want, tc.never, notes)
-		}
-	}
-}
-
-// What documents show is what their APIs take.
+// What documents show is what their APIs take, and the chart: the values of the migration guide make a weir in the place
+// of envoyproxy/ratelimit.
 func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 	t.Parallel()
+	migration := filepath.Join(root, "cmd", "weir", "MIGRATION.md")
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md"), migration} {
 		shown := snippets(t, readText(t, name))
 		if len(shown) == 0 {
@@ -182,14 +121,6 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 			}
 		}
 	}
-}
-
-// migration tells how to move from envoyproxy/ratelimit to weir.
-var migration = filepath.Join(root, "cmd", "weir", "MIGRATION.md")
-
-// The values that the migration guide shows make a weir in the place of envoyproxy/ratelimit.
-func TestTheValuesThatTheMigrationShowsRender(t *testing.T) {
-	t.Parallel()
 	shown := 0
 	for _, m := range fencedYAML.FindAllStringSubmatch(readText(t, migration), -1) {
 		if !strings.Contains(m[1], "program: ratelimit") {
