@@ -87,10 +87,18 @@ func (s shell) missing(c command) string {
 	if len(c.prints) == 0 && err != nil {
 		return fmt.Sprintf("it ends with %v and prints\n%s", err, out)
 	}
+	if missing := c.missingIn(string(out)); missing != "" {
+		return fmt.Sprintf("%s (%v)", missing, err)
+	}
+	return ""
+}
+
+// missingIn says what a command should have printed and has not, or nothing.
+func (c command) missingIn(out string) string {
 	for _, want := range c.prints {
 		line := regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(want), "…", ".*") + "$")
-		if !line.Match(out) {
-			return fmt.Sprintf("it should print %q, but prints (%v)\n%s", want, err, out)
+		if !line.MatchString(out) {
+			return fmt.Sprintf("it should print %q, but prints\n%s", want, out)
 		}
 	}
 	return ""

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -45,12 +45,7 @@ func startEnvoy(t *testing.T, weirAt string) (url string) {
 }
 
 // startRedis runs a Redis with the password "secret".
-func startRedis(t *testing.T) *redistest.Server {
-	t.Helper()
-	return startRedisWith(t)
-}
-
-func startRedisWith(t *testing.T, options ...redistest.Option) *redistest.Server {
+func startRedis(t *testing.T, options ...redistest.Option) *redistest.Server {
 	t.Helper()
 	return redistest.Single(t, append(options, redistest.WithPassword("secret"))...)
 }
@@ -120,40 +115,25 @@ func wantCodes(t *testing.T, w *weir, domain, descriptor string, codes ...int) e
 
 func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"memory", "single", "ring"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			var values map[string]any
-			if kind != "memory" {
-				values = inRedis(startRedis(t).Addr)
-				values["redis"].(map[string]any)["type"] = kind
-			}
-			w := startRendered(t, render(t, "weir", values))
-			wantTenAMinute(t, startEnvoy(t, w.grpc))
-			// Changed limits are in force without a restart.
-			w.configure(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: hour}}]\n")
-			weirtest.Eventually(t, "a changed ConfigMap is in force", func() error {
-				out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0", "--timeout", "1m")
-				if !strings.Contains(out, "1/hour") {
-					return errors.New(out)
-				}
-				return nil
-			})
-		})
-	}
+	w := startRendered(t, render(t, "weir", inRedis(startRedis(t).Addr)))
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
+	// Changed limits are in force without a restart.
+	w.configure(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: hour}}]\n")
+	weirtest.Eventually(t, "a changed ConfigMap is in force", func() error {
+		out, _ := call(t, "call", "--addr", w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--hits", "0", "--timeout", "1m")
+		if !strings.Contains(out, "1/hour") {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 func TestASidecarServesARealEnvoyOnItsSocket(t *testing.T) {
 	t.Parallel()
-	objects := renderBeside(t, nil)
-	for _, o := range objects {
-		if pod := podOf(decode(t, o)); pod != nil {
-			w := startPod(t, objects, &pod.Spec)
-			wantTenAMinute(t, startEnvoy(t, w.grpc))
-			if out, code := call(t, "call", "--addr", "unix:"+w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--timeout", "1m"); code != 0 {
-				t.Errorf("weir call on the socket ends with %d, want 0, as bob has asked for nothing: %s", code, out)
-			}
-		}
+	w := startRendered(t, &Rendered{Objects: renderBeside(t, nil)})
+	wantTenAMinute(t, startEnvoy(t, w.grpc))
+	if out, code := call(t, "call", "--addr", "unix:"+w.grpc, "--domain", "shop", "--descriptor", "user=bob", "--timeout", "1m"); code != 0 {
+		t.Errorf("weir call on the socket ends with %d, want 0, as bob has asked for nothing: %s", code, out)
 	}
 }
 
@@ -163,46 +143,17 @@ func TestTheTestsOfAReleasePass(t *testing.T) {
 	r := render(t, "weir", nil)
 	w := startRendered(t, r)
 	at := strings.NewReplacer("weir:8081", w.grpc, "weir-admin:6070", strings.TrimPrefix(w.admin, "http://"))
-	ran := 0
-	for _, o := range r.Objects {
-		if o.Kind() != "Pod" {
-			continue
-		}
+	pods := ofKind(r.Objects, "Pod")
+	if len(pods) != 2 {
+		t.Errorf("%d pods of helm test are rendered, want 2", len(pods))
+	}
+	for _, o := range pods {
 		var args []string
 		for _, arg := range podOf(decode(t, o)).Spec.Containers[0].Args {
 			args = append(args, at.Replace(arg))
 		}
 		if out, code := call(t, args...); code != 0 {
 			t.Errorf("%s: weir %v ends with %d: %s", o, args, code, out)
-		}
-		ran++
-	}
-	if ran != 2 {
-		t.Errorf("%d pods of helm test are rendered, want 2", ran)
-	}
-}
-
-func TestRenderedDescriptorsAreRight(t *testing.T) {
-	t.Parallel()
-	forEachCase(t, func(t *testing.T, r *Rendered) {
-		for _, o := range r.Objects {
-			if !strings.HasSuffix(o.Name(), "-descriptors") {
-				continue
-			}
-			if out, code := checked(t, &Rendered{Objects: []Object{o}}); code != 0 {
-				t.Errorf("%s: weir check says: %s", o, out)
-			}
-		}
-	})
-}
-
-// Names and texts that YAML would read as something else arrive as they are.
-func TestDescriptorsArriveAsTheyAre(t *testing.T) {
-	t.Parallel()
-	sent := map[string]any{"on": "domain: on\n", "1.5": "domain: x\n", "indented.yaml": "  # first\n  domain: shop\n"}
-	for _, o := range render(t, "weir", map[string]any{"descriptors": sent}).Objects {
-		if data := o.At("data"); o.Name() == "weir-descriptors" && fmt.Sprint(data) != fmt.Sprint(sent) {
-			t.Errorf("the descriptor files arrive as %q, want %q", data, sent)
 		}
 	}
 }
@@ -211,22 +162,18 @@ func TestDescriptorsArriveAsTheyAre(t *testing.T) {
 func TestTheJobDownsamplesAndEnds(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", inRedis(startRedis(t).Addr))
-	for _, o := range r.Objects {
-		if o.Kind() != "CronJob" {
-			continue
-		}
-		pod := podOf(decode(t, o))
-		c := pod.Spec.Containers[0]
-		files := mountAll(t, r.Objects, &pod.Spec, &c)
-		job := exec.Command(weirBinary, c.Args...)
-		job.Dir = t.TempDir()
-		for _, e := range c.Env {
-			job.Env = append(job.Env, e.Name+"="+files.here(e.Value))
-		}
-		if out, err := job.CombinedOutput(); err != nil || !strings.Contains(string(out), "256 of 256 partitions") {
-			t.Errorf("weir %v: %v\n%s", c.Args, err, out)
-		}
-		return
+	jobs := ofKind(r.Objects, "CronJob")
+	if len(jobs) != 1 {
+		t.Fatalf("with Redis there are %d CronJobs, want one: its history would never be downsampled", len(jobs))
 	}
-	t.Error("with Redis there is no CronJob, so its history would never be downsampled")
+	pod := podOf(decode(t, jobs[0]))
+	c := pod.Spec.Containers[0]
+	files := mountAll(t, r.Objects, &pod.Spec, &c)
+	var env []string
+	for _, e := range c.Env {
+		env = append(env, e.Name+"="+files.here(e.Value))
+	}
+	if out, code := process.Command(t, env, weirBinary, c.Args...); code != 0 || !strings.Contains(out, "256 of 256 partitions") {
+		t.Errorf("weir %v: %d\n%s", c.Args, code, out)
+	}
 }

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -45,58 +42,6 @@ GET /static/y?v=2  x-user: bob → user=bob + user=bob,path=/static/y    → 200
 9× GET /pay  x-user: monitor   → user=monitor + user=monitor,path=/pay → 200
 GET /                          → (nothing)                             → 200
 `
-
-// Who takes Envoy's bootstrap, the chart or an Istio sample asks weir the same.
-func TestSamplesAskTheSame(t *testing.T) {
-	want := rateLimits(readTree(t, "helm/weir/values.yaml"), "rateLimits")
-	if len(want) != 1 {
-		t.Fatalf("the chart's values have %d rateLimits, want 1", len(want))
-	}
-	for _, sample := range []string{"k8s/envoy/envoy.yaml", "k8s/istio/gateway.yaml", "k8s/istio/sidecar.yaml", "k8s/envoy-gateway/patch-policy.yaml"} {
-		tree := readTree(t, sample)
-		got := rateLimits(tree, "rate_limits")
-		if len(got) == 0 { // a patch of one path
-			got = rateLimits(tree, "value")
-		}
-		found := false
-		for _, limits := range got {
-			found = found || reflect.DeepEqual(limits, want[0])
-		}
-		if !found {
-			t.Errorf("%s does not ask as the chart does, with\n%v", sample, want[0])
-		}
-	}
-}
-
-// rateLimits returns the lists below a key, wherever it is.
-func rateLimits(tree any, key string) (all [][]any) {
-	switch tree := tree.(type) {
-	case map[string]any:
-		for name, value := range tree {
-			if list, isList := value.([]any); isList && name == key {
-				all = append(all, list)
-			}
-			all = append(all, rateLimits(value, key)...)
-		}
-	case []any:
-		for _, value := range tree {
-			all = append(all, rateLimits(value, key)...)
-		}
-	}
-	return all
-}
-
-func readTree(t *testing.T, file string) (tree any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
-	if err == nil {
-		err = yaml.Unmarshal(text, &tree)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
 
 // replaced reads a file with each of the texts in pairs replaced by the one after it. All must be there.
 func replaced(t *testing.T, file string, pairs ...string) string {
