@@ -62,12 +62,7 @@ func rulesOffered(t *testing.T, asked promAPI, d *dashboard) (rules []map[string
 	t.Helper()
 	offers := func(name string, chosen map[string][]string) []string {
 		i := slices.IndexFunc(d.Templating.List, func(v variable) bool { return v.Name == name })
-		selector, label := d.Templating.List[i].labelValues(t)
-		values, err := asked.offers(t, label, substitution{values: chosen}.expand(d, selector))
-		if err != nil || len(values) == 0 {
-			t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, name, values, err)
-		}
-		return values
+		return asked.wantOffers(t, d, d.Templating.List[i], chosen)
 	}
 	for _, domain := range offers("domain", nil) {
 		for _, path := range offers("path", map[string][]string{"domain": {domain}}) {

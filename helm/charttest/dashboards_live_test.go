@@ -110,14 +110,10 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 		"domain": {"shop", "a.b"}, "path": {"few", "tried", "user", "a.b=c|d"}, "replica": {"instance"}}}
 	if !testing.Short() {
 		chosen["all"] = nil
-		chosen["one pod"] = map[string][]string{"namespace": {"limits"}, "job": {"weir"}, "pod": {"weir-a"}, "domain": {"shop"}}
 	}
 	for name, values := range chosen {
 		with.values = values
 		left := d.expressions()
-		maps.DeleteFunc(left, func(_ string, of target) bool { // of a pod that counts in Redis, and has that alone
-			return name == "one pod" && strings.Contains(of.Expr, "weir_memory_")
-		})
 		await(fmt.Sprintf("what the dashboard asks with %s chosen", name), func() bool {
 			for where, of := range left {
 				now := time.Now().Add(time.Second)
@@ -136,21 +132,10 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 	if shows("rate(weir_request_total[1m])") {
 		t.Error("a metric that is not there is found, so that this test proves nothing")
 	}
-	wantEveryVariableOffers(t, prometheus, d)
-	wantDocumented(t, prometheus, w, inMemory)
-}
-
-// wantEveryVariableOffers wants each variable that asks the source to offer something to choose.
-func wantEveryVariableOffers(t *testing.T, asked promAPI, d *dashboard) {
-	t.Helper()
 	for _, v := range d.Templating.List {
-		if v.Type != "query" {
-			continue
-		}
-		selector, label := v.labelValues(t)
-		values, err := asked.offers(t, label, substitution{}.expand(d, selector))
-		if err != nil || len(values) == 0 {
-			t.Errorf("the variable %s offers %v, %v", v.Name, values, err)
+		if v.Type == "query" {
+			prometheus.wantOffers(t, d, v, nil)
 		}
 	}
+	wantDocumented(t, prometheus, w, inMemory)
 }

@@ -51,20 +51,6 @@ type annotation struct {
 	Name, Expr string
 }
 
-// labelValues are the metric, with its selector, and the label whose values a variable offers.
-func (v variable) labelValues(t *testing.T) (selector, label string) {
-	t.Helper()
-	var query struct{ Query string }
-	if err := json.Unmarshal(v.Query, &query); err != nil {
-		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", v.Name, err)
-	}
-	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query.Query)
-	if m == nil {
-		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", v.Name, query.Query)
-	}
-	return m[1], m[2]
-}
-
 // expressions are all that a dashboard asks, by where it stands.
 func (d *dashboard) expressions() map[string]target {
 	all := make(map[string]target)
@@ -221,4 +207,22 @@ func (a promAPI) offers(t *testing.T, label, selector string) (values []string, 
 		values = append(values, string(value))
 	}
 	return values, err
+}
+
+// wantOffers are the values that a variable offers while others are chosen, of which there must be some.
+func (a promAPI) wantOffers(t *testing.T, d *dashboard, v variable, chosen map[string][]string) []string {
+	t.Helper()
+	var query struct{ Query string }
+	if err := json.Unmarshal(v.Query, &query); err != nil {
+		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", v.Name, err)
+	}
+	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query.Query)
+	if m == nil {
+		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", v.Name, query.Query)
+	}
+	values, err := a.offers(t, m[2], substitution{values: chosen}.expand(d, m[1]))
+	if err != nil || len(values) == 0 {
+		t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, v.Name, values, err)
+	}
+	return values
 }

@@ -9,17 +9,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 // A kubeAPI is as much of Kubernetes as kubectl needs to find one pod, and to read its log and its descriptor files.
 type kubeAPI struct {
-	kubeconfig string // a file
-	mu         sync.Mutex
-	asked      []string // paths
+	kubeconfig string      // a file
+	forwarded  atomic.Bool // a port of the pod was asked for
 }
 
 const podName = "weir-7d9f8b6c5-x2k4q"
@@ -57,9 +54,6 @@ func startKubeAPI(t *testing.T, from *weir) *kubeAPI {
 	answers := valuesOf(t, kubeAnswers)
 	c := &kubeAPI{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.mu.Lock()
-		c.asked = append(c.asked, r.URL.Path)
-		c.mu.Unlock()
 		of := r.URL.Query().Get("labelSelector")
 		answer, err := json.Marshal(answers[r.URL.Path])
 		file, unread := os.ReadFile(filepath.Join(from.descriptors, "shop.yaml"))
@@ -67,6 +61,9 @@ func startKubeAPI(t *testing.T, from *weir) *kubeAPI {
 		switch err := errors.Join(err, unread, unquoted); {
 		case r.URL.Path == podPath+"/"+podName+"/log" && r.URL.Query().Get("container") == "weir":
 			fmt.Fprint(w, from.process.Log.String())
+		case r.URL.Path == podPath+"/"+podName+"/portforward":
+			c.forwarded.Store(true)
+			http.Error(w, "no ports are forwarded here", http.StatusNotImplemented)
 		case err != nil || answers[r.URL.Path] == nil || of != "" && of != selector:
 			http.Error(w, fmt.Sprint("no such thing here: ", r.URL, err), http.StatusNotFound)
 		default:
@@ -81,11 +78,4 @@ func startKubeAPI(t *testing.T, from *weir) *kubeAPI {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// wasAsked reports whether a path that ends so was asked for.
-func (c *kubeAPI) wasAsked(end string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.asked, func(path string) bool { return strings.HasSuffix(path, end) })
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -82,26 +84,21 @@ func (w *weir) declared(t *testing.T) map[string]documented {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make(map[string]documented)
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
-		all[m[1]] = documented{kind: m[2]}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name := range w.scraped(t) {
-		of := labelsOf(t, name)
-		metric, name := of.Get("__name__"), of.Get("__name__")
-		for _, part := range []string{"_bucket", "_sum", "_count"} {
-			if base := strings.TrimSuffix(name, part); all[base].kind == "histogram" {
-				metric = base
+	all := make(map[string]documented)
+	for name, family := range families {
+		labels := make(map[string]bool)
+		for _, series := range family.GetMetric() {
+			for _, pair := range series.GetLabel() {
+				labels[pair.GetName()] = true
 			}
 		}
-		if one, is := all[metric]; is {
-			for label := range of.Map() {
-				if label != "__name__" && label != "le" && !slices.Contains(added, label) && !slices.Contains(one.labels, label) {
-					one.labels = append(one.labels, label)
-				}
-			}
-			slices.Sort(one.labels)
-			all[metric] = one
+		if strings.HasPrefix(name, "weir_") {
+			all[name] = documented{kind: strings.ToLower(family.GetType().String()), labels: slices.Sorted(maps.Keys(labels))}
 		}
 	}
 	return all

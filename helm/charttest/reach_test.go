@@ -120,6 +120,18 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"an open port names nobody", open, policy + " ingress", "ports", "grafana"},
 		{"nor beside a history server", open + serving, policy + " ingress", "ports", "grafana"},
 
+		// A pod that is killed in its drain cuts off calls, or the last hits, which have 5 s; a budget that lets no pod go
+		// stops every upgrade of a node, and so does one for a single pod.
+		{"a pod may drain before it is killed", "{}", pod + "spec terminationGracePeriodSeconds", "35", ""},
+		{"for as long as it is told to", "drain: {delaySeconds: 15, timeoutSeconds: 40}", pod + "spec terminationGracePeriodSeconds", "60", ""},
+		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", pod + "spec terminationGracePeriodSeconds", "38", ""},
+		{"by its own clock", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_DELAY value", `"15s"`, ""},
+		{"and no other", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_TIMEOUT value", `"40s"`, ""},
+		{"one of several pods may go", redis, "PodDisruptionBudget/weir spec maxUnavailable", "1", ""},
+		{"all but one's own number may", redis + "replicas: 3\npodDisruptionBudget: {minAvailable: 2}", "PodDisruptionBudget/weir spec", `"minAvailable":2`, "max"},
+		{"a single pod may always go", redis + "replicas: 1", "PodDisruptionBudget/weir", "null", ""},
+		{"an autoscaler alone says how many there are", redis + "autoscaling: {enabled: true}", "Deployment/weir spec replicas", "null", ""},
+
 		// Whoever has no token, or the wrong one, changes no counters.
 		{"a token is made", "{}", "Secret/weir-admin-token data", `"token":`, ""},
 		{"and read", "{}", env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},

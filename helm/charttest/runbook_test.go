@@ -157,7 +157,7 @@ func newShell(t *testing.T, w *weir, redis string) shell {
 		}
 	}
 	// No pod's port can be forwarded here: that kubectl understands the line, finds the pod and asks for it is all to be seen.
-	if missing := s.missing(command{line: forward}); !c.wasAsked(podName + "/portforward") {
+	if missing := s.missing(command{line: forward}); !c.forwarded.Load() {
 		t.Errorf("RUNBOOK.md, %s: %s\n%s", heading, forward, missing)
 	}
 	return s

@@ -37,18 +37,15 @@ func renderBeside(t *testing.T, values map[string]any) []Object {
 
 func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
 	t.Parallel()
-	deployments := 0
-	for _, o := range renderBeside(t, nil) {
+	objects := renderBeside(t, nil)
+	if n := len(ofKind(objects, "Deployment", "Service")); n != 1 {
+		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", n)
+	}
+	for _, o := range objects {
 		wantRestricted(t, o)
-		if o.Kind() == "Deployment" || o.Kind() == "Service" {
-			deployments++
-		}
 		if pod := podOf(decode(t, o)); pod != nil {
 			wantMounts(t, o, &pod.Spec)
 		}
-	}
-	if deployments != 1 {
-		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", deployments)
 	}
 }
 

@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -179,65 +177,4 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 			t.Errorf("%s: nothing mounts the volume %s", o, name)
 		}
 	}
-}
-
-// wantTimeToEnd wants a pod to live for as long as weir may take to end, with what Kubernetes takes off that for a hook: killed
-// before, it cuts off calls, or hits on their way to the history, for which it has 5 s.
-func wantTimeToEnd(t *testing.T, d *appsv1.Deployment) {
-	t.Helper()
-	weir := d.Spec.Template.Spec.Containers[0]
-	var drain, hook int64
-	for _, e := range weir.Env {
-		if e.Name == "DRAIN_DELAY" || e.Name == "DRAIN_TIMEOUT" {
-			seconds := int64(0)
-			if _, err := fmt.Sscanf(e.Value, "%ds", &seconds); err != nil {
-				t.Fatalf("%s=%s is no number of seconds", e.Name, e.Value)
-			}
-			drain += seconds
-		}
-	}
-	if weir.Lifecycle != nil && weir.Lifecycle.PreStop != nil && weir.Lifecycle.PreStop.Sleep != nil {
-		hook = weir.Lifecycle.PreStop.Sleep.Seconds
-	}
-	if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; drain == 0 || grace < hook+drain+5 {
-		t.Errorf("the pod is killed after %d s, but its hook takes %d s, its drain may take %d s and its last hits 5 s more",
-			grace, hook, drain)
-	}
-}
-
-// A pod that is killed in its drain cuts off calls; a budget that lets no pod go stops every upgrade of a node.
-func TestPodsMayGoInPeace(t *testing.T) {
-	t.Parallel()
-	forEachCase(t, func(t *testing.T, r *Rendered) {
-		d := r.deployment(t)
-		if d == nil {
-			return
-		}
-		wantTimeToEnd(t, d)
-		replicas, scaled, budgets := 1, false, 0
-		if d.Spec.Replicas != nil {
-			replicas = int(*d.Spec.Replicas)
-		}
-		for _, o := range r.Objects {
-			switch o := decode(t, o).(type) {
-			case *autoscalingv2.HorizontalPodAutoscaler:
-				replicas, scaled = int(*o.Spec.MinReplicas), true
-			case *policyv1.PodDisruptionBudget:
-				if o.Labels["app.kubernetes.io/component"] != "server" {
-					continue
-				}
-				budgets++
-				if o.Spec.MinAvailable != nil && o.Spec.MinAvailable.IntValue() >= replicas {
-					t.Errorf("%s keeps %s of %d pods: no node could be drained", o.Name, o.Spec.MinAvailable, replicas)
-				}
-			}
-		}
-		if scaled != (d.Spec.Replicas == nil) {
-			t.Error("the Deployment and the HorizontalPodAutoscaler would both decide how many pods there are, or neither")
-		}
-		if (budgets > 0) != (replicas > 1) {
-			t.Errorf("%d budgets for %d replicas: with one it would stop every drain of its node, with more it is missing",
-				budgets, replicas)
-		}
-	})
 }

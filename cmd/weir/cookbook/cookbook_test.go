@@ -29,7 +29,12 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 	for _, r := range recipes {
 		names, files[r.name+".yaml"] = append(names, r.name), r.descriptorFile(r.name)
 	}
-	recorder, port := startRecorder(t, serve(t, files), names)
+	w := serve(t, files)
+	// As who takes over a recipe would.
+	if printed, code := process.Command(t, nil, process.Weir(t), "check", w.Config, "--strict"); code != 0 {
+		t.Errorf("weir check --strict ends with %d:\n%s", code, printed)
+	}
+	recorder, port := startRecorder(t, w.GRPC, names)
 	accessLog := filepath.Join(t.TempDir(), "access.log") // of the one recipe that shows it
 	addrs := startEnvoy(t, recipes, port, startUpstream(t), accessLog)
 	for _, r := range recipes {
@@ -38,7 +43,6 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 				t.Fatalf("%s:%d: a recipe has blocks for Envoy, a descriptor file and a transcript: what is not shown is not tested",
 					document, r.line)
 			}
-			r.wantCheck(t)
 			for _, want := range r.transcript {
 				got := recorder.play(t, r.name, addrs[r.name], want)
 				if *write {
@@ -88,20 +92,8 @@ func rewrite(t *testing.T, from, to string) {
 	}
 }
 
-// wantCheck runs weir check, as who takes over a recipe would.
-func (r *recipe) wantCheck(t *testing.T) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "shop.yaml")
-	if err := os.WriteFile(file, []byte(r.descriptorFile("shop")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if printed, code := process.Command(t, nil, process.Weir(t), "check", file, "--strict"); code != 0 {
-		t.Errorf("weir check --strict ends with %d:\n%s", code, printed)
-	}
-}
-
-// serve starts weir with descriptor files, by name, and returns where its gRPC is.
-func serve(t *testing.T, files map[string]string) string {
+// serve starts weir with descriptor files, by name, and waits until it is ready.
+func serve(t *testing.T, files map[string]string) *weirtest.Weir {
 	t.Helper()
 	w := weirtest.New(t, "DATA_DIR="+t.TempDir())
 	for name, text := range files {
@@ -109,5 +101,5 @@ func serve(t *testing.T, files map[string]string) string {
 	}
 	w.Start(t, process.Weir(t), "serve", "--config", w.Config)
 	w.AwaitReady(t)
-	return w.GRPC
+	return w
 }
