@@ -88,9 +88,6 @@ var premises = []struct{ of, values string }{
 	{"sidecar", "mode: sidecar"},
 }
 
-// elsewhere are the choices that these limits cannot be served with, and the tests that make them.
-var elsewhere = map[string]string{"xds.tls.enabled=true": "TestLimitsComeByXDS"}
-
 // Whoever picks a value that the schema offers gets a weir that becomes ready and limits, with the limits of the example.
 // What the container is given decides; so choices that give it the same are made once. In the short form every other
 // choice is made under the incumbent's name, else each is made under both.
@@ -106,7 +103,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	secrets := []any{secret, secretOf(t, a, "grpc-tls", "weir")}
 	started := make(map[string]bool)
 	for i, c := range choices {
-		if elsewhere[c.String()] != "" {
+		if c.String() == "xds.tls.enabled=true" { // needs a server of limits: TestLimitsComeByXDS
 			continue
 		}
 		programs := []string{"weir", "ratelimit"}

@@ -1,7 +1,6 @@
 package charttest
 
 import (
-	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -21,7 +20,7 @@ import (
 type documented struct {
 	kind    string
 	labels  []string // sorted
-	queries []string
+	queries []string // none where the usual one of its type does, which the document gives above the tables
 }
 
 var inBackticks = regexp.MustCompile("`([^`]+)`")
@@ -53,28 +52,12 @@ func metricsDocument(t *testing.T) map[string]documented {
 			t.Errorf("%s stands there twice", name)
 		}
 		one := documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
-		if len(one.queries) == 0 {
-			one.queries = []string{usualQuery(name, one)}
-		}
 		all[name] = one
 	}
 	if len(all) < 30 {
 		t.Fatalf("server/stats/METRICS.md tells of %d metrics", len(all))
 	}
 	return all
-}
-
-// usualQuery is that of a metric's type, which the document gives above the tables for those without one of their own.
-func usualQuery(name string, of documented) string {
-	by := strings.Join(of.labels, ", ")
-	switch of.kind {
-	case "counter":
-		return fmt.Sprintf("sum by (%s) (increase(%s[15m]))", by, name)
-	case "histogram":
-		by = strings.Join(append([]string{"le"}, of.labels...), ", ")
-		return fmt.Sprintf("histogram_quantile(0.99, sum by (%s) (rate(%s_bucket[5m])))", by, name)
-	}
-	return fmt.Sprintf("max by (%s) (%s)", by, name)
 }
 
 // declared are weir's own metrics in a scrape, with their types and the labels of their series.

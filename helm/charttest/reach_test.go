@@ -122,9 +122,9 @@ func TestValuesReachTheirObjects(t *testing.T) {
 
 		// A pod that is killed in its drain cuts off calls, or the last hits, which have 5 s; a budget that lets no pod go
 		// stops every upgrade of a node, and so does one for a single pod.
-		{"a pod may drain before it is killed", "{}", pod + "spec terminationGracePeriodSeconds", "35", ""},
+		{"a pod may drain before it is killed", "{}", pod + "spec terminationGracePeriodSeconds", "30", ""},
 		{"for as long as it is told to", "drain: {delaySeconds: 15, timeoutSeconds: 40}", pod + "spec terminationGracePeriodSeconds", "60", ""},
-		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", pod + "spec terminationGracePeriodSeconds", "38", ""},
+		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", pod + "spec terminationGracePeriodSeconds", "33", ""},
 		{"by its own clock", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_DELAY value", `"15s"`, ""},
 		{"and no other", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_TIMEOUT value", `"40s"`, ""},
 		{"one of several pods may go", redis, "PodDisruptionBudget/weir spec maxUnavailable", "1", ""},
