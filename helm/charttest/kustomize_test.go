@@ -136,6 +136,6 @@ func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
 		values[dir] = readText(t, filepath.Join(dir, "values.yaml"))
 	}
 	for dir, values := range values {
-		t.Run(dir, func(t *testing.T) { wantSame(t, build(t, dir), renderedInWeir(t, valuesOf(t, values))) })
+		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), renderedInWeir(t, valuesOf(t, values))) })
 	}
 }
