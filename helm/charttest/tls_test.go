@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -107,5 +108,5 @@ func TestLimitsComeByXDS(t *testing.T) {
 	if got := <-took; !strings.HasPrefix(got, "v") {
 		t.Errorf("weir answers %q, want that it takes what was sent", got)
 	}
-	wantTenAMinute(t, startEnvoy(t, w.grpc))
+	w.wantTenFor(t, "ann", insecure.NewCredentials())
 }
