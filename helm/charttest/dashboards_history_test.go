@@ -85,7 +85,8 @@ func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 			bars += sumOf(t, found, err)
 		}
 	}
-	found, err := asked.instant(t, with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`), until)
+	all := with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)
+	found, err := asked.instant(t, all, until)
 	if total := sumOf(t, found, err); total < 1000 || bars != total {
 		t.Errorf("the bars of %d days add up to %v, and the range has %v", pastDays, bars, total)
 	}

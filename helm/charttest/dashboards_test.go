@@ -97,7 +97,8 @@ func TestRangesOfTheHistoryMeet(t *testing.T) {
 	}
 	for _, p := range d.Panels {
 		if p.Type == "timeseries" && p.Interval != "1m" && p.Interval != "1d" {
-			t.Errorf("history.json: the panel %q has the least interval %q, want 1m, the finest that is stored, or 1d", p.Title, p.Interval)
+			t.Errorf("history.json: the panel %q has the least interval %q, want 1m, the finest that is stored, or 1d",
+				p.Title, p.Interval)
 		}
 	}
 }
@@ -107,7 +108,7 @@ func TestRangesOfTheHistoryMeet(t *testing.T) {
 func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
-	runbook := readRunbook(t)
+	runbook, linked := readRunbook(t), regexp.MustCompile(`"url": *"([^"]*)"`)
 	for name, d := range dashboards(t) {
 		for _, p := range d.Panels {
 			_, alerts, _ := strings.Cut(strings.TrimSuffix(p.Description, "."), "Runbook: ")
@@ -118,7 +119,7 @@ func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
 			}
 		}
 		pages := 0
-		for _, m := range regexp.MustCompile(`"url": *"([^"]*)"`).FindAllStringSubmatch(readText(t, filepath.Join(dashboardFolder, name)), -1) {
+		for _, m := range linked.FindAllStringSubmatch(readText(t, filepath.Join(dashboardFolder, name)), -1) {
 			path, fragment, _ := strings.Cut(m[1], "#")
 			file, isDocument := strings.CutPrefix(path, repository)
 			uid, isDashboard := strings.CutPrefix(path, "/d/weir-")

@@ -15,7 +15,8 @@ func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
 	t.Parallel()
 	dir, files := t.TempDir(), []string{"README.md", "values.schema.json", "values.yaml"}
 	for _, name := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(readText(t, filepath.Join(chartDir, name))), 0o600); err != nil {
+		text := readText(t, filepath.Join(chartDir, name))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

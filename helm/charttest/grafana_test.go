@@ -153,7 +153,8 @@ func (a promAPI) client(t *testing.T) promv1.API {
 // ranged are the numbers that a query gives in a range; Grafana aligns it to its steps.
 func (a promAPI) ranged(t *testing.T, expr string, from, to time.Time, step time.Duration) ([]float64, error) {
 	t.Helper()
-	value, _, _, err := a.client(t).QueryRange(t.Context(), expr, promv1.Range{Start: from.Truncate(step), End: to.Truncate(step), Step: step})
+	aligned := promv1.Range{Start: from.Truncate(step), End: to.Truncate(step), Step: step}
+	value, _, _, err := a.client(t).QueryRange(t.Context(), expr, aligned)
 	return numbersIn(value), err
 }
 

@@ -89,15 +89,16 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			if said["runbook_url"] != want {
 				t.Errorf("the runbook of %s is %s, want %s", rule.Alert, said["runbook_url"], want)
 			}
-			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(said["summary"]+said["description"], -1) {
+			text := said["summary"] + said["description"]
+			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 				if !strings.Contains(rule.Expr.String(), m[1]) {
 					t.Errorf("%s speaks of the label %s, which it has not: %s", rule.Alert, m[1], rule.Expr.String())
 				}
 			}
 		}
 	}
-	told := make(map[string]bool)
-	for _, m := range regexp.MustCompile("`(Weir[A-Za-z]+)`").FindAllStringSubmatch(readText(t, filepath.Join(chartDir, "README.md")), -1) {
+	told, readme := make(map[string]bool), readText(t, filepath.Join(chartDir, "README.md"))
+	for _, m := range regexp.MustCompile("`(Weir[A-Za-z]+)`").FindAllStringSubmatch(readme, -1) {
 		told[m[1]] = true
 	}
 	if !maps.Equal(told, made) {

@@ -9,14 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Releases may be called as people like: also two of one name in two namespaces, which may share a gateway and a Prometheus.
+// Releases may be called as people like: also two of one name in two namespaces, which may share a gateway and a
+// Prometheus.
 func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long-release-name-", 3)[:52]
 	for _, name := range caseNames(t) {
 		releases := []string{"one/weir", "two/weir"}
-		if !testing.Short() || name == "everything" || name == "istio" { // which have objects of every kind, and in other namespaces
-			for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b", "limits-weir"} {
+		// These two have objects of every kind, and in other namespaces.
+		if !testing.Short() || name == "everything" || name == "istio" {
+			for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b",
+				"limits-weir"} {
 				releases = append(releases, "limits/"+release)
 			}
 		}

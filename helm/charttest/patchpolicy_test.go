@@ -178,5 +178,6 @@ func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
 func patchPolicy(t *testing.T, values map[string]any) Object {
 	t.Helper()
 	values["enabled"] = true
-	return ofKind(render(t, "weir", map[string]any{"envoyGateway": map[string]any{"patchPolicy": values}}).Objects, "EnvoyPatchPolicy")[0]
+	r := render(t, "weir", map[string]any{"envoyGateway": map[string]any{"patchPolicy": values}})
+	return ofKind(r.Objects, "EnvoyPatchPolicy")[0]
 }

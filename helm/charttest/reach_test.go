@@ -35,9 +35,12 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		serving = "historyServer: {enabled: true}\n"
 		own     = "history: {redis: {urlSecret: history-redis}}\n"
 		source  = "monitoring: {dataSource: {enabled: true}}\n"
+		grace   = pod + "spec terminationGracePeriodSeconds"
 		grafana = "ConfigMap/weir-datasource data limits-weir.yaml"
+		drains  = "drain: {delaySeconds: 15, timeoutSeconds: 40}"
 		mine    = "admin: {token: {existingSecret: mine, key: bearer}}"
 		history = "Deployment/weir-history spec template spec "
+		server  = history + "containers history "
 		policy  = "NetworkPolicy/weir spec"
 		served  = "NetworkPolicy/weir-history spec"
 		gateway = "EnvoyFilter/weir-gateway.limits spec"
@@ -86,9 +89,9 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"also where it is served", own + serving, history + "volumes", `"secretName":"history-redis"`, ""},
 
 		// A Redis that is away restarts no process that reads it: only readiness asks for it.
-		{"a history server starts without Redis", own + serving, history + "containers history startupProbe httpGet path", `"/livez"`, ""},
-		{"and lives without it", own + serving, history + "containers history livenessProbe httpGet path", `"/livez"`, ""},
-		{"but is not ready", own + serving, history + "containers history readinessProbe httpGet path", `"/readyz"`, ""},
+		{"a history server starts without Redis", own + serving, server + "startupProbe httpGet path", `"/livez"`, ""},
+		{"and lives without it", own + serving, server + "livenessProbe httpGet path", `"/livez"`, ""},
+		{"but is not ready", own + serving, server + "readinessProbe httpGet path", `"/readyz"`, ""},
 
 		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
 		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},
@@ -122,20 +125,21 @@ func TestValuesReachTheirObjects(t *testing.T) {
 
 		// A pod that is killed in its drain cuts off calls, or the last hits, which have 5 s; a budget that lets no pod go
 		// stops every upgrade of a node, and so does one for a single pod.
-		{"a pod may drain before it is killed", "{}", pod + "spec terminationGracePeriodSeconds", "30", ""},
-		{"for as long as it is told to", "drain: {delaySeconds: 15, timeoutSeconds: 40}", pod + "spec terminationGracePeriodSeconds", "60", ""},
-		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", pod + "spec terminationGracePeriodSeconds", "33", ""},
-		{"by its own clock", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_DELAY value", `"15s"`, ""},
-		{"and no other", "drain: {delaySeconds: 15, timeoutSeconds: 40}", env + "DRAIN_TIMEOUT value", `"40s"`, ""},
+		{"a pod may drain before it is killed", "{}", grace, "30", ""},
+		{"for as long as it is told to", drains, grace, "60", ""},
+		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", grace, "33", ""},
+		{"by its own clock", drains, env + "DRAIN_DELAY value", `"15s"`, ""},
+		{"and no other", drains, env + "DRAIN_TIMEOUT value", `"40s"`, ""},
 		{"one of several pods may go", redis, "PodDisruptionBudget/weir spec maxUnavailable", "1", ""},
-		{"all but one's own number may", redis + "replicas: 3\npodDisruptionBudget: {minAvailable: 2}", "PodDisruptionBudget/weir spec", `"minAvailable":2`, "max"},
+		{"all but one's own number may", redis + "replicas: 3\npodDisruptionBudget: {minAvailable: 2}",
+			"PodDisruptionBudget/weir spec", `"minAvailable":2`, "max"},
 		{"a single pod may always go", redis + "replicas: 1", "PodDisruptionBudget/weir", "null", ""},
 		{"an autoscaler alone says how many there are", redis + "autoscaling: {enabled: true}", "Deployment/weir spec replicas", "null", ""},
 
 		// Whoever has no token, or the wrong one, changes no counters.
 		{"a token is made", "{}", "Secret/weir-admin-token data", `"token":`, ""},
 		{"and read", "{}", env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
-		{"also by a history server", redis + serving, history + "containers history env ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
+		{"also by a history server", redis + serving, server + "env ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
 		{"also as ratelimit", asRatelimit, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
 		{"a token of one's own is read", mine, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/bearer"`, ""},
 		{"and none is made", mine, "Secret/weir-admin-token", "null", ""},
@@ -149,8 +153,9 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"by a name that weir takes", source, env + "ADMIN_HOSTS value", `weir-admin.limits.svc.cluster.local`, ""},
 		{"on the port that there is", "admin: {port: 7000}\n" + source, grafana, `weir-admin.limits.svc.cluster.local:7000/`, ""},
 		{"which the Service has", "admin: {port: 7000}\n" + source, "Service/weir-admin spec ports admin port", "7000", ""},
-		{"or a history server", redis + serving + source, grafana, `url: http://weir-history.limits.svc.cluster.local:6070/prometheus\n`, ""},
-		{"by a name that this takes", redis + serving, history + "containers history env ADMIN_HOSTS value", `weir-history.limits.svc`, ""},
+		{"or a history server", redis + serving + source, grafana,
+			`url: http://weir-history.limits.svc.cluster.local:6070/prometheus\n`, ""},
+		{"by a name that this takes", redis + serving, server + "env ADMIN_HOSTS value", `weir-history.limits.svc`, ""},
 		{"on its port", redis + serving, "Service/weir-history spec ports admin port", "6070", ""},
 		{"also beside Envoys", "mode: sidecar\n" + redis + serving + source, grafana, `url: http://weir-history.limits`, ""},
 		{"as Grafana asks a Prometheus", source, grafana, `type: prometheus\n    access: proxy\n`, ""},
@@ -173,9 +178,11 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"limits of one pod", "mode: sidecar", "notes", "each pod has limits of its own", ""},
 		{"one listener", "envoyGateway: {patchPolicy: {enabled: true}}", "notes",
 			"The Gateway eg asks it for domain shop, on limits/eg/http and nowhere else", ""},
-		{"no limits of the domain", "descriptors: {api.yaml: 'domain: api'}", "notes", "none of descriptors configures the domain shop", ""},
+		{"no limits of the domain", "descriptors: {api.yaml: 'domain: api'}", "notes",
+			"none of descriptors configures the domain shop", ""},
 		{"but not where there are some", "descriptors: {a.yaml: 'domain: a', shop.yaml: 'domain: shop'}", "notes", "", "none of descriptors"},
-		{"nor where there may be", "descriptors: {a.yaml: 'domain: a'}\nexistingConfigMaps: [limits-of-shop]", "notes", "", "none of descriptors"},
+		{"nor where there may be", "descriptors: {a.yaml: 'domain: a'}\nexistingConfigMaps: [limits-of-shop]", "notes", "",
+			"none of descriptors"},
 	} {
 		values := valuesOf(t, tc.values)
 		objects, notes := []Object(nil), ""

@@ -68,9 +68,10 @@ func TestLimitsComeByXDS(t *testing.T) {
 	t.Parallel()
 	a := certstest.New(t, "authority")
 	asked, took := make(chan string, 9), make(chan string, 9)
-	limits := cache.NewLinearCache(resource.RateLimitConfigType, cache.WithVersionPrefix("v"), cache.WithInitialResources(
-		map[string]types.Resource{"shop": &limitspb.RateLimitConfig{Name: "shop", Domain: "shop", Descriptors: []*limitspb.RateLimitDescriptor{
-			{Key: "user", RateLimit: &limitspb.RateLimitPolicy{Unit: limitspb.RateLimitUnit_MINUTE, RequestsPerUnit: 10}}}}}))
+	shop := &limitspb.RateLimitConfig{Name: "shop", Domain: "shop", Descriptors: []*limitspb.RateLimitDescriptor{
+		{Key: "user", RateLimit: &limitspb.RateLimitPolicy{Unit: limitspb.RateLimitUnit_MINUTE, RequestsPerUnit: 10}}}}
+	limits := cache.NewLinearCache(resource.RateLimitConfigType, cache.WithVersionPrefix("v"),
+		cache.WithInitialResources(map[string]types.Resource{"shop": shop}))
 	callbacks := ads.CallbackFuncs{
 		StreamOpenFunc: func(ctx context.Context, _ int64, _ string) error {
 			header, _ := metadata.FromIncomingContext(ctx)

@@ -20,7 +20,8 @@ func TestARealAPITakesChartAndKustomizations(t *testing.T) {
 	c := startCluster(t)
 	c.define(t)
 	c.namespaces(t, "istio-system", "monitoring", "shop", "edge")
-	c.apply(t, "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: gvisor}\nhandler: runsc\n", "-f", "-") // of ci/everything
+	// What ci/everything names.
+	c.apply(t, "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: gvisor}\nhandler: runsc\n", "-f", "-")
 	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*-values.yaml"))
 	if err != nil || len(files) < 8 {
 		t.Fatalf("found %d values files, %v", len(files), err)

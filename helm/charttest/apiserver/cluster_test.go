@@ -16,7 +16,8 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
-// A cluster is a kube-apiserver with an etcd behind it, and nothing more: no controller, no node, so nothing becomes ready.
+// A cluster is a kube-apiserver with an etcd behind it, and nothing more: no controller, no node, so nothing becomes
+// ready.
 type cluster struct {
 	env []string // which leads helm and kubectl to it
 }
@@ -87,7 +88,8 @@ func (c cluster) run(t *testing.T, stdin, tool string, args ...string) string {
 // apply does what kubectl apply --server-side does, and refuses unknown fields.
 func (c cluster) apply(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	c.run(t, stdin, "kubectl", append([]string{"apply", "--server-side", "--force-conflicts", "--validate=strict"}, args...)...)
+	args = append([]string{"apply", "--server-side", "--force-conflicts", "--validate=strict"}, args...)
+	c.run(t, stdin, "kubectl", args...)
 }
 
 // namespaces makes namespaces in which only restricted pods are admitted.

@@ -162,5 +162,6 @@ func embedSchema(dir string) error {
 		return err
 	}
 	moved := strings.NewReplacer(`"#/definitions/`, `"#/definitions/descriptorFile/definitions/`, "$", "$$")
-	return change(filepath.Join(dir, "values.schema.json"), fileSchema, `    "descriptorFile": `+moved.Replace(strings.TrimSpace(line.String())))
+	definition := `    "descriptorFile": ` + moved.Replace(strings.TrimSpace(line.String()))
+	return change(filepath.Join(dir, "values.schema.json"), fileSchema, definition)
 }
