@@ -19,15 +19,15 @@ func Printable(s string) string {
 }
 
 // EscapeInvisible returns JSON with the characters that turn the direction of text, or are marks of it, escaped: as they
-// are, a terminal shows what follows in another order than it is.
+// are, a terminal shows what follows in another order than it is. So are the controls that JSON may have as they are.
 func EscapeInvisible(json []byte) []byte {
-	return turning.ReplaceAllFunc(json, func(c []byte) []byte {
+	return invisible.ReplaceAllFunc(json, func(c []byte) []byte {
 		r, _ := utf8.DecodeRune(c)
 		return fmt.Appendf(nil, `\u%04x`, r)
 	})
 }
 
-var turning = regexp.MustCompile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+var invisible = regexp.MustCompile("[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 // CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD.
 func CheckUTF8(argument string) error {

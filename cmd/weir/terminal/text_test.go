@@ -16,16 +16,16 @@ func TestSpanIsShort(t *testing.T) {
 	}
 }
 
-func TestTextThatTurnsAroundIsEscaped(t *testing.T) {
-	const turned = "ann\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é\u200b"
+func TestTextThatTurnsAroundOrCommandsIsEscaped(t *testing.T) {
+	const turned = "ann\u007f\u0085\u009b2J\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é\u200b"
 	var line strings.Builder
 	if err := WriteJSON(&line, turned); err != nil {
 		t.Fatal(err)
 	}
-	if want := `"ann\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é` + "\u200b\"\n"; line.String() != want {
+	if want := `"ann\u007f\u0085\u009b2J\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é` + "\u200b\"\n"; line.String() != want {
 		t.Errorf("in JSON it is %q, want %q", line.String(), want)
 	}
-	if text := Printable(turned); strings.ContainsAny(text, "\u202e\u2066\u2069\u200e\u200f\u061c\u202a") {
+	if text := Printable(turned); strings.ContainsAny(text, "\u007f\u0085\u009b\u202e\u2066\u2069\u200e\u200f\u061c\u202a") {
 		t.Errorf("people are shown %q", text)
 	}
 }
