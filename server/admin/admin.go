@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/server/door"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -40,6 +41,9 @@ type Parts struct {
 	Guard    *Guard // nil is the zero value
 }
 
+// maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
+const maxLarge = 4
+
 // Handler serves the parts, lists what it serves on /help, and shows it to people on /.
 func Handler(p Parts) http.Handler {
 	if p.Guard == nil {
@@ -47,14 +51,15 @@ func Handler(p Parts) http.Handler {
 	}
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Readiness)
-	mux.Handle("GET /metrics", p.Metrics)
+	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics))
+	large := make(door.Turns, maxLarge)
 	if p.Stats != nil {
-		mux.Handle("GET /stats", p.Stats)
+		mux.Handle("GET /stats", large.Bound(p.Stats))
 	}
 	if p.Rules != nil {
-		mux.HandleFunc("GET /rlconfig", showRules(p.Rules))
+		mux.Handle("GET /rlconfig", large.Bound(showRules(p.Rules)))
 	}
-	mux.HandleFunc("GET /api/v1/rules", listRules(&p))
+	mux.Handle("GET /api/v1/rules", large.Bound(listRules(&p)))
 	if p.Counters != nil {
 		p.Counters.register(mux, p.Guard)
 	}
@@ -62,7 +67,7 @@ func Handler(p Parts) http.Handler {
 		p.Top.register(mux, p.Guard)
 	}
 	if p.Denials != nil {
-		p.Denials.register(mux, p.Guard)
+		p.Denials.register(mux, p.Guard, large)
 	}
 	reads := http.NewServeMux()
 	registerHistory(reads, p.History)
@@ -119,7 +124,7 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index)))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

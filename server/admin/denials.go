@@ -9,6 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/door"
 )
 
 // What the number of rules may be.
@@ -61,8 +62,8 @@ type DenialAnswer struct {
 	Descriptor     string  `json:"descriptor,omitempty"` // of the last, if values were asked for
 }
 
-func (d *Denials) register(mux *http.ServeMux, g *Guard) {
-	mux.HandleFunc("GET /api/v1/denials", func(w http.ResponseWriter, r *http.Request) {
+func (d *Denials) register(mux *http.ServeMux, g *Guard, turns door.Turns) {
+	mux.Handle("GET /api/v1/denials", turns.Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, err := d.answer(r, g)
 		if err != nil {
 			status, text := describe(err, "")
@@ -72,7 +73,7 @@ func (d *Denials) register(mux *http.ServeMux, g *Guard) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = query.WriteJSON(w, a) // the client is gone if this fails
-	})
+	})))
 }
 
 func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {

@@ -1,0 +1,64 @@
+package door
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Scrapes is how many answers a port makes of its metrics at a time. Each is made in a moment, of much memory.
+const Scrapes = 2
+
+const (
+	turnTime  = 10 * time.Second // that a request waits for its turn
+	pieceTime = 5 * time.Second  // for a client to read what is written at once
+	readTime  = 30 * time.Second // for it to read the whole answer
+)
+
+// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or is
+// too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers may
+// share them.
+type Turns chan struct{}
+
+// Bound has a handler answer in its turn.
+func (t Turns) Bound(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		over := time.NewTimer(turnTime)
+		defer over.Stop()
+		select {
+		case t <- struct{}{}:
+		case <-r.Context().Done():
+			return // so is the client
+		case <-over.C:
+			w.Header().Set("Retry-After", strconv.Itoa(int(turnTime.Seconds())))
+			http.Error(w, fmt.Sprintf("%d other answers are being made, or read by slow clients: ask again in %.0f seconds.",
+				cap(t), turnTime.Seconds()), http.StatusServiceUnavailable)
+			return
+		}
+		defer func() { <-t }()
+		h.ServeHTTP(&hurried{ResponseWriter: w}, r)
+	})
+}
+
+// hurried is an answer whose client has little time to read it.
+type hurried struct {
+	http.ResponseWriter
+	until time.Time // zero before the first piece: making it may take long
+}
+
+// Write gives the client time for one piece more. A server that cannot be told keeps its own bound.
+func (h *hurried) Write(piece []byte) (int, error) {
+	next := time.Now().Add(pieceTime)
+	if h.until.IsZero() {
+		h.until = time.Now().Add(readTime)
+	}
+	if next.After(h.until) {
+		next = h.until
+	}
+	_ = http.NewResponseController(h.ResponseWriter).SetWriteDeadline(next)
+	return h.ResponseWriter.Write(piece)
+}
+
+// Unwrap is http.ResponseController's.
+func (h *hurried) Unwrap() http.ResponseWriter { return h.ResponseWriter }
