@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -22,6 +23,8 @@ type cluster struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 
+	log      *slog.Logger
+	refused  sync.Once
 	known    atomic.Bool // the map has been read once
 	learning atomic.Bool
 
@@ -40,7 +43,7 @@ func newCluster(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{login: o.login.of(seeds[0]), nodes: make(map[string]*goredis.Client)}
+	c := &cluster{login: o.login.of(seeds[0]), log: o.Log, nodes: make(map[string]*goredis.Client)}
 	c.node = func(addr string) *goredis.Client {
 		t := seeds[0]
 		t.addr = addr
@@ -57,14 +60,70 @@ func newCluster(url string, o *options) (Topology, error) {
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled
 	node := newClient(o)
+	node.AddHook(mapHook{of: c, from: o.Addr})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
 	c.nodes[o.Addr] = node
 	if o.NodeAddress != "" {
 		c.nodes[o.NodeAddress] = node
 	}
 	return node
+}
+
+// maxNodes is how many nodes a cluster may have. Redis' own documentation goes no further.
+const maxNodes = 1000
+
+// mapHook judges maps of slots before go-redis makes a client for each node of them.
+type mapHook struct {
+	dialHook
+	of   *cluster
+	from string
+}
+
+// ProcessHook is go-redis's. It waits after a map that it refuses: go-redis asks for the next one at once.
+func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		err := next(ctx, cmd)
+		if slots, is := cmd.(*goredis.ClusterSlotsCmd); is && err == nil {
+			if err = m.of.judge(m.from, slots.Val()); err != nil {
+				select {
+				case <-time.After(learnPause):
+				case <-ctx.Done():
+				case <-m.of.ctx.Done():
+				}
+			}
+		}
+		return err
+	}
+}
+
+// judge refuses a map of too many nodes, alone or with those that have left within the minute.
+func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
+	named := make(map[string]bool)
+	for _, s := range slots {
+		for _, n := range s.Nodes {
+			named[n.Addr] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
+	held := len(c.nodes) - len(c.extra)
+	for addr := range named {
+		if c.nodes[addr] == nil {
+			held++
+		}
+	}
+	if len(named) <= maxNodes && held <= 4*maxNodes { // a node may have two addresses
+		return nil
+	}
+	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
+		from, len(named), held, maxNodes)
+	c.refused.Do(func() {
+		c.log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
+			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
+	})
+	return err
 }
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
@@ -154,21 +213,23 @@ func (c *cluster) Servers(ctx context.Context) ([]Server, error) {
 		return nil, err
 	}
 	c.known.Store(true)
-	for i := range primaries {
-		primaries[i].Tag = c.tagOf(ctx, primaries[i].Client)
-	}
-	return primaries, nil
+	return c.tagged(ctx, primaries), nil
 }
 
-// tagOf tries hash tags until one is the node's. With n primaries it takes n tries on average.
-func (c *cluster) tagOf(ctx context.Context, node *goredis.Client) string {
-	for i := range 10_000 {
+// tagged gives each server one of the hash tags that it owns. With n servers it takes some times n tries.
+func (c *cluster) tagged(ctx context.Context, primaries []Server) []Server {
+	without := make(map[*goredis.Client]*Server)
+	for i := range primaries {
+		without[primaries[i].Client] = &primaries[i]
+	}
+	for i := 0; i < 10_000 && len(without) > 0; i++ {
 		tag := probeTag(i)
-		if owner, err := c.client.MasterForKey(ctx, "{"+tag+"}"); err == nil && owner == node {
-			return tag
+		if owner, err := c.client.MasterForKey(ctx, "{"+tag+"}"); err == nil && without[owner] != nil {
+			without[owner].Tag = tag
+			delete(without, owner)
 		}
 	}
-	return ""
+	return primaries
 }
 
 func (c *cluster) Close() error {

@@ -22,6 +22,10 @@ import (
 //     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
 //   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
+//   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
+//     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
+//   - It makes a client for every node that a map of slots names: judge of cluster (TestAMapOfTooManyNodesIsRefused). An
+//     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
 //     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left
 //     (TestAClusterReachesNodesThatNoMapKnows).
@@ -63,7 +67,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
 		DB:                         like.db,
-		Dialer:                     o.dialer.dial(like.tls),
+		Dialer:                     o.dialer.dial(like),
 		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 
@@ -144,6 +148,9 @@ func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
 			return failedConn{&dialError{err}}, nil
+		}
+		if s, is := conn.(*sentinelConn); is {
+			conn = s.Conn // it leads to the primary
 		}
 		if d.reached != nil {
 			d.reached(conn.RemoteAddr().String())

@@ -57,11 +57,12 @@ func newDialer(files TLSConfig, timeout time.Duration) (*dialer, error) {
 	return d, err
 }
 
-// dial returns what opens a connection, with TLS if the configuration or the server's URL wants it, and the connection
-// is no unix socket.
-func (d *dialer) dial(secure bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if network != "unix" && (secure || d.files.Enabled) {
+// dial returns what opens a connection to a server that is reached as another is: with TLS if the configuration or the
+// server's URL wants it, and to a unix socket, without TLS, only if the URL names one. No server names a socket.
+func (d *dialer) dial(like target) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	network := cmp.Or(like.network, "tcp")
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		if network != "unix" && (like.tls || d.files.Enabled) {
 			return d.opened.count(d.secure(ctx, network, addr))
 		}
 		return d.opened.count(d.net.DialContext(ctx, network, addr))

@@ -1,0 +1,208 @@
+package topology
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// maxSentinels is how many sentinels the others may name, since the start: go-redis dials all of them at once, and
+// forgets none.
+const maxSentinels = 100
+
+// maxSentinelReply is the longest reply of a sentinel, in bytes; maxSentinels take a tenth of it.
+const maxSentinelReply = 1 << 20
+
+var errSentinel = errors.New("the sentinel's reply cannot be used")
+
+// sentinels judges what sentinels say before go-redis reads it: some of it ends the process.
+type sentinels struct {
+	log    *slog.Logger
+	remedy string
+
+	mu    sync.Mutex
+	named map[string]bool // ip and port of sentinels
+	told  map[string]bool // address and trouble
+}
+
+func newSentinels(c Config) *sentinels {
+	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
+	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool), told: make(map[string]bool)}
+}
+
+// watch has every connection judged. The hook of the primary's client takes that away from those to the primary.
+func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return conn, err
+		}
+		return &sentinelConn{Conn: conn, of: s, addr: addr, from: bufio.NewReader(conn)}, nil
+	}
+	return o
+}
+
+// sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.
+type sentinelConn struct {
+	net.Conn
+	of     *sentinels
+	addr   string
+	asked  atomic.Value // one of sentinelCommands, none until one is sent
+	from   *bufio.Reader
+	rest   []byte // of a reply, for the next Read
+	failed error
+}
+
+const getPrimary, getSentinels, subscribe = "get-master-addr-by-name", "sentinels", "subscribe"
+
+var sentinelCommands = []string{getPrimary, getSentinels, subscribe}
+
+const hello = "$5\r\nhello\r\n$1\r\n"
+
+// Write sends what go-redis asks. go-redis greets sentinels in RESP3, whatever it is told to speak.
+func (c *sentinelConn) Write(p []byte) (int, error) {
+	for _, command := range sentinelCommands {
+		if bytes.Contains(p, []byte("\n"+command+"\r\n")) {
+			c.asked.Store(command)
+			break
+		}
+	}
+	return c.Conn.Write(bytes.Replace(p, []byte(hello+"3"), []byte(hello+"2"), 1))
+}
+
+// Read gives what go-redis can read.
+func (c *sentinelConn) Read(p []byte) (int, error) {
+	for len(c.rest) == 0 && c.failed == nil {
+		c.rest, c.failed = c.next()
+	}
+	n := copy(p, c.rest)
+	if c.rest = c.rest[n:]; n == 0 {
+		return 0, c.failed
+	}
+	return n, nil
+}
+
+// next reads a reply. Of a message that cannot be used it gives nothing.
+func (c *sentinelConn) next() ([]byte, error) {
+	raw, words, err := readReply(c.from)
+	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"
+	asked, _ := c.asked.Load().(string)
+	switch {
+	case errors.Is(err, errSentinel):
+		trouble = "it does not speak like a sentinel"
+	case err != nil:
+		return nil, err
+	case words[0][0] != '*' || words[0] == "*-1": // an error, or nothing
+	case asked == getPrimary && kinds(words) != "*$$":
+		trouble = "asked for the primary, it does not answer with an address and a port"
+	case asked == getSentinels && !c.of.mayName(words):
+		trouble = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
+		effect = "those that are known by now are asked"
+	case asked == subscribe && !isMessage(words):
+		c.of.tell(c.addr, "it sends a message that no sentinel sends",
+			"the message is ignored: another primary is found when the old one does not answer")
+		return nil, nil
+	}
+	if trouble == "" {
+		return raw, nil
+	}
+	c.of.tell(c.addr, trouble, effect)
+	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, trouble))
+}
+
+// readReply reads a reply in RESP2, as it came and as its words, each after the sign of its kind. go-redis would stop
+// reading at an error or a nil in a list, and take the rest for the next reply.
+func readReply(from *bufio.Reader) (raw []byte, words []string, err error) {
+	for more := 1; more > 0; more-- {
+		line, err := from.ReadBytes('\n') // which follow keeps short
+		if err != nil {
+			return nil, nil, err
+		}
+		raw = append(raw, line...)
+		word := strings.TrimSuffix(string(line), "\r\n")
+		number, failed := strconv.Atoi(word[min(1, len(word)):])
+		sized := strings.HasPrefix(word, "*") || strings.HasPrefix(word, "$")
+		if strings.IndexByte("+-:*$", line[0]) < 0 || sized && (failed != nil || number > maxSentinelReply) ||
+			len(words) > 0 && (line[0] == '-' || sized && number < 0) || len(raw) > maxSentinelReply {
+			return nil, nil, fmt.Errorf("%w: %.60q, %d bytes from its start", errSentinel, word, len(raw))
+		}
+		if line[0] == '*' {
+			more += max(number, 0)
+		} else if line[0] == '$' && number >= 0 {
+			text := make([]byte, number+2)
+			if _, err := io.ReadFull(from, text); err != nil {
+				return nil, nil, err
+			}
+			raw, word = append(raw, text...), "$"+string(text[:number])
+		}
+		words = append(words, word)
+	}
+	return raw, words, nil
+}
+
+// kinds returns the signs of the kinds of words.
+func kinds(words []string) string {
+	var signs strings.Builder
+	for _, w := range words {
+		signs.WriteByte(w[0])
+	}
+	return signs.String()
+}
+
+// isMessage reports whether words are what comes on a subscription. go-redis takes the primary out of +switch-master:
+// its name, where it was and where it is.
+func isMessage(words []string) bool {
+	switch kinds(words) {
+	case "*$$":
+		return words[1] == "$pong"
+	case "*$$:":
+		return words[1] == "$subscribe"
+	case "*$$$":
+		return words[1] == "$message" && (words[2] != "$+switch-master" || strings.Count(words[3], " ") == 4)
+	}
+	return false
+}
+
+// mayName notes the sentinels of a reply, unless they get too many.
+func (s *sentinels) mayName(words []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ip := ""
+	for i, w := range words[:len(words)-1] {
+		if w == "$ip" {
+			ip = words[i+1]
+		} else if w == "$port" {
+			addr := ip + words[i+1]
+			if !s.named[addr] && len(s.named) == maxSentinels {
+				return false
+			}
+			s.named[addr] = true
+		}
+	}
+	return true
+}
+
+// tell tells once what is wrong with a sentinel.
+func (s *sentinels) tell(addr, trouble, effect string) {
+	s.mu.Lock()
+	first := !s.told[addr+trouble]
+	s.told[addr+trouble] = true
+	s.mu.Unlock()
+	if first {
+		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
+			"remedy", s.remedy)
+	}
+}
