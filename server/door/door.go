@@ -30,6 +30,7 @@ const (
 	Full       Reason = "max_connections"
 	Memory     Reason = "memory"
 	Unfinished Reason = "unfinished"
+	Reset      Reason = "reset"
 )
 
 // closings are the connections that were closed for a reason.
@@ -62,6 +63,7 @@ func New(lis net.Listener, port string, max int, setting string, log *slog.Logge
 		Full:       {message: "the port has all the connections it may have: each new one closes the one not served for longest"},
 		Memory:     {message: "requests without an answer hold too much memory: connections that hold much are closed"},
 		Unfinished: {message: "a request did not come whole within ten seconds: its connection is closed"},
+		Reset:      {message: "requests are reset, over and over, before they are whole: their connection is closed"},
 	}}
 }
 
@@ -140,7 +142,7 @@ func (d *Door) forget(c *conn) bool {
 	return true
 }
 
-// Sweep closes the connections with a request that does not come whole, until ctx ends.
+// Sweep closes the connections with requests that do not come whole, until ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -159,7 +161,11 @@ func (d *Door) sweep() {
 	all := slices.Clone(d.conns)
 	d.mu.Unlock()
 	for _, c := range all {
-		if w := c.watched.Load(); w != nil && w.overdue() {
+		switch w := c.watched.Load(); {
+		case w == nil:
+		case w.resetting():
+			d.close(c, Reset)
+		case w.overdue():
 			d.close(c, Unfinished)
 		}
 	}

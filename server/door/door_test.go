@@ -146,6 +146,66 @@ func TestACallThatDoesNotComeWholeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// An Envoy whose calls time out resets them as well, but they were whole; and after a time in which weir read nothing,
+// some that were not, until calls are answered again.
+func TestWhoResetsRequestsThatAreNotWholeIsClosed(t *testing.T) {
+	asked := func(id uint32) string { return frameOf(frameHeaders, endHeaders, id, "block") }
+	gone := func(id uint32) string { return frameOf(frameReset, 0, id, "code") }
+	v := open(t, 0)
+	for range 4 {
+		v.enter()
+		v.send(len(v.conns)-1, 100, preface)
+	}
+	id := uint32(1)
+	for sweep := range earlySweeps {
+		for range manyEarly {
+			v.send(0, 1<<10, asked(id)+gone(id))
+			v.send(1, 1<<10, asked(id)+frameOf(frameData, endStream, id, "message")+gone(id))
+			v.send(2, 1<<10, asked(id)+gone(id))
+			v.send(3, 1<<10, asked(id))
+			v.answer(3, 1<<10, gone(id))
+			id += 2
+		}
+		v.send(2, 1<<10, asked(id))
+		v.answer(2, 1<<10, frameOf(frameHeaders, endHeaders|endStream, id, "0"))
+		id += 2
+		if v.Closed(Reset) > 0 {
+			t.Fatalf("a connection was closed in %d sweeps", sweep)
+		}
+		v.sweep()
+	}
+	for i, want := range []bool{true, false, false, true} {
+		if closed := v.closed(i); closed != want {
+			t.Errorf("connection %d is closed: %v, want %v: of 0 and 3 all are reset before they are whole, by client or server", i, closed, want)
+		}
+	}
+}
+
+// What the server has of requests that were reset goes when others run: it is not to have more at once.
+func TestWhoResetsRequestsIsReadSlowlyUntilAnAnswer(t *testing.T) {
+	v := open(t, 0)
+	v.enter()
+	read := func(what string, want int) {
+		t.Helper()
+		_ = v.conns[0].SetReadDeadline(time.Now().Add(process.Hang))
+		n, err := v.conns[0].Read(make([]byte, 8<<10))
+		if err != nil || n != want {
+			t.Fatalf("%s %d bytes are read at once, %v; want %d", what, n, err, want)
+		}
+	}
+	call := frameOf(frameHeaders, endHeaders|endStream, 1, "block")
+	long := frameOf(6, 0, 0, strings.Repeat("x", 4*slowly))
+	_, _ = io.WriteString(v.clients[0], preface+call+long)
+	read("of a new client's", slowly)
+	_, _ = io.ReadFull(v.conns[0], make([]byte, len(preface+call+long)-slowly))
+	v.answer(0, 1<<10, frameOf(frameHeaders, endHeaders|endStream, 1, "0"))
+	_, _ = io.WriteString(v.clients[0], long)
+	read("after an answer", len(long))
+	v.send(0, 1<<10, frameOf(frameHeaders, endHeaders, 3, "block")+frameOf(frameReset, 0, 3, "code"))
+	_, _ = io.WriteString(v.clients[0], long)
+	read("after a reset", slowly)
+}
+
 // Attackers leave, and who is served stays.
 func TestANewConnectionTakesThePlaceOfTheOneNotServedForLongest(t *testing.T) {
 	v := open(t, 3)

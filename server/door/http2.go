@@ -3,6 +3,7 @@ package door
 import (
 	"encoding/binary"
 	"net"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -28,6 +29,9 @@ const (
 	patience = 10      // sweeps until a request must be whole
 	slots    = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
 	whole    = 1 << 31 // set in the slot of a stream whose request is
+
+	manyEarly, earlySweeps = 100, 3 // resets before a request is whole, in each of so many sweeps, are hostile
+	slowly                 = 256    // bytes read at a time from who resets requests, or is new
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
@@ -61,6 +65,8 @@ type watch struct {
 	in     cursor
 	ending bool          // the frame that comes, or the header block, ends its stream
 	last   atomic.Uint32 // the newest stream; the reader sets it
+	served atomic.Bool   // a request was answered, and none was reset since
+	early  atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
 
 	// open has the streams that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
 	// slots, both sides empty them.
@@ -69,10 +75,16 @@ type watch struct {
 
 	sweeps int              // the sweeper's, as is what follows
 	seen   [patience]uint32 // the newest stream at each of the last sweeps
+	resets int              // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's.
+// Read is net.Conn's. What the server still has of requests that were reset is on no books: it goes when the goroutines
+// that answer and write have had their turn, so they have it before more is read, and that is little.
 func (w *watch) Read(b []byte) (int, error) {
+	if !w.served.Load() {
+		runtime.Gosched()
+		b = b[:min(len(b), slowly)]
+	}
 	n, err := w.Conn.Read(b)
 	if !w.conn.settle(w.in.pass(b[:n], w.received)) {
 		return 0, net.ErrClosed
@@ -128,7 +140,7 @@ func (w *watch) received(f *frame, all bool) int64 {
 	kind, id, n := f[3], f.stream(), f.length()
 	switch {
 	case kind == frameReset && all:
-		return w.change(id, func(uint64) uint64 { return 0 })
+		return w.reset(id)
 	case all && w.ending && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
 		w.ending = false
 		return w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
@@ -149,14 +161,43 @@ func (w *watch) received(f *frame, all bool) int64 {
 
 // sent accounts for a frame of the server's: one that ends a stream frees what it held.
 func (w *watch) sent(f *frame, all bool) int64 {
-	answered := f[3] == frameHeaders && f.has(endStream)
-	if !all || !answered && f[3] != frameReset {
-		return 0
-	}
-	if answered {
+	switch {
+	case all && f[3] == frameReset:
+		return w.reset(f.stream())
+	case all && f[3] == frameHeaders && f.has(endStream):
 		w.conn.serve()
+		w.served.Store(true)
+		w.early.Store(0)
+		return w.change(f.stream(), func(uint64) uint64 { return 0 })
 	}
-	return w.change(f.stream(), func(uint64) uint64 { return 0 })
+	return 0
+}
+
+// reset ends a stream without an answer.
+func (w *watch) reset(id uint32) int64 {
+	isWhole := true
+	change := w.change(id, func(slot uint64) uint64 {
+		isWhole = slot&whole != 0
+		return 0
+	})
+	if change < 0 {
+		w.served.Store(false)
+	}
+	if !isWhole {
+		w.early.Add(1)
+	}
+	return change
+}
+
+// resetting reports whether the connection resets requests before they are whole, over and over, and has no answer.
+// It takes more than one sweep: a client whose calls time out while weir reads nothing does so until that has passed.
+func (w *watch) resetting() bool {
+	if w.early.Swap(0) < manyEarly {
+		w.resets = 0
+		return false
+	}
+	w.resets++
+	return w.resets >= earlySweeps
 }
 
 // begin takes a slot for a stream. Without one, the client has begun more streams than the server takes on: this one it

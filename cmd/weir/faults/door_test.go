@@ -25,7 +25,7 @@ type part struct {
 }
 
 const (
-	data, headers, settings, continuation = 0, 1, 4, 9
+	data, headers, reset, settings, continuation = 0, 1, 3, 4, 9
 
 	endStream, endHeaders = 1, 4
 )
@@ -54,6 +54,8 @@ var sieges = []struct {
 		[]part{{headers, endHeaders, method}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
 	{"29g", "health watches", false, part{kind: settings}, 256,
 		[]part{{headers, endHeaders, strings.Replace(method, "\x3c/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "\x1c/grpc.health.v1.Health/Watch", 1)}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
+	{"29h", "requests that are reset at once", true, part{kind: settings}, 10000,
+		[]part{{headers, endHeaders, method}, {data, endStream, "\x00\x00\x00\x00\x00"}, {reset, 0, "\x00\x00\x00\x08"}}},
 }
 
 // spell writes a siege's bytes.
