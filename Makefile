@@ -4,7 +4,7 @@
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
 .PHONY: help build install run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
-	staticcheck lint-modules fuzz bench image chart-docs clean print-flavour FORCE
+	staticcheck lint-modules lines fuzz bench image chart-docs clean print-flavour FORCE
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -106,6 +106,9 @@ staticcheck:
 lint-modules: ## vet and staticcheck of the tests' own modules: the chart's, the image's, the page's
 	@for module in helm/charttest k8s/image server/page/browser; do $(GO) -C $$module vet ./... && \
 		(tool=$$($(GO) tool -n staticcheck) && cd $$module && $$tool ./...) || exit 1; done
+
+lines: ## counts what there is to read: lines of the product by package, of its tests, bytes of its documents
+	@.ci/lines
 
 fuzz: ## each fuzz target for FUZZTIME (20s)
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
