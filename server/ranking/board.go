@@ -2,7 +2,6 @@ package ranking
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ type candidate struct {
 	share float64 // of the limit that is used, or a bound of it
 	reset time.Duration
 	over  bool // one of its limits is known to have nothing left
-	index int  // on its board
 }
 
 // compare orders candidates: the fuller is greater. Of the equally full it is the one with more hits, then the one that
@@ -30,7 +28,7 @@ func (c *candidate) compare(other *candidate) int {
 // board keeps the fullest candidates, each key once.
 type board struct {
 	most  int
-	kept  kept
+	kept  []*candidate // the fullest first
 	byKey map[string]*candidate
 	// passed is how many candidates were not kept, by their share in thousandths, rounded up; the last for all above.
 	passed [2001]uint64
@@ -44,31 +42,30 @@ func (b *board) least() float64 {
 	if len(b.kept) < b.most {
 		return -1
 	}
-	return b.kept[0].share
+	return b.kept[len(b.kept)-1].share
 }
 
 // offer keeps a candidate if it is among the fullest. One whose key is there already takes its place.
 func (b *board) offer(c candidate) {
 	if old := b.byKey[c.key]; old != nil {
-		c.index = old.index
-		*old = c
-		heap.Fix(&b.kept, c.index)
-		return
-	}
-	if len(b.kept) == b.most {
-		if c.compare(b.kept[0]) <= 0 {
-			b.pass(&c)
-			return
-		}
-		least := heap.Pop(&b.kept).(*candidate)
-		delete(b.byKey, least.key)
-		b.pass(least)
+		at := b.place(old)
+		b.kept = slices.Delete(b.kept, at, at+1)
 	}
 	b.byKey[c.key] = &c
-	heap.Push(&b.kept, &c)
+	b.kept = slices.Insert(b.kept, b.place(&c), &c)
+	if len(b.kept) > b.most {
+		least := b.kept[b.most]
+		b.kept = b.kept[:b.most]
+		delete(b.byKey, least.key)
+		b.passed[thousandths(least.share)]++
+	}
 }
 
-func (b *board) pass(c *candidate) { b.passed[thousandths(c.share)]++ }
+// place returns where a candidate stands among those that are kept, or would.
+func (b *board) place(c *candidate) int {
+	at, _ := slices.BinarySearchFunc(b.kept, c, func(kept, c *candidate) int { return c.compare(kept) })
+	return at
+}
 
 func thousandths(share float64) int { return int(math.Ceil(min(1000*share, 2000))) }
 
@@ -78,35 +75,4 @@ func (b *board) passedAbove(share float64) (n uint64) {
 		n += count
 	}
 	return n
-}
-
-// ranked returns the kept candidates, the fullest first. The board is of no use afterwards.
-func (b *board) ranked() []*candidate {
-	slices.SortFunc(b.kept, func(a, b *candidate) int { return b.compare(a) })
-	return b.kept
-}
-
-// kept is a heap of candidates, the least full first.
-type kept []*candidate
-
-func (k kept) Len() int           { return len(k) }
-func (k kept) Less(i, j int) bool { return k[i].compare(k[j]) < 0 }
-
-func (k kept) Swap(i, j int) {
-	k[i], k[j] = k[j], k[i]
-	k[i].index, k[j].index = i, j
-}
-
-// Push and Pop are for container/heap.
-func (k *kept) Push(x any) {
-	c := x.(*candidate)
-	c.index = len(*k)
-	*k = append(*k, c)
-}
-
-// Pop takes the last candidate, as container/heap wants it.
-func (k *kept) Pop() any {
-	last := (*k)[len(*k)-1]
-	*k = (*k)[:len(*k)-1]
-	return last
 }

@@ -92,7 +92,7 @@ func shareOf(hits uint64, l *descriptors.Limit) float64 {
 
 // readPending reads in full what may be among the fullest, as long as there is time. Its error is the store's.
 func (f *finder) readPending(ctx context.Context, until time.Time) error {
-	f.unread = f.pending.ranked()
+	f.unread = f.pending.kept
 	for len(f.unread) > 0 && f.unread[0].share > f.top.least() {
 		c := f.unread[0]
 		began := time.Now()
@@ -158,7 +158,7 @@ func (f *finder) fill(a *Answer) {
 	}
 	a.Unsure += f.pending.passedAbove(least)
 	a.Top = []Row{}
-	for _, c := range f.top.ranked() {
+	for _, c := range f.top.kept {
 		if read, err := f.config.ReadKey([]byte(c.key)); err == nil && read.Rule != nil {
 			a.Top = append(a.Top, rowOf(c, &read))
 		}
