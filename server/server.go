@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/rls"
@@ -71,17 +70,8 @@ type Config struct {
 type Parts struct {
 	Service  *rls.Service
 	Health   *Health
-	Metrics  http.Handler
-	Stats    http.Handler     // /stats; nil serves none
-	Rules    admin.Rules      // /rlconfig
-	Guard    *admin.Guard     // of the debug port; nil is the zero value
-	Counters *admin.Counters  // nil serves none
-	Top      *admin.Top       // nil serves none
-	Denials  *admin.Denials   // nil serves none
-	History  *query.History   // nil serves none
-	Query    http.Handler     // /prometheus/; nil serves none
-	Loaded   func() time.Time // when the configuration in force was loaded; nil does not know
-	Panicked func()           // called for each panic that was caught
+	Admin    admin.Parts // of the debug port; Listen fills in what Health and the Config say
+	Panicked func()      // called for each panic that was caught
 	Log      *slog.Logger
 }
 
@@ -119,11 +109,8 @@ func Listen(c Config, p Parts) (*Server, error) {
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newHTTP(s.doors[1], p.Log, httpHandler(c, p))
-	s.admin = newHTTP(s.doors[2], p.Log, admin.Handler(admin.Parts{
-		Readiness: p.Health, Metrics: p.Metrics, Stats: p.Stats, Rules: p.Rules, Counters: p.Counters, Top: p.Top,
-		Denials: p.Denials, History: p.History, Query: p.Query, Loaded: p.Loaded, ListFirst: c.ListFirst, Profiles: c.Profiles,
-		Guard: p.Guard,
-	}))
+	p.Admin.Readiness, p.Admin.ListFirst, p.Admin.Profiles = p.Health, c.ListFirst, c.Profiles
+	s.admin = newHTTP(s.doors[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
@@ -86,8 +87,8 @@ func start(t testing.TB, s setup) *running {
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
 	r.limiter = limit.New(s.store, s.limits, r.recorder)
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics), Health: r.health, Metrics: metrics.Handler(),
-		Rules: r.limiter, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics), Health: r.health,
+		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,12 +96,13 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	metrics.Limiter(limiter)
 	health := server.NewHealth(set.Health())
 	srv, err := server.Listen(ports, server.Parts{
-		Service: rls.New(limiter, answers, st.observer()), Health: health, Metrics: metrics.Handler(), Panicked: metrics.Panicked, Log: log,
-		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: log, LogValues: set.DenialLogValues},
-		Top:      &admin.Top{Rules: limiter, Store: store},
-		Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
-		Query:    pipeline.queries(set, limiter, metrics, log),
-		History:  pipeline.api(), Guard: adminGuard(set, metrics, log), Rules: limiter, Loaded: metrics.ConfigLoaded, Stats: st.text(),
+		Service: rls.New(limiter, answers, st.observer()), Health: health, Panicked: metrics.Panicked, Log: log,
+		Admin: admin.Parts{
+			Metrics: metrics.Handler(), Stats: st.text(), Rules: limiter, Loaded: metrics.ConfigLoaded,
+			Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: log, LogValues: set.DenialLogValues},
+			Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
+			History:  pipeline.api(), Query: pipeline.queries(set, limiter, metrics, log), Guard: adminGuard(set, metrics, log),
+		},
 	})
 	if err != nil {
 		return errors.Join(err, pipeline.close(ctx), store.Close())

@@ -9,11 +9,13 @@ import (
 	"net/http/pprof"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/ranking"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -28,7 +30,6 @@ type Parts struct {
 	Stats     http.Handler   // the same for people; nil serves none
 	Rules     Rules          // nil has none to show
 	Counters  *Counters      // nil serves none
-	Top       *Top           // nil serves none
 	Denials   *Denials       // nil serves none
 	History   *query.History // nil says that there is none
 	Query     http.Handler   // /prometheus/; nil says that there is none
@@ -52,22 +53,20 @@ func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Readiness)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics))
-	large := make(door.Turns, maxLarge)
+	turns := make(door.Turns, maxLarge)
+	large := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h)) }
 	if p.Stats != nil {
-		mux.Handle("GET /stats", large.Bound(p.Stats))
+		large("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		mux.Handle("GET /rlconfig", large.Bound(showRules(p.Rules)))
+		large("GET /rlconfig", showRules(p.Rules))
 	}
-	mux.Handle("GET /api/v1/rules", large.Bound(listRules(&p)))
+	large("GET /api/v1/rules", listRules(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, p.Guard)
 	}
-	if p.Top != nil {
-		p.Top.register(mux, p.Guard)
-	}
 	if p.Denials != nil {
-		p.Denials.register(mux, p.Guard, large)
+		large("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
 	reads := http.NewServeMux()
 	registerHistory(reads, p.History)
@@ -137,25 +136,53 @@ const maxQuery = 16 << 10 // bytes
 type refusal struct {
 	status int
 	text   string
+	again  time.Duration // after which the client is asked to come again; 0 if that is of no use
 }
 
 func (e *refusal) Error() string { return e.text }
 
 func refuse(status int, format string, args ...any) error {
-	return &refusal{status, fmt.Sprintf(format, args...)}
+	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// describe returns what to answer to an error; one that is no refusal is a store's, and is introduced.
-func describe(err error, introduction string) (status int, text string) {
+// busy is a refusal of a request whose turn did not come.
+func busy(again time.Duration, format string, args ...any) error {
+	return &refusal{http.StatusServiceUnavailable, fmt.Sprintf(format, args...), again}
+}
+
+// describe returns what to answer to an error, and says when to come again; one that is no refusal is a store's, and is
+// introduced.
+func describe(w http.ResponseWriter, err error, introduction string) (status int, text string) {
 	var known *refusal
 	var asked query.Refusal
+	var uncounted ranking.NotFound
 	switch {
 	case errors.As(err, &known):
+		if known.again > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(known.again.Seconds())))
+		}
 		return known.status, known.text
 	case errors.As(err, &asked):
 		return http.StatusBadRequest, asked.Error()
+	case errors.As(err, &uncounted):
+		return http.StatusNotFound, uncounted.Error()
 	}
 	return http.StatusServiceUnavailable, introduction + err.Error()
+}
+
+// serveJSON returns a handler that writes answers in JSON, and errors in a sentence; a store's is introduced.
+func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a, err := answer(w, r)
+		if err != nil {
+			status, text := describe(w, err, introduction)
+			http.Error(w, text, status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = query.WriteJSON(w, a) // the client is gone if this fails
+	}
 }
 
 // queryOf returns a request's parameters. Its error is a refusal.
@@ -168,4 +195,13 @@ func queryOf(r *http.Request) (query.Parameters, error) {
 		return nil, refuse(http.StatusBadRequest, "The query cannot be read: %v.", err)
 	}
 	return query.Parameters(values), nil
+}
+
+// queryWith returns a request's parameters, of which there are no others than these. Its error is a refusal.
+func queryWith(r *http.Request, names ...string) (query.Parameters, error) {
+	values, err := queryOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return values, values.Check(names...)
 }

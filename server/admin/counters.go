@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/ranking"
 )
@@ -22,8 +21,8 @@ const (
 	nearestTime = 500 * time.Millisecond // to look through the store for them
 )
 
-// Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, and POST to
-// /grant gives hits back. All fields are needed.
+// Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, POST to /grant
+// gives hits back, and GET of /top shows the keys that are closest to their limits, or over them. All fields are needed.
 type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back
@@ -36,6 +35,8 @@ type Counters struct {
 type Rules interface {
 	Config() *descriptors.Config
 }
+
+var errUnconfigured = refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
 
 type question struct {
 	domain     string
@@ -50,39 +51,31 @@ func (c *Counters) register(mux *http.ServeMux, g *Guard) {
 	mux.HandleFunc("GET /api/v1/counters", c.handler(g, "", nil, "domain", "descriptor"))
 	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, "reset", c.reset, "domain", "descriptor"))
 	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, "grant", c.grant, "domain", "descriptor", "hits"))
+	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g))
 }
 
 // handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
 func (c *Counters) handler(g *Guard, what string, change func(context.Context, *question) error,
 	names ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var err error
+	return serveJSON("The counters cannot be reached: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if change != nil {
-			err = g.allow(r)
+			if err := g.allow(r); err != nil {
+				return nil, err
+			}
 		}
-		var q *question
-		if err == nil {
-			q, err = c.read(r, names)
-		}
+		q, err := c.read(r, names)
 		if err == nil && change != nil {
 			err = c.change(r, q, what, change)
 		}
-		var a CountersAnswer
-		if err == nil {
-			a, err = c.answer(r.Context(), q)
-		}
 		if err != nil {
-			status, text := describe(err, "The counters cannot be reached: ")
-			http.Error(w, text, status)
-			return
+			return nil, err
 		}
-		if a.Changed != nil && a.HitsBefore == 0 && g.mayRead(r) == nil {
+		a, err := c.answer(r.Context(), q)
+		if err == nil && a.Changed != nil && a.HitsBefore == 0 && g.mayRead(r) == nil {
 			a.Nearest = c.nearest(r.Context(), q)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = query.WriteJSON(w, a) // the client is gone if this fails
-	}
+		return a, err
+	})
 }
 
 // change looks at the counters of a question, changes them and logs it.
@@ -138,10 +131,7 @@ func (c *Counters) nearest(ctx context.Context, q *question) (names []string) {
 }
 
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
-	values, err := queryOf(r)
-	if err == nil {
-		err = values.Check(names...)
-	}
+	values, err := queryWith(r, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +155,7 @@ func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 func (c *Counters) match(q *question) error {
 	config := c.Rules.Config()
 	if config == nil {
-		return refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
+		return errUnconfigured
 	}
 	m := config.Match(q.domain, q.descriptor)
 	switch {

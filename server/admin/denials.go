@@ -9,7 +9,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // What the number of rules may be.
@@ -62,25 +61,12 @@ type DenialAnswer struct {
 	Descriptor     string  `json:"descriptor,omitempty"` // of the last, if values were asked for
 }
 
-func (d *Denials) register(mux *http.ServeMux, g *Guard, turns door.Turns) {
-	mux.Handle("GET /api/v1/denials", turns.Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, err := d.answer(r, g)
-		if err != nil {
-			status, text := describe(err, "")
-			http.Error(w, text, status)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = query.WriteJSON(w, a) // the client is gone if this fails
-	})))
+func (d *Denials) handler(g *Guard) http.HandlerFunc {
+	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) { return d.answer(r, g) })
 }
 
 func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
-	values, err := queryOf(r)
-	if err == nil {
-		err = values.Check("domain", "path", "values", "n", "descriptor", "from", "to")
-	}
+	values, err := queryWith(r, "domain", "path", "values", "n", "descriptor", "from", "to")
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
 const maxExports = 1
 
-var errExporting = refuse(http.StatusServiceUnavailable, "Another export of the history is being read: ask again once it is.")
+var errExporting = busy(maxWaitingTime, "Another export of the history is being read: ask again once it is.")
 
 // ExportTrailer is the HTTP trailer that ends an export: a [transfer.Exported] in JSON, percent-escaped. An export without
 // it is not whole, nor is one whose body has no end.

@@ -25,7 +25,7 @@ func endpointsOf(p *Parts) []page.Endpoint {
 		{p.Rules != nil, page.Endpoint{Path: "/api/v1/rules", What: "the rules in force, with all of their limits"}},
 		{p.Counters != nil, page.Endpoint{Path: "/api/v1/counters", Query: "domain=&descriptor=", Asked: true,
 			What: "what is counted for a descriptor, as weir counters shows it"}},
-		{p.Top != nil, page.Endpoint{Path: "/api/v1/counters/top", Query: "domain=&path=&n=20&for=2s", Asked: true,
+		{p.Counters != nil, page.Endpoint{Path: "/api/v1/counters/top", Query: "domain=&path=&n=20&for=2s", Asked: true,
 			What: "the keys closest to their limits, as weir counters top shows them"}},
 		{p.Denials != nil, page.Endpoint{Path: "/api/v1/denials", Query: "domain=&path=&descriptor=&from=&to=&values=false&n=20",
 			What: "the last denial of each rule, or those of late, as weir denials shows them"}},

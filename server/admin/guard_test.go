@@ -22,7 +22,6 @@ import (
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
-	"github.com/weirproxy/weir/server/ranking"
 )
 
 // fromHere is a request of this host's to a loopback address.
@@ -56,9 +55,9 @@ func personalPort(t *testing.T, g *Guard) http.Handler {
 	p := newPort(t, g)
 	p.hit(t, "user", 3)
 	return Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Guard: g,
-		Top:     &Top{Rules: inForce{config}, Store: p.counters.Counter.(ranking.Store)},
-		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
-		History: query.New(store, time.Now),
+		Counters: p.counters,
+		Denials:  &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
+		History:  query.New(store, time.Now),
 		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
 			Log: slog.New(slog.DiscardHandler)}}),
 	})

@@ -2,9 +2,7 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
@@ -23,7 +21,7 @@ var errNoHistory = refuse(http.StatusNotFound,
 	"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
 
 // errBusy is the answer to a question whose turn did not come.
-var errBusy = refuse(http.StatusServiceUnavailable,
+var errBusy = busy(maxWaitingTime,
 	"%d other questions about the history are being answered: ask again in %.0f seconds.", maxAnswers, maxWaitingTime.Seconds())
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
@@ -66,10 +64,7 @@ func serveHistory[Answer any](h *query.History, turns query.Turns,
 }
 
 func refuseHistory(w http.ResponseWriter, err error) {
-	if errors.Is(err, errBusy) || errors.Is(err, errExporting) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
-	}
-	status, text := describe(err, "The history cannot be read: ")
+	status, text := describe(w, err, "The history cannot be read: ")
 	w.WriteHeader(status)
 	_ = query.WriteJSON(w, map[string]string{"error": text})
 }

@@ -48,20 +48,16 @@ func listRules(p *Parts) http.HandlerFunc {
 	rules, loaded := p.Rules, p.Loaded
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		values, err := queryOf(r)
-		if err == nil {
-			err = values.Check()
-		}
-		if err != nil {
-			status, text := describe(err, "")
+		if _, err := queryWith(r); err != nil {
+			status, text := describe(w, err, "")
 			http.Error(w, text, status)
 			return
 		}
 		head := rulesHead{Serves: serves}
-		var all []*descriptors.Rule
 		hash := ""
-		if config := configOf(rules); config != nil {
-			all, hash = config.Rules(), config.Hash()
+		config := configOf(rules)
+		if config != nil {
+			hash = config.Hash()
 			if loaded != nil {
 				head.Loaded = max(loaded().Unix(), 0)
 			}
@@ -74,7 +70,7 @@ func listRules(p *Parts) http.HandlerFunc {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		head.write(w, all)
+		head.write(w, sortedRules(config))
 	}
 }
 
@@ -83,6 +79,16 @@ func configOf(r Rules) *descriptors.Config {
 		return nil
 	}
 	return r.Config()
+}
+
+// sortedRules returns the rules by domain and path; none of nil.
+func sortedRules(config *descriptors.Config) []*descriptors.Rule {
+	if config == nil {
+		return nil
+	}
+	return slices.SortedStableFunc(slices.Values(config.Rules()), func(a, b *descriptors.Rule) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
+	})
 }
 
 // names reports whether one of the tags that a client knows is this. A proxy that compresses marks a tag as weak.
@@ -103,13 +109,9 @@ type rulesHead struct {
 
 // write writes one rule at a time: as a whole their JSON may be large.
 func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
-	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b *descriptors.Rule) int {
-		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
-	})
 	out := bufio.NewWriterSize(w, 64<<10)
 	fmt.Fprintf(out, `{"loaded":%d,"serves":%s,"rules":[`, h.Loaded, quotedList(h.Serves))
-	for i, rule := range sorted {
+	for i, rule := range all {
 		if i > 0 {
 			out.WriteByte(',')
 		}

@@ -1,12 +1,10 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -17,14 +15,8 @@ import (
 func showRules(r Rules) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var b strings.Builder
-		if config := r.Config(); config != nil {
-			rules := slices.Clone(config.Rules())
-			slices.SortStableFunc(rules, func(a, b *descriptors.Rule) int {
-				return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
-			})
-			for _, rule := range rules {
-				writeRule(&b, rule)
-			}
+		for _, rule := range sortedRules(r.Config()) {
+			writeRule(&b, rule)
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, b.String()) // the client is gone if this fails

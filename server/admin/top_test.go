@@ -17,8 +17,7 @@ import (
 func topPort(t *testing.T, store func(ranking.Store) ranking.Store) *port {
 	t.Helper()
 	p := newPort(t, &Guard{})
-	top := &Top{Rules: p.counters.Rules, Store: store(p.counters.Counter.(ranking.Store))}
-	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Top: top})
+	p.counters.Store = store(p.counters.Store)
 	return p
 }
 
