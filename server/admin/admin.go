@@ -52,9 +52,9 @@ func Handler(p Parts) http.Handler {
 	}
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Readiness)
-	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics))
+	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
 	turns := make(door.Turns, maxLarge)
-	large := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h)) }
+	large := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
 	if p.Stats != nil {
 		large("GET /stats", p.Stats)
 	}
@@ -123,7 +123,7 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index)))
+	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ReadTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -10,10 +10,13 @@ import (
 // Scrapes is how many answers a port makes of its metrics at a time. Each is made in a moment, of much memory.
 const Scrapes = 2
 
+// ScrapeTime is how long a client may read such an answer, and ReadTime one for people: those who wait for their turn
+// behind clients that read slowly wait no longer, and Prometheus gives up after ten seconds.
+const ScrapeTime, ReadTime = 5 * time.Second, 30 * time.Second
+
 const (
 	turnTime  = 10 * time.Second // that a request waits for its turn
 	pieceTime = 5 * time.Second  // for a client to read what is written at once
-	readTime  = 30 * time.Second // for it to read the whole answer
 )
 
 // Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or is
@@ -21,8 +24,8 @@ const (
 // share them.
 type Turns chan struct{}
 
-// Bound has a handler answer in its turn.
-func (t Turns) Bound(h http.Handler) http.Handler {
+// Bound has a handler answer in its turn, and gives each client so much time to read the answer.
+func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		over := time.NewTimer(turnTime)
 		defer over.Stop()
@@ -37,21 +40,22 @@ func (t Turns) Bound(h http.Handler) http.Handler {
 			return
 		}
 		defer func() { <-t }()
-		h.ServeHTTP(&hurried{ResponseWriter: w}, r)
+		h.ServeHTTP(&hurried{ResponseWriter: w, read: read}, r)
 	})
 }
 
 // hurried is an answer whose client has little time to read it.
 type hurried struct {
 	http.ResponseWriter
-	until time.Time // zero before the first piece: making it may take long
+	read  time.Duration // for the whole answer
+	until time.Time     // zero before the first piece: making it may take long
 }
 
 // Write gives the client time for one piece more. A server that cannot be told keeps its own bound.
 func (h *hurried) Write(piece []byte) (int, error) {
 	next := time.Now().Add(pieceTime)
 	if h.until.IsZero() {
-		h.until = time.Now().Add(readTime)
+		h.until = time.Now().Add(h.read)
 	}
 	if next.After(h.until) {
 		next = h.until

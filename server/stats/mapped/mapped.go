@@ -155,7 +155,7 @@ func (m *Metrics) Handler() http.Handler {
 	return make(door.Turns, door.Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.update()
 		text.ServeHTTP(w, r)
-	}))
+	}), door.ScrapeTime)
 }
 
 // find returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken by a
