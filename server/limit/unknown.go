@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -20,12 +19,11 @@ const (
 // unknownDomains logs each domain that is asked for and that no file configures, once for as long as it is unknown: a
 // misspelt domain lets everything pass, and nothing else tells.
 type unknownDomains struct {
-	log  *slog.Logger // nil for nobody
-	full atomic.Bool  // no more are named
-	told sync.Map     // of cut names
+	log *slog.Logger // nil for nobody
 
-	mu sync.Mutex // of changes
-	n  int        // names in told
+	mu   sync.RWMutex    // protects what follows
+	told map[string]bool // cut names; nil before the first
+	full bool            // no more are named
 }
 
 // cutName returns what tells a domain from others.
@@ -33,66 +31,37 @@ func cutName(domain string) string { return domain[:min(len(domain), maxToldName
 
 // asked notes a request for a domain that a configuration does not have.
 func (u *unknownDomains) asked(domain string, c *descriptors.Config) {
-	if u.log == nil || u.full.Load() {
-		return
-	}
-	if _, told := u.told.Load(cutName(domain)); told {
+	u.mu.RLock()
+	quiet := u.log == nil || u.full || u.told[cutName(domain)]
+	u.mu.RUnlock()
+	if quiet {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.full.Load() {
-		return
-	}
-	if u.n == maxTold {
-		u.full.Store(true)
+	switch {
+	case u.full || u.told[cutName(domain)]:
+	case len(u.told) == maxTold:
+		u.full = true
 		u.log.Warn("more domains are asked for that no file configures, and are not named here",
 			"named", maxTold, "counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
-		return
+	default:
+		if u.told == nil {
+			u.told = make(map[string]bool)
+		}
+		u.told[strings.Clone(cutName(domain))] = true
+		u.log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
+			"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain),
+			"reason", c.Explain(cutName(domain), nil).Reason)
 	}
-	if _, told := u.told.LoadOrStore(strings.Clone(cutName(domain)), nil); !told {
-		u.n++
-		u.tell(domain, c)
-	}
-}
-
-// tell logs a domain, and what to do.
-func (u *unknownDomains) tell(domain string, c *descriptors.Config) {
-	names := c.DomainNames()
-	about := []any{"domain", descriptors.Shown(domain)}
-	if meant := nearest(domain, names); meant != "" {
-		about = append(about, "did_you_mean", descriptors.Shown(meant))
-	}
-	known := "none"
-	if len(names) > 0 {
-		known = descriptors.Listed(names)
-	}
-	u.log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
-		"Envoy's filter, or write a file for it", append(about, "known", known)...)
-}
-
-// nearest returns the domain that was most likely meant, "" if none is near.
-func nearest(domain string, names []string) string {
-	lower := make([]string, len(names))
-	for i, name := range names {
-		lower[i] = strings.ToLower(name)
-	}
-	if i := slices.Index(lower, descriptors.Nearest(cutName(domain), lower)); i >= 0 {
-		return names[i]
-	}
-	return ""
 }
 
 // applied forgets what it told of domains that a configuration has, so that it tells if they are unknown again.
 func (u *unknownDomains) applied(c *descriptors.Config) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, names := range [][]string{c.DomainNames(), c.BrokenNames()} {
-		for _, name := range names {
-			if _, told := u.told.LoadAndDelete(cutName(name)); told {
-				u.n--
-			}
-		}
+	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
+		delete(u.told, cutName(name))
 	}
-	u.full.Store(u.full.Load() && u.n == maxTold)
+	u.full = u.full && len(u.told) == maxTold
 }
