@@ -57,24 +57,24 @@ func TestATraceTellsRuleKeyVerdictAndWhoDecided(t *testing.T) {
 			"gives back 1: OK 3/minute, remaining 3, resets in 0s, decided by store; user=w -> rule user (shop.yaml:4), key 4:shop4:user1:w, " +
 			"looks for 0: OK 3/minute, remaining 3, resets in 0s, decided by store"},
 	} {
-		if got := string(k.ask(t, 1, tc.ask...).AppendTrace(nil)); got != tc.want {
+		if got := k.ask(t, 1, tc.ask...).Trace(); got != tc.want {
 			t.Errorf("the trace is\n%s\nwant\n%s", got, tc.want)
 		}
 	}
 	noKey := limit.Descriptor{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}, {Value: "/pay"}}}
-	if got, want := string(k.ask(t, 1, noKey).AppendTrace(nil)), "user=ann,=/pay -> no rule: an entry has no key"; got != want {
+	if got, want := k.ask(t, 1, noKey).Trace(), "user=ann,=/pay -> no rule: an entry has no key"; got != want {
 		t.Errorf("the trace is %q, want %q: the domain is configured", got, want)
 	}
 	unknown := &limit.Call{Request: limit.Request{Domain: "bank", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 	if err := k.limiter.Decide(t.Context(), unknown); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(unknown.AppendTrace(nil)), "user=ann -> no rule: no file configures the domain"; got != want {
+	if got, want := unknown.Trace(), "user=ann -> no rule: no file configures the domain"; got != want {
 		t.Errorf("the trace is %q, want %q", got, want)
 	}
 	undecided := &limit.Call{Request: limit.Request{Descriptors: []limit.Descriptor{one("user", "ann")}}}
-	if err := k.limiter.Decide(t.Context(), undecided); err == nil || string(undecided.AppendTrace(nil)) != "user=ann -> not decided" {
-		t.Errorf("without a domain (%v) the trace is %q", err, undecided.AppendTrace(nil))
+	if err := k.limiter.Decide(t.Context(), undecided); err == nil || undecided.Trace() != "user=ann -> not decided" {
+		t.Errorf("without a domain (%v) the trace is %q", err, undecided.Trace())
 	}
 }
 
@@ -87,7 +87,7 @@ func TestATraceTellsWhatTheFailurePolicyDecided(t *testing.T) {
 		l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, travelled)
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("user", "ann")}}}
 		_ = l.Decide(t.Context(), c) // an error by the last policy
-		if _, got, _ := strings.Cut(string(c.AppendTrace(nil)), "hits 1: "); got != want {
+		if _, got, _ := strings.Cut(c.Trace(), "hits 1: "); got != want {
 			t.Errorf("by policy %s the trace ends in\n%s\nwant\n%s", policy, got, want)
 		}
 	}
@@ -102,8 +102,8 @@ func TestATraceIsBounded(t *testing.T) {
 		ds = append(ds, one("user", long), one("nothing", long))
 	}
 	c := k.ask(t, 1, ds[:limit.MaxDescriptors]...)
-	trace := string(c.AppendTrace([]byte("before ")))
-	if len(trace) > 6<<10 || !strings.HasPrefix(trace, "before user=éé") || !strings.HasSuffix(trace, " more") || !utf8.ValidString(trace) {
+	trace := c.Trace()
+	if len(trace) > 6<<10 || !strings.HasPrefix(trace, "user=éé") || !strings.HasSuffix(trace, " more") || !utf8.ValidString(trace) {
 		t.Errorf("the trace of a long request has %d bytes and ends in %q; want some 4 KiB that say how many descriptors were left out",
 			len(trace), trace[len(trace)-40:])
 	}

@@ -115,7 +115,7 @@ func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
 // logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
 func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
 	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Result(err).String()),
-		slog.String("took", took.String()), slog.String("trace", string(c.AppendTrace(nil)))}
+		slog.String("took", took.String()), slog.String("trace", c.Trace())}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
