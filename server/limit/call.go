@@ -97,28 +97,6 @@ func (s *Status) Path() string {
 	return s.Rule.Path
 }
 
-// Lasting reports whether the limit is one of a rule's, which stays as and where it is, as the rule does; a limit
-// that a request brings with it, or that remains of several, does not outlive the call.
-func (s *Status) Lasting() bool {
-	if s.Rule == nil || s.Limit == nil {
-		return false
-	}
-	for i := range s.Rule.Limits {
-		if &s.Rule.Limits[i] == s.Limit {
-			return true
-		}
-	}
-	return false
-}
-
-// Config returns the configuration that decides the call, nil if none did.
-func (c *Call) Config() *descriptors.Config {
-	if c.rules == nil {
-		return nil
-	}
-	return c.rules.config
-}
-
 // AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.
 func (r *Request) AddDescriptor() *Descriptor {
 	n := len(r.Descriptors)

@@ -3,8 +3,6 @@ package rls
 import (
 	"encoding/binary"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -36,7 +34,7 @@ const deniedSize = 176
 // appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied,
 // each a Struct of the rule and the limit. They are written by hand, as a refusal must stay as cheap as what it
 // refuses is not.
-func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
+func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
 		return append(dst, unknownDomain...)
 	}
@@ -45,14 +43,14 @@ func (s *Service) appendDenied(dst []byte, c *limit.Call) []byte {
 		if c.Shadowed {
 			name, wait = "shadow_denied", by.RetryIn
 		}
-		dst = appendDenial(dst, name, s.about.of(c, by), wait)
+		dst = appendDenial(dst, name, c.Domain, by, wait)
 		if c.Shadowed {
 			return dst
 		}
 	}
 	for i := range c.Statuses {
 		if by := &c.Statuses[i]; by.Shadow {
-			return appendDenial(dst, "shadow_denied", s.about.of(c, by), by.RetryIn)
+			return appendDenial(dst, "shadow_denied", c.Domain, by, by.RetryIn)
 		}
 	}
 	return dst
@@ -83,54 +81,28 @@ func denying(v *limit.Verdict) *limit.Status {
 	return longest
 }
 
-// appendDenial writes one entry: what does not change about the rule and its limit, and the whole seconds after which
-// it lets pass, unless it never does.
-func appendDenial(dst []byte, name string, about []byte, wait time.Duration) []byte {
+// appendDenial writes one entry: the rule and its limit, and the whole seconds after which it lets pass, unless it never
+// does.
+func appendDenial(dst []byte, name, domain string, by *limit.Status, wait time.Duration) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
 	dst, value := openMessage(dst, entryValue)
 	dst, denial := openMessage(dst, valueStruct)
-	dst = append(dst, about...)
+	dst = appendAbout(dst, domain, by)
 	if wait != backend.Never {
 		dst = appendNumber(dst, "retry_after", float64(wholeSeconds(wait)))
 	}
 	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
 
-// about has the fields that say which rule and limit refused a request, written once for each limit of a configuration.
-// The zero value is ready. It may be used by any number of goroutines.
-type about struct{ latest atomic.Pointer[aboutConfig] }
-
-// aboutConfig is what one configuration's limits have.
-type aboutConfig struct {
-	config  *descriptors.Config
-	written sync.Map // of *descriptors.Limit: []byte
-}
-
-// of returns the fields for a status of a call. They must not be changed.
-func (a *about) of(c *limit.Call, s *limit.Status) []byte {
-	if !s.Lasting() {
-		return appendAbout(nil, c.Domain, s)
-	}
-	in := a.latest.Load()
-	if in == nil || in.config != c.Config() { // what an earlier one had is let go
-		in = &aboutConfig{config: c.Config()}
-		a.latest.Store(in)
-	}
-	written, found := in.written.Load(s.Limit)
-	if !found {
-		written, _ = in.written.LoadOrStore(s.Limit, appendAbout(nil, c.Domain, s))
-	}
-	return written.([]byte)
-}
-
 // appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
 // if it has one.
 func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
+	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)
 	dst = appendField(dst, "path", s.Path())
-	dst = appendField(dst, "rule", descriptors.ReadablePath(s.Path()))
-	dst = appendField(dst, "limit", s.Limit.String())
+	dst = appendField(dst, "rule", descriptors.AppendReadablePath(room[:0], s.Path()))
+	dst = appendField(dst, "limit", s.Limit.Append(room[:0]))
 	if s.Limit.Name != "" {
 		dst = appendField(dst, "name", s.Limit.Name)
 	}
@@ -138,12 +110,13 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 }
 
 // appendField writes an entry whose value is a text.
-func appendField(dst []byte, name, text string) []byte {
-	dst, entry := openMessage(dst, structFields)
+func appendField[T string | []byte](dst []byte, name string, text T) []byte {
+	value := 1 + protowire.SizeBytes(len(text)) // tags have a byte
+	entry := 1 + protowire.SizeBytes(len(name)) + 1 + protowire.SizeBytes(value)
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, structFields, protowire.BytesType), uint64(entry))
 	dst = appendText(dst, entryKey, name)
-	dst, value := openMessage(dst, entryValue)
-	dst = appendText(dst, valueString, text)
-	return closeMessage(closeMessage(dst, value), entry)
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, entryValue, protowire.BytesType), uint64(value))
+	return appendText(dst, valueString, text)
 }
 
 // appendNumber writes an entry whose value is a number.
@@ -156,6 +129,7 @@ func appendNumber(dst []byte, name string, n float64) []byte {
 	return closeMessage(closeMessage(dst, value), entry)
 }
 
-func appendText(dst []byte, number protowire.Number, text string) []byte {
-	return protowire.AppendString(protowire.AppendTag(dst, number, protowire.BytesType), text)
+func appendText[T string | []byte](dst []byte, number protowire.Number, text T) []byte {
+	dst = protowire.AppendTag(dst, number, protowire.BytesType)
+	return append(protowire.AppendVarint(dst, uint64(len(text))), text...)
 }

@@ -10,7 +10,6 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -166,34 +165,6 @@ func TestRetryAfterInMetadataIsThatOfTheHeader(t *testing.T) {
 	}
 }
 
-// What is written once for a rule's limit must not be shown for what a request brings, nor after a reload.
-func TestDynamicMetadataTellOfTheLimitThatRefusedNow(t *testing.T) {
-	s := service(t, limit.Options{}, Options{DeniedMetadata: true})
-	refusedBy := func(override *common.RateLimitDescriptor_RateLimitOverride) string {
-		t.Helper()
-		answer := s.send(t, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: 9, Descriptors: []*common.RateLimitDescriptor{{
-			Entries: []*common.RateLimitDescriptor_Entry{{Key: "brief", Value: "x"}}, Limit: override}}})
-		return answer.DynamicMetadata.Fields["denied"].GetStructValue().Fields["limit"].GetStringValue()
-	}
-	own := func(requests uint32) *common.RateLimitDescriptor_RateLimitOverride {
-		return &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: requests, Unit: envoytype.RateLimitUnit_HOUR}
-	}
-	for range 2 {
-		for _, asked := range []struct {
-			override *common.RateLimitDescriptor_RateLimitOverride
-			want     string
-		}{{nil, "2/second"}, {own(3), "3/hour"}, {own(4), "4/hour"}} {
-			if got := refusedBy(asked.override); got != asked.want {
-				t.Errorf("the answer says that %s refused it, want %s", got, asked.want)
-			}
-		}
-	}
-	s.limiter.Apply(configured(t, strings.Replace(refusing, "requests_per_unit: 2, unit: second", "requests_per_unit: 5, unit: day", 1)))
-	if got := refusedBy(nil); got != "5/day" {
-		t.Errorf("after a reload the answer says that %s refused it, want 5/day", got)
-	}
-}
-
 // The oracle is structpb: what is written by hand must read back as what was meant, whatever the texts are.
 func FuzzHandwrittenMetadataReadBack(f *testing.F) {
 	f.Add("shop", "user/path=%2Fpay", "name", uint32(5), int64(time.Second))
@@ -203,7 +174,7 @@ func FuzzHandwrittenMetadataReadBack(f *testing.F) {
 			*text = strings.ToValidUTF8(*text, "?")
 		}
 		s := &limit.Status{Over: true, Limit: &descriptors.Limit{Requests: uint64(requests), Unit: descriptors.Week, Multiplier: 1, Name: name}}
-		data := appendDenial(nil, path, appendAbout(nil, domain, s), max(0, time.Duration(wait)))
+		data := appendDenial(nil, path, domain, s, max(0, time.Duration(wait)))
 		var got structpb.Struct
 		if err := proto.Unmarshal(data, &got); err != nil {
 			t.Fatalf("it is no Struct: %v", err)

@@ -25,7 +25,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 		}
 	}
 	if o.tells(&c.Verdict) {
-		dst = s.appendDenied(dst, c)
+		dst = appendDenied(dst, c)
 	}
 	return closeMessage(dst, begin)
 }

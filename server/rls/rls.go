@@ -38,7 +38,6 @@ type Service struct {
 	limiter  *limit.Limiter
 	options  Options
 	observer Observer
-	about    about
 	calls    sync.Pool
 	reading  chan struct{} // has one for each reader of JSON
 }
