@@ -88,7 +88,7 @@ func TestRecentDenialsAreThoseOfANaiveList(t *testing.T) {
 			}
 			compare(t, seed, w, all, q)
 		}
-		if w.recorder.recent.since.Load() > 0 {
+		if !w.recorder.recent.since.IsZero() {
 			forgot++
 		}
 	}
@@ -243,11 +243,11 @@ func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 			w.deny(noon.Add(time.Duration(i)*time.Microsecond), 1, false, entry("user", fmt.Sprint(strings.Repeat("x", length), i)))
 		}
 		held := make(map[*streak]bool)
-		for i := range w.recorder.recent.kept {
-			held[w.recorder.recent.kept[i].Load()] = true
+		for _, k := range w.recorder.recent.kept {
+			held[k] = true
 		}
-		for i := range w.recorder.recent.open {
-			held[w.recorder.recent.open[i].Load()] = true
+		for _, k := range w.recorder.recent.open {
+			held[k] = true
 		}
 		delete(held, nil)
 		bytes := 0

@@ -50,7 +50,7 @@ func New() *Recorder {
 	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
 		e.Kept[0].rule, e.Kept[1].rule, e.Kept[1].shadow = e.Name, e.Name, true
 	})
-	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed()}}
+	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), open: make(map[uint64]*streak)}}
 }
 
 // Table keeps the denials of one configuration. Tables before and after it keep them in the same place. Its methods may
@@ -65,8 +65,8 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 
 // Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the
 // rule, and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept
-// is never a millisecond older than the newest. Note waits only for a rule's first denial, and allocates only for
-// those that it keeps.
+// is never a millisecond older than the newest. Note waits only for a rule's first denial and for other denials, and
+// allocates only for those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, of descriptors.Descriptor) {
 	e, known := t.rules.Of(rule, domain)
 	if !known {
