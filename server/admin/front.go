@@ -3,7 +3,6 @@ package admin
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/weirproxy/weir/server/page"
@@ -64,33 +63,12 @@ func registerFront(mux *http.ServeMux, served []page.Endpoint, listFirst bool) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if listFirst {
 			w.Header().Set("Vary", "Accept")
-			if !asksForHTML(r.Header.Values("Accept")) {
+			// Browsers name HTML among what they take, and tools do not.
+			if !strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/html") {
 				showList(w, r)
 				return
 			}
 		}
 		files.ServeHTTP(w, r)
 	})
-}
-
-// asksForHTML reports whether a client names HTML among what it takes, as browsers do and tools do not.
-func asksForHTML(accept []string) bool {
-	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
-		name, parameters, _ := strings.Cut(item, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "text/html") {
-			return !refusesAll(parameters)
-		}
-	}
-	return false
-}
-
-// refusesAll reports whether a media type's parameters give it a weight of 0.
-func refusesAll(parameters string) bool {
-	for p := range strings.SplitSeq(parameters, ";") {
-		name, weight, _ := strings.Cut(p, "=")
-		if q, err := strconv.ParseFloat(strings.TrimSpace(weight), 64); strings.EqualFold(strings.TrimSpace(name), "q") && err == nil && q == 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -32,7 +32,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		}
 		want := response(v, h)
 		if o.DynamicMetadata || c.Degraded {
-			want.DynamicMetadata = metadata(c, o)
+			want.DynamicMetadata = metadataOf(t, c, o)
 		}
 		if !proto.Equal(&got, want) {
 			t.Fatalf("encoded %v\nwant    %v", &got, want)

@@ -19,8 +19,11 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	before := len(dst)
 	dst, begin := openMessage(dst, 6)
 	if o.DynamicMetadata || c.Degraded {
-		var err error
-		if dst, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(dst, metadata(c, o)); err != nil {
+		m, err := structpb.NewStruct(metadata(c, o))
+		if err == nil {
+			dst, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
+		}
+		if err != nil {
 			return dst[:before] // a text that is not UTF-8, which no request and no file has
 		}
 	}
@@ -31,91 +34,80 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 }
 
 // metadata is built anew for each answer: a rule's own is shared by all requests.
-func metadata(c *limit.Call, o *Options) *structpb.Struct {
-	fields := make(map[string]*structpb.Value)
+func metadata(c *limit.Call, o *Options) map[string]any {
+	fields := make(map[string]any)
 	if c.Degraded {
 		fields["degraded"] = degraded(c.Statuses)
 	}
 	if o.DynamicMetadata {
 		describeRequest(fields, c)
 	}
-	return &structpb.Struct{Fields: fields}
+	return fields
 }
 
 // degraded tells of each descriptor that was decided while the store is away by which policy, and why.
-func degraded(statuses []limit.Status) *structpb.Value {
-	var all []*structpb.Value
+func degraded(statuses []limit.Status) []any {
+	all := []any{}
 	for i := range statuses {
 		if s := &statuses[i]; s.Policy != descriptors.PolicyDefault {
-			all = append(all, structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-				"descriptor": structpb.NewNumberValue(float64(i)),
-				"path":       structpb.NewStringValue(s.Path()),
-				"policy":     structpb.NewStringValue(s.Policy.String()),
-				"reason":     structpb.NewStringValue(s.Reason.String()),
-			}}))
+			all = append(all, map[string]any{"descriptor": i, "path": s.Path(), "policy": s.Policy.String(), "reason": s.Reason.String()})
 		}
 	}
-	return structpb.NewListValue(&structpb.ListValue{Values: all})
+	return all
 }
 
 // describeRequest adds the request, and the metadata of the rules that let it pass.
-func describeRequest(fields map[string]*structpb.Value, c *limit.Call) {
-	fields["domain"] = structpb.NewStringValue(c.Domain)
-	all := make([]*structpb.Value, len(c.Descriptors))
+func describeRequest(fields map[string]any, c *limit.Call) {
+	all := make([]any, len(c.Descriptors))
 	for i := range c.Descriptors {
 		all[i] = describe(&c.Descriptors[i])
 	}
-	fields["descriptors"] = structpb.NewListValue(&structpb.ListValue{Values: all})
+	fields["domain"], fields["descriptors"] = c.Domain, all
 	if c.Hits != 0 {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(c.Hits))
+		fields["hitsAddend"] = c.Hits
 	}
-	var said *structpb.Struct
+	said := make(map[string]any)
 	for i := range c.Statuses {
 		if s := &c.Statuses[i]; s.Metadata != nil && !s.Over {
-			said = fill(said, s.Metadata)
+			fields["metadata"] = said
+			fill(said, s.Metadata)
 		}
-	}
-	if said != nil {
-		fields["metadata"] = structpb.NewStructValue(said)
 	}
 }
 
-// fill adds what is not there yet, to a new struct if into is nil. Structs that both have are filled in turn; all else
-// stays as the first one said it.
-func fill(into *structpb.Struct, from map[string]any) *structpb.Struct {
-	if into == nil {
-		into = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
-	}
+// fill adds what is not there yet. Maps that both have are filled in turn; all else stays as the first one said it.
+func fill(into, from map[string]any) {
 	for name, v := range from {
-		old, taken := into.Fields[name]
-		inner, isStruct := v.(map[string]any)
+		old, taken := into[name]
+		inner, isMap := v.(map[string]any)
 		switch {
-		case isStruct && !taken:
-			into.Fields[name] = structpb.NewStructValue(fill(nil, inner))
-		case isStruct && old.GetStructValue() != nil:
-			fill(old.GetStructValue(), inner)
-		case !taken:
-			if value, err := structpb.NewValue(v); err == nil { // a rule holds only what JSON has
-				into.Fields[name] = value
+		case isMap && !taken:
+			own := make(map[string]any, len(inner))
+			fill(own, inner)
+			into[name] = own
+		case isMap:
+			if old, both := old.(map[string]any); both {
+				fill(old, inner)
 			}
+		case !taken:
+			into[name] = v
 		}
 	}
-	return into
 }
 
-func describe(d *limit.Descriptor) *structpb.Value {
-	entries := make([]*structpb.Value, len(d.Entries))
+func describe(d *limit.Descriptor) map[string]any {
+	entries := make([]any, len(d.Entries))
 	for i, e := range d.Entries {
-		entries[i] = structpb.NewStringValue(e.Key + "=" + e.Value)
+		entries[i] = e.Key + "=" + e.Value
 	}
-	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
+	fields := map[string]any{"entries": entries}
 	if d.HasOverride {
-		fields["limit"] = structpb.NewStringValue(overrideText(&d.Override))
+		fields["limit"] = overrideText(&d.Override)
 	}
 	if d.HasHits {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(d.Hits))
+		fields["hitsAddend"] = d.Hits
 	}
-	return structpb.NewStructValue(&structpb.Struct{Fields: fields})
+	return fields
 }
 
 // overrideText writes an override as protobuf's text format does, in which envoyproxy/ratelimit has it.
