@@ -186,7 +186,9 @@ func recordedIn(r *hits.Recorder) string {
 				text += fmt.Sprintf(" %d %s", part.n, part.name)
 			}
 		}
-		all = append(all, text)
+		if text != total.Domain+" "+total.Path {
+			all = append(all, text)
+		}
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")

@@ -177,7 +177,7 @@ func TestHistoryFalseKeepsNone(t *testing.T) {
 	if files, err := os.ReadDir(set.DataDir); err != nil || len(files) > 0 {
 		t.Errorf("HISTORY=false left %v, %v in DATA_DIR; want nothing", files, err)
 	}
-	if totals := m.recorder.Totals(); len(totals) != 2 {
-		t.Errorf("%d totals; want 2: /metrics shows hits without a history too", len(totals))
+	if totals := m.recorder.Totals(); len(totals) != 3 {
+		t.Errorf("%d totals; want those of the rule, of no rule and of no domain: /metrics shows hits without a history too", len(totals))
 	}
 }

@@ -37,7 +37,7 @@ type Entry[T any] struct {
 type Registry[T any] struct {
 	prepare func(*Entry[T], *descriptors.Rule) // a new entry; nil if its zero value is ready
 
-	mu      sync.Mutex // a rule's first use may wait for it, so it is never held for long
+	mu      sync.Mutex // a rule's first use may wait for it: for a millisecond while a table of 10,000 rules is made
 	entries map[Name]*Entry[T]
 	latest  *Table[T] // nil before the first
 }
@@ -77,12 +77,17 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 		in.rules = append(in.rules, place[T]{})
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.latest = t
 	for _, e := range r.entries {
 		e.inForce = false
 	}
-	r.mu.Unlock()
-	t.each(func(at *place[T], name Name) { r.adopt(at, name) })
+	t.each(func(at *place[T], name Name) {
+		if e := r.entries[name]; e != nil { // the rule was used before
+			e.inForce = true
+			at.Store(e)
+		}
+	})
 	return t
 }
 
@@ -94,16 +99,6 @@ func (t *Table[T]) each(do func(at *place[T], name Name)) {
 	}
 	for _, rule := range t.config.Rules() {
 		do(&t.domains[rule.Domain].rules[rule.Number], Name{rule.Domain, rule.Path})
-	}
-}
-
-// adopt fills a place of the latest table, if its rule was used before.
-func (r *Registry[T]) adopt(at *place[T], name Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.entries[name]; e != nil {
-		e.inForce = true
-		at.Store(e)
 	}
 }
 

@@ -114,28 +114,17 @@ type Totals struct {
 	Within, Over, Degraded, Near, Shadow uint64
 }
 
-// Totals returns the totals of each rule that has had hits, and of what no rule matched, in no particular order. They
-// never go down while the rule is there.
+// Totals returns the totals of each rule of the latest table, of those that are gone and not forgotten yet, and of what
+// no rule matches in their domains and in none, in no particular order. They never go down while the rule is there.
 func (r *Recorder) Totals() []Totals {
 	var all []Totals
+	there := make(map[byrule.Name]bool)
 	for _, e := range r.rules.All() {
+		there[e.Name] = true
 		t := Totals{Domain: e.Domain, Path: e.Path}
 		e.Kept.own.addTo(&t)
 		e.Kept.values.Load().each(func(_ string, c *Counter) { c.addTo(&t) })
-		if t.Within+t.Over+t.Degraded > 0 {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-// AllTotals returns the totals as Totals does, and zeros for each rule of the latest table that has had no hits, and
-// for what no rule matches in its domains and in none.
-func (r *Recorder) AllTotals() []Totals {
-	all := r.Totals()
-	there := make(map[byrule.Name]bool, len(all))
-	for _, t := range all {
-		there[byrule.Name{Domain: t.Domain, Path: t.Path}] = true
+		all = append(all, t)
 	}
 	for _, name := range r.rules.Names() { // of which a file may name one that stands for others
 		if !there[name] {

@@ -124,24 +124,24 @@ func (c *Call) Reset() {
 		}
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
-	clear(c.pending)
-	clear(c.replaced)
-	clear(c.overrides)
-	clear(c.decisions)
-	clear(c.checks)
-	clear(c.Statuses)
 	c.round.Reset()
 	*c = Call{
 		Request:   Request{Descriptors: c.Descriptors[:0]},
-		Verdict:   Verdict{Statuses: c.Statuses[:0]},
-		pending:   c.pending[:0],
-		checks:    c.checks[:0],
-		decisions: c.decisions[:0],
+		Verdict:   Verdict{Statuses: cleared(c.Statuses)},
+		pending:   cleared(c.pending),
+		checks:    cleared(c.checks),
+		decisions: cleared(c.decisions),
 		round:     c.round,
 		keys:      c.keys[:0],
-		overrides: c.overrides[:0],
-		replaced:  c.replaced[:0],
+		overrides: cleared(c.overrides),
+		replaced:  cleared(c.replaced),
 	}
+}
+
+// cleared returns the room of a slice that refers to nothing any more.
+func cleared[T any](s []T) []T {
+	clear(s)
+	return s[:0]
 }
 
 // Result is how a request ended, for the statistics.

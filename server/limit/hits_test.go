@@ -27,7 +27,9 @@ func recorded(r *hits.Recorder) totals {
 	for _, t := range r.Totals() {
 		name := t.Domain + " " + t.Path
 		t.Domain, t.Path = "", ""
-		all[name] = t
+		if t != (hits.Totals{}) {
+			all[name] = t
+		}
 	}
 	return all
 }

@@ -27,8 +27,7 @@ type Metrics struct {
 	panics   prometheus.Counter
 	loads    [2]atomic.Uint64 // rejected, applied
 	current  prometheus.Gauge
-	loaded   prometheus.Gauge
-	loadedAt atomic.Int64 // the same, in Unix milliseconds
+	loadedAt atomic.Int64 // Unix milliseconds
 }
 
 // New makes the metrics of a process of this version.
@@ -56,10 +55,8 @@ func New(version string) *Metrics {
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
 	})
-	m.loaded = register.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_config_loaded_timestamp_seconds",
-		Help: "When the configuration in force was put in force, in Unix seconds; 0 for never.",
-	})
+	m.Gauge("weir_config_loaded_timestamp_seconds", "When the configuration in force was put in force, in Unix seconds; 0 for never.",
+		nil, func() float64 { return float64(m.loadedAt.Load()) / 1000 })
 	return m
 }
 
@@ -111,7 +108,6 @@ func (m *Metrics) Panicked() { m.panics.Inc() }
 func (m *Metrics) ConfigApplied(now time.Time) {
 	m.loads[1].Add(1)
 	m.current.Set(1)
-	m.loaded.Set(float64(now.UnixMilli()) / 1000)
 	m.loadedAt.Store(now.UnixMilli())
 }
 
@@ -178,7 +174,7 @@ var (
 // collectHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
 // a scrape of many rules.
 func collectHits(r *hits.Recorder, to chan<- prometheus.Metric) {
-	all := r.AllTotals()
+	all := r.Totals()
 	slices.SortFunc(all, func(a, b hits.Totals) int {
 		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))
 	})
