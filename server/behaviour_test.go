@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
@@ -48,7 +49,7 @@ func (b *behaviour) run(t *testing.T) {
 	var micros atomic.Int64
 	micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
 	b.limits.Algorithm = cmp.Or(b.algorithm, descriptors.FixedWindow)
-	store := openStore(t, func() time.Time { return time.UnixMicro(micros.Load()) })
+	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(micros.Load()) })
 	r := start(t, setup{store: store, limits: b.limits, answers: b.answers})
 	r.apply(t, "domain: shop\ndescriptors:\n"+b.rules, yaml.Options{Algorithm: b.limits.Algorithm})
 	for i, s := range b.steps {
@@ -204,7 +205,7 @@ func TestTheServiceBehavesAsRatelimitDoes(t *testing.T) {
 }
 
 func TestNoAnswerIsUnavailable(t *testing.T) {
-	store := openStore(t, time.Now)
+	store := fixture.Memory(t, time.Now)
 	r := start(t, setup{store: store})
 	wants := func(when, text string) {
 		t.Helper()

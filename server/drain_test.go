@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
@@ -40,7 +41,7 @@ func (h *held) Decide(ctx context.Context, checks []backend.Check, out []backend
 // startHeld starts a server whose store holds its answers back.
 func startHeld(t *testing.T, c Config) (*running, *held) {
 	t.Helper()
-	store := &held{openStore(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
+	store := &held{fixture.Memory(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
 	r := start(t, setup{Config: c, store: store})
 	r.configure(t)
 	return r, store

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/admin"
@@ -60,17 +60,6 @@ type running struct {
 	panics   atomic.Int64
 }
 
-// openStore makes a store that goes by this clock.
-func openStore(t testing.TB, now func() time.Time) *memory.Store {
-	t.Helper()
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Now: now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return store
-}
-
 // start starts a server, which ends with its test.
 func start(t testing.TB, s setup) *running {
 	t.Helper()
@@ -81,7 +70,7 @@ func start(t testing.TB, s setup) *running {
 		s.health = NewHealth(HealthRules{})
 	}
 	if s.store == nil {
-		s.store = openStore(t, time.Now)
+		s.store = fixture.Memory(t, time.Now)
 	}
 	metrics := stats.New("test")
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
@@ -126,10 +115,7 @@ func (r *running) configure(t testing.TB) {
 
 func (r *running) apply(t testing.TB, text string, o yaml.Options) {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(text)}}, o)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	config := fixture.ConfigWith(t, o, text)
 	r.limiter.Apply(config)
 	r.health.Configured(config.Domains())
 }
@@ -349,7 +335,7 @@ func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backe
 }
 
 func TestAPanicCostsOneCall(t *testing.T) {
-	r := start(t, setup{store: panicky{openStore(t, time.Now)}})
+	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}})
 	r.configure(t)
 	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
 		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())

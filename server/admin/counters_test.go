@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/ranking"
@@ -45,12 +45,8 @@ type port struct {
 
 func newPort(t *testing.T, g *Guard) *port {
 	t.Helper()
-	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, shop)
-	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return noon }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	config := fixture.Config(t, shop)
+	store := fixture.Memory(t, func() time.Time { return noon })
 	p := &port{}
 	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, LogValues: true,
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
@@ -350,7 +346,7 @@ func TestTheNearestKeysAreForWhomMayReadValues(t *testing.T) {
 // People compare it with what they see in Redis.
 func TestAKeyOfRatelimitIsShownAsItBegins(t *testing.T) {
 	p := newPort(t, &Guard{})
-	p.counters.Rules = inForce{parsed(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
+	p.counters.Rules = inForce{fixture.ConfigWith(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
 		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}
 	if _, body := p.ask("GET", "/api/v1/counters"+ann); !strings.Contains(body, `"key":"shop_user_ann_"`) {
 		t.Errorf("the answer is %s; want the key shop_user_ann_", body)

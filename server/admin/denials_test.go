@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/denials"
 )
 
@@ -25,7 +25,7 @@ descriptors:
 // denialsPort is a port on which, at noon, 20 seconds have passed since ann was denied, and 10 since bob.
 func denialsPort(t testing.TB, user string) http.Handler {
 	t.Helper()
-	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, denying)
+	config := fixture.Config(t, denying)
 	recorder := denials.New()
 	table := recorder.Table(config)
 	note := func(before, retry time.Duration, hits uint64, shadow bool, d descriptors.Descriptor) {

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
@@ -36,7 +36,7 @@ const writer, readers = "a token that may write", "a token that may read"
 // personalPort is a port whose every part knows what user ann did.
 func personalPort(t *testing.T, g *Guard) http.Handler {
 	t.Helper()
-	config := parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, shop)
+	config := fixture.Config(t, shop)
 	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)

@@ -8,27 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 )
-
-// parsed is the configuration of files, named 0.yaml and so on.
-func parsed(t testing.TB, o yaml.Options, files ...string) *descriptors.Config {
-	t.Helper()
-	var all []yaml.File
-	for i, text := range files {
-		all = append(all, yaml.File{Name: fmt.Sprint(i, ".yaml"), Data: []byte(text)})
-	}
-	config, problems := yaml.Parse(all, o)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
 
 func rulesOf(t *testing.T, files ...string) inForce {
 	t.Helper()
-	return inForce{parsed(t, yaml.Options{Algorithm: descriptors.SlidingWindow}, files...)}
+	return inForce{fixture.Config(t, files...)}
 }
 
 // askRules asks for the rules, as one who knows those of a tag.

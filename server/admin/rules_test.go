@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
@@ -19,7 +20,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	t.Helper()
 	var config *descriptors.Config
 	if len(files) > 0 {
-		config = parsed(t, o, files...)
+		config = fixture.ConfigWith(t, o, files...)
 	}
 	w := httptest.NewRecorder()
 	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/byrule"
 )
 
@@ -31,15 +31,6 @@ descriptors:
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func parse(t testing.TB, text string) *descriptors.Config {
-	t.Helper()
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 type (
 	registry = byrule.Registry[atomic.Int64]
 	entry    = byrule.Entry[atomic.Int64]
@@ -59,7 +50,7 @@ func newWorld(t testing.TB, text string) *world {
 }
 
 func (w *world) apply(t testing.TB, text string) {
-	w.config = parse(t, text)
+	w.config = fixture.Config(t, text)
 	w.table = w.Table(w.config)
 }
 

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 const shop = `
@@ -35,15 +35,6 @@ descriptors:
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func parse(t testing.TB, text string) *descriptors.Config {
-	t.Helper()
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // world is a configuration in force.
 type world struct {
 	recorder *Recorder
@@ -58,7 +49,7 @@ func newWorld(t testing.TB, text string) *world {
 }
 
 func (w *world) apply(t testing.TB, text string) {
-	w.config = parse(t, text)
+	w.config = fixture.Config(t, text)
 	w.table = w.recorder.Table(w.config)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
@@ -55,10 +56,10 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	r := New(0)
 	r.CountAsRatelimit()
-	rules := parse(t, "domain: shop\ndescriptors:\n"+
+	rules := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
 		"- {key: path, rate_limit: {unit: day, requests_per_unit: 1}}\n")
-	none := parse(t, "domain: shop\ndescriptors: []\n")
+	none := fixture.Config(t, "domain: shop\ndescriptors: []\n")
 	want := map[string]uint64{"shop.user___other__": 150, "shop.path": 3, "shop.__unmatched__": 3}
 	for i := range DefaultValues {
 		want[fmt.Sprint("shop.user_u", i)] = 3

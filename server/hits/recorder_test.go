@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/byrule"
 )
 
@@ -31,15 +31,6 @@ descriptors:
   - {key: path, rate_limit: {requests_per_unit: 10, unit: minute}}
   - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
 `
-
-func parse(t testing.TB, text string) *descriptors.Config {
-	t.Helper()
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(text)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // at returns the counter of a descriptor of one entry.
 func at(table *Table, c *descriptors.Config, domain, key, value string) *Counter {
@@ -84,7 +75,7 @@ func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64)
 }
 
 func TestEachHitIsHandedOutOnce(t *testing.T) {
-	r, c := New(DefaultValues), parse(t, shop)
+	r, c := New(DefaultValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
 	at(table, c, "shop", "user", "bob").Record(ten(3), over, modes)
@@ -111,7 +102,7 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 }
 
 func TestTotalsGoOnWhatIsDrained(t *testing.T) {
-	r, c := New(DefaultValues), parse(t, shop)
+	r, c := New(DefaultValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	for _, value := range []string{"a", "b"} {
 		at(table, c, "shop", "tenant", value).Record(ten(5), nearTwo, modes)
@@ -128,7 +119,7 @@ func TestTotalsGoOnWhatIsDrained(t *testing.T) {
 // Whole before part when adding, part before whole when reading: at no moment are there more near hits than hits. What is
 // counted while a drain hands out comes with the next.
 func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
-	r, c := New(0), parse(t, shop)
+	r, c := New(0), fixture.Config(t, shop)
 	counter := at(r.Table(c), c, "shop", "user", "")
 	var stop atomic.Bool
 	var running sync.WaitGroup
@@ -162,9 +153,9 @@ func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 
 // What is kept by rule, and for how long, is tested in package byrule.
 func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
-	r, c := New(DefaultValues), parse(t, shop)
+	r, c := New(DefaultValues), fixture.Config(t, shop)
 	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
-	r.Table(parse(t, moved))
+	r.Table(fixture.Config(t, moved))
 	for i := range 4 {
 		late.Pass(4)
 		want := map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 4}
@@ -176,7 +167,7 @@ func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
 }
 
 func TestValuesBeyondTheCapAreOther(t *testing.T) {
-	r, c := New(2), parse(t, shop)
+	r, c := New(2), fixture.Config(t, shop)
 	table := r.Table(c)
 	for _, value := range []string{"a", "b", "c", "d", "a", "c"} {
 		at(table, c, "shop", "tenant", value).Pass(1)
@@ -190,7 +181,7 @@ func TestValuesBeyondTheCapAreOther(t *testing.T) {
 }
 
 func TestALongValueIsOther(t *testing.T) {
-	r, c := New(100), parse(t, shop)
+	r, c := New(100), fixture.Config(t, shop)
 	table := r.Table(c)
 	longest := strings.Repeat("v", maxValue-len("tenant="))
 	for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
@@ -203,7 +194,7 @@ func TestALongValueIsOther(t *testing.T) {
 }
 
 func TestWithoutValuesARuleIsOneSeries(t *testing.T) {
-	r, c := New(0), parse(t, shop)
+	r, c := New(0), fixture.Config(t, shop)
 	table := r.Table(c)
 	at(table, c, "shop", "tenant", "a").Pass(1)
 	at(table, c, "shop", "tenant", "b").Pass(1)
@@ -211,7 +202,7 @@ func TestWithoutValuesARuleIsOneSeries(t *testing.T) {
 }
 
 func TestHugeHitsDoNotWrap(t *testing.T) {
-	r, c := New(0), parse(t, shop)
+	r, c := New(0), fixture.Config(t, shop)
 	counter := at(r.Table(c), c, "shop", "user", "")
 	for range 1000 {
 		counter.Record(ten(math.MaxUint64), over, modes)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -22,17 +22,12 @@ import (
 // domainsOf is a configuration of domains with two rules each.
 func domainsOf(t testing.TB, names ...string) *descriptors.Config {
 	t.Helper()
-	var files []yaml.File
+	var files []string
 	for _, name := range names {
-		files = append(files, yaml.File{Name: name, Data: fmt.Appendf(nil,
-			"domain: %q\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
-				"- {key: tenant, value_to_metric: true, rate_limit: {unlimited: true}}\n", name)})
+		files = append(files, fmt.Sprintf("domain: %q\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
+			"- {key: tenant, value_to_metric: true, rate_limit: {unlimited: true}}\n", name))
 	}
-	c, problems := yaml.Parse(files, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return fixture.Config(t, files...)
 }
 
 // requests writes what was counted by domain: bank ok=1 over_limit=2. Results without a request are left out.

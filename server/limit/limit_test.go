@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -57,25 +57,16 @@ func newStore(t testing.TB) (*memory.Store, *clock) {
 	t.Helper()
 	clk := new(clock)
 	clk.nanos.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixNano())
-	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: clk.now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return store, clk
+	return fixture.Memory(t, clk.now), clk
 }
 
 // newLimiterOn is newLimiterWith on a store of the caller's.
 func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
 	o.Algorithm = descriptors.SlidingWindow
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(file)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
 	recorder := hits.New(hits.DefaultValues)
 	l := limit.New(store, o, recorder)
-	l.Apply(config)
+	l.Apply(fixture.Config(t, file))
 	return l, recorder
 }
 

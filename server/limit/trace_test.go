@@ -38,23 +38,23 @@ func TestATraceTellsRuleKeyVerdictAndWhoDecided(t *testing.T) {
 		ask  []limit.Descriptor
 		want string
 	}{
-		{[]limit.Descriptor{pay}, "user=ann,path=/pay -> rule user/path=/pay (shop.yaml:7), key 4:shop4:user3:ann4:path4:/pay, hits 1: " +
+		{[]limit.Descriptor{pay}, "user=ann,path=/pay -> rule user/path=/pay (0.yaml:7), key 4:shop4:user3:ann4:path4:/pay, hits 1: " +
 			"OVER 1/minute, remaining 0, resets in 1m0.5s, again in 1m0.5s, decided by store"},
-		{[]limit.Descriptor{one("user", "bob"), one("free", "x")}, "user=bob -> rule user (shop.yaml:4), key 4:shop4:user3:bob, hits 1: " +
-			"OK 3/minute, remaining 2, resets in 1m0.5s, decided by store; free=x -> rule free (shop.yaml:12), unlimited"},
+		{[]limit.Descriptor{one("user", "bob"), one("free", "x")}, "user=bob -> rule user (0.yaml:4), key 4:shop4:user3:bob, hits 1: " +
+			"OK 3/minute, remaining 2, resets in 1m0.5s, decided by store; free=x -> rule free (0.yaml:12), unlimited"},
 		{[]limit.Descriptor{other, open, one("nothing", "x"), {}}, "user=ann,path=/x?y -> no rule: nothing fits path=/x?y; " +
 			"user=ann,open=yes -> no rule: what it ends on has no limit; nothing=x -> no rule: nothing fits nothing=x;  -> no rule: it has no entries"},
-		{[]limit.Descriptor{one("shadow", "s")}, "shadow=s -> rule shadow (shop.yaml:9), key 4:shop6:shadow1:s, hits 1: " +
+		{[]limit.Descriptor{one("shadow", "s")}, "shadow=s -> rule shadow (0.yaml:9), key 4:shop6:shadow1:s, hits 1: " +
 			"OVER in shadow mode 0/minute, remaining 0, resets in 1m0s, again in never, decided by store"},
-		{[]limit.Descriptor{with(one("q1", "a"), own(2)), one("q2", "a")}, "q1=a -> rule q1 (shop.yaml:10), key 4:shop2:q11:a, hits 2: " +
+		{[]limit.Descriptor{with(one("q1", "a"), own(2)), one("q2", "a")}, "q1=a -> rule q1 (0.yaml:10), key 4:shop2:q11:a, hits 2: " +
 			"OVER, not all quotas are, 1/minute, remaining 0, resets in 1m0.5s, again in never, decided by store; " +
-			"q2=a -> rule q2 (shop.yaml:11), key 4:shop2:q21:a, hits 1: OK 100/minute, remaining 99, resets in 1m0.5s, decided by store"},
-		{[]limit.Descriptor{one("vip", "v"), one("user", "v")}, "vip=v -> rule vip (shop.yaml:13), key 4:shop3:vip1:v, hits 1: " +
+			"q2=a -> rule q2 (0.yaml:11), key 4:shop2:q21:a, hits 1: OK 100/minute, remaining 99, resets in 1m0.5s, decided by store"},
+		{[]limit.Descriptor{one("vip", "v"), one("user", "v")}, "vip=v -> rule vip (0.yaml:13), key 4:shop3:vip1:v, hits 1: " +
 			"OK 50/minute, remaining 49, resets in 1m0.5s, decided by store; user=v -> no rule: user steps aside for a rule that replaces it"},
-		{[]limit.Descriptor{with(one("user", "w"), override(7, descriptors.Hour, 1))}, "user=w -> rule user (shop.yaml:4), " +
+		{[]limit.Descriptor{with(one("user", "w"), override(7, descriptors.Hour, 1))}, "user=w -> rule user (0.yaml:4), " +
 			"the limit is the request's own, key 4:shop4:user1:w, hits 1: OK 7/hour, remaining 6, resets in 1h0m59.5s, decided by store"},
-		{[]limit.Descriptor{with(one("user", "w"), refund(1)), with(one("user", "w"), own(0))}, "user=w -> rule user (shop.yaml:4), key 4:shop4:user1:w, " +
-			"gives back 1: OK 3/minute, remaining 3, resets in 0s, decided by store; user=w -> rule user (shop.yaml:4), key 4:shop4:user1:w, " +
+		{[]limit.Descriptor{with(one("user", "w"), refund(1)), with(one("user", "w"), own(0))}, "user=w -> rule user (0.yaml:4), key 4:shop4:user1:w, " +
+			"gives back 1: OK 3/minute, remaining 3, resets in 0s, decided by store; user=w -> rule user (0.yaml:4), key 4:shop4:user1:w, " +
 			"looks for 0: OK 3/minute, remaining 3, resets in 0s, decided by store"},
 	} {
 		if got := k.ask(t, 1, tc.ask...).Trace(); got != tc.want {

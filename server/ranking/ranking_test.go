@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/ranking"
 )
 
@@ -35,19 +35,9 @@ var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
 // shopOn is a configuration, and a memory store whose clock stands at noon.
 func shopOn(t *testing.T) (*descriptors.Config, *memory.Store) {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(shop)}, {Name: "bank.yaml", Data: []byte(
-		"domain: bank\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 2, unit: minute}}]")},
-		{Name: "free.yaml", Data: []byte("domain: free\ndescriptors: [{key: user, rate_limit: {unlimited: true}}]")}},
-		yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	store, err := memory.Open(memory.Config{MaxKeys: 100_000, Now: func() time.Time { return noon }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return config, store
+	config := fixture.Config(t, shop, "domain: bank\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 2, unit: minute}}]",
+		"domain: free\ndescriptors: [{key: user, rate_limit: {unlimited: true}}]")
+	return config, fixture.Memory(t, func() time.Time { return noon })
 }
 
 // hit counts hits of a descriptor, written as people do.

@@ -3,7 +3,6 @@ package rls
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -19,9 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -34,7 +32,7 @@ func FuzzAnswer(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	config := configured(f, string(rules))
+	config := fixture.Config(f, string(rules))
 	for _, r := range append(requests(), shopping()...) {
 		data, err := proto.Marshal(r)
 		if err != nil {
@@ -133,25 +131,10 @@ func (s settings) algorithm() descriptors.Algorithm {
 	return descriptors.SlidingWindow
 }
 
-// configured returns the configuration that a file is.
-func configured(t testing.TB, file string) *descriptors.Config {
-	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(file)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
 // deciding returns a limiter of a configuration, on a store in memory that goes by a clock.
 func deciding(t testing.TB, config *descriptors.Config, o limit.Options, now func() time.Time) *limit.Limiter {
 	t.Helper()
-	store, err := memory.Open(memory.Config{MaxKeys: 1_000_000, Now: now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	l := limit.New(store, o, hits.New(hits.DefaultValues))
+	l := limit.New(fixture.Memory(t, now), o, hits.New(hits.DefaultValues))
 	l.Apply(config)
 	return l
 }

@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"log/slog"
 	"testing"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -9,8 +8,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
@@ -37,14 +36,10 @@ descriptors:
 		{"denied, and told why", Options{DeniedMetadata: true}, []string{"closed"}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			store, err := memory.Open(memory.Config{MaxKeys: 1000, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer store.Close()
+			store := fixture.Memory(b, nil)
 			recorder := hits.New(hits.DefaultValues)
 			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
-			l.Apply(configured(b, rules))
+			l.Apply(fixture.Config(b, rules))
 			s, codec := New(l, bench.options, nobody{}), NewCodec()
 			request := &ratelimit.RateLimitRequest{Domain: "shop"}
 			for _, key := range bench.keys {

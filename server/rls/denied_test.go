@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -34,7 +35,7 @@ descriptors:
 func service(t testing.TB, limits limit.Options, o Options) *Service {
 	t.Helper()
 	limits.Algorithm = descriptors.SlidingWindow
-	l := deciding(t, configured(t, refusing), limits, func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) })
+	l := deciding(t, fixture.Config(t, refusing), limits, func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) })
 	return New(l, o, nobody{})
 }
 
@@ -201,8 +202,8 @@ func TestDebugLogsOneLineARequest(t *testing.T) {
 	level.Set(slog.LevelDebug)
 	s.ask(t, 1, "long=x\n\x1b[2J", "user=ann,path=/pay")
 	line := log.String()
-	for _, want := range []string{"level=DEBUG", "domain=shop", "answer=over_limit", "took=", `long=x\n\x1b[2J -> rule long (shop.yaml:8)`,
-		"rule user/path=/pay (shop.yaml:6)", "OVER 0/minute"} {
+	for _, want := range []string{"level=DEBUG", "domain=shop", "answer=over_limit", "took=", `long=x\n\x1b[2J -> rule long (0.yaml:8)`,
+		"rule user/path=/pay (0.yaml:6)", "OVER 0/minute"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("the line lacks %q:\n%s", want, line)
 		}

@@ -11,6 +11,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -41,7 +42,7 @@ func newWaiter(t *testing.T) *waiter {
 	t.Helper()
 	w := new(waiter)
 	w.micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
-	w.limiter = deciding(t, configured(t, waiting), limit.Options{Algorithm: descriptors.SlidingWindow},
+	w.limiter = deciding(t, fixture.Config(t, waiting), limit.Options{Algorithm: descriptors.SlidingWindow},
 		func() time.Time { return time.UnixMicro(w.micros.Load()) })
 	return w
 }

@@ -12,25 +12,12 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
-
-func parse(t testing.TB, files ...string) *descriptors.Config {
-	t.Helper()
-	var all []yaml.File
-	for i, text := range files {
-		all = append(all, yaml.File{Name: fmt.Sprint(i), Data: []byte(text)})
-	}
-	c, problems := yaml.Parse(all, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // shows returns the lines of a scrape that begin with one of these, sorted.
 func (m *Metrics) shows(prefixes ...string) []string {
@@ -64,7 +51,7 @@ func TestWhichConfigurationIsInForceIsShown(t *testing.T) {
 	}
 	expect("before the first", append(loads(0, 0, 0), "weir_config_rules 0", "weir_config_domains 0", "weir_config_broken_domains 0",
 		"weir_config_loaded_timestamp_seconds 0")...)
-	c := parse(t, oneRule)
+	c := fixture.Config(t, oneRule)
 	l.Apply(c)
 	m.ConfigApplied(time.Unix(1_700_000_000, 0))
 	inForce := []string{fmt.Sprintf("weir_config_info{hash=%q} 1", c.Hash()), "weir_config_rules 1", "weir_config_domains 1",
@@ -77,7 +64,7 @@ func TestWhichConfigurationIsInForceIsShown(t *testing.T) {
 func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
 	m, l := New("test"), limit.New(nil, limit.Options{}, hits.New(0))
 	m.Limiter(l)
-	l.Apply(parse(t, oneRule))
+	l.Apply(fixture.Config(t, oneRule))
 	_ = l.Decide(context.Background(), &limit.Call{Request: limit.Request{Domain: "shpo",
 		Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}}}}}})
 	got := m.shows("weir_domain_requests_total{")
@@ -115,7 +102,7 @@ func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
 	})
 	m, l := New("test"), limit.New(late, limit.Options{}, hits.New(0))
 	m.Limiter(l)
-	l.Apply(parse(t, "domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"))
+	l.Apply(fixture.Config(t, "domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"))
 	c := limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user"}}}}}}
 	if err := l.Decide(t.Context(), &c); err != nil {
 		t.Fatal(err)
@@ -137,7 +124,7 @@ func TestNamesThatStandForOthersMayBeConfigured(t *testing.T) {
 	m.Limiter(l)
 	m.Hits(recorder)
 	rules := "descriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"
-	l.Apply(parse(t, "domain: __unknown__\n"+rules, "domain: __none__\n"+rules))
+	l.Apply(fixture.Config(t, "domain: __unknown__\n"+rules, "domain: __none__\n"+rules))
 	if got := m.shows("weir_config_rules"); !slices.Equal(got, []string{"weir_config_rules 2"}) {
 		t.Errorf("a scrape has %v: a series that is there twice spoils all of it", got)
 	}
@@ -155,7 +142,7 @@ func BenchmarkScrape(b *testing.B) {
 	l := limit.New(nil, limit.Options{}, recorder)
 	m.Limiter(l)
 	m.Hits(recorder)
-	l.Apply(parse(b, text.String()))
+	l.Apply(fixture.Config(b, text.String()))
 	held := func() uint64 {
 		for range 3 { // what pools keep goes with the second
 			runtime.GC()

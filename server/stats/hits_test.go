@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 )
 
 func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
-	c := parse(t, "domain: shop\ndescriptors:\n"+
+	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n"+
 		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(hits.DefaultValues), New("test")

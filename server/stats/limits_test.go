@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -15,7 +16,7 @@ func TestEachConfiguredLimitIsAGauge(t *testing.T) {
 	if got := gauges(); got != "" {
 		t.Errorf("without a configuration there is %s", got)
 	}
-	l.Apply(parse(t, `
+	l.Apply(fixture.Config(t, `
 domain: shop
 descriptors:
 - key: user

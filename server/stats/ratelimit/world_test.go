@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats"
@@ -74,11 +74,7 @@ func (w *world) limit(t testing.TB, keys int) {
 
 func (w *world) load(t testing.TB, file string) {
 	t.Helper()
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(file)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	w.limiter.Apply(c)
+	w.limiter.Apply(fixture.Config(t, file))
 }
 
 // ask asks for hits on descriptors, each written k=v,k=v.
