@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -110,7 +111,8 @@ type rulesHead struct {
 // write writes one rule at a time: as a whole their JSON may be large.
 func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	fmt.Fprintf(out, `{"loaded":%d,"serves":%s,"rules":[`, h.Loaded, quotedList(h.Serves))
+	serves, _ := json.Marshal(h.Serves) // of strings
+	fmt.Fprintf(out, `{"loaded":%d,"serves":%s,"rules":[`, h.Loaded, serves)
 	for i, rule := range all {
 		if i > 0 {
 			out.WriteByte(',')
@@ -121,14 +123,6 @@ func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
 	}
 	fmt.Fprintln(out, "]}")
 	_ = out.Flush() // likewise
-}
-
-// quotedList writes words, which need no escapes, as JSON.
-func quotedList(words []string) string {
-	if len(words) == 0 {
-		return "[]"
-	}
-	return `["` + strings.Join(words, `","`) + `"]`
 }
 
 func ruleAnswer(r *descriptors.Rule) RuleAnswer {

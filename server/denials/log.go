@@ -91,8 +91,8 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 	for _, d := range all[room:] {
 		requests += d.requests
 	}
-	l.To.LogAttrs(ctx, slog.LevelInfo, "more rules deny requests than there are lines for; weir denials lists them",
-		slog.Int("rules", len(all)-room), slog.Uint64("denied_requests", requests))
+	l.To.InfoContext(ctx, "more rules deny requests than there are lines for; weir denials lists them",
+		"rules", len(all)-room, "denied_requests", requests)
 }
 
 // line tells of one rule.
@@ -109,25 +109,23 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	case k.Last.Source == backend.FromPolicy:
 		message, level = "requests are denied: the store is away, and the failure policy is deny", slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.String("domain", k.Domain), slog.String("rule", descriptors.ReadablePath(k.Path)),
-		slog.String("limit", k.Last.Limit.String())}
+	about := []any{"domain", k.Domain, "rule", descriptors.ReadablePath(k.Path), "limit", k.Last.Limit.String()}
 	if k.Last.Limit.Name != "" {
-		attrs = append(attrs, slog.String("name", k.Last.Limit.Name))
+		about = append(about, "name", k.Last.Limit.Name)
 	}
-	attrs = append(attrs, slog.Uint64("denied_requests", d.requests), slog.Uint64("denied_hits", d.hits))
+	about = append(about, "denied_requests", d.requests, "denied_hits", d.hits)
 	if !s.told.at.IsZero() {
-		attrs = append(attrs, slog.String("within", now.Sub(s.told.at).Round(time.Second).String()))
+		about = append(about, "within", now.Sub(s.told.at).Round(time.Second).String())
 	}
-	attrs = append(attrs, slog.String("again_in", againIn(k.Last.RetryAfter(now))),
-		slog.String("decided_by", k.Last.Source.String()))
+	about = append(about, "again_in", againIn(k.Last.RetryAfter(now)), "decided_by", k.Last.Source.String())
 	if k.Last.Override {
-		attrs = append(attrs, slog.Bool("override", true))
+		about = append(about, "override", true)
 	}
 	if l.Values {
-		attrs = append(attrs, slog.String("descriptor", k.Descriptor))
+		about = append(about, "descriptor", k.Descriptor)
 	}
 	s.told = told{s.told.requests + d.requests, s.told.hits + d.hits, now}
-	l.To.LogAttrs(ctx, level, message, attrs...)
+	l.To.Log(ctx, level, message, about...)
 }
 
 // againIn writes how long a denial still holds.

@@ -128,17 +128,13 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	return err
 }
 
-// anyTooDeep reports whether a descriptor has more than MaxEntries. It copies none.
-func anyTooDeep(all []Descriptor) bool {
-	for i := range all {
-		if len(all[i].Entries) > MaxEntries {
-			return true
+// reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
+func reject(r *rules, c *Call) error {
+	for i := range c.Descriptors {
+		if len(c.Descriptors[i].Entries) > MaxEntries {
+			return fmt.Errorf("%w: one of it has more than %d entries, and no rule is deeper", ErrTooMany, MaxEntries)
 		}
 	}
-	return false
-}
-
-func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	switch {
 	case c.Domain == "":
 		return ErrNoDomain
@@ -147,12 +143,17 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	case len(c.Descriptors) > MaxDescriptors:
 		return fmt.Errorf("%w: it has more than %d descriptors, which are the most that can be answered in time: send several "+
 			"requests", ErrTooMany, MaxDescriptors)
-	case anyTooDeep(c.Descriptors):
-		return fmt.Errorf("%w: one of it has more than %d entries, and no rule is deeper", ErrTooMany, MaxEntries)
 	case r == nil:
 		return ErrNoConfig
 	case r.config.Broken(c.Domain):
 		return fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
+	}
+	return nil
+}
+
+func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
+	if err := reject(r, c); err != nil {
+		return err
 	}
 	c.rules = r
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]

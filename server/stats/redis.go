@@ -20,20 +20,19 @@ type Redis struct {
 // redisSeconds are the buckets of both histograms: from a server at hand to the longest that anybody waits.
 var redisSeconds = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3}
 
+var redisLabels = []string{"redis", "server"}
+
 var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
-	"1 while the server is known not to answer, or too late for its callers, and is not asked; else 0.",
-	[]string{"redis", "server"}, nil)
+	"1 while the server is known not to answer, or too late for its callers, and is not asked; else 0.", redisLabels, nil)
 
 // Redis adds the metrics of Redis servers. It is called once.
 func (m *Metrics) Redis() *Redis {
+	seconds := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: redisSeconds}, redisLabels)
+	}
 	r := &Redis{
-		answer: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_redis_answer_seconds", Help: "Time that a server took to answer a batch.", Buckets: redisSeconds,
-		}, []string{"redis", "server"}),
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_redis_wait_seconds", Help: "Time that a call waited until its batch left for the server.",
-			Buckets: redisSeconds,
-		}, []string{"redis", "server"}),
+		answer:   seconds("weir_redis_answer_seconds", "Time that a server took to answer a batch."),
+		wait:     seconds("weir_redis_wait_seconds", "Time that a call waited until its batch left for the server."),
 		measured: make(map[[2]string]int), watched: make(map[string]func(func(string, bool))),
 	}
 	m.registry.MustRegister(r.answer, r.wait, collector(r.collect))
